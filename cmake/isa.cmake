@@ -1,0 +1,16 @@
+# nibble_isa_sources(core x86_avx512 convert_avx512.cc …) adds sources compiled with the flags of one instruction set, and
+# defines NIBBLE_HAVE_X86_AVX512 for the target. Such a file holds intrinsics and plain types only: an inline function of a
+# shared header, compiled here, could be the copy that the linker keeps for the whole program.
+set(NIBBLE_FLAGS_x86_avx2 -mavx2 -mfma -mf16c)
+set(NIBBLE_FLAGS_x86_avx512
+  -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+  -Wno-maybe-uninitialized)  # GCC 12 warns about its own intrinsics (GCC bug 105593)
+function(nibble_isa_sources name isa)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    return()
+  endif()
+  target_sources(nibble_${name} PRIVATE ${ARGN})
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${NIBBLE_FLAGS_${isa}}")
+  string(TOUPPER ${isa} upper)
+  target_compile_definitions(nibble_${name} PRIVATE NIBBLE_HAVE_${upper}=1)
+endfunction()

@@ -1,0 +1,16 @@
+# nibble_library(quant_algo SOURCES … HEADERS … [DEPS …] [PRIVATE_DEPS …]) makes the static library nibble::quant_algo.
+# Headers are named from the repository root in #includes and installed under include/nibble in the same tree.
+function(nibble_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;DEPS;PRIVATE_DEPS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "nibble_library(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  add_library(nibble_${name} STATIC ${arg_SOURCES})
+  add_library(nibble::${name} ALIAS nibble_${name})
+  target_sources(nibble_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+  target_link_libraries(nibble_${name}
+    PUBLIC ${arg_DEPS}
+    PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:nibble_options>)
+  set_target_properties(nibble_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  set_property(GLOBAL APPEND PROPERTY NIBBLE_LIBRARIES nibble_${name})
+endfunction()

@@ -1,0 +1,30 @@
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+# nibble_test(palette_test.cc DEPS nibble::quant_algo [LABELS golden] [EACH_ISA]), called in tests/quant/algo.
+# One executable per test file, named after its path (quant.algo.palette_test); its cases are CTest tests of their own, so that a case which needs
+# ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per instruction set with
+# NIBBLE_FORCE_ISA=scalar|avx2|avx512; on a processor that lacks one, those runs show as skipped.
+function(nibble_test source)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA" "" "DEPS;LABELS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "nibble_test(${source}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+  string(REGEX REPLACE "\\.cc$" "" name "${name}")
+  string(REPLACE "/" "." name "${name}")
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} nibble_test_support nibble_options)
+  set(labels unit)
+  if(arg_LABELS)
+    set(labels ${arg_LABELS})
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}:
+    PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  if(arg_EACH_ISA)
+    foreach(isa scalar avx2 avx512)
+      gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}@${isa}: TEST_LIST ${name}_${isa}
+        PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77 ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,131 @@
+#include "core/dtype.h"
+
+#include <array>
+#include <cstring>
+
+#include "core/dtype_kernels.h"
+#include "core/error.h"
+#include "core/isa.h"
+
+namespace nibble {
+namespace {
+
+struct Row {
+  DType dtype;
+  std::string_view name;
+  std::size_t size;
+};
+constexpr std::array<Row, 13> kTable{{{DType::kF64, "F64", 8},
+                                      {DType::kF32, "F32", 4},
+                                      {DType::kF16, "F16", 2},
+                                      {DType::kBF16, "BF16", 2},
+                                      {DType::kI64, "I64", 8},
+                                      {DType::kI32, "I32", 4},
+                                      {DType::kI16, "I16", 2},
+                                      {DType::kI8, "I8", 1},
+                                      {DType::kU64, "U64", 8},
+                                      {DType::kU32, "U32", 4},
+                                      {DType::kU16, "U16", 2},
+                                      {DType::kU8, "U8", 1},
+                                      {DType::kBool, "BOOL", 1}}};
+
+const Row& row_of(DType dtype) { return kTable[static_cast<std::size_t>(dtype)]; }
+
+template <float (*Widen)(std::uint16_t)>
+void widen_scalar(const std::byte* source, std::size_t count, float* destination) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, source + 2 * i, 2);
+    destination[i] = Widen(bits);
+  }
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) { return row_of(dtype).name; }
+std::size_t dtype_size(DType dtype) { return row_of(dtype).size; }
+bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  for (const Row& row : kTable)
+    if (row.name == name) return row.dtype;
+  return std::nullopt;
+}
+
+float f16_to_f32(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
+  const std::uint32_t mantissa = bits & 0x3FFu;
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in float
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+  if (exponent == 31) {  // infinity; a NaN comes out quiet, as the hardware conversions do
+    const std::uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
+    return std::bit_cast<float>(sign | 0x7F800000u | quiet | (mantissa << 13));
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+std::uint16_t f32_to_f16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const auto with_sign = [sign](std::uint32_t half) { return static_cast<std::uint16_t>(sign | half); };
+  if (magnitude > 0x7F800000u) return with_sign(0x7E00u | ((magnitude >> 13) & 0x3FFu));
+  if (magnitude >= 0x47800000u) return with_sign(0x7C00u);  // 65536 and more
+  if (magnitude < 0x38800000u) {  // below 2^-14: subnormal; adding 0.5 lets the FPU round at bit 2^-24, half to even
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return with_sign(std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u);
+  }
+  const std::uint32_t rebased = magnitude - (112u << 23);
+  const std::uint32_t rounded = rebased + 0xFFFu + ((rebased >> 13) & 1u);  // half to even; may carry into infinity
+  return with_sign(rounded >> 13);
+}
+
+std::uint16_t f32_to_bf16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, float* destination) {
+  if (count == 0) return;
+  if (dtype == DType::kF32) {
+    std::memcpy(destination, source, count * sizeof(float));
+    return;
+  }
+  NIBBLE_REQUIRE(is_float(dtype), InvalidArgument, "convert_to_f32: expected F32, F16 or BF16, got {}",
+                 dtype_name(dtype));
+  const bool f16 = dtype == DType::kF16;
+  switch (active_isa()) {
+#if NIBBLE_HAVE_X86_AVX512
+    case Isa::kAvx512:
+      return (f16 ? dtype_kernels::f16_to_f32_avx512 : dtype_kernels::bf16_to_f32_avx512)(source, count, destination);
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+    case Isa::kAvx2:
+      return (f16 ? dtype_kernels::f16_to_f32_avx2 : dtype_kernels::bf16_to_f32_avx2)(source, count, destination);
+#endif
+    default:
+      return (f16 ? widen_scalar<f16_to_f32> : widen_scalar<bf16_to_f32>)(source, count, destination);
+  }
+}
+
+void convert_to_f16(std::span<const float> values, std::uint16_t* destination) {
+  if (values.empty()) return;
+  switch (active_isa()) {
+#if NIBBLE_HAVE_X86_AVX512
+    case Isa::kAvx512:
+      return dtype_kernels::f32_to_f16_avx512(values.data(), values.size(), destination);
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+    case Isa::kAvx2:
+      return dtype_kernels::f32_to_f16_avx2(values.data(), values.size(), destination);
+#endif
+    default:
+      for (std::size_t i = 0; i < values.size(); ++i) destination[i] = f32_to_f16(values[i]);
+  }
+}
+
+}  // namespace nibble

@@ -1,0 +1,40 @@
+#include <immintrin.h>
+
+#include "core/dtype_kernels.h"
+
+namespace nibble::dtype_kernels {
+namespace {
+
+__mmask16 tail_mask(std::size_t remaining) {
+  return static_cast<__mmask16>(remaining >= 16 ? 0xFFFFu : (1u << remaining) - 1u);
+}
+const char* at(const void* base, std::size_t index) { return static_cast<const char*>(base) + 2 * index; }
+
+}  // namespace
+
+void f16_to_f32_avx512(const void* source, std::size_t count, float* destination) {
+  for (std::size_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = tail_mask(count - i);
+    const __m256i half = _mm256_maskz_loadu_epi16(mask, at(source, i));
+    _mm512_mask_storeu_ps(destination + i, mask, _mm512_cvtph_ps(half));
+  }
+}
+
+void bf16_to_f32_avx512(const void* source, std::size_t count, float* destination) {
+  for (std::size_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = tail_mask(count - i);
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, at(source, i)));
+    _mm512_mask_storeu_ps(destination + i, mask, _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
+  }
+}
+
+void f32_to_f16_avx512(const float* source, std::size_t count, void* destination) {
+  for (std::size_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = tail_mask(count - i);
+    const __m512 value = _mm512_maskz_loadu_ps(mask, source + i);
+    const __m256i half = _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_mask_storeu_epi16(static_cast<char*>(destination) + 2 * i, mask, half);
+  }
+}
+
+}  // namespace nibble::dtype_kernels

@@ -1,0 +1,133 @@
+#include "core/gemm.h"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <complex>
+#include <mutex>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/isa.h"
+#include "core/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+template <class T>
+using StridedMap = Eigen::Map<Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
+                              Eigen::Unaligned, Eigen::OuterStride<>>;
+template <class T>
+using ConstStridedMap =
+    Eigen::Map<const Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
+               Eigen::Unaligned, Eigen::OuterStride<>>;
+
+template <class T>
+ConstStridedMap<T> map(MatrixView<const T> m) {
+  return {m.data(), static_cast<Eigen::Index>(m.rows()), static_cast<Eigen::Index>(m.cols()),
+          Eigen::OuterStride<>(static_cast<Eigen::Index>(m.stride()))};
+}
+
+template <class T>
+void eigen_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
+                MatrixView<T> c) {
+  StridedMap<T> out(c.data(), static_cast<Eigen::Index>(c.rows()), static_cast<Eigen::Index>(c.cols()),
+                    Eigen::OuterStride<>(static_cast<Eigen::Index>(c.stride())));
+  if (beta == T(0)) {
+    out.setZero();
+  } else if (beta != T(1)) {
+    out *= beta;
+  }
+  const auto x = map(a), y = map(b);
+  if (ta == Transpose::kNo && tb == Transpose::kNo) out.noalias() += alpha * x * y;
+  if (ta == Transpose::kNo && tb == Transpose::kYes) out.noalias() += alpha * x * y.transpose();
+  if (ta == Transpose::kYes && tb == Transpose::kNo) out.noalias() += alpha * x.transpose() * y;
+  if (ta == Transpose::kYes && tb == Transpose::kYes) out.noalias() += alpha * x.transpose() * y.transpose();
+}
+
+// oneDNN takes its threads from OpenMP; our own pool hands out the tiles, so each of its threads allows it just one.
+// The instruction set must be limited before the first call into the library.
+void prepare_library_on_this_thread() {
+  static std::once_flag limit_once;
+  std::call_once(limit_once, [] {
+    if (active_isa() == Isa::kAvx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+  });
+  thread_local const bool single_threaded = [] {
+    omp_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(single_threaded);
+}
+
+void library_gemm(Transpose ta, Transpose tb, float alpha, MatrixView<const float> a, MatrixView<const float> b,
+                  float beta, MatrixView<float> c) {
+  prepare_library_on_this_thread();
+  const auto letter = [](Transpose t) { return t == Transpose::kYes ? 'T' : 'N'; };
+  const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
+  const std::size_t k = ta == Transpose::kYes ? a.rows() : a.cols();
+  const dnnl_status_t status = dnnl_sgemm(letter(ta), letter(tb), dim(c.rows()), dim(c.cols()), dim(k), alpha, a.data(),
+                                          dim(a.stride()), b.data(), dim(b.stride()), beta, c.data(), dim(c.stride()));
+  NIBBLE_REQUIRE(status == dnnl_success, NumericalError, "gemm: oneDNN failed with status {} on ({}, {}) x ({}, {})",
+                 static_cast<int>(status), a.rows(), a.cols(), b.rows(), b.cols());
+}
+
+template <class T>
+void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> c) {
+  const std::size_t m = ta == Transpose::kYes ? a.cols() : a.rows();
+  const std::size_t k = ta == Transpose::kYes ? a.rows() : a.cols();
+  const std::size_t k2 = tb == Transpose::kYes ? b.cols() : b.rows();
+  const std::size_t n = tb == Transpose::kYes ? b.rows() : b.cols();
+  NIBBLE_REQUIRE(m == c.rows() && n == c.cols() && k == k2, InvalidArgument,
+                 "gemm: op(A) ({}, {}) times op(B) ({}, {}) does not give C ({}, {})", m, k, k2, n, c.rows(), c.cols());
+}
+
+// Tiles of C, in rows and columns: large enough for the library's packing to pay, small enough to share out.
+constexpr std::size_t kTileRows = 256, kTileCols = 256;
+
+}  // namespace
+
+template <class T>
+void gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta, MatrixView<T> c) {
+  check_shapes<T>(ta, tb, a, b, c);
+  if (c.empty()) return;
+  if constexpr (std::is_same_v<T, float>) {
+    const bool no_terms = (ta == Transpose::kYes ? a.rows() : a.cols()) == 0;
+    if (active_isa() != Isa::kScalar && !no_terms) return library_gemm(ta, tb, alpha, a, b, beta, c);
+  }
+  eigen_gemm<T>(ta, tb, alpha, a, b, beta, c);
+}
+
+template <class T>
+void parallel_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
+                   MatrixView<T> c) {
+  check_shapes<T>(ta, tb, a, b, c);
+  const std::size_t row_tiles = (c.rows() + kTileRows - 1) / kTileRows;
+  const std::size_t col_tiles = (c.cols() + kTileCols - 1) / kTileCols;
+  parallel_for(row_tiles * col_tiles, [&](std::size_t tile) {
+    const std::size_t r = tile / col_tiles * kTileRows, n = tile % col_tiles * kTileCols;
+    const std::size_t rows = std::min(kTileRows, c.rows() - r), cols = std::min(kTileCols, c.cols() - n);
+    const auto a_part = ta == Transpose::kYes ? a.cols_slice(r, rows) : a.rows_slice(r, rows);
+    const auto b_part = tb == Transpose::kYes ? b.rows_slice(n, cols) : b.cols_slice(n, cols);
+    gemm<T>(ta, tb, alpha, a_part, b_part, beta, c.block(r, n, rows, cols));
+  });
+}
+
+#define NIBBLE_INSTANTIATE(T)                                                                                 \
+  template void gemm<T>(Transpose, Transpose, T, MatrixView<const T>, MatrixView<const T>, T, MatrixView<T>); \
+  template void parallel_gemm<T>(Transpose, Transpose, T, MatrixView<const T>, MatrixView<const T>, T, MatrixView<T>);
+NIBBLE_INSTANTIATE(float)
+NIBBLE_INSTANTIATE(double)
+NIBBLE_INSTANTIATE(std::complex<double>)
+#undef NIBBLE_INSTANTIATE
+
+std::string gemm_identity() {
+  if (active_isa() == Isa::kScalar)
+    return fmt::format("Eigen {}.{}.{} scalar", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION);
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{} {}", version->major, version->minor, version->patch, isa_name(active_isa()));
+}
+
+}  // namespace nibble

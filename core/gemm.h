@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "core/matrix_view.h"
+
+namespace nibble {
+
+/// Whether a factor of gemm() is used as stored or transposed.
+enum class Transpose { kNo, kYes };
+
+/// C = alpha * op(A) op(B) + beta * C on the calling thread: the one door to matrix products.
+///
+/// Shapes   op(A) (m, k), op(B) (k, n), C (m, n), all row-major views. beta = 0 overwrites C, whatever it held.
+/// T        float (oneDNN, or Eigen when NIBBLE_FORCE_ISA=scalar), double and std::complex<double> (Eigen; for checks).
+/// Result   accumulates in T; the same call gives the same bits on the same processor and library.
+/// Requires C does not overlap A or B. Throws InvalidArgument when the shapes do not fit.
+/// Why this library: docs/results/gemm.md.
+template <class T>
+void gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
+          MatrixView<T> c);
+
+/// The same on all threads: C is cut into tiles of a fixed size, each one gemm(), so the number of threads does not
+/// change the result.
+template <class T>
+void parallel_gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b,
+                   T beta, MatrixView<T> c);
+
+/// Library, version and instruction set behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512": part of every fingerprint.
+std::string gemm_identity();
+
+}  // namespace nibble

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace nibble {
+
+/// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, commit() flushes
+/// them to disk and renames. Destroyed without commit(), the partial file is removed. Throws FormatError with path and
+/// reason.
+class OutputFile {
+ public:
+  /// Replaces a NAME.partial left by a killed run. The directory must exist.
+  explicit OutputFile(std::filesystem::path path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  std::uint64_t bytes_written() const { return written_; }
+  void commit();
+
+ private:
+  std::filesystem::path path_, partial_;
+  int file_ = -1;
+  std::uint64_t written_ = 0;
+};
+
+/// The whole of a small text file. Throws FormatError when it cannot be read or exceeds `limit` bytes.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
+
+/// fsync of a directory, so that a rename inside it survives a power cut. Throws FormatError.
+void sync_directory(const std::filesystem::path& directory);
+
+}  // namespace nibble

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+namespace nibble {
+
+/// How far a long piece of work is. Libraries report it; the command line draws it (rate, time left).
+struct ProgressUpdate {
+  std::string_view stage;  ///< what is going on, e.g. "perplexity"
+  double done = 0.0;       ///< in units, 0 <= done <= total
+  double total = 0.0;
+  std::string_view unit;  ///< "tokens", "weights", …
+};
+
+/// Called from the thread that called the library, at most a few thousand times per piece of work. May be empty.
+using ProgressSink = std::function<void(const ProgressUpdate&)>;
+
+}  // namespace nibble

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace nibble {
+
+/// Sets how many threads parallel_for() uses, the calling one included; 0 means all processors this process may run on.
+/// Call while no parallel_for() runs (the command line calls it once). Throws InvalidArgument above 1024.
+void set_thread_count(std::size_t threads);
+std::size_t thread_count();
+
+/// Runs body(index) for every index in [0, count), on all threads, and returns when all are done.
+///
+/// Indices are handed out dynamically in ascending order, so a body must not depend on which thread runs it; work is
+/// cut into tiles of fixed size by the caller, so results do not depend on the number of threads. A call from inside a
+/// body runs its indices one after the other on the calling thread. Of the exceptions thrown by bodies, the one with
+/// the lowest index among those thrown is rethrown, after the running bodies finished; indices not yet handed out are
+/// then skipped. Concurrent calls from different threads take turns.
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body);
+
+/// A number in [0, thread_count()) that identifies the thread within the running parallel_for(): for per-thread
+/// scratch.
+std::size_t thread_index();
+
+/// Cuts [0, count) into tiles of `tile` and runs body(begin, end) for each, as parallel_for() does. Requires tile > 0.
+void parallel_for_tiles(std::size_t count, std::size_t tile,
+                        const std::function<void(std::size_t begin, std::size_t end)>& body);
+
+}  // namespace nibble

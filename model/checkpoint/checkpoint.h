@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace nibble::model {
+
+/// One stored tensor: a view into the mapped file, valid while the Checkpoint lives. `data` may be unaligned.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+  std::span<const std::byte> data;  ///< row-major, exactly product(shape) * dtype_size(dtype) bytes
+
+  std::uint64_t element_count() const;
+};
+
+/// A checkpoint directory in the shape of Hugging Face: config.json and model.safetensors or
+/// model.safetensors.index.json with shards. Files are memory-mapped, never loaded whole.
+///
+/// Everything is checked before use with overflow-safe arithmetic: header size and JSON, duplicate keys, unknown
+/// dtypes, overlapping or out-of-file offsets, shape x dtype against bytes, shard paths that leave the directory,
+/// tensors that the index promises and no shard holds. While a tensor is read inside guard(), a file that shrinks shows
+/// as FormatError. Threads: const calls may run concurrently.
+class Checkpoint {
+ public:
+  /// Opens `directory`. Throws FormatError naming file, what was expected and what was found.
+  static std::shared_ptr<const Checkpoint> open(const std::filesystem::path& directory);
+  virtual ~Checkpoint() = default;
+
+  virtual const std::filesystem::path& directory() const = 0;
+  virtual const std::string& config_text() const = 0;                ///< config.json, unparsed
+  virtual const std::vector<std::string>& tensor_names() const = 0;  ///< sorted
+  virtual bool contains(const std::string& name) const = 0;
+  /// Throws FormatError ("missing tensor …", with the nearest name) if absent.
+  virtual TensorView tensor(const std::string& name) const = 0;
+  /// Bytes of all tensors.
+  virtual std::uint64_t tensor_bytes() const = 0;
+  /// Tells the kernel that a tensor's pages are not needed for a while (madvise); reading it later is fine.
+  virtual void release(const TensorView& tensor) const = 0;
+  /// Hash of config.json and of every tensor's name, dtype, shape and bytes in name order: the same for the same model
+  /// however it is sharded. Computed on first use (reads all files once), then kept.
+  virtual std::string fingerprint() const = 0;
+};
+
+}  // namespace nibble::model

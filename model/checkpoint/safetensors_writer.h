@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace nibble::model {
+
+/// A tensor to be written: what the header says of it.
+struct TensorDeclaration {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+};
+
+/// Writes one safetensors file, tensor after tensor, without holding them: all are declared first (the header comes
+/// first in the file), then their bytes follow in the same order, in pieces of any size. The header is padded with
+/// spaces so that the data starts at a multiple of 8 bytes. NAME.partial until commit() (core/output_file.h).
+class SafetensorsWriter {
+ public:
+  /// Throws InvalidArgument for duplicate names, FormatError when the file cannot be created.
+  SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+  ~SafetensorsWriter();
+  /// Appends to the current tensor. Throws InvalidArgument when it would exceed the bytes declared.
+  void write(std::span<const std::byte> bytes);
+  /// Throws InvalidArgument when a declared tensor is incomplete; FormatError when the disk says no.
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nibble::model

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nibble::model {
+
+using TokenId = std::uint32_t;
+
+/// Text to token ids and back, as Hugging Face's tokenizers do it for byte-level BPE (GPT-2, Llama 3) and for Llama-2
+/// style BPE with byte fallback. Immutable: threads may share it.
+class Tokenizer {
+ public:
+  /// Reads tokenizer.json, or vocab.json + merges.txt (then GPT-2's rules), and tokenizer_config.json if there.
+  /// Throws FormatError naming file and what is wrong; unsupported parts are named, never ignored silently.
+  static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& directory);
+  virtual ~Tokenizer() = default;
+
+  /// Token ids of `text` (UTF-8; invalid bytes are tokenized as bytes where the vocabulary has them). Added tokens are
+  /// recognised in the text. No BOS or EOS is added.
+  virtual std::vector<TokenId> encode(std::string_view text) const = 0;
+  /// The text of `ids`. Special tokens are written out. Throws InvalidArgument for an id >= vocabulary_size().
+  virtual std::string decode(std::span<const TokenId> ids) const = 0;
+  /// One past the largest id.
+  virtual std::size_t vocabulary_size() const = 0;
+  /// The BOS id if the tokenizer adds one when it encodes for the model (post-processor or add_bos_token), else empty.
+  virtual std::optional<TokenId> added_bos() const = 0;
+  virtual std::optional<TokenId> eos() const = 0;
+  /// Hash of everything that decides encode(): vocabulary, merges, added tokens, pattern, normalisation.
+  virtual std::string fingerprint() const = 0;
+  /// How many bytes of UTF-8 text each id stands for (its own share of the text: special tokens 0).
+  virtual std::size_t byte_length(TokenId id) const = 0;
+};
+
+}  // namespace nibble::model

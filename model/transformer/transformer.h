@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/linear_op.h"
+#include "core/matrix_view.h"
+#include "model/checkpoint/weights.h"
+#include "model/transformer/config.h"
+#include "model/transformer/hooks.h"
+#include "model/transformer/kv_cache.h"
+
+namespace nibble::model {
+
+using TokenId = std::uint32_t;
+
+/// Independent sequences of tokens, one after the other: sequence s is tokens [starts[s], starts[s+1]).
+/// Positions begin at 0 in each.
+struct Batch {
+  std::span<const TokenId> tokens;
+  std::span<const std::size_t> starts;  ///< ascending, first 0, last tokens.size(): number of sequences + 1 entries
+};
+
+/// How attention is computed: `decomposed` materialises the scores of a head, `fused` never does (online softmax over
+/// tiles).
+enum class Attention { kDecomposed, kFused };
+
+struct ForwardOptions {
+  Attention attention = Attention::kFused;
+};
+
+/// Receives logits (rows, vocabulary) for batch rows rows[0…]: called on the caller's thread, in ascending order, in
+/// chunks.
+template <class T>
+using LogitSink = std::function<void(std::span<const std::size_t> rows, MatrixView<const T> logits)>;
+
+/// A decoder-only transformer of the GPT-2 or Llama family over linear layers of any storage.
+///
+/// T is float in the product; double and std::complex<double> run the very same code for checks.
+/// Threads: const calls use the thread pool inside; several transformers may be used at once, one call per object at a
+/// time.
+template <class T>
+class Transformer {
+ public:
+  virtual ~Transformer() = default;
+  virtual const Config& config() const = 0;
+
+  /// Runs all blocks over `batch` and hands the logits of the batch rows `logit_rows` (ascending) to `sink`.
+  /// Throws InvalidArgument: a token id >= vocabulary (with its index), a sequence longer than max_positions for
+  /// learned positions, malformed starts. NumericalError when logits hold NaN.
+  virtual void forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
+                       const ForwardOptions& options = {}, const Hooks<T>* hooks = nullptr) const = 0;
+
+  /// Appends `tokens` to the sequence in `cache` and hands the logits of the last `logit_rows` of them to `sink`
+  /// (rows counted within `tokens`). Throws InvalidArgument when the cache is full.
+  virtual void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::size_t logit_rows,
+                      const LogitSink<T>& sink, const ForwardOptions& options = {}) const = 0;
+
+  // The pieces, for work that goes block by block (calibration): x is the residual stream (tokens, hidden).
+  virtual void embed(const Batch& batch, MatrixView<T> x) const = 0;
+  virtual void forward_block(std::size_t block, const Batch& batch, MatrixView<T> x, const ForwardOptions& options,
+                             const Hooks<T>* hooks) const = 0;
+  /// Recomputes the block from its input `x_in`, and turns `dx` from dL/d(output) into dL/d(input).
+  virtual void backward_block(std::size_t block, const Batch& batch, MatrixView<const T> x_in, MatrixView<T> dx,
+                              const Hooks<T>* hooks) const = 0;
+  /// Final norm and head. For every row with a target (targets[row] >= 0) the loss is -ln p(target); `losses` gets it
+  /// per row (0 elsewhere), and dx (tokens, hidden) becomes dL/dx for L = sum of row_weights[row] * losses[row]. Logits
+  /// are made and dropped in row chunks.
+  virtual void backward_head(MatrixView<const T> x, std::span<const std::int64_t> targets,
+                             std::span<const T> row_weights, std::span<T> losses, MatrixView<T> dx,
+                             const Hooks<T>* hooks) const = 0;
+  /// Mapped weights of a block (or of the head: block == layers) may leave memory.
+  virtual void release_block(std::size_t block) const = 0;
+};
+
+using Model = Transformer<float>;
+
+/// Builds the float transformer over `weights`. Throws FormatError for missing tensors or wrong shapes, by name.
+std::unique_ptr<Model> make_model(const Config& config, const WeightProvider& weights);
+/// The same network in another scalar, all weights decoded and held densely: for checks on small models.
+template <class T>
+std::unique_ptr<Transformer<T>> make_dense_transformer(const Config& config, const WeightProvider& weights);
+
+}  // namespace nibble::model

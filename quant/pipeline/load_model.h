@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/weights.h"
+#include "model/transformer/transformer.h"
+
+namespace nibble::quant {
+
+/// A model ready to run, float or quantized: what every evaluating command starts from.
+struct LoadedModel {
+  std::shared_ptr<const model::Checkpoint> checkpoint;
+  model::Config config;
+  std::unique_ptr<model::Model> transformer;
+  double bits_per_weight = 0.0;  ///< of the block linears: all-in bits for quantized ones, 16 or 32 for float ones
+  double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 over all parameters
+  std::string method;  ///< "float16", "float32", "bfloat16", or a short spec such as "palette 4-bit tensor"
+};
+
+/// Opens a checkpoint directory of either kind and builds the transformer; quantized tensors are decoded on the fly,
+/// tile by tile, to exactly the values that the format defines. Throws FormatError.
+LoadedModel load_model(const std::filesystem::path& directory);
+
+/// The weights of a float or quantized checkpoint (which of the two, config.json says).
+std::unique_ptr<model::WeightProvider> make_weight_provider(std::shared_ptr<const model::Checkpoint> checkpoint);
+
+}  // namespace nibble::quant
