@@ -1,0 +1,97 @@
+#include "core/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/throws.h"
+
+namespace nibble {
+namespace {
+
+class ThreadPoolTest : public testing::Test {
+ protected:
+  void TearDown() override { set_thread_count(0); }
+};
+
+TEST_F(ThreadPoolTest, EveryIndexRunsExactlyOnce) {
+  for (const std::size_t threads : {1u, 2u, 5u}) {
+    set_thread_count(threads);
+    EXPECT_EQ(thread_count(), threads);
+    for (const std::size_t count : {0u, 1u, 2u, 1000u}) {
+      std::vector<std::atomic<int>> runs(count);
+      parallel_for(count, [&](std::size_t i) {
+        ASSERT_LT(thread_index(), threads);
+        ++runs[i];
+      });
+      for (const auto& run : runs) ASSERT_EQ(run.load(), 1);
+    }
+  }
+}
+
+TEST_F(ThreadPoolTest, ManyShortLoopsInARowLoseNothing) {
+  set_thread_count(4);
+  std::atomic<std::size_t> sum{0};
+  for (int round = 0; round < 5000; ++round) parallel_for(3, [&](std::size_t i) { sum += i; });
+  EXPECT_EQ(sum.load(), 5000u * 3u);
+}
+
+TEST_F(ThreadPoolTest, ANestedLoopRunsInOrderOnItsThread) {
+  set_thread_count(3);
+  std::atomic<int> wrong{0};
+  parallel_for(8, [&](std::size_t) {
+    const std::thread::id self = std::this_thread::get_id();
+    std::size_t next = 0;
+    parallel_for(10, [&](std::size_t i) {
+      if (i != next++ || std::this_thread::get_id() != self) ++wrong;
+    });
+    if (next != 10) ++wrong;
+  });
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_F(ThreadPoolTest, AnExceptionReachesTheCallerAndThePoolGoesOn) {
+  for (const std::size_t threads : {1u, 4u}) {
+    set_thread_count(threads);
+    EXPECT_TRUE(test::throws_with<InvalidArgument>(
+        [] { parallel_for(100, [](std::size_t i) { NIBBLE_REQUIRE(i != 7, InvalidArgument, "index {}", i); }); },
+        "index 7"));
+    std::atomic<int> runs{0};
+    parallel_for(10, [&](std::size_t) { ++runs; });
+    EXPECT_EQ(runs.load(), 10);
+  }
+}
+
+TEST_F(ThreadPoolTest, CallsFromSeveralThreadsTakeTurns) {
+  set_thread_count(2);
+  std::atomic<int> runs{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) parallel_for(20, [&](std::size_t) { ++runs; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(runs.load(), 4 * 50 * 20);
+}
+
+TEST_F(ThreadPoolTest, TilesCoverTheRangeWithoutOverlap) {
+  std::vector<std::atomic<int>> runs(103);
+  parallel_for_tiles(103, 10, [&](std::size_t begin, std::size_t end) {
+    EXPECT_EQ(begin % 10, 0u);
+    EXPECT_LE(end - begin, 10u);
+    for (std::size_t i = begin; i < end; ++i) ++runs[i];
+  });
+  for (const auto& run : runs) ASSERT_EQ(run.load(), 1);
+}
+
+TEST_F(ThreadPoolTest, UnreasonableCountsAreRefused) {
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { set_thread_count(100000); }, "threads", "100000"));
+}
+
+}  // namespace
+}  // namespace nibble
