@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Checks that includes follow the layers of docs/architecture.md, and that every test file is registered.
+
+The repository root is on the include path, so a forbidden #include compiles; this table is what keeps the picture true.
+"""
+import pathlib
+import re
+import sys
+
+# folder -> folders it may include from, besides itself
+ALLOWED = {
+    "core": set(),
+    "model/checkpoint": {"core"},
+    "model/tokenizer": {"core"},
+    "model/transformer": {"core", "model/checkpoint"},
+    "datasets": {"core", "model/tokenizer"},
+    "calib/stats": {"core"},
+    "calib/collect": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats"},
+    "quant/format": {"core"},
+    "quant/kernels": {"core", "quant/format"},
+    "quant/algo": {"core", "quant/format", "calib/stats"},
+    "quant/pipeline": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats",
+                       "calib/collect", "quant/format", "quant/kernels", "quant/algo"},
+    "eval/quality": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets"},
+    "cli": None,    # the composition root: everything
+    "tests": None,
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def folder_of(path):
+    """The entry of ALLOWED that holds this repository path, or None."""
+    parts = path.split("/")
+    for depth in (2, 1):
+        if "/".join(parts[:depth]) in ALLOWED and len(parts) > depth:
+            return "/".join(parts[:depth])
+    return None
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    problems = []
+    for top in sorted({folder.split("/")[0] for folder in ALLOWED}):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in (".h", ".cc") or "downstream" in path.parts:
+                continue
+            name = path.relative_to(root).as_posix()
+            text = path.read_text()
+            folder = folder_of(name)
+            if folder is None:
+                problems.append(f"{name}: this folder is not in the table of {pathlib.Path(__file__).name}")
+                continue
+            for include in INCLUDE.findall(text):
+                target = folder_of(include)
+                if not (root / include).is_file():
+                    problems.append(f'{name}: "{include}" does not exist from the repository root')
+                elif ALLOWED[folder] is not None and target not in ALLOWED[folder] | {folder}:
+                    problems.append(f"{name}: {folder} may not include {include}")
+            if name.endswith("_test.cc"):
+                listing = path.parent / "CMakeLists.txt"
+                if not listing.is_file() or f"{path.name} " not in listing.read_text().replace(")", " "):
+                    problems.append(f"{name}: not registered in {listing.relative_to(root)}")
+    print("\n".join(problems) or "layers: every include follows the table, every test is registered")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

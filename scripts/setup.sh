@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, test and run Nibble on Debian 12 or Ubuntu 24.04: through apt, as root or with sudo.
+# Does nothing, and needs no network, where everything is there already.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache pkg-config git python3
+  libfmt-dev libeigen3-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev
+  libboost-dev libboost-iostreams-dev libhdf5-dev zlib1g-dev libzstd-dev
+  libpcre2-dev libxxhash-dev libdnnl-dev
+  libgtest-dev libgmock-dev libbenchmark-dev clang-format-14
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+  [[ $status == "install ok installed" ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup: this system has no apt-get. Install the equivalents of: ${missing[*]}" >&2
+  exit 1
+fi
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: run as root, or install sudo. Missing: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "setup: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
+# their tests, and a downstream project that uses the installed package. One argument limits it: format|dev|release|package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+only=${1:-all}
+wanted() { [[ $only == all || $only == "$1" ]]; }
+step() { printf '\n== %s\n' "$1"; }
+
+scripts/setup.sh
+
+if wanted format; then
+  step "formatting (clang-format 14) and layers"
+  git ls-files -- '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
+  python3 scripts/check_layers.py
+fi
+
+for preset in dev release; do
+  if wanted "$preset"; then
+    step "$preset: build"
+    cmake --preset "$preset" >/dev/null
+    cmake --build --preset "$preset"
+    step "$preset: tests"
+    ctest --preset "$preset"
+  fi
+done
+
+if wanted package; then
+  step "installed package and a project that uses it"
+  cmake --preset release >/dev/null
+  cmake --build --preset release
+  rm -rf build/install build/downstream
+  cmake --install build/release --prefix "$PWD/build/install" >/dev/null
+  cmake -S tests/downstream -B build/downstream -G Ninja -DCMAKE_PREFIX_PATH="$PWD/build/install" >/dev/null
+  cmake --build build/downstream
+  build/downstream/downstream
+  build/install/bin/nibble version
+fi
