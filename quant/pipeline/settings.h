@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace nibble::quant {
+
+// The values of the recipe's keys, in the order of docs/recipe.md: the first one is the default.
+enum class Format : std::uint8_t { kPalette, kUniform, kInt4Block, kFloat16 };
+enum class Granularity : std::uint8_t { kTensor, kChannelGroup, kChannel };
+enum class PaletteDtype : std::uint8_t { kFloat16, kInt8, kFloat32 };
+enum class Weighting : std::uint8_t { kNone, kFisher, kSecondMoment, kMagnitude };
+enum class WeightingScale : std::uint8_t { kObjective, kPlain };
+enum class Scaling : std::uint8_t { kNone, kStd, kAbsmax, kLeastSquares };
+enum class Sign : std::uint8_t { kPlain, kFlip, kSearch };
+enum class Solver : std::uint8_t { kNearest, kGptq, kCoordinateDescent };
+enum class HessianKind : std::uint8_t { kPlain, kCentred, kGuided, kGuidedCentred };
+enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax };
+enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
+enum class InputScaling : std::uint8_t { kNone, kAwq };
+
+/// Everything that decides how one tensor is quantized: a recipe resolved for it, defaults filled in.
+struct TensorSettings {
+  Format format = Format::kPalette;
+  unsigned bits = 4;
+  Granularity granularity = Granularity::kTensor;
+  std::optional<std::size_t> group_size;  ///< as given; effective_group_size() fills in the default
+  std::size_t cluster_dim = 1;
+  PaletteDtype palette_dtype = PaletteDtype::kFloat16;
+  Weighting weighting = Weighting::kNone;
+  Scaling scaling = Scaling::kNone;
+  WeightingScale weighting_scale = WeightingScale::kObjective;
+  Sign sign = Sign::kPlain;
+  std::uint64_t joint_iterations = 0;
+  bool shifting = false;
+  Solver solver = Solver::kNearest;
+  HessianKind hessian = HessianKind::kPlain;
+  bool act_order = true;
+  bool static_groups = true;
+  double damping = 0.01;
+  std::uint64_t codebook_iterations = 0;
+  bool sequential = false;
+  bool zero_point = false;
+  Int4Scale int4_scale = Int4Scale::kExtreme8;
+  ScaleSearch search = ScaleSearch::kNone;
+  InputScaling input_scaling = InputScaling::kNone;
+  double outliers_sensitive = 0.0;
+  double outliers_large = 0.0;
+  std::uint64_t seed = 0;
+
+  /// Palettes: output rows that share one palette, 0 = all (tensor: 0, channel-group: group_size or 8, channel: 1).
+  /// Blocks: inputs per block, 0 = the whole row (int4-block: group_size or 32, uniform: group_size or 0).
+  std::size_t effective_group_size() const;
+  /// For people: "palette 4-bit tensor", "int4-block 32 extreme-8", "float16".
+  std::string summary() const;
+};
+
+}  // namespace nibble::quant
