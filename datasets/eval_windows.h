@@ -18,14 +18,17 @@ struct Window {
   std::size_t first_target = 0, last_target = 0;
 };
 
-/// Cuts `tokens` tokens into windows.
+/// Cuts a text of `tokens` tokens into windows, in ascending order, each with at least one target.
+///
 ///   sliding  starts at 0, stride, 2·stride, …, each up to `context` long; scores only targets not scored before; the
-///   last
-///            one ends at the end of the text.
+///            last one is the first that reaches the end of the text (the Hugging Face recipe). At stride = context the
+///            first token of a window stays unscored, since nothing precedes it there.
 ///   blocks   non-overlapping blocks of `context`, tail dropped; context - 1 targets each.
 ///   half     non-overlapping blocks of `context`, tail dropped; the predictions made at positions n/2 … n-2 of a block
 ///            of n, i.e. targets n/2+1 … n-1.
-/// Throws InvalidArgument: context < 2, stride of 0 or > context (sliding), fewer tokens than one window needs.
+///
+/// `stride` is read by `sliding` only. Throws InvalidArgument: context < 2 (< 3 for `half`, which would score nothing),
+/// stride of 0 or > context, fewer tokens than one window needs (2 for `sliding`, else context).
 std::vector<Window> evaluation_windows(Protocol protocol, std::size_t tokens, std::size_t context, std::size_t stride);
 
 }  // namespace nibble::datasets

@@ -5,10 +5,12 @@
 
 namespace nibble::datasets {
 
-/// The whole text of a file for evaluation: .txt / .raw as it is. With `hf_join`, the file is read as rows whose blank
-/// ones are " \n" (WikiText raw), and joined as the Hugging Face recipe does: rows joined by "\n\n", where an empty row
-/// is "" and a text row keeps its own " … \n". Throws FormatError (unreadable, empty, invalid UTF-8 with the byte
-/// position).
+/// The whole text of a file for evaluation, as it is (.txt, .raw, …), at most 1 GiB.
+///
+/// hf_join  the file is read as rows, one a line, and joined as the Hugging Face recipe joins WikiText: by "\n\n",
+/// where
+///          a row of white space only (the files have " \n") is "" and any other keeps its own " … \n".
+/// Throws FormatError: unreadable, empty, .jsonl or compressed, invalid UTF-8 (with the byte's position).
 std::string read_evaluation_text(const std::filesystem::path& path, bool hf_join);
 
 }  // namespace nibble::datasets
