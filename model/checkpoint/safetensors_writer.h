@@ -25,11 +25,13 @@ struct TensorDeclaration {
 /// spaces so that the data starts at a multiple of 8 bytes. NAME.partial until commit() (core/output_file.h).
 class SafetensorsWriter {
  public:
-  /// Throws InvalidArgument for duplicate names, FormatError when the file cannot be created.
+  /// Throws InvalidArgument for duplicate or impossible names, FormatError when the file cannot be created or the sizes
+  /// overflow.
   SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
                     const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
-  /// Appends to the current tensor. Throws InvalidArgument when it would exceed the bytes declared.
+  /// Appends to the current tensor; a complete one is followed by the next. Throws InvalidArgument when it would exceed
+  /// the bytes declared, FormatError when the disk says no.
   void write(std::span<const std::byte> bytes);
   /// Throws InvalidArgument when a declared tensor is incomplete; FormatError when the disk says no.
   void commit();

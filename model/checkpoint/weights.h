@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,14 +29,25 @@ class WeightProvider {
                                                   bool conv1d) const = 0;
 };
 
-/// Rows of a mapped F32, F16 or BF16 tensor, converted as they are read. `transposed` = stored as (in, out).
+/// Rows of a mapped F32, F16 or BF16 tensor, converted as they are read. `transposed` = stored as (in, out); then both
+/// ways of decoding are there. Throws FormatError unless `tensor` is a float matrix; decoding throws it when the file
+/// shrank.
 std::shared_ptr<const WeightSource> make_mapped_source(std::shared_ptr<const Checkpoint> checkpoint, TensorView tensor,
                                                        bool transposed);
-/// Several sources with the same number of columns, one below the other: GPT-2's q, k, v as one c_attn.
+/// Several sources with the same number of columns, one below the other: GPT-2's q, k, v as one c_attn. Stored
+/// transposed if all parts are. Throws InvalidArgument for no parts or different numbers of columns.
 std::shared_ptr<const WeightSource> make_stacked_source(std::vector<std::shared_ptr<const WeightSource>> parts);
 
-/// The float checkpoint as a provider. GPT-2 names are looked up with and without the "transformer." prefix, Llama
-/// names as they are. Throws FormatError for tensors of another shape or dtype than asked for.
+/// Rows [begin, end) of another source: q out of GPT-2's c_attn. Throws InvalidArgument unless begin <= end <= rows.
+std::shared_ptr<const WeightSource> make_row_slice_source(std::shared_ptr<const WeightSource> source, std::size_t begin,
+                                                          std::size_t end);
+
+/// The name under which the checkpoint stores `tensor`: itself, with "transformer." before it, or without (GPT-2
+/// checkpoints come both ways); empty if none of them is there.
+std::optional<std::string> find_tensor_name(const Checkpoint& checkpoint, const std::string& tensor);
+
+/// The float checkpoint as a provider. GPT-2 names are looked up as find_tensor_name() does. Throws FormatError for
+/// tensors of another shape or dtype than asked for.
 std::unique_ptr<WeightProvider> make_float_provider(std::shared_ptr<const Checkpoint> checkpoint);
 
 }  // namespace nibble::model

@@ -1,0 +1,187 @@
+#include "model/checkpoint/checkpoint.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "core/checked_math.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/output_file.h"
+#include "core/suggest.h"
+#include "core/thread_pool.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/safetensors_file.h"
+#include "model/checkpoint/shard_index.h"
+
+namespace nibble::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
+constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kSingleName = "model.safetensors", kIndexName = "model.safetensors.index.json";
+
+/// What to tell somebody whose directory has no safetensors file.
+std::string hint_for(const fs::path& directory) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".gguf")
+      return fmt::format("; '{}' is GGUF, which is not supported: use the safetensors files it was made from", name);
+    if (extension == ".bin" || extension == ".pt" || extension == ".pth")
+      return fmt::format(
+          "; '{}' is a PyTorch pickle, which is not supported: load it in Python and save_pretrained(..., "
+          "safe_serialization=True)",
+          name);
+  }
+  return "; is this the right directory, and is the download complete?";
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+class MappedCheckpoint final : public Checkpoint {
+ public:
+  explicit MappedCheckpoint(const fs::path& directory) : directory_(directory) {
+    std::error_code ignored;
+    NIBBLE_REQUIRE(fs::is_directory(directory_, ignored), FormatError,
+                   "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it{}",
+                   directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
+    config_text_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
+    if (is_there(directory_ / kSingleName)) {
+      add_file(std::string(kSingleName));
+    } else if (is_there(directory_ / kIndexName)) {
+      open_shards();
+    } else {
+      throw FormatError(fmt::format("cannot open checkpoint '{}': neither {} nor {} found{}", directory_.string(),
+                                    kSingleName, kIndexName, hint_for(directory_)));
+    }
+    for (const auto& [name, tensor] : tensors_) {
+      names_.push_back(name);
+      bytes_ += tensor.data.size();
+    }
+  }
+
+  const fs::path& directory() const override { return directory_; }
+  const std::string& config_text() const override { return config_text_; }
+  const std::vector<std::string>& tensor_names() const override { return names_; }
+  bool contains(const std::string& name) const override { return tensors_.contains(name); }
+  std::uint64_t tensor_bytes() const override { return bytes_; }
+
+  TensorView tensor(const std::string& name) const override {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) {
+      const std::vector<std::string_view> names(names_.begin(), names_.end());
+      throw FormatError(fmt::format("missing tensor '{}' in checkpoint '{}'{}", excerpt(name), directory_.string(),
+                                    did_you_mean(name, names)));
+    }
+    return found->second;
+  }
+
+  void check_intact(const TensorView& tensor) const override {
+    if (!tensor.data.empty()) file_of(tensor).check_intact();
+  }
+  void release(const TensorView& tensor) const override {
+    if (!tensor.data.empty()) file_of(tensor).release(tensor.data);
+  }
+
+  std::string fingerprint() const override {
+    {
+      const std::lock_guard lock(fingerprint_mutex_);
+      if (fingerprint_) return *fingerprint_;
+    }
+    // Computed without the lock: a thread that waited for it inside a parallel_for() body would keep this one from the
+    // thread pool. Two threads that ask first both compute, and agree.
+    std::string computed = compute_fingerprint();
+    const std::lock_guard lock(fingerprint_mutex_);
+    fingerprint_ = computed;
+    return computed;
+  }
+
+ private:
+  void open_shards() {
+    const fs::path index_path = directory_ / kIndexName;
+    const ShardIndex index = read_shard_index(index_path);
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : index) {
+      if (!shards.insert(shard).second) continue;
+      NIBBLE_REQUIRE(is_there(directory_ / shard), FormatError,
+                     "missing shard '{}' of checkpoint '{}': {} names it for tensor '{}'. Incomplete download?",
+                     excerpt(shard), directory_.string(), kIndexName, tensor);
+      add_file(shard);
+    }
+    for (const auto& [tensor, shard] : index) {
+      const auto found = tensors_.find(tensor);
+      NIBBLE_REQUIRE(found != tensors_.end(), FormatError,
+                     "missing tensor '{}': '{}' says that it is in '{}', which does not hold it", tensor,
+                     index_path.string(), excerpt(shard));
+    }
+  }
+
+  void add_file(const std::string& name) {
+    files_.push_back(std::make_unique<MappedFile>(directory_ / name));
+    const MappedFile& file = *files_.back();
+    SafetensorsContents contents = parse_safetensors(file.bytes(), file.path().string());
+    file.check_intact();
+    for (TensorView& tensor : contents.tensors) {
+      const auto [other, added] = tensors_.emplace(tensor.name, tensor);
+      NIBBLE_REQUIRE(added, FormatError, "tensor '{}' is in two shards of checkpoint '{}': in '{}' and in '{}'",
+                     tensor.name, directory_.string(), file_of(other->second).path().filename().string(), name);
+    }
+  }
+
+  const MappedFile& file_of(const TensorView& tensor) const {
+    for (const auto& file : files_) {
+      const std::less_equal<const std::byte*> not_after;
+      const auto bytes = file->bytes();
+      if (not_after(bytes.data(), tensor.data.data()) &&
+          not_after(tensor.data.data() + tensor.data.size(), bytes.data() + bytes.size()))
+        return *file;
+    }
+    throw InvalidArgument(fmt::format("tensor '{}' is not from checkpoint '{}'", tensor.name, directory_.string()));
+  }
+
+  std::string compute_fingerprint() const {
+    std::vector<std::string> hashes(names_.size());
+    parallel_for(names_.size(), [&](std::size_t i) {
+      const TensorView& tensor = tensors_.at(names_[i]);
+      hashes[i] = hash_hex(tensor.data);
+      check_intact(tensor);
+      release(tensor);
+    });
+    Hasher hasher;
+    hasher.update(config_text_);
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const TensorView& tensor = tensors_.at(names_[i]);
+      hasher.update(tensor.name).update(dtype_name(tensor.dtype)).update(shape_text(tensor.shape)).update(hashes[i]);
+    }
+    return hasher.hex();
+  }
+
+  fs::path directory_;
+  std::string config_text_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::map<std::string, TensorView> tensors_;
+  std::vector<std::string> names_;
+  std::uint64_t bytes_ = 0;
+  mutable std::mutex fingerprint_mutex_;
+  mutable std::optional<std::string> fingerprint_;
+};
+
+}  // namespace
+
+std::uint64_t TensorView::element_count() const { return checked_element_count(shape, name); }
+
+std::shared_ptr<const Checkpoint> Checkpoint::open(const std::filesystem::path& directory) {
+  return std::make_shared<MappedCheckpoint>(directory);
+}
+
+}  // namespace nibble::model
