@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+namespace nibble::cli {
+
+/// Options that every working command has.
+struct CommonOptions {
+  std::size_t threads = 0;
+  bool json = false;
+  bool quiet = false;
+  /// Puts --threads into force. Called first by every command.
+  void apply() const;
+};
+void add_common_options(CLI::App& app, CommonOptions& common);
+void add_json_flag(CLI::App& app, bool& json);
+
+/// The positional MODEL: a checkpoint directory.
+void add_model(CLI::App& app, std::filesystem::path& model);
+
+/// An option (or positional) that takes a path.
+CLI::Option* add_path(CLI::App& app, const std::string& name, std::filesystem::path& value, const std::string& label,
+                      const std::string& description);
+
+struct CountRange {
+  std::uint64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
+};
+/// An option that takes a whole number in the range, in plain decimal digits: CLI11 alone reads 010 as eight and -1 as
+/// the largest number there is.
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value, const std::string& description,
+                       CountRange range = {});
+
+/// An option that takes a number in [low, high].
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,
+                        double low, double high);
+
+/// Turns --overwrite into a decision: throws InvalidArgument, naming the option, when `output` exists and may not be
+/// replaced, so that no work is done in vain.
+void require_writable_output(const std::filesystem::path& output, bool overwrite);
+
+}  // namespace nibble::cli

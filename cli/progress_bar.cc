@@ -1,0 +1,107 @@
+#include "cli/progress_bar.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/human.h"
+#include "cli/table.h"
+
+namespace nibble::cli {
+namespace {
+
+constexpr double kSecondsBetweenBars = 0.1;
+constexpr double kSecondsBetweenLines = 5.0;
+constexpr double kSecondsBeforeGuess = 0.5;  // earlier, the rate is mostly start-up
+
+std::atomic<bool> bar_is_visible = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "read in a signal handler");
+
+std::size_t terminal_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string figures(const ProgressUpdate& update, double elapsed) {
+  std::string text = fmt::format("{}/{} {}", human_count(update.done), human_count(update.total), update.unit);
+  if (elapsed < kSecondsBeforeGuess || update.done <= 0.0) return text;
+  const double rate = update.done / elapsed;
+  return text + fmt::format("  {} {}/s  {} left", human_count(rate), update.unit,
+                            human_clock((update.total - update.done) / rate));
+}
+
+}  // namespace
+
+bool progress_bar_is_visible() { return bar_is_visible.load(std::memory_order_relaxed); }
+
+ProgressBar ProgressBar::for_process(bool quiet) {
+  const Style style = quiet ? Style::kQuiet : isatty(STDERR_FILENO) != 0 ? Style::kBar : Style::kLines;
+  return ProgressBar(style, {.seconds =
+                                 [] {
+                                   const auto now = std::chrono::steady_clock::now().time_since_epoch();
+                                   return std::chrono::duration<double>(now).count();
+                                 },
+                             .write =
+                                 [](std::string_view text) {
+                                   std::fwrite(text.data(), 1, text.size(), stderr);
+                                   std::fflush(stderr);
+                                 },
+                             .columns = terminal_columns});
+}
+
+ProgressSink ProgressBar::sink() {
+  if (style_ == Style::kQuiet) return {};
+  return [this](const ProgressUpdate& progress) { update(progress); };
+}
+
+void ProgressBar::update(const ProgressUpdate& update) {
+  const double now = surroundings_.seconds();
+  if (stage_ != update.stage) {
+    stage_ = update.stage;
+    stage_start_ = now;
+    next_drawing_ = style_ == Style::kLines ? now + kSecondsBetweenLines : now;
+  }
+  if (now < next_drawing_) return;
+  next_drawing_ = now + (style_ == Style::kLines ? kSecondsBetweenLines : kSecondsBetweenBars);
+
+  const double share = update.total > 0.0 ? std::clamp(update.done / update.total, 0.0, 1.0) : 0.0;
+  // Rounded down: 100 % is said of finished work only.
+  const std::string percent = fmt::format("{:3.0f} %", std::floor(share * 100.0));
+  const std::string tail = figures(update, now - stage_start_);
+  if (style_ == Style::kLines) {
+    surroundings_.write(fmt::format("{}: {}  {}\n", stage_, percent, tail));
+    return;
+  }
+
+  constexpr std::size_t kWidestBar = 40, kNarrowestBar = 5;
+  const std::size_t columns = surroundings_.columns();
+  const std::size_t text_width = character_count(stage_) + percent.size() + tail.size() + 8;  // brackets and blanks
+  std::string line;
+  if (text_width + kNarrowestBar <= columns) {
+    const std::size_t width = std::min(kWidestBar, columns - text_width);
+    const auto filled = static_cast<std::size_t>(std::floor(share * static_cast<double>(width)));
+    line = fmt::format("{}  {} [{:<{}}]  {}", stage_, percent, std::string(filled, '#'), width, tail);
+  } else {
+    line = fmt::format("{} {}", stage_, percent).substr(0, columns > 0 ? columns - 1 : 0);
+  }
+  surroundings_.write("\r\x1b[K" + line);  // to the start, wipe to the end of the line
+  visible_ = true;
+  bar_is_visible.store(true, std::memory_order_relaxed);
+}
+
+void ProgressBar::finish() {
+  stage_.clear();
+  if (!visible_) return;
+  surroundings_.write("\r\x1b[K");
+  visible_ = false;
+  bar_is_visible.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,48 @@
+#include "cli/version.h"
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "core/gemm.h"
+#include "core/isa.h"
+#include "core/thread_pool.h"
+
+namespace nibble::cli {
+namespace {
+
+void run(bool json) {
+  const VersionFacts facts = version_facts();
+  if (json) {
+    nlohmann::ordered_json object = {
+        {"version", facts.version},      {"git_commit", nullptr},
+        {"compiler", facts.compiler},    {"build_type", facts.build_type},
+        {"isa", isa_name(active_isa())}, {"best_supported_isa", isa_name(best_supported_isa())},
+        {"gemm", gemm_identity()},       {"threads", thread_count()}};
+    if (!facts.git_commit.empty()) object["git_commit"] = facts.git_commit;
+    print_json(object);
+    return;
+  }
+  print("nibble " + facts.version + "\n");
+  print(aligned_facts({{"commit", facts.git_commit.empty() ? "unknown" : facts.git_commit},
+                       {"compiler", facts.compiler + ", " + facts.build_type},
+                       {"instruction set", std::string(isa_name(active_isa()))},
+                       {"matrix products", gemm_identity()},
+                       {"threads", std::to_string(thread_count())}}));
+}
+
+}  // namespace
+
+Command version_command(CLI::App& program) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* app = program.add_subcommand("version", "What this build is: version, commit, compiler, instruction set");
+  add_json_flag(*app, *json);
+  app->footer("Example:\n  nibble version --json");
+  return {app, [json] { run(*json); }};
+}
+
+}  // namespace nibble::cli

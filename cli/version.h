@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace nibble::cli {
+
+/// What this build is: the part of every record that says which code made it.
+struct VersionFacts {
+  std::string version;     ///< "0.1.0"
+  std::string git_commit;  ///< the commit checked out when CMake configured; empty if it was not a git checkout
+  std::string compiler;    ///< "GNU 12.2.0"
+  std::string build_type;  ///< "Release"
+};
+VersionFacts version_facts();  // build_facts.cc.in, filled in by CMake
+
+}  // namespace nibble::cli
