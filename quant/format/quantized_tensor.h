@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/linear_op.h"
+
+namespace nibble::quant {
+
+/// Which of the two ways a tensor's codes mean values: an index into a palette, or an integer on a block's grid.
+enum class Coding : std::uint8_t { kPalette, kBlocks };
+
+/// The layout of one quantized weight (rows, cols) = (out, in). With the parts, all that decoding needs.
+struct TensorSpec {
+  Coding coding = Coding::kPalette;
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  unsigned bits = 4;
+  std::size_t group_size = 0;   ///< palette: rows per palette, 0 = all; blocks: inputs per block, 0 = the whole row
+  std::size_t cluster_dim = 1;  ///< palette: consecutive inputs per code
+
+  std::size_t codes_per_row() const { return cols / cluster_dim; }
+  std::size_t row_bytes() const;  ///< of packed codes
+  std::size_t palettes() const;   ///< ceil(rows / group_size); the last one may serve fewer rows
+  std::size_t blocks() const;     ///< per row, ceil(cols / group_size); the last one may be shorter
+  std::size_t entries() const { return std::size_t{1} << bits; }
+};
+
+/// One stored tensor of a quantized weight P: P.codes, P.palette, … `bytes` may be unaligned.
+struct TensorPart {
+  std::string suffix;  ///< "codes", "palette", …
+  DType dtype = DType::kU8;
+  std::vector<std::uint64_t> shape;
+  std::span<const std::byte> bytes;   ///< row-major
+  std::shared_ptr<const void> owner;  ///< keeps `bytes` alive: a mapped file or a buffer
+};
+
+/// A weight as stored in a quantized checkpoint, and its reference decoding.
+///
+/// | part | shape, dtype | |
+/// |---|---|---|
+/// | codes | (rows, row_bytes) U8 | quant/format/codes.h |
+/// | palette | (palettes, 2^bits[, cluster_dim]) F16, F32 or I8 | ascending for scalars |
+/// | palette_scale | (palettes) F16 or F32 | with an I8 palette only: an entry is its integer times this |
+/// | scale | (rows) F16 | optional; not with cluster_dim > 1 |
+/// | block_scale, block_zero | (rows, blocks) F16, U8 | without block_zero, zero = 2^(bits-1) |
+/// | outlier_rows, outlier_columns, outlier_values | (rows+1) I32, (n) I32, (n) F16 | CSR, optional, palette only |
+///
+/// Decoding, in float: palette    w_ij = scale_i · palette[i / group_size][code_ij]  [+ outlier]
+///                     blocks     w_ij = (code_ij − zero) · block_scale, of row i and block j / group_size
+/// One rounding per operation. Vector palettes: code c of a row covers inputs c·cluster_dim … (c+1)·cluster_dim − 1.
+///
+/// Threads: const calls may run concurrently. Decoding reads codes, palettes and scales where they lie (mapped).
+class QuantizedTensor final : public WeightSource {
+ public:
+  /// Takes the parts of tensor `name` and checks all that decoding relies on: which parts there are, dtypes, shapes,
+  /// byte counts, finite and ascending palettes, finite scales (and products of both), outliers in order and in range.
+  /// Throws FormatError naming the part, with expected and got. Cost: reads every part but the codes once.
+  QuantizedTensor(std::string name, TensorSpec spec, std::vector<TensorPart> parts);
+
+  QuantizedTensor(QuantizedTensor&&) = default;  // not copied: members point into parts_
+  QuantizedTensor& operator=(QuantizedTensor&&) = default;
+
+  const std::string& name() const { return name_; }
+  const TensorSpec& spec() const { return spec_; }
+  const std::vector<TensorPart>& parts() const { return parts_; }
+  std::uint64_t stored_bits() const;  ///< of all parts
+  std::uint64_t weights() const { return static_cast<std::uint64_t>(spec_.rows) * spec_.cols; }
+
+  std::size_t rows() const override { return spec_.rows; }
+  std::size_t cols() const override { return spec_.cols; }
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;
+
+ private:
+  const TensorPart* find(std::string_view suffix) const;
+  const TensorPart& require(std::string_view suffix, std::span<const DType> dtypes,
+                            std::vector<std::uint64_t> shape) const;
+  void check_palette() const;
+  void check_blocks() const;
+  void read_outliers();
+  void load_palette(std::size_t group, std::vector<float>& table) const;
+  void decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const;
+  void decode_block_rows(std::size_t begin, std::size_t end, float* destination) const;
+  std::span<const std::byte> code_row(std::size_t row) const;
+
+  std::string name_;
+  TensorSpec spec_;
+  std::vector<TensorPart> parts_;
+  // Parts by meaning, null when absent; they point into parts_, which keeps its storage when moved.
+  const TensorPart *codes_ = nullptr, *palette_ = nullptr, *palette_scale_ = nullptr, *scale_ = nullptr;
+  const TensorPart *block_scale_ = nullptr, *block_zero_ = nullptr, *outlier_values_ = nullptr;
+  std::vector<std::int32_t> outlier_rows_, outlier_columns_;
+};
+
+/// Parts of a palette-coded weight from what a method computed: codes (rows, codes_per_row), palette (palettes,
+/// 2^bits, cluster_dim), scale (rows) or empty. Palette values must be exact in `palette_dtype` (kF16 or kF32) and
+/// scales in float16: rounding is the method's business. Throws NumericalError when one is not finite, else
+/// InvalidArgument.
+QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
+                                    std::span<const float> palette, DType palette_dtype, std::span<const float> scale);
+
+/// The same for block-coded weights: scales (rows, blocks), exact in float16; zeros (rows, blocks), or empty for
+/// symmetric blocks.
+QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
+                                  std::span<const float> scales, std::span<const std::uint8_t> zeros);
+
+}  // namespace nibble::quant
