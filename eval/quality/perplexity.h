@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/progress.h"
@@ -22,11 +21,11 @@ struct PerplexityOptions {
   std::size_t context = 0;  ///< 0: the model's max_positions
   std::size_t stride = 0;   ///< 0: context / 2 (sliding)
   Average average = Average::kWindows;
-  std::optional<model::TokenId> bos;  ///< `half`: replaces the first token of each block
-  std::size_t batch_tokens = 2048;    ///< windows are run together up to about this many tokens
-  model::ForwardOptions forward;
-  std::function<std::size_t(model::TokenId)> byte_length;  ///< for bits per byte; empty: not computed (NaN)
-  ProgressSink progress;                                   ///< in tokens run
+  std::optional<model::TokenId> bos = {};  ///< `half`: replaces the first token of each block
+  std::size_t batch_tokens = 2048;         ///< windows are run together up to about this many tokens
+  model::ForwardOptions forward = {};
+  std::function<std::size_t(model::TokenId)> byte_length = {};  ///< for bits per byte; empty: not computed (NaN)
+  ProgressSink progress = {};                                   ///< in tokens run
 };
 
 struct PerplexityResult {
