@@ -22,7 +22,10 @@ TinyTensor tensor_of(std::string name, std::string dtype, std::vector<std::uint6
 
 std::string joined(const std::vector<std::uint64_t>& numbers) {
   std::string text;
-  for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  for (const std::uint64_t number : numbers) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(number);
+  }
   return text;
 }
 
