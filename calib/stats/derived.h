@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "calib/stats/layer_stats.h"
+#include "core/matrix_view.h"
+
+// The one place where sums are divided by counts. N = tokens, S = samples (windows). Every function throws
+// InvalidArgument, naming the layer, when it lacks the statistics asked for or has seen no tokens.
+
+namespace nibble::calib {
+
+std::vector<double> mean_input(const LayerStats& layer);      ///< (in): mu = sum_x / N
+std::vector<double> second_moment(const LayerStats& layer);   ///< (in): E[x²] = sum_x2 / N
+std::vector<double> mean_magnitude(const LayerStats& layer);  ///< (in): E|x| = sum_abs_x / N
+
+/// (out, in): fisher / S, the mean over windows.
+Matrix<double> mean_fisher(const LayerStats& layer);
+
+/// Which quadratic form measures a layer's error (docs/methods.md).
+enum class HessianKind {
+  kPlain,          ///< XᵀX / N
+  kCentred,        ///< (XᵀX - N mu muᵀ) / N: what is left when the bias absorbs the mean error
+  kGuided,         ///< Xᵀ diag(s) X / N, s_t = mean over outputs of the squared gradient
+  kGuidedCentred,  ///< (Xᵀ diag(s) X - (sum s x)(sum s x)ᵀ / sum s) / N
+};
+
+/// (in, in), symmetric, in double. `row(j)` and column j are exactly zero where the input carries no information:
+/// x_j = 0 always, or, when centred, x_j constant as far as the float sums can tell (diagonal below 2^-20 of the plain
+/// one: storage rounds to 2^-24, and 16 leaves room for the rounding of the products). No diagonal is negative.
+/// The centred kinds need `activations` too.
+Matrix<double> hessian(const LayerStats& layer, HessianKind kind);
+
+/// (in): the mean input that goes with a Hessian kind in the bias correction b + (W - What) mu: sum_x / N, or
+/// sum_s_x / sum_s for the guided kinds (zero when sum_s is 0).
+std::vector<double> correction_mean(const LayerStats& layer, HessianKind kind);
+
+/// Inputs that were 0 for every token.
+std::vector<std::size_t> dead_channels(const LayerStats& layer);
+
+/// max |x| over all inputs and tokens, divided by the root mean square over all of them; 0 when all x are 0.
+double outlier_ratio(const LayerStats& layer);
+
+}  // namespace nibble::calib

@@ -1,0 +1,57 @@
+#include "calib/stats/hdf5_handles.h"
+
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace nibble::calib::h5 {
+namespace {
+
+std::recursive_mutex& library_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+// The innermost entry of HDF5's error stack: the actual reason.
+std::string reason() {
+  std::string text = "no reason given";
+  const auto take_first = [](unsigned depth, const H5E_error2_t* error, void* data) -> herr_t {
+    if (depth == 0 && error->desc != nullptr) *static_cast<std::string*>(data) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
+  return text;
+}
+
+}  // namespace
+
+Session::Session() : lock_(library_mutex()) {
+  H5Eget_auto2(H5E_DEFAULT, &handler_, &handler_data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+Session::~Session() { H5Eset_auto2(H5E_DEFAULT, handler_, handler_data_); }
+
+void check(std::int64_t status, std::string_view what) {
+  NIBBLE_REQUIRE(status >= 0, FormatError, "{}: HDF5 says: {}", what, reason());
+}
+
+Handle::Handle(hid_t id, Closer closer, std::string_view what) : id_(id), closer_(closer) { check(id, what); }
+
+Handle::Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), closer_(other.closer_) {}
+
+Handle& Handle::operator=(Handle&& other) noexcept {
+  reset();
+  id_ = std::exchange(other.id_, -1);
+  closer_ = other.closer_;
+  return *this;
+}
+
+void Handle::reset() noexcept {
+  if (id_ >= 0) closer_(std::exchange(id_, -1));
+}
+
+void Handle::close(std::string_view what) { check(closer_(std::exchange(id_, -1)), what); }
+
+}  // namespace nibble::calib::h5

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calib/stats/statistic_set.h"
+#include "core/matrix_view.h"
+
+namespace nibble::calib {
+
+/// What calibration knows of one linear layer Y = X Wᵀ + b with W (out, in): sums and counts, never means, so that
+/// runs merge. calib/stats/derived.h divides. Absent statistics are empty.
+///
+/// dY is the gradient of a window's loss L at Y; which loss, RunSettings::flavour says.
+struct LayerStats {
+  std::string module = {};  ///< checkpoint name without ".weight"; GPT-2's c_attn is one layer of (3·width, width)
+  std::size_t out = 0, in = 0;
+  std::uint64_t tokens = 0;   ///< rows of X that were seen
+  std::uint64_t samples = 0;  ///< windows that were seen
+  /// The layer whose input this one shares (k and v: q; up: gate), which then holds sum_xxt in the file; or empty.
+  std::string input_of = {};
+
+  std::vector<double> sum_x = {}, sum_x2 = {}, sum_abs_x = {};  ///< (in): sums over tokens of x, x², |x|
+  std::vector<float> min_x = {}, max_x = {};                    ///< (in)
+  Matrix<float> fisher = {};                                    ///< (out, in): sum of squared gradients
+  Matrix<float> sum_xxt = {};                                   ///< (in, in): XᵀX
+  double sum_s = 0.0;                ///< guided Hessian: sum of s_t = mean over outputs j of dY_tj²
+  std::vector<double> sum_s_x = {};  ///< (in): sum of s_t x_t
+  Matrix<float> sum_s_xxt = {};      ///< (in, in): sum of s_t x_t x_tᵀ
+
+  /// What is not empty.
+  StatisticSet holds() const;
+};
+
+/// Throws FormatError unless every array that is there has the layer's shape and values that such sums can have
+/// (finite; squares, counts and diagonals not negative; min <= max). `what` names the source. Cost: one pass.
+void check_layer(const LayerStats& layer, std::string_view what);
+
+/// True for a name that can be one link below /layers: not empty, no '/', not "." or "..", at most 512 bytes, no
+/// control characters.
+bool is_valid_layer_name(std::string_view name);
+
+/// The same statistics while they are being summed: everything in double, rounded to LayerStats once.
+/// Used by the collector for the current block and by merging for the current layer.
+struct LayerSums {
+  LayerSums() = default;
+  /// All zero, with the arrays of `what` allocated. The matrices take 8·(out·in), 8·in² and 8·in² bytes.
+  LayerSums(std::string module, std::size_t out, std::size_t in, const StatisticSet& what);
+
+  /// Adds the sums of other windows of the same run. Counts add exactly. Throws InvalidArgument for another layer,
+  /// shape or set of statistics.
+  void add(const LayerStats& other);
+  /// Rounds the matrices to float, each element once: relative error of an element at most 2^-24.
+  LayerStats rounded() const;
+
+  std::string module, input_of;
+  std::size_t out = 0, in = 0;
+  StatisticSet what;
+  std::uint64_t tokens = 0, samples = 0;
+  std::vector<double> sum_x, sum_x2, sum_abs_x;
+  std::vector<float> min_x, max_x;
+  Matrix<double> fisher, sum_xxt, sum_s_xxt;
+  double sum_s = 0.0;
+  std::vector<double> sum_s_x;
+};
+
+}  // namespace nibble::calib

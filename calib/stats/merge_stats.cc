@@ -1,0 +1,78 @@
+#include "calib/stats/merge_stats.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "calib/stats/stats_file.h"
+#include "calib/stats/stats_writer.h"
+#include "core/checked_math.h"
+#include "core/error.h"
+#include "core/hash.h"
+
+namespace nibble::calib {
+namespace {
+
+std::string joined_hash(std::span<const RunSettings> parts, std::string RunSettings::*member) {
+  const auto same = [&](const RunSettings& part) { return part.*member == parts[0].*member; };
+  if (std::all_of(parts.begin(), parts.end(), same)) return parts[0].*member;
+  Hasher hasher;
+  for (const RunSettings& part : parts) hasher.update(part.*member);
+  return hasher.hex();
+}
+
+std::string joined_kernels(std::span<const RunSettings> parts) {
+  std::set<std::string> names;
+  for (const RunSettings& part : parts) names.insert(part.kernels);
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : " + ").append(name);
+  return text;
+}
+
+}  // namespace
+
+RunSettings merged_settings(std::span<const RunSettings> parts) {
+  NIBBLE_REQUIRE(parts.size() >= 2, InvalidArgument, "merge: expected at least 2 calibration files, got {}",
+                 parts.size());
+  RunSettings merged = parts[0];
+  std::set<std::string> windows_seen = {parts[0].windows_hash};
+  for (const RunSettings& part : parts.subspan(1)) {
+    const std::string differing = differences_for_merging(parts[0], part);
+    NIBBLE_REQUIRE(differing.empty(), InvalidArgument, "merge: the files differ in {}", differing);
+    NIBBLE_REQUIRE(windows_seen.insert(part.windows_hash).second, InvalidArgument,
+                   "merge: two files hold the same windows ({}), which would count twice; sample the parts with "
+                   "different seeds or texts",
+                   part.windows_hash);
+    merged.windows = checked_add(merged.windows, part.windows, "merge: windows");
+    merged.seeds.insert(merged.seeds.end(), part.seeds.begin(), part.seeds.end());
+  }
+  merged.text_hash = joined_hash(parts, &RunSettings::text_hash);
+  merged.windows_hash = joined_hash(parts, &RunSettings::windows_hash);
+  merged.kernels = joined_kernels(parts);
+  return merged;
+}
+
+void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output) {
+  std::vector<std::shared_ptr<const StatsFile>> files;
+  std::vector<RunSettings> settings;
+  for (const std::filesystem::path& path : inputs) {
+    files.push_back(StatsFile::open(path));
+    settings.push_back(files.back()->settings());
+  }
+  StatsWriter writer(output, merged_settings(settings));
+  for (const auto& file : files) {
+    NIBBLE_REQUIRE(file->layers().size() == files[0]->layers().size(), InvalidArgument,
+                   "merge: '{}' holds {} layers, '{}' holds {}", file->path().string(), file->layers().size(),
+                   files[0]->path().string(), files[0]->layers().size());
+  }
+  for (const LayerInfo& info : files[0]->layers()) {
+    LayerSums sums(info.module, info.out, info.in, settings[0].collected);
+    sums.input_of = info.input_of;
+    for (const auto& file : files) sums.add(file->read(info.module));
+    writer.add(sums.rounded());
+  }
+  writer.commit();
+}
+
+}  // namespace nibble::calib

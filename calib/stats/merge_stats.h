@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "calib/stats/run_settings.h"
+
+namespace nibble::calib {
+
+/// The settings of a file that holds the windows of all `parts`. Throws InvalidArgument naming what differs (only
+/// text, windows, seeds and kernels may), or when two parts hold the same windows, which would count twice.
+RunSettings merged_settings(std::span<const RunSettings> parts);
+
+/// Merges calibration files of parts of one piece of work into `output`, a layer at a time.
+///
+/// Counts add exactly. Sums of double type are added in the order of `inputs` (n files: relative error at most
+/// (n-1)·2^-53 of the sum of magnitudes); matrices are added in double and rounded to float once, so an element is
+/// within 2^-24·(its own magnitude + the sum of the parts' magnitudes) of the sum over all windows.
+/// Throws InvalidArgument (fewer than two files, other settings, other layers), FormatError (a file).
+void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output);
+
+}  // namespace nibble::calib

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calib/stats/statistic_set.h"
+
+namespace nibble::calib {
+
+/// What is squared and summed into `fisher`. G = dYᵀ X is the gradient of a window's loss L with respect to W.
+enum class FisherFlavour {
+  kSequence,  ///< sum over windows of G∘G, L the window's *mean* next-token loss (SqueezeLLM, whole-tensor method)
+  kPosition,  ///< sum over positions of (dY∘dY)ᵀ (X∘X), L the window's *summed* loss (docs/methods.md)
+};
+
+/// Which next tokens the loss is taken against.
+enum class Labels {
+  kData,     ///< those of the text: the empirical Fisher
+  kSampled,  ///< drawn from the model's own distribution with the run's seed: the true Fisher
+};
+
+std::string_view to_text(FisherFlavour flavour);            ///< "sequence", "position"
+FisherFlavour parse_fisher_flavour(std::string_view text);  ///< throws InvalidArgument with the nearest name
+std::string_view to_text(Labels labels);                    ///< "data", "sampled"
+Labels parse_labels(std::string_view text);                 ///< throws InvalidArgument with the nearest name
+
+/// Everything that decides the contents of a calibration file: its root attributes. Two runs with equal settings give
+/// the same bytes on the same machine.
+struct RunSettings {
+  std::string model_hash;      ///< Checkpoint::fingerprint()
+  std::string tokenizer_hash;  ///< Tokenizer::fingerprint(), or "none" when the windows came as token ids
+  std::string text_hash;       ///< of the texts or token files read
+  std::string windows_hash;    ///< of the token windows themselves
+  std::string sampling;        ///< how the windows were taken: "random slices" or "consecutive windows"
+  std::uint64_t windows = 0;
+  std::uint64_t window_tokens = 0;
+  std::vector<std::uint64_t> seeds;  ///< one per merged run
+  FisherFlavour flavour = FisherFlavour::kSequence;
+  Labels labels = Labels::kData;
+  std::string centre = "none";  ///< hash of the means that gradients were centred with, or "none"
+  bool head = false;            ///< whether the head is among the layers
+  StatisticSet collected;
+  std::string kernels;  ///< matrix library, version, instruction set
+};
+
+/// The settings as (name, value) texts, in the order of the file's root attributes.
+std::vector<std::pair<std::string, std::string>> describe(const RunSettings& settings);
+
+/// "name: 'a' against 'b'" for every setting that differs, joined by "; "; empty when nothing does.
+std::string differences(const RunSettings& a, const RunSettings& b);
+/// The same, leaving out what may differ between parts of one piece of work: text, windows, seeds and kernels.
+std::string differences_for_merging(const RunSettings& a, const RunSettings& b);
+
+}  // namespace nibble::calib

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nibble::calib {
+
+/// Which statistics a run collects, a file holds or a reader wants.
+struct StatisticSet {
+  bool activations = false;     ///< sum_x, sum_x2, sum_abs_x, min_x, max_x
+  bool fisher = false;          ///< fisher
+  bool hessian = false;         ///< sum_xxt
+  bool guided_hessian = false;  ///< sum_s, sum_s_x, sum_s_xxt
+
+  bool operator==(const StatisticSet&) const = default;
+  bool includes(const StatisticSet& other) const {
+    return (activations || !other.activations) && (fisher || !other.fisher) && (hessian || !other.hessian) &&
+           (guided_hessian || !other.guided_hessian);
+  }
+  /// Whether collecting them needs the backward pass.
+  bool needs_gradients() const { return fisher || guided_hessian; }
+};
+
+/// "activations,fisher" and the like. Throws InvalidArgument for an unknown name (with the nearest one) or an empty
+/// list.
+StatisticSet parse_statistic_set(std::string_view text);
+std::string to_text(const StatisticSet& set);
+
+}  // namespace nibble::calib
