@@ -1,0 +1,28 @@
+#include "model/tokenizer/normalizer.h"
+
+namespace nibble::model {
+
+std::string ReplaceStep::apply(std::string_view text) const {
+  std::string result;
+  result.reserve(text.size());
+  std::size_t copied = 0;
+  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, copied)) {
+    result.append(text.substr(copied, at - copied)).append(to);
+    copied = at + from.size();
+  }
+  return result.append(text.substr(copied));
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  std::string result(text);
+  for (const NormalizerStep& step : steps_) {
+    if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
+      result = replace->apply(result);
+    } else if (!result.empty()) {
+      result.insert(0, std::get<PrependStep>(step).text);
+    }
+  }
+  return result;
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,171 @@
+#include "model/tokenizer/tokenizer_json_parts.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace nibble::model {
+namespace {
+
+using ReadPart = void (*)(TokenizerSpec&, const JsonFields&);
+
+void read_sequence(TokenizerSpec& spec, const JsonFields& part, const char* list, ReadPart read_one) {
+  part.allow_only({"type", list});
+  std::size_t index = 0;
+  for (const nlohmann::json& json : part.array(list)) {
+    read_one(spec, JsonFields(json, fmt::format("{}[{}]", part.where(), index++)));
+  }
+}
+
+[[noreturn]] void refuse(const JsonFields& part, std::string_view supported) {
+  throw FormatError(fmt::format("{}: type {} is not supported; supported are {}", part.where(),
+                                in_quotes(part.text("type")), supported));
+}
+
+/// {"String": "…"}: where a regex is not supported.
+const std::string& plain_pattern(const JsonFields& part) {
+  const JsonFields pattern = part.object("pattern");
+  pattern.allow_only({"String"});
+  return pattern.filled_text("String");
+}
+
+ReplaceStep read_replace(const JsonFields& part) {
+  part.allow_only({"type", "pattern", "content"});
+  return {plain_pattern(part), part.text("content")};
+}
+
+SplitStep read_split(const JsonFields& part) {
+  part.allow_only({"type", "pattern", "behavior", "invert"});
+  const JsonFields pattern = part.object("pattern");
+  pattern.allow_only({"String", "Regex"});
+  SplitStep step;
+  step.literal = pattern.has("String");
+  step.pattern = pattern.filled_text(step.literal ? "String" : "Regex");
+  step.invert = part.boolean("invert", false);
+  const std::string& behavior = part.text("behavior");
+  NIBBLE_REQUIRE(behavior == "Isolated" || behavior == "Removed", FormatError,
+                 "{}: behavior {} is not supported; supported are Isolated and Removed", part.where(),
+                 in_quotes(behavior));
+  if (behavior == "Removed") step.behavior = SplitStep::Behavior::kRemoved;
+  return step;
+}
+
+SplitStep read_digits(const JsonFields& part) {
+  part.allow_only({"type", "individual_digits"});
+  return {.pattern = part.boolean("individual_digits") ? "\\p{N}" : "\\p{N}+"};
+}
+
+ByteLevelStep read_byte_level(const JsonFields& part) {
+  part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  return {.add_prefix_space = part.boolean("add_prefix_space"), .use_regex = part.boolean("use_regex", true)};
+}
+
+/// "prepend_scheme", or add_prefix_space, which came before it.
+MetaspaceStep read_metaspace(const JsonFields& part) {
+  part.allow_only({"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
+  using Prepend = MetaspaceStep::Prepend;
+  MetaspaceStep step{.replacement = part.filled_text("replacement"),
+                     .prepend = part.boolean("add_prefix_space", true) ? Prepend::kAlways : Prepend::kNever,
+                     .split = part.boolean("split", true)};
+  if (part.has("prepend_scheme")) {
+    const std::string& scheme = part.text("prepend_scheme");
+    NIBBLE_REQUIRE(scheme == "always" || scheme == "first" || scheme == "never", FormatError,
+                   "{}: prepend_scheme {} is not always, first or never", part.where(), in_quotes(scheme));
+    step.prepend = scheme == "always" ? Prepend::kAlways : scheme == "first" ? Prepend::kFirst : Prepend::kNever;
+  }
+  return step;
+}
+
+/// Only a single special token before the text is supported: the caller is told to add it.
+void read_template(TokenizerSpec& spec, const JsonFields& part) {
+  part.allow_only({"type", "single", "pair", "special_tokens"});
+  std::size_t index = 0;
+  bool after_text = false;
+  for (const nlohmann::json& json : part.array("single")) {
+    const JsonFields piece(json, fmt::format("{}: single[{}]", part.where(), index++));
+    piece.allow_only({"SpecialToken", "Sequence"});
+    if (!piece.has("SpecialToken")) {
+      after_text = true;
+      continue;
+    }
+    const std::string& name = piece.object("SpecialToken").text("id");
+    NIBBLE_REQUIRE(!after_text && !spec.added_bos, FormatError,
+                   "{}: only one special token, before the text, is supported; {} is another", piece.where(),
+                   in_quotes(name));
+    const nlohmann::json& ids = part.object("special_tokens").object(name.c_str()).array("ids");
+    NIBBLE_REQUIRE(ids.size() == 1 && ids[0].is_number_unsigned() && ids[0].get<std::uint64_t>() < spec.tokens.size(),
+                   FormatError, "{}: the ids of {} must be one id below {}, got {}", part.where(), in_quotes(name),
+                   spec.tokens.size(), in_quotes(ids.dump()));
+    spec.added_bos = ids[0].get<TokenId>();
+  }
+}
+
+}  // namespace
+
+void read_normalizer(TokenizerSpec& spec, const JsonFields& part) {
+  const std::string& type = part.text("type");
+  if (type == "Sequence") {
+    read_sequence(spec, part, "normalizers", read_normalizer);
+  } else if (type == "Prepend") {
+    part.allow_only({"type", "prepend"});
+    spec.normalizer.push_back(PrependStep{part.text("prepend")});
+  } else if (type == "Replace") {
+    spec.normalizer.push_back(read_replace(part));
+  } else {
+    refuse(part, "Prepend, Replace, Sequence");
+  }
+}
+
+void read_pre_tokenizer(TokenizerSpec& spec, const JsonFields& part) {
+  const std::string& type = part.text("type");
+  if (type == "Sequence") {
+    read_sequence(spec, part, "pretokenizers", read_pre_tokenizer);
+  } else if (type == "ByteLevel") {
+    spec.pre_tokenizer.push_back(read_byte_level(part));
+  } else if (type == "Split") {
+    spec.pre_tokenizer.push_back(read_split(part));
+  } else if (type == "Digits") {
+    spec.pre_tokenizer.push_back(read_digits(part));
+  } else if (type == "Metaspace") {
+    spec.pre_tokenizer.push_back(read_metaspace(part));
+  } else {
+    refuse(part, "ByteLevel, Digits, Metaspace, Sequence, Split");
+  }
+}
+
+void read_decoder(TokenizerSpec& spec, const JsonFields& part) {
+  const std::string& type = part.text("type");
+  if (type == "Sequence") {
+    read_sequence(spec, part, "decoders", read_decoder);
+  } else if (type == "ByteLevel") {
+    spec.decoder.push_back(ByteLevelDecoderStep{});
+  } else if (type == "Replace") {
+    spec.decoder.push_back(read_replace(part));
+  } else if (type == "ByteFallback") {
+    spec.decoder.push_back(ByteFallbackStep{});
+  } else if (type == "Fuse") {
+    spec.decoder.push_back(FuseStep{});
+  } else if (type == "Strip") {
+    part.allow_only({"type", "content", "start", "stop"});
+    spec.decoder.push_back(StripStep{part.filled_text("content"), part.count("start"), part.count("stop")});
+  } else if (type == "Metaspace") {
+    const MetaspaceStep metaspace = read_metaspace(part);
+    spec.decoder.push_back(MetaspaceDecoderStep{.replacement = metaspace.replacement,
+                                                .drop_leading = metaspace.prepend != MetaspaceStep::Prepend::kNever});
+  } else {
+    refuse(part, "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip");
+  }
+}
+
+void read_post_processor(TokenizerSpec& spec, const JsonFields& part) {
+  const std::string& type = part.text("type");
+  if (type == "Sequence") {
+    read_sequence(spec, part, "processors", read_post_processor);
+  } else if (type == "TemplateProcessing") {
+    read_template(spec, part);
+  } else if (type != "ByteLevel") {  // which only trims offsets
+    refuse(part, "ByteLevel, Sequence, TemplateProcessing");
+  }
+}
+
+}  // namespace nibble::model
