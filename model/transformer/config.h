@@ -37,6 +37,7 @@ struct Config {
   bool mlp_bias = false;
   bool tied_head = false;  ///< the head is the embedding
   std::optional<std::uint32_t> bos, eos;
+  std::vector<std::uint32_t> stop_tokens;  ///< every id that ends a text; the first is `eos`
 
   std::size_t kv_width() const { return kv_heads * head_dim; }
   std::size_t q_width() const { return heads * head_dim; }

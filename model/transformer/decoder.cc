@@ -1,0 +1,127 @@
+#include "model/transformer/decoder.h"
+
+#include <algorithm>
+#include <complex>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace nibble::model {
+
+template <class T>
+Decoder<T>::Decoder(DecoderParts<T> parts) : parts_(std::move(parts)) {
+  if (!parts_.embedding.learned_positions()) scratch_.rotary.emplace(parts_.config);
+}
+
+namespace {
+
+template <class T>
+void check_residual(const Config& config, const Layout& layout, MatrixView<const T> x, const char* name) {
+  NIBBLE_REQUIRE(x.rows() == layout.rows() && x.cols() == config.hidden, InvalidArgument,
+                 "transformer: expected {} ({}, {}), got ({}, {})", name, layout.rows(), config.hidden, x.rows(),
+                 x.cols());
+}
+
+void check_block(const Config& config, std::size_t block) {
+  NIBBLE_REQUIRE(block < config.layers, InvalidArgument, "transformer: block {} of {}", block, config.layers);
+}
+
+}  // namespace
+
+template <class T>
+void Decoder<T>::run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
+                            const Hooks<T>* hooks) const {
+  for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
+    parts_.blocks[i].forward(layout, x, options.attention, rotary(), cache, i, scratch_.block, hooks);
+}
+
+template <class T>
+void Decoder<T>::forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
+                         const ForwardOptions& options, const Hooks<T>* hooks) const {
+  const Layout layout = layout_of(config(), batch);
+  NIBBLE_REQUIRE(
+      std::is_sorted(logit_rows.begin(), logit_rows.end()) && (logit_rows.empty() || logit_rows.back() < layout.rows()),
+      InvalidArgument, "transformer: logit rows must ascend and be below the number of tokens, {}", layout.rows());
+  if (layout.rows() == 0) return;
+  const auto x = scratch_.residual.view(layout.rows(), config().hidden);
+  parts_.embedding.forward(batch.tokens, layout.positions, x);
+  run_blocks(layout, x, options, nullptr, hooks);
+  parts_.head.forward(x, logit_rows, sink, scratch_.head, hooks);
+}
+
+template <class T>
+void Decoder<T>::extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::size_t logit_rows,
+                        const LogitSink<T>& sink, const ForwardOptions& options) const {
+  NIBBLE_REQUIRE(tokens.size() <= cache.capacity() - cache.length(), InvalidArgument,
+                 "transformer: {} tokens do not fit behind {} in a cache of {} positions", tokens.size(),
+                 cache.length(), cache.capacity());
+  NIBBLE_REQUIRE(logit_rows <= tokens.size(), InvalidArgument, "transformer: logits of {} rows asked for, of {} tokens",
+                 logit_rows, tokens.size());
+  const Layout layout = layout_behind(config(), tokens, cache.length());
+  if (layout.rows() == 0) return;
+  const auto x = scratch_.residual.view(layout.rows(), config().hidden);
+  parts_.embedding.forward(tokens, layout.positions, x);
+  run_blocks(layout, x, options, &cache, nullptr);
+  cache.advance(tokens.size());
+  std::vector<std::size_t> rows(logit_rows);
+  std::iota(rows.begin(), rows.end(), tokens.size() - logit_rows);
+  parts_.head.forward(x, rows, sink, scratch_.head, nullptr);
+}
+
+template <class T>
+void Decoder<T>::embed(const Batch& batch, MatrixView<T> x) const {
+  const Layout layout = layout_of(config(), batch);
+  check_residual<T>(config(), layout, x, "x");
+  parts_.embedding.forward(batch.tokens, layout.positions, x);
+}
+
+template <class T>
+void Decoder<T>::forward_block(std::size_t block, const Batch& batch, MatrixView<T> x, const ForwardOptions& options,
+                               const Hooks<T>* hooks) const {
+  const Layout layout = layout_of(config(), batch);
+  check_block(config(), block);
+  check_residual<T>(config(), layout, x, "x");
+  parts_.blocks[block].forward(layout, x, options.attention, rotary(), nullptr, block, scratch_.block, hooks);
+}
+
+template <class T>
+void Decoder<T>::backward_block(std::size_t block, const Batch& batch, MatrixView<const T> x_in, MatrixView<T> dx,
+                                const Hooks<T>* hooks) const {
+  const Layout layout = layout_of(config(), batch);
+  check_block(config(), block);
+  check_residual<T>(config(), layout, x_in, "x_in");
+  check_residual<T>(config(), layout, dx, "dx");
+  parts_.blocks[block].backward(layout, x_in, dx, rotary(), scratch_.block, hooks);
+}
+
+template <class T>
+void Decoder<T>::backward_head(MatrixView<const T> x, std::span<const std::int64_t> targets,
+                               std::span<const T> row_weights, std::span<T> losses, MatrixView<T> dx,
+                               const Hooks<T>* hooks) const {
+  const std::size_t rows = x.rows();
+  NIBBLE_REQUIRE(x.cols() == config().hidden && targets.size() == rows && row_weights.size() == rows &&
+                     losses.size() == rows && dx.rows() == rows && dx.cols() == x.cols(),
+                 InvalidArgument,
+                 "transformer: backward_head expects targets, weights, losses and dx for each of the {} rows of x, got "
+                 "{}, {}, {} and {}",
+                 rows, targets.size(), row_weights.size(), losses.size(), dx.rows());
+  for (std::size_t r = 0; r < rows; ++r)
+    NIBBLE_REQUIRE(targets[r] < static_cast<std::int64_t>(config().vocabulary), InvalidArgument,
+                   "transformer: target [{}] is {}, but the vocabulary has {} ids", r, targets[r], config().vocabulary);
+  parts_.head.backward(x, targets, row_weights, losses, dx, scratch_.head, hooks);
+}
+
+template <class T>
+void Decoder<T>::release_block(std::size_t block) const {
+  NIBBLE_REQUIRE(block <= config().layers, InvalidArgument, "transformer: block {} of {} and the head", block,
+                 config().layers);
+  if (block < config().layers) return parts_.blocks[block].release();
+  parts_.head.linear.op->release();
+  parts_.embedding.release();
+}
+
+template class Decoder<float>;
+template class Decoder<double>;
+template class Decoder<std::complex<double>>;
+
+}  // namespace nibble::model

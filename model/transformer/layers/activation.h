@@ -1,0 +1,63 @@
+#pragma once
+
+#include <span>
+
+#include "core/matrix_view.h"
+#include "core/thread_pool.h"
+#include "model/transformer/layers/linear.h"
+#include "model/transformer/row_ops.h"
+
+namespace nibble::model {
+
+/// The MLP's activation: inner (tokens, n) through gelu_new, or (tokens, 2 n) = gate, up through silu(gate) * up,
+/// according to its width; y (tokens, n) may be the first n columns of inner.
+template <class T>
+void activate(MatrixView<const T> inner, MatrixView<T> y) {
+  const std::size_t n = y.cols();
+  const bool gated = inner.cols() != n;
+  parallel_for_tiles(y.rows(), 8, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const T* in = inner.row(r).data();
+      gated ? silu_mul_row(in, in + n, y.row(r).data(), n) : gelu_row(in, y.row(r).data(), n);
+    }
+  });
+}
+
+/// Replaces inner by dL/d(inner), given dy (tokens, n).
+template <class T>
+void activation_backward(MatrixView<const T> dy, MatrixView<T> inner) {
+  const std::size_t n = dy.cols();
+  const bool gated = inner.cols() != n;
+  parallel_for_tiles(dy.rows(), 8, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      T* in = inner.row(r).data();
+      const T* d = dy.row(r).data();
+      gated ? silu_mul_backward_row<T>(in, in + n, d, in, in + n, n) : gelu_backward_row<T>(in, d, in, n);
+    }
+  });
+}
+
+/// Several layers over the same x; y holds their outputs side by side.
+template <class T>
+void forward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<T> y,
+                          const Hooks<T>* hooks) {
+  std::size_t column = 0;
+  for (const NamedLinear<T>& layer : layers) {
+    layer.forward(x, y.cols_slice(column, layer.op->out_features()), hooks);
+    column += layer.op->out_features();
+  }
+}
+
+/// dx = sum of the layers' gradients; dy side by side as above; `part` (tokens, in) is scratch.
+template <class T>
+void backward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<const T> dy,
+                           MatrixView<T> dx, MatrixView<T> part, const Hooks<T>* hooks) {
+  std::size_t column = 0;
+  for (const NamedLinear<T>& layer : layers) {
+    layer.backward(x, dy.cols_slice(column, layer.op->out_features()), column == 0 ? dx : part, hooks);
+    if (column != 0) add<T>(part, dx);
+    column += layer.op->out_features();
+  }
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,105 @@
+#include "model/transformer/layers/head.h"
+
+#include <algorithm>
+#include <complex>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace nibble::model {
+namespace {
+
+constexpr std::size_t kChunkBytes = 32u << 20;
+
+template <class T>
+void gather_rows(MatrixView<const T> x, std::span<const std::size_t> rows, MatrixView<T> y) {
+  parallel_for_tiles(rows.size(), 64, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) std::copy_n(x.row(rows[i]).data(), x.cols(), y.row(i).data());
+  });
+}
+
+// A NaN differs from itself; counting without an early exit lets the loop use vectors.
+template <class T>
+bool has_nan(std::span<const T> row) {
+  int found = 0;
+  for (const T& value : row) found |= static_cast<int>(value != value);
+  return found != 0;
+}
+
+template <class T>
+void require_no_nan(MatrixView<const T> logits, std::span<const std::size_t> rows) {
+  parallel_for(logits.rows(), [&](std::size_t r) {
+    NIBBLE_REQUIRE(!has_nan<T>(logits.row(r)), NumericalError,
+                   "transformer: logits of row {} hold NaN; a weight or an activation is not finite", rows[r]);
+  });
+}
+
+}  // namespace
+
+template <class T>
+std::size_t Head<T>::rows_per_chunk() const {
+  return std::max<std::size_t>(1, kChunkBytes / (linear.op->out_features() * sizeof(T)));
+}
+
+template <class T>
+MatrixView<T> Head<T>::chunk_logits(MatrixView<const T> x, std::span<const std::size_t> rows, Scratch& scratch,
+                                    const Hooks<T>* hooks) const {
+  const auto gathered = scratch.gathered.view(rows.size(), x.cols());
+  const auto normed = scratch.normed.view(rows.size(), x.cols());
+  const auto logits = scratch.logits.view(rows.size(), linear.op->out_features());
+  gather_rows<T>(x, rows, gathered);
+  norm.forward(gathered, normed);
+  linear.forward(normed, logits, hooks);
+  require_no_nan<T>(logits, rows);
+  return logits;
+}
+
+template <class T>
+void Head<T>::forward(MatrixView<const T> x, std::span<const std::size_t> rows, const LogitSink<T>& sink,
+                      Scratch& scratch, const Hooks<T>* hooks) const {
+  const std::size_t step = rows_per_chunk();
+  for (std::size_t begin = 0; begin < rows.size(); begin += step) {
+    const auto chunk = rows.subspan(begin, std::min(step, rows.size() - begin));
+    sink(chunk, chunk_logits(x, chunk, scratch, hooks));
+  }
+}
+
+template <class T>
+void Head<T>::backward(MatrixView<const T> x, std::span<const std::int64_t> targets, std::span<const T> row_weights,
+                       std::span<T> losses, MatrixView<T> dx, Scratch& scratch, const Hooks<T>* hooks) const {
+  std::vector<std::size_t> scored;
+  for (std::size_t r = 0; r < x.rows(); ++r) {
+    if (targets[r] >= 0) scored.push_back(r);
+    losses[r] = T(0);
+    std::fill(dx.row(r).begin(), dx.row(r).end(), T(0));
+  }
+  const std::size_t step = rows_per_chunk();
+  for (std::size_t begin = 0; begin < scored.size(); begin += step) {
+    const auto rows = std::span<const std::size_t>(scored).subspan(begin, std::min(step, scored.size() - begin));
+    const auto logits = chunk_logits(x, rows, scratch, hooks);
+    // logits become the gradient: weight * (softmax - one at the target).
+    parallel_for(rows.size(), [&](std::size_t i) {
+      const auto row = logits.row(i);
+      const auto target = static_cast<std::size_t>(targets[rows[i]]);
+      const T target_logit = row[target], weight = row_weights[rows[i]];
+      const WideOf<T> log_sum = softmax_row(row.data(), row.size());
+      losses[rows[i]] = static_cast<T>(log_sum - static_cast<WideOf<T>>(target_logit));
+      row[target] -= T(1);
+      for (T& value : row) value *= weight;
+    });
+    const auto normed = scratch.normed.view(rows.size(), x.cols());
+    const auto dnormed = scratch.gradient.view(rows.size(), x.cols());
+    linear.backward(normed, logits, dnormed, hooks);
+    const auto gathered = scratch.gathered.view(rows.size(), x.cols());
+    Matrix<T> dgathered(rows.size(), x.cols());
+    norm.backward_add(gathered, dnormed, dgathered);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy_n(dgathered.row(i).data(), x.cols(), dx.row(rows[i]).data());
+  }
+}
+
+template struct Head<float>;
+template struct Head<double>;
+template struct Head<std::complex<double>>;
+
+}  // namespace nibble::model

@@ -1,0 +1,87 @@
+#include "model/transformer/layers/norm.h"
+
+#include <array>
+#include <complex>
+
+#include "core/thread_pool.h"
+#include "model/transformer/scalar.h"
+
+namespace nibble::model {
+namespace {
+
+constexpr std::size_t kRowTile = 16;
+
+// Sum over i < n of term(i) in a fixed number of lanes, which the compiler keeps in vector registers.
+template <class T, class Term>
+WideOf<T> sum_of(std::size_t n, Term term) {
+  constexpr std::size_t kLanes = 16;
+  std::array<WideOf<T>, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += static_cast<WideOf<T>>(term(i + lane));
+  WideOf<T> sum{};
+  for (; i < n; ++i) sum += static_cast<WideOf<T>>(term(i));
+  for (const WideOf<T>& lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+Norm<T>::Norm(Kind kind, std::vector<T> gain, std::vector<T> bias, double epsilon)
+    : kind_(kind), gain_(std::move(gain)), bias_(std::move(bias)), epsilon_(epsilon) {}
+
+template <class T>
+typename Norm<T>::Moments Norm<T>::moments(const T* x) const {
+  const std::size_t n = gain_.size();
+  const double count = static_cast<double>(n);
+  T mean{};
+  if (kind_ == Kind::kLayer) mean = static_cast<T>(sum_of<T>(n, [&](std::size_t i) { return x[i]; }) / count);
+  const WideOf<T> squares = sum_of<T>(n, [&](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
+  return {mean, static_cast<T>(1.0 / std::sqrt(squares / count + epsilon_))};
+}
+
+template <class T>
+void Norm<T>::forward(MatrixView<const T> x, MatrixView<T> y) const {
+  const std::size_t n = gain_.size();
+  parallel_for_tiles(x.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const T* in = x.row(r).data();
+      T* out = y.row(r).data();
+      const auto [mean, inverse] = moments(in);
+      for (std::size_t i = 0; i < n; ++i) out[i] = (in[i] - mean) * inverse * gain_[i];
+      if (!bias_.empty())
+        for (std::size_t i = 0; i < n; ++i) out[i] += bias_[i];
+    }
+  });
+}
+
+// With h = (x - mean) / deviation and g = dy * gain:  dx = (g - mean g - h mean(g h)) / deviation; rms lacks mean g.
+template <class T>
+void Norm<T>::backward_add(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx) const {
+  const std::size_t n = gain_.size();
+  const double count = static_cast<double>(n);
+  parallel_for_tiles(x.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const T* in = x.row(r).data();
+      const T* upstream = dy.row(r).data();
+      T* out = dx.row(r).data();
+      const Moments m = moments(in);
+      const T mean = m.mean, inverse = m.inverse_deviation;
+      T mean_g{};
+      if (kind_ == Kind::kLayer)
+        mean_g = static_cast<T>(sum_of<T>(n, [&](std::size_t i) { return upstream[i] * gain_[i]; }) / count);
+      const WideOf<T> dot =
+          sum_of<T>(n, [&](std::size_t i) { return upstream[i] * gain_[i] * ((in[i] - mean) * inverse); });
+      const T mean_gh = static_cast<T>(dot / count);
+      for (std::size_t i = 0; i < n; ++i)
+        out[i] += (upstream[i] * gain_[i] - mean_g - (in[i] - mean) * inverse * mean_gh) * inverse;
+    }
+  });
+}
+
+template class Norm<float>;
+template class Norm<double>;
+template class Norm<std::complex<double>>;
+
+}  // namespace nibble::model

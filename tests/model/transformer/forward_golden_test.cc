@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/transformer/row_ops.h"
+#include "tests/model/transformer/golden_files.h"
+#include "tests/support/compare.h"
+
+// Logits of an independent float32 implementation. 2e-5 relative RMSE is about a hundred roundings of the logits' own
+// size, what two orders of summation over six layers differ by.
+
+namespace nibble::test {
+namespace {
+
+using model::Attention;
+
+class ForwardGolden : public testing::TestWithParam<std::tuple<GoldenModel, Attention>> {};
+
+std::vector<float> losses(const Matrix<float>& logits, std::span<const model::TokenId> ids) {
+  std::vector<float> result;
+  for (std::size_t r = 0; r + 1 < ids.size(); ++r) {
+    const auto row = logits.row(r);
+    result.push_back(
+        static_cast<float>(model::log_sum_exp(row.data(), row.size()) - static_cast<double>(row[ids[r + 1]])));
+  }
+  return result;
+}
+
+TEST_P(ForwardGolden, LogitsAreThoseOfTheReferenceImplementation) {
+  const auto& [golden, attention] = GetParam();
+  if (!golden.available()) GTEST_SKIP() << "needs ../shared";
+  const LoadedModel loaded = load(golden.model_directory());
+  const GoldenTensors expected(golden.golden("logits.safetensors"));
+
+  const auto short_ids = expected.ids("a.ids");
+  const Matrix<float> short_logits = all_logits(*loaded.model, short_ids, {attention});
+  EXPECT_TRUE(relative_error_within(short_logits.values(), expected.matrix("a.logits").values(), 2e-5));
+  if (!expected.contains("b.ids")) return;
+
+  const auto long_ids = expected.ids("b.ids");
+  const Matrix<float> logits = all_logits(*loaded.model, long_ids, {attention});
+  const std::size_t last = (logits.rows() - 8) * logits.cols();
+  EXPECT_TRUE(relative_error_within(std::span(logits.values()).subspan(last),
+                                    expected.matrix("b.logits_last8").values(), 2e-5));
+  // A loss is the difference of a logit and a sum of about the same size: absolute bound of that size's 2e-5.
+  EXPECT_TRUE(all_near(losses(logits, long_ids), expected.matrix("b.nll").values(), {.abs = 2e-4, .rel = 2e-5}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ForwardGolden,
+                         testing::Combine(testing::ValuesIn(kGoldenModels),
+                                          testing::Values(Attention::kFused, Attention::kDecomposed)),
+                         [](const auto& instance) {
+                           std::string name = std::get<0>(instance.param).name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + (std::get<1>(instance.param) == Attention::kFused ? "_fused" : "_decomposed");
+                         });
+
+}  // namespace
+}  // namespace nibble::test

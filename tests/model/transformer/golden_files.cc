@@ -1,0 +1,84 @@
+#include "tests/model/transformer/golden_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "core/dtype.h"
+#include "model/checkpoint/safetensors_file.h"
+#include "tests/support/files.h"
+
+namespace nibble::test {
+
+struct GoldenTensors::Contents {
+  std::string bytes;
+  model::SafetensorsContents parsed;
+
+  const model::TensorView& find(const std::string& name, DType dtype) const {
+    for (const auto& tensor : parsed.tensors)
+      if (tensor.name == name && tensor.dtype == dtype) return tensor;
+    throw std::runtime_error("the golden file has no such tensor: " + name);
+  }
+};
+
+GoldenTensors::GoldenTensors(const std::filesystem::path& file) : contents_(std::make_unique<Contents>()) {
+  contents_->bytes = read_file(file);
+  contents_->parsed = model::parse_safetensors(std::as_bytes(std::span(contents_->bytes)), file.string());
+}
+GoldenTensors::~GoldenTensors() = default;
+
+bool GoldenTensors::contains(const std::string& name) const {
+  return std::any_of(contents_->parsed.tensors.begin(), contents_->parsed.tensors.end(),
+                     [&](const auto& tensor) { return tensor.name == name; });
+}
+
+Matrix<float> GoldenTensors::matrix(const std::string& name) const {
+  const auto& tensor = contents_->find(name, DType::kF32);
+  const std::size_t cols = tensor.shape.back();
+  Matrix<float> result(tensor.element_count() / cols, cols);
+  convert_to_f32(DType::kF32, tensor.data.data(), result.size(), result.data());
+  return result;
+}
+
+std::vector<std::uint32_t> GoldenTensors::ids(const std::string& name) const {
+  const auto& tensor = contents_->find(name, DType::kI32);
+  std::vector<std::uint32_t> result(tensor.element_count());
+  std::memcpy(result.data(), tensor.data.data(), tensor.data.size());
+  return result;
+}
+
+std::filesystem::path GoldenModel::model_directory() const {
+  return in_repository ? source_path(std::string("datasets/demo/") + name) : shared_path(std::string("models/") + name);
+}
+std::filesystem::path GoldenModel::golden(const char* file) const {
+  const std::string relative = std::string("golden/") + name + "/" + file;
+  return in_repository ? source_path("tests/data/" + relative) : shared_path(relative);
+}
+bool GoldenModel::available() const { return in_repository || std::filesystem::exists(model_directory()); }
+
+LoadedModel load(const std::filesystem::path& directory) {
+  LoadedModel loaded;
+  loaded.checkpoint = model::Checkpoint::open(directory);
+  loaded.config = model::parse_config(loaded.checkpoint->config_text(), "config.json");
+  loaded.model = model::make_model(loaded.config, *model::make_float_provider(loaded.checkpoint));
+  return loaded;
+}
+
+Matrix<float> all_logits(const model::Model& model, std::span<const model::TokenId> tokens,
+                         const model::ForwardOptions& options) {
+  Matrix<float> logits(tokens.size(), model.config().vocabulary);
+  const std::size_t starts[] = {0, tokens.size()};
+  std::vector<std::size_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  model.forward(
+      {tokens, starts}, rows,
+      [&](std::span<const std::size_t> chunk, MatrixView<const float> values) {
+        for (std::size_t i = 0; i < chunk.size(); ++i)
+          std::copy_n(values.row(i).data(), values.cols(), logits.row(chunk[i]).data());
+      },
+      options);
+  return logits;
+}
+
+}  // namespace nibble::test

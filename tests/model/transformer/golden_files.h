@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/matrix_view.h"
+#include "model/transformer/transformer.h"
+
+namespace nibble::test {
+
+/// A safetensors file of expected values.
+class GoldenTensors {
+ public:
+  explicit GoldenTensors(const std::filesystem::path& file);
+  ~GoldenTensors();
+  bool contains(const std::string& name) const;
+  Matrix<float> matrix(const std::string& name) const;            ///< F32; a vector is one row
+  std::vector<std::uint32_t> ids(const std::string& name) const;  ///< I32, flattened
+
+ private:
+  struct Contents;
+  std::unique_ptr<Contents> contents_;
+};
+
+/// A model with golden values: those of the repository's own demo models lie in tests/data and always run.
+struct GoldenModel {
+  const char* name;
+  bool in_repository;
+
+  std::filesystem::path model_directory() const;
+  std::filesystem::path golden(const char* file) const;
+  bool available() const;
+};
+
+inline constexpr GoldenModel kGoldenModels[] = {
+    {"gpt2-demo", true}, {"llama-demo", true}, {"gpt2-novels", false}, {"llama-novels", false}, {"stories260k", false}};
+
+/// Keeps the mapped checkpoint and the network over it together.
+struct LoadedModel {
+  std::shared_ptr<const model::Checkpoint> checkpoint;
+  model::Config config;
+  std::unique_ptr<model::Model> model;
+};
+LoadedModel load(const std::filesystem::path& directory);
+
+/// Logits of all rows of one sequence.
+Matrix<float> all_logits(const model::Model& model, std::span<const model::TokenId> tokens,
+                         const model::ForwardOptions& options = {});
+
+}  // namespace nibble::test
