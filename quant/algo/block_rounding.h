@@ -17,8 +17,8 @@ enum class BlockScale : std::uint8_t {
 
 /// Settings of round_blocks().
 struct BlockRoundingOptions {
-  unsigned bits = 4;                         ///< 2 to 8
-  std::size_t block = 32;                    ///< inputs per block along a row, 0 = the whole row
+  unsigned bits = 4;                        ///< 2 to 8
+  std::size_t block = 32;                   ///< inputs per block along a row, 0 = the whole row
   BlockScale scale = BlockScale::kExtreme;  ///< kMinmax stores zero points; the others are symmetric
 };
 

@@ -18,9 +18,9 @@ struct PalettizeOptions {
 
 /// A weight as palettes and codes: value (i, j) = palettes(i / group_rows, codes(i, j)).
 struct Palettization {
-  Matrix<float> palettes;      ///< (groups, 2^bits), rows ascending, every entry exact in palette_dtype
-  Matrix<std::uint8_t> codes;  ///< (out, in), one byte each
-  double cost = 0.0;           ///< sum of weight · error² with these palettes and codes
+  Matrix<float> palettes;       ///< (groups, 2^bits), rows ascending, every entry exact in palette_dtype
+  Matrix<std::uint8_t> codes;   ///< (out, in), one byte each
+  double cost = 0.0;            ///< sum of weight · error² with these palettes and codes
   double optimality_gap = 0.0;  ///< certified: 1 - (sum of the groups' lower bounds) / (sum of costs before rounding)
 };
 
