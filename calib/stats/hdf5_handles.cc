@@ -27,6 +27,10 @@ std::string reason() {
 }  // namespace
 
 Session::Session() : lock_(library_mutex()) {
+  // After a write or a close that failed, HDF5's clean-up at exit() crashes or loops (1.10.8). Our handles close
+  // everything, so it has nothing to do.
+  static const herr_t no_exit_handler = H5dont_atexit();
+  static_cast<void>(no_exit_handler);
   H5Eget_auto2(H5E_DEFAULT, &handler_, &handler_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
