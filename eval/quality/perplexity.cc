@@ -26,14 +26,13 @@ double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Standard error of the mean: sd / √n with the sample's deviation (n - 1), which is the population's deviation / √(n -
-// 1).
-double mean_stderr(std::span<const double> values) {
+// The sample's standard deviation (n - 1); NaN for a single value.
+double deviation(std::span<const double> values) {
   if (values.size() < 2) return kNaN;
-  const double centre = mean(values), count = static_cast<double>(values.size());
+  const double centre = mean(values);
   double squares = 0.0;
   for (const double value : values) squares += (value - centre) * (value - centre);
-  return std::sqrt(squares / (count - 1.0) / count);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
 void check_ids(std::span<const TokenId> tokens, const PerplexityOptions& options, std::size_t vocabulary) {
@@ -121,12 +120,15 @@ PerplexityResult perplexity(const model::Model& model, std::span<const TokenId> 
 
   PerplexityResult result;
   result.window_nll = window_means(windows, nll);
-  const bool over_tokens = options.protocol == Protocol::kHalf || options.average == Average::kTokens;
-  result.nll_nats_per_token = mean(over_tokens ? std::span(nll) : std::span(result.window_nll));
+  if (options.protocol == Protocol::kHalf) {
+    result.nll_nats_per_token = mean(nll);
+    result.perplexity_stderr = deviation(nll) / std::sqrt(static_cast<double>(nll.size()) - 1.0);
+  } else {
+    result.nll_nats_per_token = mean(options.average == Average::kTokens ? nll : result.window_nll);
+    result.perplexity_stderr = deviation(result.window_nll) / std::sqrt(static_cast<double>(windows.size()));
+  }
   result.perplexity = std::exp(result.nll_nats_per_token);
-  result.perplexity_stderr =
-      result.perplexity *
-      mean_stderr(options.protocol == Protocol::kHalf ? std::span(nll) : std::span(result.window_nll));
+  result.perplexity_stderr *= result.perplexity;
   result.bits_per_byte = bits_per_byte(tokens, windows, nll, options.byte_length);
   result.tokens_scored = nll.size();
   for (const Window& window : windows) result.tokens_run += window.end - window.begin;

@@ -30,7 +30,9 @@ struct PerplexityOptions {
 
 struct PerplexityResult {
   double perplexity = 0.0;
-  double perplexity_stderr = 0.0;   ///< docs/protocols.md; NaN for a single window
+  /// perplexity · sd(window means) / √windows; `half`: perplexity · sd(token NLLs) / √(tokens - 1). sd is the sample's
+  /// (n - 1). NaN where there is a single one.
+  double perplexity_stderr = 0.0;
   double nll_nats_per_token = 0.0;  ///< ln(perplexity)
   double bits_per_byte = 0.0;       ///< total scored NLL / ln 2 over the bytes of the scored tokens
   std::uint64_t tokens_scored = 0;

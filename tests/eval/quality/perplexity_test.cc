@@ -107,15 +107,14 @@ TEST(Perplexity, BlocksIsTheMeanOfBlockMeans) {
   EXPECT_TRUE(near(result.perplexity_stderr, std::exp(2.25) * 0.75, {.rel = 1e-6}));
 }
 
-TEST(Perplexity, HalfIsTheMeanOfAllScoredTokensWithLlamaCppsError) {
+TEST(Perplexity, HalfIsTheMeanOfAllScoredTokens) {
   const FakeModel model = unigram_model({1.0, 2.0, 3.0});
   // Blocks of 6: the predictions at positions 3 and 4, of tokens 4 and 5.
   const std::vector<TokenId> text{2, 2, 2, 2, 0, 1, 2, 2, 2, 2, 2, 2, 0};
   const auto result = perplexity(model, text, {.protocol = Protocol::kHalf, .context = 6});
   EXPECT_EQ(result.tokens_scored, 4u);
   EXPECT_TRUE(near(result.nll_nats_per_token, 9.0 / 4.0, kLogitRounding));  // costs 1, 2, 3, 3
-  // llama.cpp: mean of squares less square of the mean, over N - 1.
-  const double variance = (1.0 + 4.0 + 9.0 + 9.0) / 4.0 - 81.0 / 16.0;
+  const double variance = (1.0 + 4.0 + 9.0 + 9.0 - 81.0 / 4.0) / 3.0;       // of the sample
   EXPECT_TRUE(near(result.perplexity_stderr, std::exp(2.25) * std::sqrt(variance / 3.0), {.rel = 1e-6}));
 }
 
