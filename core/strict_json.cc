@@ -38,6 +38,8 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
     }
     return true;
   };
+  NIBBLE_REQUIRE(text.find('\0') == std::string_view::npos, FormatError,  // the parser would take it for the end
+                 "{}: not valid JSON: it contains a zero byte", what);
   try {
     return nlohmann::json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {

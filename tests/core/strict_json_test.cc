@@ -37,6 +37,7 @@ TEST(StrictJson, BrokenTextIsRefused) {
   EXPECT_TRUE(refused("", "not valid JSON"));
   EXPECT_TRUE(refused("{", "not valid JSON"));
   EXPECT_TRUE(refused("{} x", "not valid JSON"));
+  EXPECT_TRUE(refused(std::string("{}\0 x", 5), "zero byte"));
   EXPECT_TRUE(refused("{\"a\": \"\xff\"}", "not valid JSON"));
   EXPECT_TRUE(refused(R"({"a": 1e999})", "not valid JSON"));
 }
