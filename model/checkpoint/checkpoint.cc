@@ -55,7 +55,6 @@ class MappedCheckpoint final : public Checkpoint {
     NIBBLE_REQUIRE(fs::is_directory(directory_, ignored), FormatError,
                    "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it{}",
                    directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
-    config_text_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
     if (is_there(directory_ / kSingleName)) {
       add_file(std::string(kSingleName));
     } else if (is_there(directory_ / kIndexName)) {
@@ -64,9 +63,10 @@ class MappedCheckpoint final : public Checkpoint {
       throw FormatError(fmt::format("cannot open checkpoint '{}': neither {} nor {} found{}", directory_.string(),
                                     kSingleName, kIndexName, hint_for(directory_)));
     }
-    for (const auto& [name, tensor] : tensors_) {
+    config_text_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
+    for (const auto& [name, stored] : tensors_) {
       names_.push_back(name);
-      bytes_ += tensor.data.size();
+      bytes_ += stored.view.data.size();
     }
   }
 
@@ -83,7 +83,7 @@ class MappedCheckpoint final : public Checkpoint {
       throw FormatError(fmt::format("missing tensor '{}' in checkpoint '{}'{}", excerpt(name), directory_.string(),
                                     did_you_mean(name, names)));
     }
-    return found->second;
+    return found->second.view;
   }
 
   void check_intact(const TensorView& tensor) const override {
@@ -107,6 +107,11 @@ class MappedCheckpoint final : public Checkpoint {
   }
 
  private:
+  struct Stored {
+    TensorView view;
+    const MappedFile* file;
+  };
+
   void open_shards() {
     const fs::path index_path = directory_ / kIndexName;
     const ShardIndex index = read_shard_index(index_path);
@@ -120,7 +125,7 @@ class MappedCheckpoint final : public Checkpoint {
     }
     for (const auto& [tensor, shard] : index) {
       const auto found = tensors_.find(tensor);
-      NIBBLE_REQUIRE(found != tensors_.end(), FormatError,
+      NIBBLE_REQUIRE(found != tensors_.end() && found->second.file->path().filename() == shard, FormatError,
                      "missing tensor '{}': '{}' says that it is in '{}', which does not hold it", tensor,
                      index_path.string(), excerpt(shard));
     }
@@ -129,12 +134,12 @@ class MappedCheckpoint final : public Checkpoint {
   void add_file(const std::string& name) {
     files_.push_back(std::make_unique<MappedFile>(directory_ / name));
     const MappedFile& file = *files_.back();
-    SafetensorsContents contents = parse_safetensors(file.bytes(), file.path().string());
+    const SafetensorsContents contents = parse_safetensors(file.bytes(), file.path().string());
     file.check_intact();
-    for (TensorView& tensor : contents.tensors) {
-      const auto [other, added] = tensors_.emplace(tensor.name, tensor);
+    for (const TensorView& tensor : contents.tensors) {
+      const auto [other, added] = tensors_.try_emplace(tensor.name, Stored{tensor, &file});
       NIBBLE_REQUIRE(added, FormatError, "tensor '{}' is in two shards of checkpoint '{}': in '{}' and in '{}'",
-                     tensor.name, directory_.string(), file_of(other->second).path().filename().string(), name);
+                     tensor.name, directory_.string(), other->second.file->path().filename().string(), name);
     }
   }
 
@@ -152,7 +157,7 @@ class MappedCheckpoint final : public Checkpoint {
   std::string compute_fingerprint() const {
     std::vector<std::string> hashes(names_.size());
     parallel_for(names_.size(), [&](std::size_t i) {
-      const TensorView& tensor = tensors_.at(names_[i]);
+      const TensorView& tensor = tensors_.at(names_[i]).view;
       hashes[i] = hash_hex(tensor.data);
       check_intact(tensor);
       release(tensor);
@@ -160,7 +165,7 @@ class MappedCheckpoint final : public Checkpoint {
     Hasher hasher;
     hasher.update(config_text_);
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      const TensorView& tensor = tensors_.at(names_[i]);
+      const TensorView& tensor = tensors_.at(names_[i]).view;
       hasher.update(tensor.name).update(dtype_name(tensor.dtype)).update(shape_text(tensor.shape)).update(hashes[i]);
     }
     return hasher.hex();
@@ -169,7 +174,7 @@ class MappedCheckpoint final : public Checkpoint {
   fs::path directory_;
   std::string config_text_;
   std::vector<std::unique_ptr<MappedFile>> files_;
-  std::map<std::string, TensorView> tensors_;
+  std::map<std::string, Stored> tensors_;
   std::vector<std::string> names_;
   std::uint64_t bytes_ = 0;
   mutable std::mutex fingerprint_mutex_;

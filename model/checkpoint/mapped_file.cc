@@ -75,19 +75,26 @@ struct SigbusRegistry {
   // Only atomics and system calls in here.
   static void on_sigbus(int, siginfo_t* info, void*) {
     const int saved_errno = errno;
-    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    const bool fault = info->si_code > 0;  // else sent by kill() or raise(), without an address
+    if (fault && put_zeros_under(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
+      errno = saved_errno;
+      return;
+    }
+    sigaction(SIGBUS, &previous, nullptr);  // not ours: the access repeats and meets the handler before us
+    if (!fault) raise(SIGBUS);
+  }
+
+  /// Marks the mapping around `address` as lost and replaces it by zero pages from there on.
+  static bool put_zeros_under(std::uintptr_t address) {
     for (Registration* entry = head.load(); entry != nullptr; entry = entry->next) {
       const std::uintptr_t begin = entry->begin, end = entry->end;
       if (address < begin || address >= end) continue;
-      entry->lost = true;  // before the zeros can be seen by any thread
+      entry->lost = true;  // before any thread can see the zeros
       const std::uintptr_t page = address / page_size() * page_size();
-      void* zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-      errno = saved_errno;
-      if (zeros != MAP_FAILED) return;
-      break;
+      return mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
     }
-    sigaction(SIGBUS, &previous, nullptr);  // not ours: the access repeats and meets the handler before us
+    return false;
   }
 };
 

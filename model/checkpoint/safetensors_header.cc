@@ -176,6 +176,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::string_view file) {
+  NIBBLE_REQUIRE(json.find('\0') == std::string_view::npos, FormatError,  // the parser would take it for the end
+                 "safetensors: the header is not valid JSON: it contains a zero byte (file {})", file);
   HeaderReader reader(file);
   Json::sax_parse(json, &reader);
   return reader.take();
