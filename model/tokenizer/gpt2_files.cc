@@ -50,8 +50,8 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   mark_end_of_text(spec, json);
   set_vocabulary(spec, json, spec.where);
   read_merges(spec, read_tokenizer_file(merges), merges.string());
-  spec.pre_tokenizer.push_back(ByteLevelStep{.add_prefix_space = config.add_prefix_space, .use_regex = true});
-  spec.decoder.push_back(ByteLevelDecoderStep{});
+  spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = config.add_prefix_space, .use_regex = true});
+  spec.decoder.emplace_back(ByteLevelDecoderStep{});
   if (json.contains(kEndOfText)) spec.eos = require_token(spec, kEndOfText, "eos_token");
   apply_tokenizer_config(spec, config);
   return spec;

@@ -108,9 +108,9 @@ void read_normalizer(TokenizerSpec& spec, const JsonFields& part) {
     read_sequence(spec, part, "normalizers", read_normalizer);
   } else if (type == "Prepend") {
     part.allow_only({"type", "prepend"});
-    spec.normalizer.push_back(PrependStep{part.text("prepend")});
+    spec.normalizer.emplace_back(PrependStep{part.text("prepend")});
   } else if (type == "Replace") {
-    spec.normalizer.push_back(read_replace(part));
+    spec.normalizer.emplace_back(read_replace(part));
   } else {
     refuse(part, "Prepend, Replace, Sequence");
   }
@@ -121,13 +121,13 @@ void read_pre_tokenizer(TokenizerSpec& spec, const JsonFields& part) {
   if (type == "Sequence") {
     read_sequence(spec, part, "pretokenizers", read_pre_tokenizer);
   } else if (type == "ByteLevel") {
-    spec.pre_tokenizer.push_back(read_byte_level(part));
+    spec.pre_tokenizer.emplace_back(read_byte_level(part));
   } else if (type == "Split") {
-    spec.pre_tokenizer.push_back(read_split(part));
+    spec.pre_tokenizer.emplace_back(read_split(part));
   } else if (type == "Digits") {
-    spec.pre_tokenizer.push_back(read_digits(part));
+    spec.pre_tokenizer.emplace_back(read_digits(part));
   } else if (type == "Metaspace") {
-    spec.pre_tokenizer.push_back(read_metaspace(part));
+    spec.pre_tokenizer.emplace_back(read_metaspace(part));
   } else {
     refuse(part, "ByteLevel, Digits, Metaspace, Sequence, Split");
   }
@@ -138,19 +138,19 @@ void read_decoder(TokenizerSpec& spec, const JsonFields& part) {
   if (type == "Sequence") {
     read_sequence(spec, part, "decoders", read_decoder);
   } else if (type == "ByteLevel") {
-    spec.decoder.push_back(ByteLevelDecoderStep{});
+    spec.decoder.emplace_back(ByteLevelDecoderStep{});
   } else if (type == "Replace") {
-    spec.decoder.push_back(read_replace(part));
+    spec.decoder.emplace_back(read_replace(part));
   } else if (type == "ByteFallback") {
-    spec.decoder.push_back(ByteFallbackStep{});
+    spec.decoder.emplace_back(ByteFallbackStep{});
   } else if (type == "Fuse") {
-    spec.decoder.push_back(FuseStep{});
+    spec.decoder.emplace_back(FuseStep{});
   } else if (type == "Strip") {
     part.allow_only({"type", "content", "start", "stop"});
-    spec.decoder.push_back(StripStep{part.filled_text("content"), part.count("start"), part.count("stop")});
+    spec.decoder.emplace_back(StripStep{part.filled_text("content"), part.count("start"), part.count("stop")});
   } else if (type == "Metaspace") {
     const MetaspaceStep metaspace = read_metaspace(part);
-    spec.decoder.push_back(MetaspaceDecoderStep{.replacement = metaspace.replacement,
+    spec.decoder.emplace_back(MetaspaceDecoderStep{.replacement = metaspace.replacement,
                                                 .drop_leading = metaspace.prepend != MetaspaceStep::Prepend::kNever});
   } else {
     refuse(part, "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip");

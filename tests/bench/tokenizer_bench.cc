@@ -1,0 +1,70 @@
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "model/tokenizer/tokenizer.h"
+#include "tests/support/files.h"
+
+// MB/s of Tokenizer::encode() and decode() on one thread: English text, word cache warm (the text was encoded before).
+
+namespace nibble::model {
+namespace {
+
+std::string english_text() {
+  const auto novel = test::shared_path("data/novels/Doyle_Lost_1912.txt");
+  return test::read_file(std::filesystem::exists(novel) ? novel : test::source_path("datasets/demo/eval.txt"));
+}
+
+void set_speed(benchmark::State& state, const std::string& text) {
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * static_cast<std::int64_t>(text.size()));
+}
+
+void encode(benchmark::State& state, const std::filesystem::path& directory) {
+  const auto tokenizer = Tokenizer::open(directory);
+  const std::string text = english_text();
+  benchmark::DoNotOptimize(tokenizer->encode(text));
+  for (auto _ : state) benchmark::DoNotOptimize(tokenizer->encode(text));
+  set_speed(state, text);
+}
+
+void decode(benchmark::State& state, const std::filesystem::path& directory) {
+  const auto tokenizer = Tokenizer::open(directory);
+  const std::string text = english_text();
+  const auto ids = tokenizer->encode(text);
+  for (auto _ : state) benchmark::DoNotOptimize(tokenizer->decode(ids));
+  set_speed(state, text);
+}
+
+/// Every word is new: what the merges themselves cost.
+void encode_one_long_word(benchmark::State& state, const std::filesystem::path& directory) {
+  const auto tokenizer = Tokenizer::open(directory);
+  std::string text = english_text();
+  std::erase_if(text, [](char c) { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z'); });
+  for (auto _ : state) benchmark::DoNotOptimize(tokenizer->encode(text));
+  set_speed(state, text);
+}
+
+void open(benchmark::State& state, const std::filesystem::path& directory) {
+  for (auto _ : state) benchmark::DoNotOptimize(Tokenizer::open(directory));
+}
+
+}  // namespace
+}  // namespace nibble::model
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  for (const auto& directory :
+       {nibble::test::source_path("datasets/demo/gpt2-demo"), nibble::test::shared_path("models/gpt2-tokenizer"),
+        nibble::test::shared_path("models/stories260k")}) {
+    if (!std::filesystem::exists(directory)) continue;
+    const std::string model = directory.filename().string();
+    const auto name = [&](const char* what) { return fmt::format("{}/{}", what, model); };
+    using namespace nibble::model;
+    benchmark::RegisterBenchmark(name("encode").c_str(), encode, directory);
+    benchmark::RegisterBenchmark(name("decode").c_str(), decode, directory);
+    benchmark::RegisterBenchmark(name("encode_one_long_word").c_str(), encode_one_long_word, directory);
+    benchmark::RegisterBenchmark(name("open").c_str(), nibble::model::open, directory);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}
