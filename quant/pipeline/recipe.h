@@ -43,7 +43,7 @@ class Recipe {
 
   /// `what` names the source in messages. Anchors, aliases, tags and several documents are refused.
   static Recipe parse(std::string_view yaml, std::string_view what);
-  /// Throws FormatError when the file cannot be read or is larger than 1 MiB.
+  /// Throws FormatError when the file cannot be read or is larger than 256 KiB.
   static Recipe load(const std::filesystem::path& file);
 
   /// "palette" (4-bit k-means, one palette per tensor) and "int4-block" need no calibration; "whole-tensor" (the
@@ -78,6 +78,7 @@ class Recipe {
 
  private:
   struct State;
+  explicit Recipe(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

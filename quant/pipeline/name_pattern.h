@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace nibble::quant {
+
+/// A regular expression (PCRE2) from a stranger's recipe, over tensor names. Copies share the compiled form.
+/// Threads: const calls may run concurrently.
+class NamePattern {
+ public:
+  /// At most 1024 bytes. Throws InvalidArgument with position and reason when it does not compile.
+  explicit NamePattern(std::string text);
+  const std::string& text() const { return text_; }
+  /// Whether the pattern matches anywhere in `name`. Throws InvalidArgument when that takes too many steps.
+  bool found_in(std::string_view name) const;
+
+ private:
+  std::string text_;
+  std::shared_ptr<const void> compiled_;
+};
+
+}  // namespace nibble::quant

@@ -1,0 +1,104 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/suggest.h"
+#include "quant/pipeline/recipe.h"
+
+namespace nibble::quant {
+namespace {
+
+struct Preset {
+  std::string_view name, text;
+};
+
+constexpr std::array<Preset, 6> kPresets{{
+    {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+)"},
+    {"int4-block",
+     R"(# Blocks of 32 inputs, 4-bit integers times a float16 scale (the layout of Q4_0). Needs no calibration.
+defaults:
+  format: int4-block
+  group_size: 32
+  int4_scale: extreme-8
+)"},
+    {"whole-tensor",
+     R"(# "Whole-Tensor 4 Bit Quantization" (Panaro 2024), step for step: Fisher-weighted k-means over the whole tensor
+# after dividing each output row by its standard deviation, signs flipped to align the rows' skews, and the bias
+# corrected by the mean input.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: plain
+  scaling: std
+  sign: flip
+  shifting: true
+)"},
+    {"squeezellm",
+     R"(# SqueezeLLM (Kim et al. 2024), the dense part: a Fisher-weighted palette for each output row, here by exact k-means.
+# Its sparse part: --set outliers_sensitive=0.0005 --set outliers_large=0.004
+defaults:
+  format: palette
+  bits: 4
+  granularity: channel
+  weighting: fisher
+)"},
+    {"gptq",
+     R"(# GPTQ (Frantar et al. 2023): error feedback through the inverse Hessian on a min-max grid per output row.
+defaults:
+  format: uniform
+  bits: 4
+  group_size: 0
+  zero_point: true
+  solver: gptq
+  hessian: plain
+  act_order: true
+  damping: 0.01
+)"},
+    {"best",
+     R"(# What the measurements favour so far: one palette per tensor fitted to F·s², rows scaled, error feedback through
+# the centred Hessian weighted by the loss, and the bias corrected.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: objective
+  scaling: std
+  sign: search
+  joint_iterations: 4
+  shifting: true
+  solver: gptq
+  hessian: guided-centred
+  codebook_iterations: 2
+)"},
+}};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kPresets.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kPresets[i].name;
+  return names;
+}();
+
+}  // namespace
+
+std::span<const std::string_view> Recipe::preset_names() { return kNames; }
+
+std::string_view Recipe::preset_text(std::string_view name) {
+  const auto preset = std::find_if(kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == name; });
+  NIBBLE_REQUIRE(preset != kPresets.end(), InvalidArgument, "unknown preset '{}'; expected {}{}", name,
+                 fmt::join(kNames, ", "), did_you_mean(name, kNames));
+  return preset->text;
+}
+
+Recipe Recipe::preset(std::string_view name) { return parse(preset_text(name), fmt::format("preset {}", name)); }
+
+}  // namespace nibble::quant
