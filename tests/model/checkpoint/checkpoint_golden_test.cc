@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "model/checkpoint/tensor_checks.h"
 #include "model/checkpoint/weights.h"
 #include "tests/support/compare.h"
@@ -20,6 +22,8 @@ struct Expected {
   double by_output;  ///< of w · row: tells rows from columns
   double by_input;   ///< of w · column
 };
+
+void PrintTo(const Expected& expected, std::ostream* stream) { *stream << expected.directory; }
 
 class SharedModels : public testing::TestWithParam<Expected> {};
 
