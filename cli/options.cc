@@ -43,7 +43,7 @@ void add_json_flag(CLI::App& app, bool& json) {
 }
 
 void add_model(CLI::App& app, std::filesystem::path& model) {
-  add_path(app, "MODEL", model, "DIR", "Checkpoint directory (config.json, *.safetensors), float or quantized")
+  add_path(app, "MODEL", model, "", "Checkpoint directory (config.json, *.safetensors), float or quantized")
       ->required();
 }
 
@@ -75,11 +75,6 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, c
           description)
       ->type_name("X")
       ->check(in_range<double>(low, high, "a number"));
-}
-
-void require_writable_output(const std::filesystem::path& output, bool overwrite) {
-  NIBBLE_REQUIRE(overwrite || !std::filesystem::exists(output), InvalidArgument,
-                 "output '{}' exists; give another name, or --overwrite to replace it", output.string());
 }
 
 }  // namespace nibble::cli

@@ -39,8 +39,4 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,
                         double low, double high);
 
-/// Turns --overwrite into a decision: throws InvalidArgument, naming the option, when `output` exists and may not be
-/// replaced, so that no work is done in vain.
-void require_writable_output(const std::filesystem::path& output, bool overwrite);
-
 }  // namespace nibble::cli

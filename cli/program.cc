@@ -55,16 +55,16 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
   return did_you_mean(word, candidates);
 }
 
-// Options that nobody knows come before whatever else CLI11 found wrong: a mistyped option also shows as a missing one.
+// What nobody knows comes before whatever else CLI11 found wrong: a mistyped option also shows as a missing one.
 std::string explain(const CLI::App& program, const CLI::App* command, const CLI::ParseError& error) {
-  const CLI::App& app = command != nullptr ? *command : program;
-  for (const std::string& word : program.remaining(true)) {
-    const std::string_view name = std::string_view(word).substr(0, word.find('='));
-    if (name.starts_with('-')) return fmt::format("unknown option '{}'{}", name, suggestion(app, name));
-  }
   const std::vector<std::string> extras = program.remaining(true);
-  if (!extras.empty() && command == nullptr)
-    return fmt::format("unknown command '{}'{}", extras.front(), suggestion(app, extras.front()));
+  if (command == nullptr && !extras.empty() && !extras.front().starts_with('-'))
+    return fmt::format("unknown command '{}'{}", extras.front(), suggestion(program, extras.front()));
+  for (const std::string& word : extras) {
+    const std::string_view name = std::string_view(word).substr(0, word.find('='));
+    if (name.starts_with('-'))
+      return fmt::format("unknown option '{}'{}", name, suggestion(command != nullptr ? *command : program, name));
+  }
   if (!extras.empty() && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
     return fmt::format("unexpected argument '{}'", extras.front());
   const std::string_view text = error.what();
@@ -88,9 +88,7 @@ int run_program(int argc, char** argv) {
   program.set_version_flag("--version", "nibble " + version_facts().version);
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);
-  const std::vector<Command> commands = {
-      version_command(program),
-  };
+  const std::vector<Command> commands = {tokenize_command(program), version_command(program)};
 
   const auto selected = [&]() -> const Command* {
     for (const Command& command : commands)

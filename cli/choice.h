@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::cli {
+
+/// A word on the command line and what it stands for.
+template <class T>
+struct Choice {
+  std::string_view name;
+  T value;
+};
+
+/// The value that `name` stands for. Throws InvalidArgument naming the option, the words there are and the nearest.
+template <class T, std::size_t kCount>
+T choose(std::string_view option, std::string_view name, const std::array<Choice<T>, kCount>& choices) {
+  std::vector<std::string_view> names;
+  for (const Choice<T>& choice : choices) {
+    if (choice.name == name) return choice.value;
+    names.push_back(choice.name);
+  }
+  throw InvalidArgument(
+      fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, " or "), name, did_you_mean(name, names)));
+}
+
+/// The word for a value. Requires that there is one.
+template <class T, std::size_t kCount>
+std::string_view name_of(T value, const std::array<Choice<T>, kCount>& choices) {
+  for (const Choice<T>& choice : choices)
+    if (choice.value == value) return choice.name;
+  return {};
+}
+
+}  // namespace nibble::cli

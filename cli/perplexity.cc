@@ -1,0 +1,201 @@
+#include "eval/quality/perplexity.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/choice.h"
+#include "cli/command.h"
+#include "cli/human.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress_bar.h"
+#include "cli/table.h"
+#include "cli/token_input.h"
+#include "core/error.h"
+#include "core/gemm.h"
+#include "core/memory.h"
+#include "core/thread_pool.h"
+#include "datasets/eval_windows.h"
+#include "quant/pipeline/load_model.h"
+
+namespace nibble::cli {
+namespace {
+
+using datasets::Protocol;
+using eval::Average;
+using model::Attention;
+
+constexpr std::array<Choice<Average>, 2> kAverages = {{{"windows", Average::kWindows}, {"tokens", Average::kTokens}}};
+constexpr std::array<Choice<Attention>, 2> kAttentions = {
+    {{"fused", Attention::kFused}, {"decomposed", Attention::kDecomposed}}};
+
+struct Arguments {
+  CommonOptions common;
+  std::filesystem::path model;
+  TokenInputOptions input;
+  std::string protocol = "sliding", average = "windows", attention = "fused";
+  std::uint64_t context = 0, stride = 0;
+  const CLI::Option* average_option = nullptr;
+};
+
+// The options with every default filled in, so that they can be printed beside the result.
+eval::PerplexityOptions options_of(const Arguments& arguments, const model::Config& config) {
+  eval::PerplexityOptions options;
+  options.protocol = datasets::protocol_from_name(arguments.protocol);
+  options.average = choose("--average", arguments.average, kAverages);
+  options.forward.attention = choose("--attention", arguments.attention, kAttentions);
+  const bool sliding = options.protocol == Protocol::kSliding;
+  NIBBLE_REQUIRE(sliding || arguments.stride == 0, InvalidArgument,
+                 "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
+  NIBBLE_REQUIRE(sliding || arguments.average_option->count() == 0, InvalidArgument,
+                 "--average belongs to --protocol sliding; '{}' has one fixed mean", arguments.protocol);
+  options.context = arguments.context > 0 ? arguments.context : config.max_positions;
+  options.stride = arguments.stride > 0 ? arguments.stride : sliding ? options.context / 2 : options.context;
+  return options;
+}
+
+std::string_view average_name(const eval::PerplexityOptions& options) {
+  if (options.protocol == Protocol::kHalf) return "tokens";
+  return name_of(options.average, kAverages);
+}
+
+struct Report {
+  const Arguments& arguments;
+  const quant::LoadedModel& model;
+  const TokenInput& input;
+  const eval::PerplexityOptions& options;
+  const eval::PerplexityResult& result;
+  double seconds = 0.0;
+  std::uint64_t peak_anonymous_bytes = 0;
+};
+
+nlohmann::ordered_json json_of(const Report& report) {
+  const auto& [arguments, model, input, options, result, seconds, peak] = report;
+  nlohmann::ordered_json object = {
+      {"model", arguments.model.string()},
+      {"method", model.method},
+      {"bits_per_weight", model.bits_per_weight},
+      {"model_bits_per_weight", model.model_bits_per_weight},
+      {"model_bytes", model.checkpoint->tensor_bytes()},
+      {"perplexity", result.perplexity},
+      {"perplexity_stderr", result.perplexity_stderr},
+      {"nll_nats_per_token", result.nll_nats_per_token},
+      {"bits_per_byte", result.bits_per_byte},
+      {"protocol", datasets::protocol_name(options.protocol)},
+      {"context", options.context},
+      {"stride", options.stride},
+      {"average", average_name(options)},
+      {"attention", name_of(options.forward.attention, kAttentions)},
+      {"tokens", input.tokens.size()},
+      {"tokens_scored", result.tokens_scored},
+      {"tokens_run", result.tokens_run},
+      {"windows", result.windows},
+      {"tokens_per_second", result.tokens_per_second},
+      {"seconds", seconds},
+      {"threads", thread_count()},
+      {"gemm", gemm_identity()},
+      {"peak_anonymous_bytes", peak},
+      {"model_fingerprint", model.checkpoint->fingerprint()},
+      {"tokenizer_hash", nullptr},
+      {"text_hash", nullptr},
+      {"tokens_hash", input.tokens_hash},
+  };
+  if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
+  if (input.text_hash) object["text_hash"] = *input.text_hash;
+  return object;
+}
+
+std::string text_of(const Report& report) {
+  const auto& [arguments, model, input, options, result, seconds, peak] = report;
+  std::string protocol =
+      fmt::format("{}, context {}", datasets::protocol_name(options.protocol), with_separators(options.context));
+  if (options.protocol == Protocol::kSliding)
+    protocol += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
+  return aligned_facts({
+      {"model",
+       fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
+      {"protocol", protocol},
+      {"perplexity", std::isnan(result.perplexity_stderr)
+                         ? fmt::format("{:.4f}", result.perplexity)
+                         : fmt::format("{:.4f} ± {:.4f}", result.perplexity, result.perplexity_stderr)},
+      {"loss", fmt::format("{:.5f} nats per token", result.nll_nats_per_token)},
+      {"bits per byte",
+       std::isnan(result.bits_per_byte) ? "unknown without a tokenizer" : fmt::format("{:.4f}", result.bits_per_byte)},
+      {"scored", fmt::format("{} tokens in {} window{}", with_separators(result.tokens_scored),
+                             with_separators(result.windows), result.windows == 1 ? "" : "s")},
+      {"speed", fmt::format("{} tokens/s ({}, {} thread{}, {})", human_count(result.tokens_per_second),
+                            human_duration(seconds), thread_count(), thread_count() == 1 ? "" : "s", gemm_identity())},
+      {"peak memory", fmt::format("{} beside the mapped checkpoint of {}", human_bytes(peak),
+                                  human_bytes(model.checkpoint->tensor_bytes()))},
+  });
+}
+
+void run(const Arguments& arguments) {
+  arguments.common.apply();
+  const PeakAnonymousMemory memory;
+  const auto start = std::chrono::steady_clock::now();
+  const quant::LoadedModel model = quant::load_model(arguments.model);
+  eval::PerplexityOptions options = options_of(arguments, model.config);
+  const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
+  if (input.tokenizer) {
+    if (options.protocol == Protocol::kHalf) options.bos = input.tokenizer->added_bos();
+    options.byte_length = [&](model::TokenId id) { return input.tokenizer->byte_length(id); };
+  }
+  ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  options.progress = bar.sink();
+  const eval::PerplexityResult result = eval::perplexity(*model.transformer, input.tokens, options);
+  bar.finish();
+
+  const Report report{
+      .arguments = arguments,
+      .model = model,
+      .input = input,
+      .options = options,
+      .result = result,
+      .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+      .peak_anonymous_bytes = memory.bytes(),
+  };
+  if (arguments.common.json) {
+    print_json(json_of(report));
+  } else {
+    print(text_of(report));
+  }
+}
+
+}  // namespace
+
+Command perplexity_command(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = program.add_subcommand("perplexity", "How well a model predicts a text: perplexity, bits per byte");
+  add_model(*app, arguments->model);
+  add_token_input(*app, arguments->input);
+  app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  add_count(*app, "--context", arguments->context, "Tokens in a window [default: the model's context]", {.low = 2});
+  add_count(*app, "--stride", arguments->stride, "Tokens between windows, sliding only [default: half the context]");
+  arguments->average_option =
+      app->add_option("--average", arguments->average, "Mean over windows or tokens, sliding only")
+          ->type_name("NAME")
+          ->capture_default_str();
+  app->add_option("--attention", arguments->attention, "fused, or decomposed: with all scores in memory")
+      ->type_name("NAME")
+      ->capture_default_str();
+  add_common_options(*app, arguments->common);
+  app->footer(
+      "Example:\n"
+      "  nibble perplexity datasets/demo/gpt2-demo --text datasets/demo/eval.txt\n"
+      "  nibble perplexity MODEL --text wiki.test.raw --hf-join --context 1024 --stride 512 --json");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/human.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress_bar.h"
+#include "cli/table.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/thread_pool.h"
+#include "quant/pipeline/quantize_model.h"
+#include "quant/pipeline/recipe.h"
+
+namespace nibble::cli {
+namespace {
+
+struct Arguments {
+  CommonOptions common;
+  std::filesystem::path model, recipe, output;
+  std::string preset;
+  std::vector<std::string> assignments;
+  bool overwrite = false, print_recipe = false;
+};
+
+quant::Recipe recipe_of(const Arguments& arguments) {
+  NIBBLE_REQUIRE(arguments.recipe.empty() || arguments.preset.empty(), InvalidArgument,
+                 "--recipe and --preset both name a whole recipe; give one of them, and --set for single keys");
+  quant::Recipe recipe = !arguments.recipe.empty()   ? quant::Recipe::load(arguments.recipe)
+                         : !arguments.preset.empty() ? quant::Recipe::preset(arguments.preset)
+                                                     : quant::Recipe();
+  for (const std::string& assignment : arguments.assignments) recipe.apply_set(assignment);
+  recipe.validate();
+  return recipe;
+}
+
+std::uint64_t weights_of(const quant::QuantizeResult& result) {
+  std::uint64_t weights = 0;
+  for (const quant::TensorResult& tensor : result.tensors) weights += tensor.weights;
+  return weights;
+}
+
+nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& recipe,
+                               const quant::QuantizeResult& result, double seconds, std::uint64_t peak) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const quant::TensorResult& tensor : result.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"format", tensor.format},
+                       {"weights", tensor.weights},
+                       {"stored_bits", tensor.stored_bits},
+                       {"bits_per_weight", tensor.bits_per_weight},
+                       {"relative_weight_error", tensor.relative_weight_error},
+                       {"optimality_gap", tensor.optimality_gap},
+                       {"seconds", tensor.seconds}});
+  }
+  return {{"model", arguments.model.string()},
+          {"output", arguments.output.string()},
+          {"bits_per_weight", result.bits_per_weight},
+          {"model_bits_per_weight", result.model_bits_per_weight},
+          {"file_bytes", result.file_bytes},
+          {"weights", weights_of(result)},
+          {"seconds", seconds},
+          {"threads", thread_count()},
+          {"peak_anonymous_bytes", peak},
+          {"recipe", recipe.canonical_json()},
+          {"tensors", std::move(tensors)}};
+}
+
+std::string text_of(const Arguments& arguments, const quant::QuantizeResult& result, double seconds,
+                    std::uint64_t peak) {
+  Table table({{"tensor", Align::kLeft},
+               {"format", Align::kLeft},
+               {"weights"},
+               {"bits/weight"},
+               {"relative error"},
+               {"gap"},
+               {"time"}});
+  for (const quant::TensorResult& tensor : result.tensors) {
+    const bool exact = tensor.optimality_gap == 0.0;
+    table.add_row({tensor.name, tensor.format, with_separators(tensor.weights),
+                   fmt::format("{:.4f}", tensor.bits_per_weight), fmt::format("{:.6f}", tensor.relative_weight_error),
+                   exact ? "0" : fmt::format("{:.1e}", tensor.optimality_gap), human_duration(tensor.seconds)});
+  }
+  table.add_rule();
+  table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(weights_of(result)),
+                 fmt::format("{:.4f}", result.bits_per_weight), "", "", human_duration(seconds)});
+  return table.text() + "\n" +
+         aligned_facts({{"output", arguments.output.string()},
+                        {"size", fmt::format("{}, {:.4f} bits per parameter with everything left as it was",
+                                             human_bytes(result.file_bytes), result.model_bits_per_weight)},
+                        {"peak memory", human_bytes(peak)}});
+}
+
+void run(const Arguments& arguments) {
+  arguments.common.apply();
+  const quant::Recipe recipe = recipe_of(arguments);
+  if (arguments.print_recipe) {
+    if (arguments.common.json) {
+      print_json(recipe.canonical_json());
+    } else {
+      print(recipe.canonical_text());
+    }
+    return;
+  }
+  NIBBLE_REQUIRE(!arguments.model.empty(), InvalidArgument, "MODEL is required");
+  NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "--output is required: where the checkpoint goes");
+
+  const PeakAnonymousMemory memory;
+  const auto start = std::chrono::steady_clock::now();
+  ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  const quant::QuantizeResult result = quant::quantize_model({.model = arguments.model,
+                                                              .output = arguments.output,
+                                                              .recipe = recipe,
+                                                              .overwrite = arguments.overwrite,
+                                                              .progress = bar.sink()});
+  bar.finish();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (arguments.common.json) {
+    print_json(json_of(arguments, recipe, result, seconds, memory.bytes()));
+  } else {
+    print(text_of(arguments, result, seconds, memory.bytes()));
+  }
+}
+
+}  // namespace
+
+Command quantize_command(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = program.add_subcommand("quantize", "Quantize a checkpoint by a recipe");
+  add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
+  add_path(*app, "-o,--output", arguments->output, "DIR", "Where the quantized checkpoint goes");
+  add_path(*app, "-r,--recipe", arguments->recipe, "FILE", "Recipe in YAML or JSON (docs/recipe.md)");
+  app->add_option("-p,--preset", arguments->preset,
+                  fmt::format("A named recipe: {}", fmt::join(quant::Recipe::preset_names(), ", ")))
+      ->type_name("NAME");
+  app->add_option("-s,--set", arguments->assignments, "Set a key of the recipe; may be given several times")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
+  app->add_flag("--print-recipe", arguments->print_recipe,
+                "Print the recipe with every default filled in, and do nothing else");
+  add_common_options(*app, arguments->common);
+  app->footer(
+      "Example:\n"
+      "  nibble quantize datasets/demo/gpt2-demo -o build/gpt2-demo-3bit --set bits=3 --set granularity=channel\n"
+      "  nibble quantize --preset int4-block --print-recipe");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

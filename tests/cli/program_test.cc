@@ -1,0 +1,139 @@
+#include "cli/program.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/cli/nibble.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class EachCommand : public testing::TestWithParam<const char*> {};
+
+TEST_P(EachCommand, HelpSaysWhatItDoesWithAnExample) {
+  const ProgramRun run = nibble({GetParam(), "--help"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.out, HasSubstr("Options:"));
+  EXPECT_THAT(run.out, HasSubstr("--json"));
+  EXPECT_THAT(run.out, HasSubstr(std::string("Example:\n  nibble ") + GetParam()));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_P(EachCommand, AnUnknownOptionSuggestsTheNearest) {
+  const ProgramRun run = nibble({GetParam(), "--jsn"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr(std::string("nibble ") + GetParam() + ": error: unknown option '--jsn'"));
+  EXPECT_THAT(run.err, HasSubstr("did you mean '--json'?"));
+}
+
+TEST_P(EachCommand, IsListedInTheProgramsHelp) { EXPECT_THAT(nibble({"--help"}).out, HasSubstr(GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Commands, EachCommand,
+                         testing::Values("inspect", "quantize", "perplexity", "tokenize", "generate", "export",
+                                         "version"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(Program, HelpListsExitCodes) {
+  const ProgramRun run = nibble({"--help"});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* code : {"0 ", "1 ", "2 ", "3 ", "4 ", "130 "})
+    EXPECT_THAT(run.out, HasSubstr(std::string("\n  ") + code));
+}
+
+TEST(Program, WithoutACommandItShowsItsHelpAndFails) {
+  const ProgramRun run = nibble({});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("Subcommands:"));
+}
+
+TEST(Program, AnUnknownCommandSuggestsTheNearest) {
+  const ProgramRun run = nibble({"perplexty", "some/model"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("unknown command 'perplexty'; did you mean 'perplexity'?"));
+}
+
+TEST(Program, FarFetchedNamesGetNoSuggestion) {
+  EXPECT_THAT(nibble({"frobnicate"}).err, Not(HasSubstr("did you mean")));
+}
+
+TEST(Program, AMistypedOptionIsNamedBeforeTheOnesThatAreMissing) {
+  const ProgramRun run = nibble({"tokenize", "--txt", "a.txt"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("unknown option '--txt'; did you mean '--text'?"));
+}
+
+TEST(Program, OptionsWithAnEqualsSignAreNamedWithoutTheirValue) {
+  EXPECT_THAT(nibble({"tokenize", "--txt=a.txt"}).err, HasSubstr("unknown option '--txt'; did you mean '--text'?"));
+}
+
+TEST(Program, AMissingValueIsSaidSo) {
+  const ProgramRun run = nibble({"tokenize", demo_path("gpt2-demo"), "--text"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--text: a value is missing"));
+}
+
+TEST(Program, ExtraArgumentsAreNamed) {
+  const ProgramRun run = nibble({"version", "now"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("unexpected argument 'now'"));
+}
+
+TEST(Program, WholeNumbersAreDecimalAndInRange) {
+  for (const char* bad : {"-1", "1025", "0x10", "1.5", "two", "", "99999999999999999999"}) {
+    const ProgramRun run = nibble({"tokenize", demo_path("gpt2-demo"), "--text", "x", "--threads", bad});
+    EXPECT_EQ(run.exit_code, 2) << bad;
+    EXPECT_THAT(run.err, HasSubstr("--threads: expected a whole number from 0 to 1024, got")) << bad;
+  }
+}
+
+TEST(Program, VersionNamesWhatResultsDependOn) {
+  const auto version = nibble_json({"version"});
+  for (const char* key : {"version", "git_commit", "compiler", "build_type", "isa", "gemm", "threads"})
+    EXPECT_TRUE(version.contains(key)) << key;
+  EXPECT_THAT(nibble({"--version"}).out, HasSubstr(version["version"].get<std::string>()));
+  EXPECT_THAT(nibble({"version"}).out, HasSubstr(version["gemm"].get<std::string>()));
+}
+
+TEST(Program, AFullDiskIsAnErrorAboutAFile) {
+  const ProgramRun run = nibble({"version"}, {.stdout_path = "/dev/full", .close_stdout = false, .while_running = {}});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr("cannot write standard output: No space left on device"));
+}
+
+TEST(Program, AReaderThatWentAwayEndsItSilently) {
+  const ProgramRun run = nibble({"version"}, {.stdout_path = "", .close_stdout = true, .while_running = {}});
+  EXPECT_EQ(run.exit_code, 128 + SIGPIPE);
+  EXPECT_EQ(run.err, "");
+}
+
+class EachSignal : public testing::TestWithParam<int> {};
+
+TEST_P(EachSignal, LeavesAtOnceWith130) {
+  const TempDir temp;
+  const std::string fifo = temp / "text.txt";  // reading a text that never comes
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  int writer = -1;
+  const auto interrupt = [&](pid_t program) {
+    writer = open(fifo.c_str(), O_WRONLY);  // returns once the program has opened the other end
+    kill(program, GetParam());
+  };
+  const ProgramRun run = nibble({"tokenize", demo_path("gpt2-demo"), "--text", fifo, "-o", temp / "ids.u16"},
+                                {.stdout_path = "", .close_stdout = false, .while_running = interrupt});
+  close(writer);
+  EXPECT_EQ(run.exit_code, 130);
+  EXPECT_EQ(run.out + run.err, "");
+  EXPECT_FALSE(std::filesystem::exists(temp / "ids.u16"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, EachSignal, testing::Values(SIGINT, SIGTERM));
+
+}  // namespace
+}  // namespace nibble::test
