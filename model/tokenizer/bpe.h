@@ -18,7 +18,15 @@ class Bpe {
  public:
   /// Memory for one word at a time; keep it from word to word.
   class Scratch {
+   public:
+    /// Gives back the memory that an unusually long word took.
+    void forget_large() {
+      if (symbols.capacity() > kKeptSymbols) *this = Scratch();
+    }
+
+   private:
     friend class Bpe;
+    static constexpr std::size_t kKeptSymbols = 65536;
     static constexpr std::uint32_t kEnd = std::numeric_limits<std::uint32_t>::max();
     struct Symbol {
       TokenId id;

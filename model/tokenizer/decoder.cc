@@ -7,6 +7,8 @@
 namespace nibble::model {
 namespace {
 
+constexpr std::size_t kMaxTextBytes = std::size_t{512} << 20;  // of all tokens: a Replace may make them grow
+
 template <class... Actions>
 struct Overloaded : Actions... {
   using Actions::operator()...;
@@ -42,7 +44,13 @@ Decoder::Decoder(const std::vector<DecoderStep>& steps, const std::vector<std::s
   bool fused = false;
   for (const DecoderStep& step : steps) {
     if (!fused) {
-      for (std::string& token : text_) token = decode_token(step, token);
+      std::size_t bytes = 0;
+      for (std::string& token : text_) {
+        token = decode_token(step, token);
+        bytes += token.size();
+        NIBBLE_REQUIRE(bytes <= kMaxTextBytes, FormatError, "{}: decoder: the tokens decode to more than {} bytes",
+                       where, kMaxTextBytes);
+      }
     } else if (std::holds_alternative<StripStep>(step) || std::holds_alternative<ReplaceStep>(step)) {
       text_steps_.push_back(step);
     } else {

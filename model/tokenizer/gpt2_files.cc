@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/strict_json.h"
 #include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/text_file.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace nibble::model {
@@ -45,11 +46,11 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
                               const TokenizerConfig& config) {
   TokenizerSpec spec;
   spec.where = vocabulary.string();
-  const nlohmann::json json = parse_strict_json(read_tokenizer_file(vocabulary), spec.where);
+  const nlohmann::json json = parse_strict_json(read_text_file(vocabulary), spec.where);
   join_added_tokens(spec.added, config, spec.where);
   mark_end_of_text(spec, json);
   set_vocabulary(spec, json, spec.where);
-  read_merges(spec, read_tokenizer_file(merges), merges.string());
+  read_merges(spec, read_text_file(merges), merges.string());
   spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = config.add_prefix_space, .use_regex = true});
   spec.decoder.emplace_back(ByteLevelDecoderStep{});
   if (json.contains(kEndOfText)) spec.eos = require_token(spec, kEndOfText, "eos_token");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "model/tokenizer/utf8.h"
 
 namespace nibble::model {
 
@@ -67,7 +68,9 @@ std::uint64_t JsonFields::count(const char* name) const {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMax = 80;
-  return text.size() <= kMax ? fmt::format("'{}'", text) : fmt::format("'{}…'", text.substr(0, kMax));
+  if (text.size() <= kMax) return fmt::format("'{}'", text);
+  const std::string_view start = text.substr(0, kMax);
+  return fmt::format("'{}…'", start.substr(0, valid_utf8_prefix(start)));
 }
 
 }  // namespace nibble::model

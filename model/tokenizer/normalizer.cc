@@ -1,5 +1,7 @@
 #include "model/tokenizer/normalizer.h"
 
+#include "core/error.h"
+
 namespace nibble::model {
 
 std::string ReplaceStep::apply(std::string_view text) const {
@@ -21,6 +23,8 @@ std::string Normalizer::apply(std::string_view text) const {
     } else if (!result.empty()) {
       result.insert(0, std::get<PrependStep>(step).text);
     }
+    NIBBLE_REQUIRE(result.size() <= 64 * text.size() + 4096, FormatError,
+                   "the tokenizer's normalizer makes {} bytes of text out of {}", result.size(), text.size());
   }
   return result;
 }

@@ -24,6 +24,7 @@ class Normalizer {
  public:
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
   bool is_identity() const { return steps_.empty(); }
+  /// Throws FormatError if a step makes the text more than 64 times as long (and 4 KiB).
   std::string apply(std::string_view text) const;
 
  private:

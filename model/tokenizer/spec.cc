@@ -18,11 +18,6 @@ class Fingerprint {
     add(std::uint64_t{merge.left} << 32 | merge.right);
     add(std::uint64_t{merge.merged});
   }
-  void add(const AddedToken& token) {
-    add(std::uint64_t{token.id});
-    add(token.content);
-    for (const bool flag : {token.left_strip, token.right_strip, token.single_word, token.normalized}) add(flag);
-  }
   void add(const PrependStep& step) { add(step.text); }
   void add(const ReplaceStep& step) {
     add(step.from);
@@ -65,6 +60,7 @@ std::string fingerprint(const TokenizerSpec& spec) {
   Fingerprint all;
   all.add(std::string_view("nibble tokenizer 1"));
   all.add(std::uint64_t{spec.tokens.size()});
+  all.add(std::uint64_t{spec.added.size()});
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
     const auto model_id = spec.id_of.find(spec.tokens[id]);
     all.add(std::string_view(spec.tokens[id]));
@@ -73,7 +69,11 @@ std::string fingerprint(const TokenizerSpec& spec) {
   all.add_all(spec.merges);
   for (const bool flag : {spec.ignore_merges, spec.byte_fallback, spec.fuse_unknown}) all.add(flag);
   all.add(spec.unknown);
-  all.add_all(spec.added);
+  for (const AddedToken& token : spec.added) {
+    all.add(std::uint64_t{token.id});
+    for (const bool flag : {token.left_strip, token.right_strip, token.single_word}) all.add(flag);
+    all.add(token.normalized && !spec.normalizer.empty());  // means nothing without a normalizer
+  }
   all.add_all(spec.normalizer);
   all.add_all(spec.pre_tokenizer);
   return all.hex();

@@ -8,6 +8,7 @@
 #include "model/tokenizer/gpt2_files.h"
 #include "model/tokenizer/safe_cuts.h"
 #include "model/tokenizer/spec.h"
+#include "model/tokenizer/text_file.h"
 #include "model/tokenizer/tokenizer_config.h"
 #include "model/tokenizer/tokenizer_json.h"
 #include "model/tokenizer/word_cache.h"
@@ -46,6 +47,7 @@ class WorkspacePool {
     return workspace;
   }
   void give_back(std::unique_ptr<Workspace> workspace) {
+    workspace->scratch.forget_large();
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(workspace));
   }
@@ -163,10 +165,10 @@ class BpeTokenizer : public Tokenizer {
 std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
   const TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
   const auto json = directory / "tokenizer.json";
-  if (std::filesystem::exists(json)) return std::make_shared<BpeTokenizer>(read_tokenizer_json(json, config));
+  if (file_exists(json)) return std::make_shared<BpeTokenizer>(read_tokenizer_json(json, config));
   const auto vocabulary = directory / "vocab.json";
   const auto merges = directory / "merges.txt";
-  NIBBLE_REQUIRE(std::filesystem::exists(vocabulary) && std::filesystem::exists(merges), FormatError,
+  NIBBLE_REQUIRE(file_exists(vocabulary) && file_exists(merges), FormatError,
                  "'{}' has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", directory.string());
   return std::make_shared<BpeTokenizer>(read_gpt2_files(vocabulary, merges, config));
 }

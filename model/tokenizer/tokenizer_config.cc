@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strict_json.h"
+#include "model/tokenizer/text_file.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace nibble::model {
@@ -29,8 +30,8 @@ std::uint64_t parse_id(std::string_view digits, const std::string& where) {
 
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   TokenizerConfig config;
-  if (!std::filesystem::exists(path)) return config;
-  const nlohmann::json json = parse_strict_json(read_tokenizer_file(path), path.string());
+  if (!file_exists(path)) return config;
+  const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
   const JsonFields fields(json, path.string());
   if (fields.has("add_bos_token")) config.add_bos = fields.boolean("add_bos_token");
   NIBBLE_REQUIRE(!fields.boolean("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/strict_json.h"
 #include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/text_file.h"
 #include "model/tokenizer/tokenizer_json_parts.h"
 #include "model/tokenizer/vocabulary.h"
 
@@ -63,7 +64,7 @@ void read_model(TokenizerSpec& spec, const JsonFields& model) {
 }  // namespace
 
 TokenizerSpec read_tokenizer_json(const std::filesystem::path& path, const TokenizerConfig& config) {
-  const nlohmann::json json = parse_strict_json(read_tokenizer_file(path), path.string());
+  const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
   const JsonFields file(json, path.string());
   file.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});

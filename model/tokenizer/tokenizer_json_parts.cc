@@ -22,6 +22,15 @@ void read_sequence(TokenizerSpec& spec, const JsonFields& part, const char* list
                                 in_quotes(part.text("type")), supported));
 }
 
+/// What is written in the place of something else: short, so that texts cannot grow without bound.
+const std::string& short_text(const JsonFields& part, const char* name) {
+  constexpr std::size_t kMaxBytes = 64;
+  const std::string& text = part.text(name);
+  NIBBLE_REQUIRE(text.size() <= kMaxBytes, FormatError, "{}: '{}' has {} bytes, more than {}", part.where(), name,
+                 text.size(), kMaxBytes);
+  return text;
+}
+
 /// {"String": "…"}: where a regex is not supported.
 const std::string& plain_pattern(const JsonFields& part) {
   const JsonFields pattern = part.object("pattern");
@@ -31,7 +40,7 @@ const std::string& plain_pattern(const JsonFields& part) {
 
 ReplaceStep read_replace(const JsonFields& part) {
   part.allow_only({"type", "pattern", "content"});
-  return {plain_pattern(part), part.text("content")};
+  return {plain_pattern(part), short_text(part, "content")};
 }
 
 SplitStep read_split(const JsonFields& part) {
@@ -64,9 +73,10 @@ ByteLevelStep read_byte_level(const JsonFields& part) {
 MetaspaceStep read_metaspace(const JsonFields& part) {
   part.allow_only({"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   using Prepend = MetaspaceStep::Prepend;
-  MetaspaceStep step{.replacement = part.filled_text("replacement"),
+  MetaspaceStep step{.replacement = short_text(part, "replacement"),
                      .prepend = part.boolean("add_prefix_space", true) ? Prepend::kAlways : Prepend::kNever,
                      .split = part.boolean("split", true)};
+  NIBBLE_REQUIRE(!step.replacement.empty(), FormatError, "{}: 'replacement' must not be empty", part.where());
   if (part.has("prepend_scheme")) {
     const std::string& scheme = part.text("prepend_scheme");
     NIBBLE_REQUIRE(scheme == "always" || scheme == "first" || scheme == "never", FormatError,
@@ -108,7 +118,7 @@ void read_normalizer(TokenizerSpec& spec, const JsonFields& part) {
     read_sequence(spec, part, "normalizers", read_normalizer);
   } else if (type == "Prepend") {
     part.allow_only({"type", "prepend"});
-    spec.normalizer.emplace_back(PrependStep{part.text("prepend")});
+    spec.normalizer.emplace_back(PrependStep{short_text(part, "prepend")});
   } else if (type == "Replace") {
     spec.normalizer.emplace_back(read_replace(part));
   } else {
@@ -150,8 +160,8 @@ void read_decoder(TokenizerSpec& spec, const JsonFields& part) {
     spec.decoder.emplace_back(StripStep{part.filled_text("content"), part.count("start"), part.count("stop")});
   } else if (type == "Metaspace") {
     const MetaspaceStep metaspace = read_metaspace(part);
-    spec.decoder.emplace_back(MetaspaceDecoderStep{.replacement = metaspace.replacement,
-                                                .drop_leading = metaspace.prepend != MetaspaceStep::Prepend::kNever});
+    spec.decoder.emplace_back(MetaspaceDecoderStep{
+        .replacement = metaspace.replacement, .drop_leading = metaspace.prepend != MetaspaceStep::Prepend::kNever});
   } else {
     refuse(part, "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip");
   }

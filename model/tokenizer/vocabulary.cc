@@ -1,7 +1,6 @@
 #include "model/tokenizer/vocabulary.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -9,20 +8,11 @@
 #include "model/tokenizer/json_fields.h"
 
 namespace nibble::model {
+namespace {
 
-std::string read_tokenizer_file(const std::filesystem::path& path) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{256} << 20;
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  NIBBLE_REQUIRE(!error, FormatError, "{}: cannot read: {}", path.string(), error.message());
-  NIBBLE_REQUIRE(size <= kMaxBytes, FormatError, "{}: {} bytes are more than a tokenizer file may have ({})",
-                 path.string(), size, kMaxBytes);
-  std::string bytes(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), static_cast<std::streamsize>(size));
-  NIBBLE_REQUIRE(file.good(), FormatError, "{}: cannot read {} bytes", path.string(), size);
-  return bytes;
-}
+constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;  // searching for them takes about 50 bytes for each
+
+}  // namespace
 
 void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const std::string& where) {
   NIBBLE_REQUIRE(vocabulary.is_object() && !vocabulary.empty(), FormatError,
@@ -55,7 +45,11 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
 
   std::sort(spec.added.begin(), spec.added.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   std::set<std::string_view> contents;
+  std::size_t content_bytes = 0;
   for (const AddedToken& token : spec.added) {
+    content_bytes += token.content.size();
+    NIBBLE_REQUIRE(content_bytes <= kMaxAddedBytes, FormatError, "{}: the added tokens have more than {} bytes in all",
+                   where, kMaxAddedBytes);
     NIBBLE_REQUIRE(!token.content.empty(), FormatError, "{}: added token {} has no content", where, token.id);
     NIBBLE_REQUIRE(contents.insert(token.content).second, FormatError, "{}: added token {} is there twice", where,
                    in_quotes(token.content));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -12,9 +11,6 @@ namespace nibble::model {
 
 /// Ids are below this.
 inline constexpr std::uint64_t kMaxVocabulary = std::uint64_t{1} << 24;
-
-/// The bytes of a tokenizer file of at most 256 MiB. Throws FormatError.
-std::string read_tokenizer_file(const std::filesystem::path& path);
 
 /// Fills `tokens` and `id_of` from {"token": id, …} and spec.added, which it sorts by id. Throws FormatError unless the
 /// ids are 0, 1, 2, … without a hole, each of one token, and added tokens are distinct and agree with the model's.

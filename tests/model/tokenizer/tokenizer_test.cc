@@ -1,0 +1,223 @@
+#include "model/tokenizer/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/error.h"
+#include "tests/model/tokenizer/random_text.h"
+#include "tests/model/tokenizer/tiny_tokenizer.h"
+#include "tests/support/throws.h"
+
+namespace nibble::model {
+namespace {
+
+using nibble::test::read_file;
+using nibble::test::source_path;
+using nibble::test::TempDir;
+using nibble::test::throws_with;
+using nibble::test::write_file;
+using test::byte_level_json;
+using test::json;
+using test::llama2_json;
+using test::open_json;
+using Ids = std::vector<TokenId>;
+
+// ids found with a plain Python program that applies the merges one after the other
+TEST(DemoTokenizer, GivesKnownIds) {
+  for (const char* model : {"gpt2-demo", "llama-demo"}) {
+    const auto tokenizer = Tokenizer::open(source_path("datasets/demo") / model);
+    EXPECT_EQ(tokenizer->encode("The quick brown fox can't jump over 13 lazy dogs.\n\n  “No?”"),
+              (Ids{597,  1490, 535,  481, 273, 78,  87,  544, 454, 533, 498, 79,  601,  220, 16,  18,  286,
+                   1090, 88,   2037, 82,  13,  198, 198, 220, 220, 158, 222, 250, 1151, 30,  158, 222, 251}));
+    EXPECT_EQ(tokenizer->encode(" été\u00A0\u3000x\t\ty"),
+              (Ids{220, 127, 102, 83, 127, 102, 126, 254, 159, 222, 222, 87, 197, 197, 88}));
+    EXPECT_EQ(tokenizer->encode("a<|endoftext|>a"), (Ids{64, 2047, 64}));
+    EXPECT_EQ(tokenizer->vocabulary_size(), 2048u);
+    EXPECT_EQ(tokenizer->eos(), TokenId{2047});
+    EXPECT_EQ(tokenizer->added_bos(), std::nullopt);
+    EXPECT_EQ(tokenizer->byte_length(1490), 6u);  // " quick"
+    EXPECT_EQ(tokenizer->byte_length(158), 1u);   // the first byte of “
+    EXPECT_EQ(tokenizer->byte_length(2047), 0u);
+  }
+}
+
+TEST(DemoTokenizer, EnglishTextComesBackAndItsBytesAdd) {
+  const auto tokenizer = Tokenizer::open(source_path("datasets/demo/gpt2-demo"));
+  const std::string text = read_file(source_path("datasets/demo/eval.txt"));
+  const Ids ids = tokenizer->encode(text);
+  EXPECT_TRUE(tokenizer->decode(ids) == text);
+  std::size_t bytes = 0;
+  for (const TokenId id : ids) bytes += tokenizer->byte_length(id);
+  EXPECT_EQ(bytes, text.size());
+}
+
+TEST(DemoTokenizer, VocabularyFilesAloneMeanTheSame) {
+  const TempDir directory;
+  for (const std::string name : {"vocab.json", "merges.txt"}) {
+    write_file(directory / name, read_file(source_path("datasets/demo/gpt2-demo/" + name)));
+  }
+  const auto from_json = Tokenizer::open(source_path("datasets/demo/gpt2-demo"));
+  const auto from_lists = Tokenizer::open(directory.path());
+  const std::string text = read_file(source_path("datasets/demo/eval.txt")).substr(0, 20000) + "<|endoftext|>";
+  EXPECT_EQ(from_lists->encode(text), from_json->encode(text));
+  EXPECT_EQ(from_lists->fingerprint(), from_json->fingerprint());
+  EXPECT_EQ(from_lists->eos(), TokenId{2047});
+}
+
+TEST(ByteLevelTokenizer, AnyBytesComeBack) {
+  const auto tokenizer = Tokenizer::open(source_path("datasets/demo/gpt2-demo"));
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const std::string text =
+        seed % 2 == 0 ? test::random_bytes(random, random.below(200)) : test::random_text(random, random.below(100));
+    ASSERT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  }
+}
+
+TEST(ByteLevelTokenizer, ThreadsMayShareIt) {
+  const auto tokenizer = Tokenizer::open(source_path("datasets/demo/gpt2-demo"));
+  const std::string text = read_file(source_path("datasets/demo/eval.txt")).substr(0, 30000);
+  const Ids expected = tokenizer->encode(text);
+  std::vector<Ids> found(4);
+  std::vector<std::thread> threads;
+  for (Ids& ids : found) threads.emplace_back([&] { ids = tokenizer->encode(text); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Ids& ids : found) EXPECT_TRUE(ids == expected);
+}
+
+TEST(ByteLevelTokenizer, MergesStayInsideWords) {
+  const auto tokenizer = open_json(byte_level_json({{"a", "b"}, {"Ġ", "ab"}, {"b", "Ġ"}}));
+  EXPECT_EQ(tokenizer->encode("ab ab b"), (Ids{256, 257, ' ', 'b'}));  // "b " of the third merge is never in one word
+}
+
+TEST(ByteLevelTokenizer, IgnoreMergesTakesAWholeWordThatIsAToken) {
+  json file = byte_level_json({{"a", "b"}});
+  file["model"]["vocab"]["Ġabc"] = 257;  // no merge makes it
+  EXPECT_EQ(open_json(file)->encode("ab abc"), (Ids{256, ' ', 256, 'c'}));
+  file["model"]["ignore_merges"] = true;
+  EXPECT_EQ(open_json(file)->encode("ab abc"), (Ids{256, 257}));
+}
+
+TEST(ByteLevelTokenizer, Llama3sLayoutIsRead) {
+  json file = byte_level_json({{"1", "2"}, {"12", "3"}});
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"},
+         {"pattern", {{"Regex", "\\p{N}{1,3}|\\P{N}+"}}},
+         {"behavior", "Isolated"},
+         {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
+  file["added_tokens"] = {{{"id", 258}, {"content", "<|begin_of_text|>"}, {"special", true}, {"normalized", false}},
+                          {{"id", 259}, {"content", "<|eot_id|>"}, {"special", true}, {"normalized", false}}};
+  file["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors",
+       {{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}},
+        {{"type", "TemplateProcessing"},
+         {"single",
+          {{{"SpecialToken", {{"id", "<|begin_of_text|>"}, {"type_id", 0}}}},
+           {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+         {"pair", json::array()},
+         {"special_tokens", {{"<|begin_of_text|>", {{"id", "<|begin_of_text|>"}, {"ids", {258}}}}}}}}}};
+  const auto tokenizer = open_json(file, {{"eos_token", {{"content", "<|eot_id|>"}}}});
+  EXPECT_EQ(tokenizer->encode("x 123123<|eot_id|>"), (Ids{'x', ' ', 257, 257, 259}));
+  EXPECT_EQ(tokenizer->added_bos(), TokenId{258});
+  EXPECT_EQ(tokenizer->eos(), TokenId{259});
+  EXPECT_EQ(tokenizer->vocabulary_size(), 260u);
+}
+
+TEST(Llama2Tokenizer, SpellsSpacesAndFallsBackToBytes) {
+  const auto tokenizer = open_json(llama2_json({{"▁", "a"}, {"a", "b"}}));
+  const Ids ids = tokenizer->encode("a ab\né\xFF");
+  //                   "▁a"  "▁a" b    \n      é (two bytes)         FF
+  EXPECT_EQ(ids, (Ids{262, 262, 261, 3 + 10, 3 + 0xC3, 3 + 0xA9, 3 + 0xFF}));
+  EXPECT_EQ(tokenizer->decode(ids), "a ab\né\xFF");
+  EXPECT_EQ(tokenizer->byte_length(262), 2u);
+  EXPECT_EQ(tokenizer->byte_length(3 + 10), 1u);
+  EXPECT_EQ(tokenizer->byte_length(1), 0u);
+}
+
+TEST(Llama2Tokenizer, EachPieceBetweenSpecialTokensStartsWithASpace) {
+  const auto tokenizer = open_json(llama2_json());
+  EXPECT_EQ(tokenizer->encode("<s>a</s>b"), (Ids{1, 259, 260, 2, 259, 261}));
+  EXPECT_EQ(tokenizer->decode(Ids{1, 259, 260, 2}), "<s> a</s>");
+  EXPECT_TRUE(tokenizer->encode("").empty());
+  EXPECT_EQ(tokenizer->decode({}), "");
+}
+
+TEST(Llama2Tokenizer, UnknownCharactersAreFusedIfTheFileSaysSo) {
+  json file = llama2_json();
+  file["model"]["byte_fallback"] = false;
+  EXPECT_EQ(open_json(file)->encode("éça\xFFö"), (Ids{259, 0, 260, 0}));
+  file["model"]["fuse_unk"] = false;
+  EXPECT_EQ(open_json(file)->encode("éça\xFFö"), (Ids{259, 0, 0, 260, 0, 0}));
+  file["model"]["unk_token"] = nullptr;
+  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file)->encode("é"); }, "tokenizer.json", "C3 A9", "unk_token"));
+}
+
+TEST(Llama2Tokenizer, MetaspaceInPlaceOfANormalizerMeansTheSame) {
+  json file = llama2_json({{"▁", "a"}});
+  const auto by_normalizer = open_json(file);
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}, {"split", false}};
+  const auto by_metaspace = open_json(file);
+  for (const char* text : {"a", "a a b", "a<s>b a"}) EXPECT_EQ(by_metaspace->encode(text), by_normalizer->encode(text));
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
+  EXPECT_EQ(open_json(file)->decode(by_metaspace->encode("a a b")), "a a b");
+}
+
+TEST(AddedTokensOfATokenizer, NormalizedOnesAreFoundInTheNormalizedText) {
+  json file = llama2_json();
+  file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", "a"}};
+  file["added_tokens"].push_back({{"id", 262}, {"content", "ab"}, {"normalized", true}});
+  file["added_tokens"].push_back({{"id", 263}, {"content", "bb"}, {"normalized", false}});
+  EXPECT_EQ(open_json(file)->encode("ba"), Ids{262});  // "aa", as "ab" is
+  EXPECT_EQ(open_json(file)->encode("bb"), Ids{263});
+}
+
+TEST(TokenizerConfig, AddBosTokenDecides) {
+  json file = llama2_json();
+  EXPECT_EQ(open_json(file)->added_bos(), std::nullopt);
+  EXPECT_EQ(open_json(file, {{"add_bos_token", true}, {"bos_token", "<s>"}})->added_bos(), TokenId{1});
+  EXPECT_EQ(open_json(file, {{"add_bos_token", false}, {"bos_token", "<s>"}})->added_bos(), std::nullopt);
+}
+
+TEST(TokenizerConfig, AddsItsAddedTokens) {
+  const json config{{"added_tokens_decoder",
+                     {{"256", {{"content", "<pad>"}, {"special", true}, {"normalized", false}}},
+                      {"257", {{"content", "word"}, {"special", false}, {"normalized", false}}}}}};
+  const auto tokenizer = open_json(byte_level_json(), config);
+  EXPECT_EQ(tokenizer->encode("word<pad>"), (Ids{257, 256}));
+  EXPECT_EQ(tokenizer->byte_length(256), 0u);
+  EXPECT_EQ(tokenizer->byte_length(257), 4u);
+}
+
+TEST(Decode, RefusesIdsOutsideTheVocabulary) {
+  const auto tokenizer = open_json(byte_level_json());
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { tokenizer->decode(Ids{65, 256}); }, "id 256 at position 1"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { tokenizer->byte_length(256); }, "vocabulary size 256"));
+}
+
+TEST(Fingerprint, DependsOnWhatDecidesTheIds) {
+  const json base = byte_level_json({{"a", "b"}, {"b", "c"}});
+  const std::string expected = open_json(base)->fingerprint();
+  EXPECT_EQ(open_json(base)->fingerprint(), expected);
+  const auto changed = [&](const char* pointer, const json& value) {
+    json file = base;
+    file[json::json_pointer(pointer)] = value;
+    return open_json(file)->fingerprint();
+  };
+  EXPECT_EQ(changed("/model/merges/0", "a b"), expected);  // only another spelling
+  EXPECT_NE(changed("/model/merges/0", {"b", "c"}), expected);
+  EXPECT_NE(changed("/model/ignore_merges", true), expected);
+  EXPECT_NE(changed("/pre_tokenizer/add_prefix_space", true), expected);
+  EXPECT_NE(changed("/pre_tokenizer/use_regex", false), expected);
+  EXPECT_NE(changed("/added_tokens/0", {{"id", 258}, {"content", "<x>"}}), expected);
+  EXPECT_NE(changed("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}), expected);
+}
+
+}  // namespace
+}  // namespace nibble::model
