@@ -5,7 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,12 +17,11 @@
 #include "cli/human.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/sampler.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "model/transformer/kv_cache.h"
+#include "model/transformer/sampling.h"
 #include "quant/pipeline/load_model.h"
 
 namespace nibble::cli {
@@ -34,9 +33,7 @@ struct Arguments {
   CommonOptions common;
   std::filesystem::path model;
   std::optional<std::string> prompt, prompt_ids;
-  std::uint64_t tokens = 128;
-  bool ignore_eos = false;
-  SamplingOptions sampling;
+  model::GenerateOptions options{.sampling = {}, .max_tokens = 128, .seed = 0, .forward = {}};
 };
 
 // Ids between commas or blanks.
@@ -74,54 +71,30 @@ std::vector<TokenId> prompt_of(const Arguments& arguments, const model::Tokenize
   return ids;
 }
 
-enum class Stop { kLength, kEos, kContext };
+// When tokens came: the first one waits for the whole prompt, the others for one step each.
+class Stopwatch {
+ public:
+  void lap() {
+    last_ = Clock::now();
+    if (laps_++ == 0) first_ = last_;
+  }
+  double first_seconds() const { return std::chrono::duration<double>(first_ - start_).count(); }
+  /// Of the tokens after the first; NaN if there are none.
+  double tokens_per_second() const {
+    if (laps_ < 2) return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(laps_ - 1) / std::chrono::duration<double>(last_ - first_).count();
+  }
 
-struct Generation {
-  std::vector<TokenId> ids;
-  Stop stop = Stop::kLength;
-  double prompt_seconds = 0.0;  // until the first token is known
-  double extend_seconds = 0.0;  // for the tokens after it
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now(), first_ = start_, last_ = start_;
+  std::size_t laps_ = 0;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-Generation generate(const model::Model& transformer, const std::vector<TokenId>& prompt, std::size_t count,
-                    std::optional<TokenId> eos, Sampler sampler, const std::function<void(TokenId)>& on_token) {
-  const model::Config& config = transformer.config();
-  NIBBLE_REQUIRE(prompt.size() <= config.max_positions, InvalidArgument,
-                 "the prompt has {} tokens; this model's context is {}", prompt.size(), config.max_positions);
-  // The last token is never run through the network: it needs no place in the cache.
-  const std::size_t capacity = std::min<std::size_t>(config.max_positions, prompt.size() + count - 1);
-  model::KvCache<float> cache(config, capacity);
-  Generation generation;
-  TokenId next = 0;
-  const auto step = [&](std::span<const TokenId> tokens) {
-    transformer.extend(tokens, cache, 1, [&](std::span<const std::size_t>, MatrixView<const float> logits) {
-      next = sampler.pick(logits.row(0));
-    });
-  };
-  auto start = std::chrono::steady_clock::now();
-  step(prompt);
-  generation.prompt_seconds = seconds_since(start);
-  start = std::chrono::steady_clock::now();
-  while (true) {
-    if (eos && next == *eos) {
-      generation.stop = Stop::kEos;
-      break;
-    }
-    generation.ids.push_back(next);
-    on_token(next);
-    if (generation.ids.size() == count) break;
-    if (cache.length() == cache.capacity()) {
-      generation.stop = Stop::kContext;
-      break;
-    }
-    step({&next, 1});
-  }
-  generation.extend_seconds = seconds_since(start);
-  return generation;
+std::string_view stop_reason(const model::Config& config, const std::vector<TokenId>& ids, std::size_t wanted) {
+  const auto& stops = config.stop_tokens;
+  if (!ids.empty() && std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) return "stop token";
+  return ids.size() == wanted ? "length" : "context";
 }
 
 void run(const Arguments& arguments) {
@@ -129,12 +102,10 @@ void run(const Arguments& arguments) {
   const quant::LoadedModel model = quant::load_model(arguments.model);
   const auto tokenizer = open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.config.vocabulary);
-  std::optional<TokenId> eos;
-  if (!arguments.ignore_eos) eos = tokenizer && tokenizer->eos() ? tokenizer->eos() : model.config.eos;
-
-  const bool streaming = !arguments.common.json;
   std::optional<TextStream> stream;
   if (tokenizer) stream.emplace(*tokenizer, prompt);
+
+  const bool streaming = !arguments.common.json;
   std::string text;
   const auto show = [&](const std::string& piece) {
     text += piece;
@@ -143,42 +114,41 @@ void run(const Arguments& arguments) {
     flush_output();
   };
   if (streaming && arguments.prompt) print(*arguments.prompt);
-  const Generation generation =
-      generate(*model.transformer, prompt, arguments.tokens, eos, Sampler(arguments.sampling),
-               [&](TokenId id) { stream ? show(stream->push(id)) : show(fmt::format("{} ", id)); });
+  Stopwatch watch;
+  const std::vector<TokenId> ids = model::generate(*model.transformer, prompt, arguments.options, [&](TokenId id) {
+    watch.lap();
+    show(stream ? stream->push(id) : fmt::format("{} ", id));
+  });
   if (stream) show(stream->finish());
+  const std::string_view stop = stop_reason(model.config, ids, arguments.options.max_tokens);
 
-  constexpr const char* kStops[] = {"length", "eos", "context"};
-  const char* stop = kStops[static_cast<std::size_t>(generation.stop)];
-  const double tokens_per_second = generation.ids.size() > 1
-                                       ? static_cast<double>(generation.ids.size() - 1) / generation.extend_seconds
-                                       : std::numeric_limits<double>::quiet_NaN();
-  if (!streaming) {
-    nlohmann::ordered_json object = {{"model", arguments.model.string()},
-                                     {"method", model.method},
-                                     {"bits_per_weight", model.bits_per_weight},
-                                     {"prompt", nullptr},
-                                     {"prompt_ids", prompt},
-                                     {"ids", generation.ids},
-                                     {"text", nullptr},
-                                     {"stop", stop},
-                                     {"temperature", arguments.sampling.temperature},
-                                     {"top_k", arguments.sampling.top_k},
-                                     {"top_p", arguments.sampling.top_p},
-                                     {"seed", arguments.sampling.seed},
-                                     {"first_token_ms", generation.prompt_seconds * 1e3},
-                                     {"tokens_per_second", tokens_per_second},
-                                     {"threads", thread_count()}};
-    if (arguments.prompt) object["prompt"] = *arguments.prompt;
-    if (tokenizer) object["text"] = text;
-    print_json(object);
+  if (streaming) {
+    print("\n");
+    flush_output();
+    if (!arguments.common.quiet)
+      fmt::print(stderr, "[{} tokens, ended by {}; first after {}, then {} tokens/s]\n", ids.size(), stop,
+                 human_duration(watch.first_seconds()), human_count(watch.tokens_per_second()));
     return;
   }
-  print("\n");
-  flush_output();
-  if (!arguments.common.quiet)
-    fmt::print(stderr, "[{} tokens, stopped by {}; first after {}, then {} tokens/s]\n", generation.ids.size(), stop,
-               human_duration(generation.prompt_seconds), human_count(tokens_per_second));
+  const model::SamplingOptions& sampling = arguments.options.sampling;
+  nlohmann::ordered_json object = {{"model", arguments.model.string()},
+                                   {"method", model.method},
+                                   {"bits_per_weight", model.bits_per_weight},
+                                   {"prompt", nullptr},
+                                   {"prompt_ids", prompt},
+                                   {"ids", ids},
+                                   {"text", nullptr},
+                                   {"stop", stop},
+                                   {"temperature", sampling.temperature},
+                                   {"top_k", sampling.top_k},
+                                   {"top_p", sampling.top_p},
+                                   {"seed", arguments.options.seed},
+                                   {"first_token_ms", watch.first_seconds() * 1e3},
+                                   {"tokens_per_second", watch.tokens_per_second()},
+                                   {"threads", thread_count()}};
+  if (arguments.prompt) object["prompt"] = *arguments.prompt;
+  if (tokenizer) object["text"] = text;
+  print_json(object);
 }
 
 }  // namespace
@@ -191,15 +161,15 @@ Command generate_command(CLI::App& program) {
       ->type_name("TEXT");
   app->add_option("--prompt-ids", arguments->prompt_ids, "Token ids to continue, between commas; nothing is added")
       ->type_name("LIST");
-  add_count(*app, "-n,--tokens-to-generate", arguments->tokens, "How many tokens at most [default: 128]",
+  add_count(*app, "-n,--tokens-to-generate", arguments->options.max_tokens, "How many tokens at most [default: 128]",
             {.low = 1, .high = 1'000'000'000});
-  add_number(*app, "--temperature", arguments->sampling.temperature, "0: always the likeliest token [default: 0]", 0.0,
-             1e6);
-  add_count(*app, "--top-k", arguments->sampling.top_k, "Only the N likeliest tokens; 0: all [default: 0]", {.low = 0});
-  add_number(*app, "--top-p", arguments->sampling.top_p,
+  add_number(*app, "--temperature", arguments->options.sampling.temperature,
+             "0: always the likeliest token [default: 0]", 0.0, 1e6);
+  add_count(*app, "--top-k", arguments->options.sampling.top_k, "Only the N likeliest tokens; 0: all [default: 0]",
+            {.low = 0});
+  add_number(*app, "--top-p", arguments->options.sampling.top_p,
              "Only the likeliest tokens that together reach this probability [default: 1]", 0.0, 1.0);
-  add_count(*app, "--seed", arguments->sampling.seed, "Of the random numbers [default: 0]", {.low = 0});
-  app->add_flag("--ignore-eos", arguments->ignore_eos, "Go on after an end-of-text token");
+  add_count(*app, "--seed", arguments->options.seed, "Of the random numbers [default: 0]", {.low = 0});
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"

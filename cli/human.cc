@@ -35,6 +35,7 @@ std::string three_digits(double value) {
 }  // namespace
 
 std::string human_count(double count) {
+  if (!std::isfinite(count)) return "?";
   if (std::abs(count) < 999.5 && count == std::floor(count)) return fmt::format("{:.0f}", count);
   const auto [value, prefix] = scale(count);
   return three_digits(value) + std::string(prefix);

@@ -16,6 +16,7 @@ TEST(HumanCount, KeepsThreeDigitsAndStepsByThousands) {
   EXPECT_EQ(human_count(12345), "12.3k");
   EXPECT_EQ(human_count(1090000), "1.09M");
   EXPECT_EQ(human_count(70.6e9), "70.6G");
+  EXPECT_EQ(human_count(std::numeric_limits<double>::quiet_NaN()), "?");
 }
 
 TEST(HumanCount, RoundingNeverShowsFourDigits) {

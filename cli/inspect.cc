@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/command.h"
+#include "cli/human.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress_bar.h"
+#include "cli/table.h"
+#include "quant/pipeline/inspect_model.h"
+
+namespace nibble::cli {
+namespace {
+
+using quant::ModelDescription;
+using quant::TensorDescription;
+
+struct Arguments {
+  CommonOptions common;
+  std::filesystem::path model;
+};
+
+nlohmann::ordered_json json_of(const model::Config& config) {
+  nlohmann::ordered_json object = {{"family", config.family == model::Family::kGpt2 ? "gpt2" : "llama"},
+                                   {"vocabulary", config.vocabulary},
+                                   {"hidden", config.hidden},
+                                   {"layers", config.layers},
+                                   {"heads", config.heads},
+                                   {"kv_heads", config.kv_heads},
+                                   {"head_dim", config.head_dim},
+                                   {"intermediate", config.intermediate},
+                                   {"max_positions", config.max_positions},
+                                   {"tied_head", config.tied_head}};
+  if (config.family == model::Family::kLlama) object["rope_theta"] = config.rope_theta;
+  return object;
+}
+
+nlohmann::ordered_json json_of(const TensorDescription& tensor) {
+  const quant::ValueStatistics& values = tensor.values;
+  return {{"name", tensor.name},
+          {"storage", tensor.storage},
+          {"shape", tensor.shape},
+          {"weights", tensor.weights},
+          {"bytes", tensor.bytes},
+          {"bits_per_weight", tensor.bits_per_weight},
+          {"block_linear", tensor.block_linear},
+          {"min", values.min},
+          {"max", values.max},
+          {"mean", values.mean},
+          {"deviation", values.deviation},
+          {"outlier_ratio", values.outlier_ratio},
+          {"nan_count", values.nan_count},
+          {"infinities", values.infinities}};
+}
+
+nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescription& model) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const TensorDescription& tensor : model.tensors) tensors.push_back(json_of(tensor));
+  nlohmann::ordered_json object = {{"model", arguments.model.string()},
+                                   {"architecture", json_of(model.config)},
+                                   {"method", model.method},
+                                   {"parameters", model.parameters},
+                                   {"bytes", model.bytes},
+                                   {"bits_per_weight", model.bits_per_weight},
+                                   {"model_bits_per_weight", model.model_bits_per_weight},
+                                   {"recipe", nullptr},
+                                   {"tensors", std::move(tensors)}};
+  if (!model.recipe.empty()) object["recipe"] = model.recipe;
+  return object;
+}
+
+std::string text_of(const Arguments& arguments, const ModelDescription& model) {
+  Table table({{"tensor", Align::kLeft},
+               {"storage", Align::kLeft},
+               {"shape"},
+               {"size"},
+               {"bits/weight"},
+               {"min"},
+               {"max"},
+               {"std"},
+               {"max/rms"}});
+  for (const TensorDescription& tensor : model.tensors) {
+    const quant::ValueStatistics& values = tensor.values;
+    table.add_row({tensor.name, tensor.storage, fmt::format("{}", fmt::join(tensor.shape, " x ")),
+                   human_bytes(tensor.bytes), fmt::format("{:.4f}", tensor.bits_per_weight),
+                   fmt::format("{:.4f}", values.min), fmt::format("{:.4f}", values.max),
+                   fmt::format("{:.5f}", values.deviation), fmt::format("{:.1f}", values.outlier_ratio)});
+  }
+  std::string text =
+      aligned_facts({{"model", arguments.model.string()},
+                     {"architecture", model.architecture},
+                     {"parameters", fmt::format("{} in {} tensors, {}", with_separators(model.parameters),
+                                                model.tensors.size(), human_bytes(model.bytes))},
+                     {"method", model.method},
+                     {"bits per weight", fmt::format("{:.4f} in the blocks' linear layers, {:.4f} over everything",
+                                                     model.bits_per_weight, model.model_bits_per_weight)}}) +
+      "\n" + table.text();
+  if (!model.recipe.empty()) text += "\nrecipe\n" + model.recipe;
+  return text;
+}
+
+void run(const Arguments& arguments) {
+  arguments.common.apply();
+  ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  const ModelDescription model = quant::describe_model(arguments.model, bar.sink());
+  bar.finish();
+  for (const TensorDescription& tensor : model.tensors) {
+    const auto [nans, infinities] = std::pair(tensor.values.nan_count, tensor.values.infinities);
+    if (nans + infinities > 0)
+      warn(fmt::format("'{}' holds {} NaN and {} infinite values", tensor.name, nans, infinities));
+  }
+  if (arguments.common.json) {
+    print_json(json_of(arguments, model));
+  } else {
+    print(text_of(arguments, model));
+  }
+}
+
+}  // namespace
+
+Command inspect_command(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = program.add_subcommand("inspect", "Show a checkpoint: architecture, tensors, sizes, statistics");
+  add_model(*app, arguments->model);
+  add_common_options(*app, arguments->common);
+  app->footer("Example:\n  nibble inspect datasets/demo/gpt2-demo");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# From a fresh clone to numbers: installs what is missing, builds the program, quantizes the two demo models in several
+# ways and prints perplexity, size and speed of each, with a little of what they write. Everything lands in build/demo/;
+# the figures are the program's own JSON output, here only laid out as a table.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+scripts/setup.sh
+echo "demo: building (a few minutes the first time)"
+cmake --preset release >/dev/null
+cmake --build --preset release --target nibble_cli >build/demo-build.log || { cat build/demo-build.log; exit 1; }
+
+nibble=build/release/cli/nibble
+out=build/demo
+prompt="The old house stood"
+rm -rf "$out"
+mkdir -p "$out"
+
+# name | arguments of `nibble quantize`
+methods=(
+  "palette-4-tensor|--preset palette"
+  "palette-4-channel|--preset palette --set granularity=channel"
+  "palette-3-channel|--preset palette --set granularity=channel --set bits=3"
+  "int4-block-extreme8|--preset int4-block"
+  "int4-block-minmax|--preset int4-block --set int4_scale=minmax"
+  "uniform-4-row|--set format=uniform --set bits=4"
+)
+
+# evaluate MODEL_DIRECTORY PREFIX: perplexity and a few generated lines, as JSON beside each other.
+evaluate() {
+  "$nibble" perplexity "$1" --text datasets/demo/eval.txt --json >"$2.perplexity.json"
+  "$nibble" generate "$1" --prompt "$prompt" -n 48 --temperature 0.7 --seed 1 --json >"$2.generate.json"
+}
+
+for model in gpt2-demo llama-demo; do
+  mkdir -p "$out/$model"
+  echo "demo: $model"
+  evaluate "datasets/demo/$model" "$out/$model/float"
+  for method in "${methods[@]}"; do
+    name=${method%%|*}
+    read -ra arguments <<<"${method#*|}"
+    "$nibble" quantize "datasets/demo/$model" "${arguments[@]}" -o "$out/$model/$name" --json --quiet \
+      >"$out/$model/$name.quantize.json"
+    evaluate "$out/$model/$name" "$out/$model/$name"
+  done
+done
+
+python3 - "$out" float "${methods[@]%%|*}" <<'PYTHON'
+import json
+import pathlib
+import sys
+import textwrap
+
+out, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+
+
+def load(model, name, kind):
+    return json.loads((out / model / f"{name}.{kind}.json").read_text())
+
+
+titles = ["method", "bits/weight", "MB", "perplexity", "tokens/s"]
+for model in ("gpt2-demo", "llama-demo"):
+    rows = []
+    for name in names:
+        result = load(model, name, "perplexity")
+        rows.append([result["method"], f"{result['bits_per_weight']:.3f}", f"{result['model_bytes'] / 1e6:.2f}",
+                     f"{result['perplexity']:.3f} ± {result['perplexity_stderr']:.3f}",
+                     f"{result['tokens_per_second']:,.0f}"])
+    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
+    context = f"{result['protocol']}, context {result['context']}, stride {result['stride']}"
+    print(f"\n{model}: perplexity on datasets/demo/eval.txt ({context}; {result['threads']} threads)\n")
+    for row in [titles, ["-" * width for width in widths], *rows]:
+        print("  " + row[0].ljust(widths[0]) + "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])))
+    print()
+    for name in names:
+        method = load(model, name, "perplexity")["method"]
+        generated = load(model, name, "generate")
+        text = " ".join((generated["prompt"] + generated["text"]).split())
+        print(textwrap.fill(f"[{method}] {text}", 110, initial_indent="  ", subsequent_indent="    "))
+PYTHON
+echo
+echo "demo: the quantized models are in $out; try for example"
+echo "  $nibble inspect $out/gpt2-demo/palette-4-channel"

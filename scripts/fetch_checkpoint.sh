@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Fetches public checkpoints and texts from the Hugging Face hub, for users with a network. Downloads resume where they
+# were cut off. Llama checkpoints need an account that has accepted their licence, and its token in HF_TOKEN.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+Usage: scripts/fetch_checkpoint.sh NAME [DIRECTORY]
+
+Checkpoints (config, tokenizer and safetensors; DIRECTORY defaults to models/NAME):
+  gpt2  gpt2-medium  gpt2-large  gpt2-xl          124 M to 1.5 B parameters
+  llama-3.2-1b  llama-3.2-3b  llama-3.1-8b        need HF_TOKEN
+  OWNER/NAME                                      any other repository of the hub with a GPT-2 or Llama model
+
+Texts (DIRECTORY defaults to data/NAME):
+  wikitext-2-raw    the test split as wiki.test.raw: rows one a line, empty rows as " "
+  c4                the first shard of C4's English training split, for calibration (319 MB, .json.gz)
+
+Example:
+  scripts/fetch_checkpoint.sh gpt2
+  scripts/fetch_checkpoint.sh wikitext-2-raw
+  build/release/cli/nibble perplexity models/gpt2 --text data/wikitext-2-raw/wiki.test.raw --hf-join --stride 512
+TEXT
+}
+
+hub=${HF_ENDPOINT:-https://huggingface.co}
+
+# fetch URL FILE: downloads to FILE.partial, resuming, and renames. The token stays off the command line, where other
+# users of the machine could see it.
+fetch() {
+  local url=$1 file=$2
+  [[ -e $file ]] && { echo "have $file"; return; }
+  mkdir -p "$(dirname "$file")"
+  echo "fetching $file"
+  local header=/dev/null
+  if [[ -n ${HF_TOKEN:-} ]]; then
+    header=$(mktemp)
+    printf 'header = "Authorization: Bearer %s"\n' "$HF_TOKEN" >"$header"
+  fi
+  local status=0
+  curl --fail --location --continue-at - --retry 5 --retry-delay 2 --progress-bar --config "$header" \
+    --output "$file.partial" "$url" || status=$?
+  [[ $header == /dev/null ]] || rm -f "$header"
+  if [[ $status -ne 0 ]]; then
+    echo "cannot fetch $url (curl: $status)" >&2
+    [[ $status -ne 22 ]] || echo "Is the name right? Gated models need HF_TOKEN and an accepted licence." >&2
+    return 1
+  fi
+  mv "$file.partial" "$file"
+}
+
+# exists URL: whether the hub has that file for us.
+exists() {
+  local header=()
+  [[ -z ${HF_TOKEN:-} ]] || header=(--config <(printf 'header = "Authorization: Bearer %s"\n' "$HF_TOKEN"))
+  curl --fail --silent --location --head "${header[@]}" --output /dev/null "$1"
+}
+
+fetch_checkpoint() {
+  local repository=$1 directory=$2 base=$hub/$1/resolve/main file
+  fetch "$base/config.json" "$directory/config.json"
+  for file in tokenizer.json tokenizer_config.json vocab.json merges.txt; do
+    if exists "$base/$file"; then fetch "$base/$file" "$directory/$file"; fi
+  done
+  if exists "$base/model.safetensors.index.json"; then
+    fetch "$base/model.safetensors.index.json" "$directory/model.safetensors.index.json"
+    while read -r file; do
+      fetch "$base/$file" "$directory/$file"
+    done < <(grep -o '"[A-Za-z0-9._-]*\.safetensors"' "$directory/model.safetensors.index.json" | tr -d '"' | sort -u)
+  else
+    fetch "$base/model.safetensors" "$directory/model.safetensors"
+  fi
+  echo "$repository is in $directory"
+}
+
+# The public WikiText-2 raw rows come as a parquet file; this needs Python's pyarrow to be laid out as text.
+fetch_wikitext() {
+  local directory=$1 parquet=$1/test.parquet
+  [[ -e $directory/wiki.test.raw ]] && { echo "have $directory/wiki.test.raw"; return; }
+  python3 -c 'import pyarrow.parquet' 2>/dev/null || {
+    echo "wikitext-2-raw is published as parquet: install pyarrow (python3 -m venv, pip install pyarrow) and try again" >&2
+    return 1
+  }
+  fetch "$hub/datasets/Salesforce/wikitext/resolve/main/wikitext-2-raw-v1/test-00000-of-00001.parquet" "$parquet"
+  python3 - "$parquet" "$directory/wiki.test.raw" <<'PYTHON'
+import sys
+
+import pyarrow.parquet
+
+rows = pyarrow.parquet.read_table(sys.argv[1])["text"].to_pylist()
+with open(sys.argv[2], "w", encoding="utf-8", newline="") as file:
+    file.writelines(row if row else " \n" for row in rows)  # as in the file of the original release
+PYTHON
+  echo "wikitext-2-raw is in $directory"
+}
+
+case ${1:-} in
+  "" | -h | --help) usage ;;
+  gpt2 | gpt2-medium | gpt2-large | gpt2-xl) fetch_checkpoint "openai-community/$1" "${2:-models/$1}" ;;
+  llama-3.2-1b) fetch_checkpoint meta-llama/Llama-3.2-1B "${2:-models/$1}" ;;
+  llama-3.2-3b) fetch_checkpoint meta-llama/Llama-3.2-3B "${2:-models/$1}" ;;
+  llama-3.1-8b) fetch_checkpoint meta-llama/Llama-3.1-8B "${2:-models/$1}" ;;
+  wikitext-2-raw) fetch_wikitext "${2:-data/wikitext-2-raw}" ;;
+  c4)
+    fetch "$hub/datasets/allenai/c4/resolve/main/en/c4-train.00000-of-01024.json.gz" \
+      "${2:-data/c4}/c4-train.00000-of-01024.jsonl.gz"
+    ;;
+  */*) fetch_checkpoint "$1" "${2:-models/${1##*/}}" ;;
+  *)
+    echo "fetch_checkpoint: unknown name '$1'" >&2
+    usage >&2
+    exit 2
+    ;;
+esac
