@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <stdexcept>
 
 #include "core/dtype.h"
@@ -48,6 +47,8 @@ std::vector<std::uint32_t> GoldenTensors::ids(const std::string& name) const {
   return result;
 }
 
+std::ostream& operator<<(std::ostream& stream, const GoldenModel& model) { return stream << model.name; }
+
 std::filesystem::path GoldenModel::model_directory() const {
   return in_repository ? source_path(std::string("datasets/demo/") + name) : shared_path(std::string("models/") + name);
 }
@@ -63,22 +64,6 @@ LoadedModel load(const std::filesystem::path& directory) {
   loaded.config = model::parse_config(loaded.checkpoint->config_text(), "config.json");
   loaded.model = model::make_model(loaded.config, *model::make_float_provider(loaded.checkpoint));
   return loaded;
-}
-
-Matrix<float> all_logits(const model::Model& model, std::span<const model::TokenId> tokens,
-                         const model::ForwardOptions& options) {
-  Matrix<float> logits(tokens.size(), model.config().vocabulary);
-  const std::size_t starts[] = {0, tokens.size()};
-  std::vector<std::size_t> rows(tokens.size());
-  std::iota(rows.begin(), rows.end(), std::size_t{0});
-  model.forward(
-      {tokens, starts}, rows,
-      [&](std::span<const std::size_t> chunk, MatrixView<const float> values) {
-        for (std::size_t i = 0; i < chunk.size(); ++i)
-          std::copy_n(values.row(i).data(), values.cols(), logits.row(chunk[i]).data());
-      },
-      options);
-  return logits;
 }
 
 }  // namespace nibble::test

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -35,6 +39,14 @@ struct GoldenModel {
   bool available() const;
 };
 
+std::ostream& operator<<(std::ostream& stream, const GoldenModel& model);
+/// The name of a test instance.
+inline std::string golden_test_name(const testing::TestParamInfo<GoldenModel>& instance) {
+  std::string name = instance.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 inline constexpr GoldenModel kGoldenModels[] = {
     {"gpt2-demo", true}, {"llama-demo", true}, {"gpt2-novels", false}, {"llama-novels", false}, {"stories260k", false}};
 
@@ -45,9 +57,5 @@ struct LoadedModel {
   std::unique_ptr<model::Model> model;
 };
 LoadedModel load(const std::filesystem::path& directory);
-
-/// Logits of all rows of one sequence.
-Matrix<float> all_logits(const model::Model& model, std::span<const model::TokenId> tokens,
-                         const model::ForwardOptions& options = {});
 
 }  // namespace nibble::test

@@ -1,0 +1,270 @@
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <limits>
+#include <map>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "model/transformer/transformer.h"
+#include "tests/model/transformer/logits_of.h"
+#include "tests/model/transformer/naive_transformer.h"
+#include "tests/model/transformer/toy_weights.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::test {
+namespace {
+
+using model::Attention;
+using model::Config;
+using model::TokenId;
+
+class Forward : public testing::TestWithParam<std::string> {
+ protected:
+  const Config config = toy_config(GetParam());
+  const ToyWeights weights{config, 7};
+  const std::unique_ptr<model::Model> network = model::make_model(config, weights);
+};
+
+// Double against plain loops: only the order of sums differs. 1e-12 is some thousand roundings of 1e-16.
+TEST_P(Forward, DoubleGivesTheLogitsOfTheDefinition) {
+  const auto tokens = toy_tokens(config, 90, 1);
+  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  const Matrix<double> expected = naive_logits(config, weights, tokens);
+  for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+    EXPECT_TRUE(
+        relative_error_within(logits_of<double>(*in_double, tokens, {attention}).values(), expected.values(), 1e-12));
+}
+
+// Two blocks of sums over 24 to 40 terms in float: a few hundred roundings of 6e-8 at most.
+TEST_P(Forward, FloatAgreesWithDouble) {
+  const auto tokens = toy_tokens(config, 300, 2);
+  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  const Matrix<double> expected = logits_of<double>(*in_double, tokens);
+  const Matrix<float> actual = logits_of<float>(*network, tokens);
+  const std::vector<double> widened(actual.values().begin(), actual.values().end());
+  EXPECT_TRUE(relative_error_within(widened, expected.values(), 1e-5));
+}
+
+TEST_P(Forward, ComplexNumbersWithoutImaginaryPartGiveWhatDoubleGives) {
+  const auto tokens = toy_tokens(config, 20, 3);
+  const Matrix<double> expected = logits_of<double>(*model::make_dense_transformer<double>(config, weights), tokens);
+  const auto actual =
+      logits_of<std::complex<double>>(*model::make_dense_transformer<std::complex<double>>(config, weights), tokens);
+  std::vector<double> real;
+  for (const auto& value : actual.values()) real.push_back(value.real());
+  EXPECT_TRUE(relative_error_within(real, expected.values(), 1e-12));
+}
+
+// 300 tokens make three tiles of keys. The two differ by the order of sums of float.
+TEST_P(Forward, FusedAndDecomposedAttentionAgree) {
+  const auto tokens = toy_tokens(config, 300, 4);
+  EXPECT_TRUE(relative_error_within(logits_of<float>(*network, tokens, {Attention::kFused}).values(),
+                                    logits_of<float>(*network, tokens, {Attention::kDecomposed}).values(), 1e-5));
+}
+
+// Matrix products run on tiles of 256 rows. Sequences that fill them whole meet the same tiles alone as in a batch;
+// others may end in another remainder of the tile, where the library sums in another order.
+TEST_P(Forward, ABatchGivesWhatEachSequenceGivesAlone) {
+  for (const auto& lengths : {std::vector<std::size_t>{256, 512, 256}, {37, 300, 5, 129}}) {
+    const bool whole_tiles = lengths[0] == 256;
+    const auto tokens = toy_tokens(config, std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), 5);
+    for (const Attention attention : {Attention::kFused, Attention::kDecomposed}) {
+      const Matrix<float> together = logits_of<float>(*network, tokens, lengths, {attention});
+      std::size_t first = 0;
+      for (const std::size_t length : lengths) {
+        const auto alone = logits_of<float>(*network, std::span(tokens).subspan(first, length), {attention});
+        const auto part = together.values().subspan(first * config.vocabulary, length * config.vocabulary);
+        EXPECT_TRUE(whole_tiles ? same_bits(part, alone.values()) : relative_error_within(part, alone.values(), 2e-6))
+            << "sequence of " << length;
+        first += length;
+      }
+    }
+  }
+}
+
+TEST_P(Forward, EmptySequencesAndBatchesAreFine) {
+  const auto tokens = toy_tokens(config, 20, 6);
+  const Matrix<float> plain = logits_of<float>(*network, tokens);
+  EXPECT_TRUE(same_bits(logits_of<float>(*network, tokens, {0, 20, 0}).values(), plain.values()));
+  EXPECT_EQ(logits_of<float>(*network, {}, std::vector<std::size_t>{}).size(), 0u);
+}
+
+TEST_P(Forward, ExtendingInStepsGivesTheLogitsOfOnePrompt) {
+  const auto tokens = toy_tokens(config, 150, 7);
+  const Matrix<float> expected = logits_of<float>(*network, tokens);
+  for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+    for (const std::size_t step : {1u, 3u, 64u, 149u, 150u})
+      EXPECT_TRUE(relative_error_within(extended_logits_of<float>(*network, tokens, step, {attention}).values(),
+                                        expected.values(), 1e-5))
+          << "steps of " << step;
+}
+
+TEST_P(Forward, ResetCachesStartAgain) {
+  const auto tokens = toy_tokens(config, 5, 8);
+  model::KvCache<float> cache(config, 5);
+  Matrix<float> results[2];
+  for (Matrix<float>& result : results) {
+    cache.reset();
+    network->extend(tokens, cache, 1, [&](auto, MatrixView<const float> logits) {
+      result = Matrix<float>(1, logits.cols());
+      std::copy_n(logits.data(), logits.cols(), result.data());
+    });
+    EXPECT_EQ(cache.length(), 5u);
+  }
+  EXPECT_TRUE(same_bits(results[0].values(), results[1].values()));
+  EXPECT_EQ(cache.bytes(), 2 * config.layers * 5 * config.kv_width() * sizeof(float));
+}
+
+TEST_P(Forward, TheNumberOfThreadsDoesNotChangeABit) {
+  const auto tokens = toy_tokens(config, 400, 9);
+  set_thread_count(1);
+  const Matrix<float> alone = logits_of<float>(*network, tokens, {300, 100});
+  for (const std::size_t threads : {2u, 3u}) {
+    set_thread_count(threads);
+    EXPECT_TRUE(same_bits(logits_of<float>(*network, tokens, {300, 100}).values(), alone.values()));
+  }
+  set_thread_count(0);
+}
+
+TEST_P(Forward, HooksSeeTheInputOfEveryLinearLayerInOrder) {
+  std::vector<std::string> seen;
+  model::Hooks<float> hooks;
+  std::map<std::string, std::size_t> widths;
+  hooks.on_linear_input = [&](const std::string& module, MatrixView<const float> x) {
+    EXPECT_EQ(x.rows(), 20u);
+    seen.push_back(module);
+    widths[module] = x.cols();
+  };
+  logits_of<float>(*network, toy_tokens(config, 20, 10), {20}, {}, &hooks);
+  std::vector<std::string> expected;
+  for (const auto& layer : model::linear_layers(config)) {
+    expected.push_back(layer.module);
+    EXPECT_EQ(widths[layer.module], layer.in) << layer.module;
+  }
+  expected.push_back("lm_head");
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_P(Forward, BlockByBlockIsTheSameAsAtOnce) {
+  const auto tokens = toy_tokens(config, 40, 11);
+  const std::size_t starts[] = {0, 25, 40};
+  const model::Batch batch{tokens, starts};
+  Matrix<float> x(40, config.hidden), dx(40, config.hidden);
+  network->embed(batch, x);
+  for (std::size_t block = 0; block < config.layers; ++block) {
+    network->forward_block(block, batch, x, {}, nullptr);
+    network->release_block(block);
+  }
+  std::vector<std::int64_t> targets(40, -1);
+  std::vector<float> weights_of_rows(40, 1.0f), losses(40), expected(40);
+  for (std::size_t r = 0; r < 40; r += 3) targets[r] = static_cast<std::int64_t>(r);
+  network->backward_head(x, targets, weights_of_rows, losses, dx, nullptr);
+  const Matrix<float> logits = logits_of<float>(*network, tokens, {25, 15});
+  for (std::size_t r = 0; r < 40; r += 3) {
+    double sum = 0.0;
+    for (const float logit : logits.row(r)) sum += std::exp(static_cast<double>(logit));
+    expected[r] = static_cast<float>(std::log(sum) - static_cast<double>(logits(r, r)));
+  }
+  EXPECT_TRUE(all_near(losses, expected, {.abs = 1e-5, .rel = 1e-6}));  // logits of a few units, in float
+}
+
+TEST_P(Forward, RefusesWhatItCannotRun) {
+  const auto tokens = toy_tokens(config, 10, 12);
+  const auto run = [&](std::span<const TokenId> ids, const std::vector<std::size_t>& starts,
+                       const std::vector<std::size_t>& rows) {
+    network->forward({ids, starts}, rows, [](auto, auto) {});
+  };
+  auto wrong = tokens;
+  wrong[4] = static_cast<TokenId>(config.vocabulary);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(wrong, {0, 10}, {}); }, "token [4] is 50", "50 ids"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 9}, {}); }, "starts", "10"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 7, 3, 10}, {}); }, "ascend", "starts[1] = 7"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 12, 10}, {}); }, "ascend"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 10}, {3, 2}); }, "rows", "ascend"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 10}, {10}); }, "below the number of tokens, 10"));
+  model::KvCache<float> cache(config, 8);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { network->extend(tokens, cache, 1, [](auto, auto) {}); },
+                                           "10 tokens do not fit", "8 positions"));
+  EXPECT_EQ(cache.length(), 0u);
+}
+
+TEST_P(Forward, NanWeightsShowAsAnErrorThatNamesTheRow) {
+  class Poisoned : public ToyWeights {
+   public:
+    using ToyWeights::ToyWeights;
+    std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
+      auto values = ToyWeights::vector(tensor, size);
+      if (tensor == "ln_f.weight" || tensor == "model.norm.weight") values[3] = std::numeric_limits<float>::quiet_NaN();
+      return values;
+    }
+  };
+  const auto poisoned = model::make_model(config, Poisoned(config, 7));
+  const auto tokens = toy_tokens(config, 10, 13);
+  const std::size_t starts[] = {0, 10}, rows[] = {6};
+  EXPECT_TRUE(throws_with<NumericalError>(
+      [&] {
+        poisoned->forward({tokens, starts}, rows, [](auto, auto) {});
+      },
+      "row 6", "NaN"));
+}
+
+TEST_P(Forward, MissingBiasesAreNamed) {
+  class WithoutBias : public ToyWeights {
+   public:
+    using ToyWeights::ToyWeights;
+    bool contains(const std::string& tensor) const override {
+      return tensor.find("1.mlp") == std::string::npos && ToyWeights::contains(tensor);
+    }
+  };
+  const std::string name = config.family == model::Family::kGpt2 ? "h.1.mlp.c_fc.bias" : "1.mlp.gate_proj.bias";
+  EXPECT_TRUE(throws_with<FormatError>([&] { model::make_model(config, WithoutBias(config, 7)); }, "missing", name));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Forward, testing::Values("gpt2", "llama"),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(LearnedPositions, EndTheSequence) {
+  Config config = toy_gpt2();
+  config.max_positions = 12;
+  const auto network = model::make_model(config, ToyWeights(config, 1));
+  const auto tokens = toy_tokens(config, 13, 1);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { logits_of<float>(*network, tokens); }, "sequence 0 has 13 tokens",
+                                           "12 positions"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { extended_logits_of<float>(*network, tokens, 12); }, "13 tokens"));
+}
+
+TEST(RotaryPositions, GoOnBeyondTheConfiguredContext) {
+  Config config = toy_llama();
+  config.max_positions = 12;
+  const ToyWeights weights(config, 1);
+  const auto tokens = toy_tokens(config, 30, 1);
+  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  EXPECT_TRUE(relative_error_within(extended_logits_of<double>(*in_double, tokens, 7).values(),
+                                    naive_logits(config, weights, tokens).values(), 1e-12));
+}
+
+TEST(Logits, ComeInChunksOfAtMost32MegabytesInRowOrder) {
+  Config config = toy_gpt2();
+  config.vocabulary = 1u << 20;
+  config.hidden = config.intermediate = 2;
+  config.heads = config.kv_heads = 1;
+  config.head_dim = 2;
+  config.layers = 1;
+  const auto network = model::make_model(config, ToyWeights(config, 1));
+  const auto tokens = toy_tokens(config, 20, 1);
+  const std::vector<std::size_t> starts{0, 20}, rows{0, 1, 2, 3, 5, 7, 8, 11, 13, 19};
+  std::vector<std::size_t> seen, chunks;
+  network->forward({tokens, starts}, rows, [&](std::span<const std::size_t> chunk, MatrixView<const float> logits) {
+    EXPECT_EQ(logits.rows(), chunk.size());
+    EXPECT_EQ(logits.cols(), config.vocabulary);
+    seen.insert(seen.end(), chunk.begin(), chunk.end());
+    chunks.push_back(chunk.size());
+  });
+  EXPECT_EQ(seen, rows);
+  EXPECT_EQ(chunks, (std::vector<std::size_t>{8, 2}));
+}
+
+}  // namespace
+}  // namespace nibble::test

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "model/transformer/transformer.h"
+
+namespace nibble::test {
+
+/// Logits of all rows of a batch of sequences with these lengths, from one forward().
+template <class T>
+Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+                    const std::vector<std::size_t>& lengths, const model::ForwardOptions& options = {},
+                    const model::Hooks<T>* hooks = nullptr) {
+  Matrix<T> logits(tokens.size(), model.config().vocabulary);
+  std::vector<std::size_t> starts{0}, rows(tokens.size());
+  for (const std::size_t length : lengths) starts.push_back(starts.back() + length);
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  model.forward(
+      {tokens, starts}, rows,
+      [&](std::span<const std::size_t> chunk, MatrixView<const T> values) {
+        for (std::size_t i = 0; i < chunk.size(); ++i)
+          std::copy_n(values.row(i).data(), values.cols(), logits.row(chunk[i]).data());
+      },
+      options, hooks);
+  return logits;
+}
+
+/// The same of one sequence.
+template <class T>
+Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+                    const model::ForwardOptions& options = {}) {
+  return logits_of(model, tokens, std::vector<std::size_t>{tokens.size()}, options);
+}
+
+/// The same of one sequence, from extend() in steps of at most `step` tokens.
+template <class T>
+Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+                             std::size_t step, const model::ForwardOptions& options = {}) {
+  Matrix<T> logits(tokens.size(), model.config().vocabulary);
+  model::KvCache<T> cache(model.config(), tokens.size());
+  for (std::size_t first = 0; first < tokens.size(); first += step) {
+    const auto part = tokens.subspan(first, std::min(step, tokens.size() - first));
+    model.extend(
+        part, cache, part.size(),
+        [&](std::span<const std::size_t> chunk, MatrixView<const T> values) {
+          for (std::size_t i = 0; i < chunk.size(); ++i)
+            std::copy_n(values.row(i).data(), values.cols(), logits.row(first + chunk[i]).data());
+        },
+        options);
+  }
+  return logits;
+}
+
+}  // namespace nibble::test
