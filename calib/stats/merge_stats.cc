@@ -35,6 +35,9 @@ std::string joined_kernels(std::span<const RunSettings> parts) {
 RunSettings merged_settings(std::span<const RunSettings> parts) {
   NIBBLE_REQUIRE(parts.size() >= 2, InvalidArgument, "merge: expected at least 2 calibration files, got {}",
                  parts.size());
+  NIBBLE_REQUIRE(parts[0].centre != kCentreOwn, InvalidArgument,
+                 "merge: the files are centred with the means of their own windows, which differ; collect the parts "
+                 "with the means of one file");
   RunSettings merged = parts[0];
   std::set<std::string> windows_seen = {parts[0].windows_hash};
   for (const RunSettings& part : parts.subspan(1)) {
@@ -67,9 +70,11 @@ void merge_stats(std::span<const std::filesystem::path> inputs, const std::files
                    files[0]->path().string(), files[0]->layers().size());
   }
   for (const LayerInfo& info : files[0]->layers()) {
-    LayerSums sums(info.module, info.out, info.in, settings[0].collected);
+    StatisticSet what = settings[0].collected;
+    if (!info.input_of.empty()) what.hessian = false;  // merged with the layer that holds it
+    LayerSums sums(info.module, info.out, info.in, what);
     sums.input_of = info.input_of;
-    for (const auto& file : files) sums.add(file->read(info.module));
+    for (const auto& file : files) sums.add(file->read(info.module, what));
     writer.add(sums.rounded());
   }
   writer.commit();

@@ -27,6 +27,9 @@ FisherFlavour parse_fisher_flavour(std::string_view text);  ///< throws InvalidA
 std::string_view to_text(Labels labels);                    ///< "data", "sampled"
 Labels parse_labels(std::string_view text);                 ///< throws InvalidArgument with the nearest name
 
+inline constexpr const char* kCentreNone = "none";
+inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
+
 /// Everything that decides the contents of a calibration file: its root attributes. Two runs with equal settings give
 /// the same bytes on the same machine.
 struct RunSettings {
@@ -40,8 +43,8 @@ struct RunSettings {
   std::vector<std::uint64_t> seeds;  ///< one per merged run
   FisherFlavour flavour = FisherFlavour::kSequence;
   Labels labels = Labels::kData;
-  std::string centre = "none";  ///< hash of the means that gradients were centred with, or "none"
-  bool head = false;            ///< whether the head is among the layers
+  std::string centre = kCentreNone;  ///< or kCentreOwn, or the hash of the means that gradients were centred with
+  bool head = false;                 ///< whether the head is among the layers
   StatisticSet collected;
   std::string kernels;  ///< matrix library, version, instruction set
 };

@@ -19,9 +19,9 @@ class StatsWriter {
   StatsWriter(const StatsWriter&) = delete;
   StatsWriter& operator=(const StatsWriter&) = delete;
 
-  /// Adds a layer. With `input_of` set its sum_xxt becomes a hard link to that layer's, which must have been added.
-  /// Throws InvalidArgument unless it holds exactly what the settings say is collected, for as many windows and
-  /// tokens, with values as check_layer() wants them; FormatError when the disk says no.
+  /// Adds a layer. With `input_of` set its sum_xxt, which may be absent, becomes a hard link to that layer's, which
+  /// must have been added. Throws InvalidArgument unless it holds exactly what the settings say is collected, for as
+  /// many windows and tokens, with values as check_layer() wants them; FormatError when the disk says no.
   void add(const LayerStats& layer);
   void commit();
 

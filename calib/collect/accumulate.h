@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "calib/stats/layer_stats.h"
+#include "calib/stats/run_settings.h"
+#include "core/matrix_view.h"
+
+// Sums of a batch of windows into LayerSums. Windows have `window_tokens` rows each, one after the other. Every
+// element is summed by one thread in the order of the rows, in tiles of fixed size, so the number of threads does not
+// change a bit. Products of a window are float GEMMs (core/gemm.h); sums over windows are double.
+
+namespace nibble::calib {
+
+/// Where a matrix first holds NaN or infinity.
+struct Position {
+  std::size_t row = 0, col = 0;
+};
+std::optional<Position> find_not_finite(MatrixView<const float> x);
+
+/// sum_x, sum_x2, sum_abs_x, min_x, max_x of X (tokens, in). Cost: one pass.
+void add_activations(MatrixView<const float> x, LayerSums& sums);
+
+/// sum_xxt += XᵀX; only the tiles on and above the diagonal, mirror_upper() does the rest once at the end.
+void add_hessian(MatrixView<const float> x, std::size_t window_tokens, Matrix<double>& sum_xxt);
+void mirror_upper(Matrix<double>& sums);
+
+/// Sensitivities of W (out, in) from X (tokens, in) and dY (tokens, out):
+///   sequence  fisher += sum over windows of G∘G with G = dYᵀX of the window
+///   position  fisher += (dY∘dY)ᵀ (X∘X)
+/// Cost: 2·tokens·out·in operations of GEMM. Scratch: one tile a thread; for `position` the squares as well.
+void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
+                Matrix<double>& fisher);
+
+/// sum_s, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
+void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
+                        LayerSums& sums);
+
+/// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the
+/// gradient of a window becomes dYᵀ(X - mean) (docs/methods.md 8.1, item 4).
+Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean);
+
+}  // namespace nibble::calib

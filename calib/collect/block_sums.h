@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calib/collect/team.h"
+#include "calib/collect/work_directory.h"
+#include "calib/stats/layer_stats.h"
+#include "calib/stats/run_settings.h"
+#include "model/transformer/config.h"
+#include "model/transformer/hooks.h"
+
+namespace nibble::calib {
+
+/// A layer that is collected, and whose input it shares.
+struct CollectedLayer {
+  std::string module;
+  std::size_t out = 0, in = 0;
+  std::size_t block = 0;  ///< config.layers for the head
+  std::string input_of;   ///< q for k and v, gate for up: the layer before it with the same input
+};
+
+/// The linear layers of all blocks in order of use; the head last, if asked for.
+std::vector<CollectedLayer> collected_layers(const model::Config& config, bool head);
+
+/// Mean inputs by layer, for centred gradients.
+using InputMeans = std::map<std::string, std::vector<double>>;
+
+/// The sums of the layers of one block (or the head) during one pass: filled through the transformer's hooks, batch by
+/// batch, then reduced over the team and rounded. Throws NumericalError from the hooks for NaN or infinity, naming
+/// layer, window, position and channel.
+class BlockSums {
+ public:
+  /// Bytes the sums of these layers take.
+  static std::uint64_t bytes(std::span<const CollectedLayer> layers, const StatisticSet& what);
+
+  /// `means` is empty unless gradients are to be centred; it must outlive this.
+  BlockSums(std::span<const CollectedLayer> layers, const StatisticSet& what, const RunSettings& settings,
+            const InputMeans& means);
+
+  /// Counts the next batch; the hooks called after this belong to it. `first_window` is for messages.
+  void begin_batch(std::size_t first_window, std::size_t windows);
+  /// Sums activations and Hessians on the way forward.
+  model::Hooks<float> forward_hooks();
+  /// Sums sensitivities and guided Hessians on the way back; with `activations` or `hessian` wanted, those of X too.
+  model::Hooks<float> backward_hooks();
+
+  /// Adds up over the team, and gives the finished layers in order, freeing each one's sums as the next is asked for.
+  void reduce(Team& team);
+  LayerStats take(std::size_t index);
+
+ private:
+  struct Entry {
+    LayerSums sums;
+    bool follows = false;  // shares the input of another entry
+  };
+  void add_input(Entry& entry, MatrixView<const float> x);
+  void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy);
+  void require_finite(const std::string& module, const char* what, MatrixView<const float> values) const;
+
+  const RunSettings& settings_;
+  const InputMeans& means_;
+  std::vector<Entry> entries_;
+  std::map<std::string, std::size_t> index_;
+  std::size_t first_window_ = 0;
+};
+
+}  // namespace nibble::calib

@@ -1,0 +1,366 @@
+#include "calib/collect/collector.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "calib/collect/block_sums.h"
+#include "calib/collect/head_pass.h"
+#include "calib/collect/residual_store.h"
+#include "calib/collect/work_directory.h"
+#include "calib/stats/derived.h"
+#include "calib/stats/stats_writer.h"
+#include "core/error.h"
+#include "core/gemm.h"
+#include "core/hash.h"
+
+namespace nibble::calib {
+namespace {
+
+Team& team_of(const CalibrationJob& job) {
+  static Team alone;
+  return job.team != nullptr ? *job.team : alone;
+}
+
+/// The windows [first, first + count) that this member of the team runs.
+struct Share {
+  std::size_t first = 0, count = 0;
+};
+Share share_of(std::size_t windows, const Team& team) {
+  const std::size_t begin = windows * team.rank() / team.size();
+  return {begin, windows * (team.rank() + 1) / team.size() - begin};
+}
+
+InputMeans means_of_file(const CalibrationJob& job, const std::vector<CollectedLayer>& layers) {
+  NIBBLE_REQUIRE(job.means != nullptr, InvalidArgument, "calibration: no file of means was given");
+  const std::string& model = job.means->settings().model_hash;
+  NIBBLE_REQUIRE(model == job.settings.model_hash, InvalidArgument,
+                 "calibration: the means of '{}' are of another model ('{}' against '{}')", job.means->path().string(),
+                 model, job.settings.model_hash);
+  InputMeans means;
+  for (const CollectedLayer& layer : layers)
+    means.emplace(layer.module, mean_input(job.means->read(layer.module, {.activations = true})));
+  return means;
+}
+
+std::string hash_of(const InputMeans& means) {
+  Hasher hasher;
+  for (const auto& [module, mean] : means) hasher.update(module).update(std::as_bytes(std::span(mean)));
+  return hasher.hex();
+}
+
+std::string boundary_name(std::size_t block) { return fmt::format("boundary.{:04}", block); }
+std::string gradient_name(std::size_t block) { return fmt::format("gradient.{:04}", block); }
+
+/// One run over the windows of this process.
+class Calibration {
+ public:
+  Calibration(const CalibrationJob& job, RunSettings settings)
+      : job_(job),
+        settings_(std::move(settings)),
+        team_(team_of(job)),
+        share_(share_of(settings_.windows, team_)),
+        config_(job.model.config()),
+        layers_(collected_layers(config_, settings_.head)),
+        gradients_(settings_.collected.needs_gradients()),
+        plan_(plan_job(job)),
+        work_(work_path(), work_settings()),
+        store_(make_store()) {}
+
+  void run() {
+    require_disk_space(plan_, job_.output, work_.bytes());
+    if (job_.centre == Centre::kFile) means_ = means_of_file(job_, layers_);
+    const bool forward_done = done(0, config_.layers, Pass::kForward);
+    if (!forward_done || !done(gradients_ ? 0 : config_.layers, config_.layers + 1, Pass::kBackward))
+      walk(forward_done);
+    if (team_.rank() == 0) assemble();
+    team_.all(true);  // nobody leaves before the output is complete
+    work_.remove();
+  }
+
+ private:
+  std::filesystem::path work_path() const {
+    const std::string suffix = team_.rank() == 0 ? "" : fmt::format("-{}", team_.rank());
+    return job_.output.string() + ".work" + suffix;
+  }
+
+  std::vector<std::pair<std::string, std::string>> work_settings() const {
+    auto list = describe(settings_);
+    list.emplace_back("processes", fmt::format("{}", team_.size()));
+    return list;
+  }
+
+  std::unique_ptr<ResidualStore> make_store() const {
+    const std::size_t length = settings_.window_tokens;
+    const ResidualShape shape{share_.count * length, config_.hidden, plan_.windows_per_batch * length};
+    if (!plan_.residuals_on_disk) return make_memory_store(shape);
+    return make_file_store(shape, work_.path(), work_.identity());
+  }
+
+  // The layers of block `block` are [begin, end) of layers_.
+  std::pair<std::size_t, std::size_t> range(std::size_t first_block, std::size_t end_block) const {
+    const auto at = [&](std::size_t block) {
+      const auto found =
+          std::find_if(layers_.begin(), layers_.end(), [&](const CollectedLayer& l) { return l.block >= block; });
+      return static_cast<std::size_t>(found - layers_.begin());
+    };
+    return {at(first_block), at(end_block)};
+  }
+
+  std::span<const CollectedLayer> slice(std::size_t begin, std::size_t end) const {
+    return {layers_.data() + begin, end - begin};
+  }
+
+  // Whether all layers of the blocks [first, end) have their shard of this pass. Rank 0 keeps the shards.
+  bool done(std::size_t first_block, std::size_t end_block, Pass pass) const {
+    const auto [begin, end] = range(first_block, end_block);
+    bool all = true;
+    for (std::size_t i = begin; i < end && team_.rank() == 0; ++i) all = all && work_.has(i, pass);
+    return team_.all(all);
+  }
+
+  bool holds(const std::string& name) { return team_.all(store_->holds(name)); }
+
+  void walk(bool forward_done) {
+    std::optional<std::size_t> start;
+    if (forward_done && gradients_) start = backward_start();
+    if (!start) forward_pass();
+    if (job_.centre == Centre::kOwn) load_means();
+    if (!start && (gradients_ || settings_.head)) head_pass();
+    if (gradients_) backward_pass(start.value_or(config_.layers));
+  }
+
+  // The lowest block whose output gradient an earlier run left, with everything that the blocks below it need.
+  std::optional<std::size_t> backward_start() {
+    for (std::size_t block = 0; block <= config_.layers; ++block) {
+      if (!holds(gradient_name(block)) || !done(block, config_.layers + 1, Pass::kBackward)) continue;
+      bool boundaries = true;
+      for (std::size_t b = 0; b < block; ++b) boundaries = boundaries && holds(boundary_name(b));
+      if (boundaries) return block;
+    }
+    return std::nullopt;
+  }
+
+  // The highest boundary that an earlier run left, all before it done.
+  std::optional<std::size_t> forward_start() {
+    std::optional<std::size_t> start;
+    for (std::size_t block = 0; block <= config_.layers && done(0, block, Pass::kForward); ++block) {
+      if (holds(boundary_name(block))) {
+        start = block;
+      } else if (gradients_) {
+        break;  // the way back needs them all
+      }
+    }
+    return start;
+  }
+
+  // Calls body(batch number, windows before it, the batch, one row per token).
+  template <class Body>
+  void for_batches(const char* stage, double weight, const Body& body) {
+    const std::size_t length = settings_.window_tokens;
+    std::vector<std::size_t> starts;
+    for (std::size_t w = 0; w <= plan_.windows_per_batch; ++w) starts.push_back(w * length);
+    for (std::size_t first = 0, batch = 0; first < share_.count; first += plan_.windows_per_batch, ++batch) {
+      const std::size_t windows = std::min(plan_.windows_per_batch, share_.count - first);
+      const auto tokens = job_.tokens.subspan((share_.first + first) * length, windows * length);
+      body(batch, share_.first + first, model::Batch{tokens, std::span(starts).first(windows + 1)});
+      report(stage, weight * static_cast<double>(tokens.size()));
+    }
+  }
+
+  void report(const char* stage, double work) {
+    work_done_ += work;
+    const auto blocks = static_cast<double>(config_.layers);
+    const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
+    const double total = tokens * (blocks * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
+    if (job_.progress) job_.progress({stage, std::min(1.0, work_done_ / total) * tokens, tokens, "tokens"});
+  }
+
+  Matrix<float>& sized(Matrix<float>& matrix, std::size_t rows) const {
+    if (matrix.rows() != rows) matrix = Matrix<float>(rows, config_.hidden);
+    return matrix;
+  }
+
+  void forward_pass() {
+    const std::optional<std::size_t> start = forward_start();
+    if (!start) embed();
+    const bool output_needed = gradients_ || settings_.head;
+    for (std::size_t block = start.value_or(0); block < config_.layers; ++block) {
+      const auto [begin, end] = range(block, block + 1);
+      const bool summed = done(block, block + 1, Pass::kForward);
+      const StatisticSet what = {.activations = true, .hessian = settings_.collected.hessian};
+      BlockSums sums(slice(begin, summed ? begin : end), what, settings_, means_);
+      const model::Hooks<float> hooks = summed ? model::Hooks<float>{} : sums.forward_hooks();
+      for_batches("calibrate, forward", kForwardWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
+        const MatrixView<float> x = sized(x_, input.tokens.size());
+        store_->read(boundary_name(block), batch, x);
+        sums.begin_batch(first, input.starts.size() - 1);
+        job_.model.forward_block(block, input, x, {}, &hooks);
+        if (output_needed || block + 1 < config_.layers) store_->write(boundary_name(block + 1), batch, x);
+      });
+      if (!summed) store_shards(sums, begin, end, Pass::kForward);
+      if (!gradients_) store_->drop(boundary_name(block));
+      job_.model.release_block(block);
+    }
+  }
+
+  void embed() {
+    for_batches("calibrate, forward", 0.0, [&](std::size_t batch, std::size_t, model::Batch input) {
+      const MatrixView<float> x = sized(x_, input.tokens.size());
+      job_.model.embed(input, x);
+      store_->write(boundary_name(0), batch, x);
+    });
+  }
+
+  // Rank 0 reads them from its shards; a sum with the others' zeros tells them.
+  void load_means() {
+    const auto [begin, end] = range(0, config_.layers);
+    for (std::size_t i = begin; i < end; ++i) {
+      std::vector<double> mean(layers_[i].in);
+      if (team_.rank() == 0) mean = mean_input(work_.load(i, Pass::kForward, expected(i)));
+      team_.sum(mean);
+      means_.emplace(layers_[i].module, std::move(mean));
+    }
+  }
+
+  void head_pass() {
+    const auto [begin, end] = range(config_.layers, config_.layers + 1);
+    StatisticSet what = settings_.collected;
+    what.activations = true;
+    BlockSums sums(slice(begin, end), what, settings_, means_);
+    HeadPass head(job_.model, settings_, sums);
+    for_batches("calibrate, head", kHeadWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
+      const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
+      store_->read(boundary_name(config_.layers), batch, x);
+      head.run(first, input, x, dx);
+      if (gradients_) store_->write(gradient_name(config_.layers), batch, dx);
+    });
+    store_shards(sums, begin, end, Pass::kBackward);
+    store_->drop(boundary_name(config_.layers));
+    job_.model.release_block(config_.layers);
+  }
+
+  void backward_pass(std::size_t start) {
+    const StatisticSet what = {.fisher = settings_.collected.fisher,
+                               .guided_hessian = settings_.collected.guided_hessian};
+    for (std::size_t block = start; block-- > 0;) {
+      const auto [begin, end] = range(block, block + 1);
+      const bool summed = done(block, block + 1, Pass::kBackward);
+      BlockSums sums(slice(begin, summed ? begin : end), what, settings_, means_);
+      const model::Hooks<float> hooks = summed ? model::Hooks<float>{} : sums.backward_hooks();
+      for_batches("calibrate, backward", kBackwardWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
+        const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
+        store_->read(boundary_name(block), batch, x);
+        store_->read(gradient_name(block + 1), batch, dx);
+        sums.begin_batch(first, input.starts.size() - 1);
+        job_.model.backward_block(block, input, x, dx, &hooks);
+        if (block > 0) store_->write(gradient_name(block), batch, dx);
+      });
+      if (!summed) store_shards(sums, begin, end, Pass::kBackward);
+      store_->drop(gradient_name(block + 1));
+      store_->drop(boundary_name(block));
+      job_.model.release_block(block);
+    }
+  }
+
+  void store_shards(BlockSums& sums, std::size_t begin, std::size_t end, Pass pass) {
+    sums.reduce(team_);
+    for (std::size_t i = begin; i < end && team_.rank() == 0; ++i) work_.store(i, pass, sums.take(i - begin));
+  }
+
+  LayerStats expected(std::size_t i) const {
+    return {.module = layers_[i].module, .out = layers_[i].out, .in = layers_[i].in};
+  }
+
+  // A layer's parts from both passes, without what was not asked for.
+  LayerStats joined(std::size_t i) const {
+    const bool head = layers_[i].block == config_.layers;
+    LayerStats layer = work_.load(i, head ? Pass::kBackward : Pass::kForward, expected(i));
+    if (!head && gradients_) {
+      LayerStats back = work_.load(i, Pass::kBackward, expected(i));
+      layer.fisher = std::move(back.fisher);
+      layer.sum_s = back.sum_s;
+      layer.sum_s_x = std::move(back.sum_s_x);
+      layer.sum_s_xxt = std::move(back.sum_s_xxt);
+    }
+    if (!settings_.collected.activations) {
+      layer.sum_x = layer.sum_x2 = layer.sum_abs_x = {};
+      layer.min_x = layer.max_x = {};
+    }
+    return layer;
+  }
+
+  void assemble() {
+    StatsWriter writer(job_.output, settings_);
+    for (std::size_t i = 0; i < layers_.size(); ++i) writer.add(joined(i));
+    writer.commit();
+  }
+
+  // Work per token and block, in forward passes, for the progress report.
+  static constexpr double kForwardWork = 1.0, kBackwardWork = 3.0, kHeadWork = 2.0;
+
+  const CalibrationJob& job_;
+  RunSettings settings_;
+  Team& team_;
+  Share share_;
+  const model::Config& config_;
+  std::vector<CollectedLayer> layers_;
+  bool gradients_;
+  CalibrationPlan plan_;
+  WorkDirectory work_;
+  std::unique_ptr<ResidualStore> store_;
+  InputMeans means_;
+  Matrix<float> x_, dx_;
+  double work_done_ = 0.0;
+};
+
+}  // namespace
+
+RunSettings complete_settings(const CalibrationJob& job) {
+  RunSettings settings = job.settings;
+  const std::size_t length = settings.window_tokens;
+  NIBBLE_REQUIRE(length >= 2, InvalidArgument, "calibration: windows need 2 tokens or more for a next token, got {}",
+                 length);
+  NIBBLE_REQUIRE(!job.tokens.empty() && job.tokens.size() % length == 0, InvalidArgument,
+                 "calibration: {} tokens are no whole number of windows of {}", job.tokens.size(), length);
+  settings.windows = job.tokens.size() / length;
+  const std::size_t processes = team_of(job).size();
+  NIBBLE_REQUIRE(settings.windows >= processes, InvalidArgument, "calibration: {} windows for {} processes",
+                 settings.windows, processes);
+  settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
+  settings.kernels = gemm_identity();
+  NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
+                 "calibration: sampled labels need a seed");
+  if (job.centre == Centre::kOwn) {
+    NIBBLE_REQUIRE(!settings.head, InvalidArgument,
+                   "calibration: the head's mean input is known only after the run; to centre with the head, give a "
+                   "file of means that was collected with it");
+    settings.centre = kCentreOwn;
+  } else if (job.centre == Centre::kFile) {
+    settings.centre = hash_of(means_of_file(job, collected_layers(job.model.config(), settings.head)));
+  }
+  NIBBLE_REQUIRE(job.centre == Centre::kNone || settings.collected.fisher, InvalidArgument,
+                 "calibration: centring concerns the gradients of `fisher`, which is not collected");
+  return settings;
+}
+
+CalibrationPlan plan_job(const CalibrationJob& job) {
+  RunSettings settings = complete_settings(job);
+  settings.windows = share_of(settings.windows, team_of(job)).count;
+  return plan_calibration(job.model.config(), settings, job.memory_bytes);
+}
+
+void calibrate(const CalibrationJob& job) {
+  const RunSettings settings = complete_settings(job);
+  if (std::filesystem::exists(job.output)) {
+    const std::string differing = differences(StatsFile::open(job.output)->settings(), settings);
+    NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
+                   "'{}' is there already, of other settings ({}); remove it or choose another -o", job.output.string(),
+                   differing);
+    return;
+  }
+  Calibration(job, settings).run();
+}
+
+}  // namespace nibble::calib

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "calib/collect/plan.h"
+#include "calib/collect/team.h"
+#include "calib/stats/run_settings.h"
+#include "calib/stats/stats_file.h"
+#include "core/progress.h"
+#include "model/transformer/transformer.h"
+
+namespace nibble::calib {
+
+/// Where the means come from that gradients are centred with (docs/methods.md 8.1, item 4).
+enum class Centre {
+  kNone,
+  kOwn,   ///< from this run's own forward pass
+  kFile,  ///< from an earlier calibration file
+};
+
+/// One calibration, from token windows to a file.
+struct CalibrationJob {
+  const model::Model& model;
+  std::span<const model::TokenId> tokens;  ///< windows of settings.window_tokens, one after the other
+  /// The caller fills what it knows: hashes of model, tokenizer and text, sampling, seeds, flavour, labels, head,
+  /// collected, window_tokens. calibrate() fills in the rest.
+  RunSettings settings;
+  Centre centre = Centre::kNone;
+  std::shared_ptr<const StatsFile> means = nullptr;  ///< with Centre::kFile
+  std::filesystem::path output;
+  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for boundary activations, after a block's own needs
+  ProgressSink progress = {};                           ///< in tokens, weighted by the work of each pass
+  Team* team = nullptr;                                 ///< null: alone
+};
+
+/// The settings as they will stand in the file: with windows, their hash, kernels and centring. Throws InvalidArgument
+/// for tokens that are no whole number of windows, windows of one token, ids outside the vocabulary, a file of means
+/// that does not fit.
+RunSettings complete_settings(const CalibrationJob& job);
+
+/// What the job will take (of this member of the team).
+CalibrationPlan plan_job(const CalibrationJob& job);
+
+/// Runs the model over the windows, block by block: forward, keeping the residual stream at the boundaries, then
+/// backward with each block recomputed from its boundary, and writes the calibration file (docs/formats.md).
+///
+/// Memory    one block's sums, one batch, and the boundaries where they fit memory_bytes; else those are in files.
+/// Resuming  finished layers wait as shards in OUTPUT.work; a run that was killed is taken up where it stood when it is
+///           called again with the same settings, and ends in the same bytes. A complete output of the same settings
+///           is left as it is.
+/// Result    the same bytes for any number of threads and any memory_bytes, on one machine.
+/// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which), NumericalError
+///           (NaN or infinity: layer, window, position; nothing is written under the output's name), FormatError
+///           (disk).
+void calibrate(const CalibrationJob& job);
+
+}  // namespace nibble::calib

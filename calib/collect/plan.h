@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+
+#include "calib/stats/run_settings.h"
+#include "model/transformer/config.h"
+
+namespace nibble::calib {
+
+/// What a calibration will take, known before it starts. Sizes are upper bounds of what this program asks for.
+struct CalibrationPlan {
+  std::size_t windows_per_batch = 0;    ///< windows that go through a block together, the same for every --memory
+  bool residuals_on_disk = false;       ///< boundary activations do not fit the memory granted
+  std::uint64_t residual_bytes = 0;     ///< of them, wherever they are
+  std::uint64_t accumulator_bytes = 0;  ///< sums in double of the largest block, or of the head
+  std::uint64_t memory_bytes = 0;       ///< peak of anonymous memory, accumulators and residuals included
+  std::uint64_t disk_bytes = 0;         ///< output, shards and scratch file together, beside the output
+  double operations = 0.0;              ///< floating-point operations of all matrix products
+};
+
+/// Plans a run with these settings (`windows` is this process's share) within `memory` bytes. Throws InvalidArgument
+/// when a block's sums and one batch alone need more, saying how much.
+CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory);
+
+/// Seconds that a plan takes on this machine at 60 % of its GEMM rate, which is measured (a few hundredths of a
+/// second).
+double estimate_seconds(const CalibrationPlan& plan);
+
+/// Throws FormatError unless the file system of `output` has room for the plan, `present` bytes of which are there
+/// already.
+void require_disk_space(const CalibrationPlan& plan, const std::filesystem::path& output, std::uint64_t present);
+
+}  // namespace nibble::calib

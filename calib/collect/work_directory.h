@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calib/collect/shard.h"
+#include "calib/stats/layer_stats.h"
+
+namespace nibble::calib {
+
+/// The two walks over the network; a layer's statistics come in a part from each.
+enum class Pass { kForward, kBackward };
+
+/// The directory OUTPUT.work beside the output: the settings of the run, its finished shards and its scratch files.
+/// One process at a time works in it (a lock, which the kernel drops with the process).
+class WorkDirectory {
+ public:
+  /// Makes the directory, or takes up the one that a run with the same settings left. Throws InvalidArgument naming
+  /// every setting that differs, or when another process is at work there; FormatError when it cannot be made.
+  WorkDirectory(std::filesystem::path directory, std::vector<std::pair<std::string, std::string>> settings);
+  ~WorkDirectory();
+  WorkDirectory(const WorkDirectory&) = delete;
+  WorkDirectory& operator=(const WorkDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return directory_; }
+  /// Hash of the settings: what shards and scratch files of this run are marked with.
+  const std::string& identity() const { return identity_; }
+
+  bool has(std::size_t layer, Pass pass) const;
+  void store(std::size_t layer, Pass pass, const LayerStats& stats) const;
+  /// Throws FormatError if the shard is damaged or not of a layer like `expected`.
+  LayerStats load(std::size_t layer, Pass pass, const LayerStats& expected) const;
+
+  /// Bytes of what is there already.
+  std::uint64_t bytes() const;
+  /// Deletes the directory: the output is complete.
+  void remove();
+
+ private:
+  std::filesystem::path shard_path(std::size_t layer, Pass pass) const;
+  std::filesystem::path directory_;
+  std::string identity_;
+  int lock_ = -1;
+};
+
+}  // namespace nibble::calib
