@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/cli/nibble.h"
+#include "tests/support/compare.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kText = demo_path("eval.txt");
+
+struct Perplexity : testing::Test {
+  TempDir temp;
+  std::string model = demo_path("gpt2-demo");
+};
+
+TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
+  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "2000"});
+  for (const char* key : {"perplexity",    "perplexity_stderr", "nll_nats_per_token",
+                          "bits_per_byte", "tokens_scored",     "tokens_per_second",
+                          "protocol",      "context",           "stride",
+                          "model",         "bits_per_weight",   "method",
+                          "average",       "windows",           "threads",
+                          "gemm",          "tokenizer_hash",    "text_hash",
+                          "tokens_hash",   "model_fingerprint", "peak_anonymous_bytes"})
+    EXPECT_TRUE(result.contains(key) && !result[key].is_null()) << key;
+  EXPECT_EQ(result["protocol"], "sliding");
+  EXPECT_EQ(result["context"], 256);  // the model's own
+  EXPECT_EQ(result["stride"], 128);
+  EXPECT_EQ(result["tokens"], 2000);
+  EXPECT_EQ(result["tokens_scored"], 1999);
+  EXPECT_EQ(result["bits_per_weight"], 16);
+  // ln(perplexity), by definition; both are printed with 17 digits.
+  EXPECT_TRUE(near(result["nll_nats_per_token"], std::log(result["perplexity"].get<double>()), {.rel = 1e-14}));
+}
+
+TEST_F(Perplexity, ASingleWindowHasNoStandardError) {
+  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "100"});
+  EXPECT_EQ(result["windows"], 1);
+  EXPECT_TRUE(result["perplexity_stderr"].is_null());
+}
+
+TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
+  ASSERT_EQ(nibble({"tokenize", model, "--text", kText, "-o", temp / "eval.u16"}).exit_code, 0);
+  std::filesystem::create_directory(temp / "bare");
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(std::filesystem::path(model) / name, temp / "bare" / name);
+
+  const std::vector<std::string> options = {"--protocol", "blocks", "--max-tokens", "2000"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return nibble_json(arguments);
+  };
+  const auto text = with({"perplexity", model, "--text", kText});
+  const auto tokens = with({"perplexity", model, "--tokens", temp / "eval.u16"});
+  const auto bare = with({"perplexity", temp / "bare", "--tokens", temp / "eval.u16"});
+  EXPECT_EQ(tokens["perplexity"], text["perplexity"]);
+  EXPECT_EQ(tokens["bits_per_byte"], text["bits_per_byte"]);
+  EXPECT_EQ(tokens["tokens_hash"], text["tokens_hash"]);
+  EXPECT_TRUE(tokens["text_hash"].is_null());
+  EXPECT_EQ(bare["perplexity"], text["perplexity"]);
+  EXPECT_TRUE(bare["bits_per_byte"].is_null());
+  EXPECT_TRUE(bare["tokenizer_hash"].is_null());
+
+  const ProgramRun no_tokenizer = nibble({"perplexity", temp / "bare", "--text", kText});
+  EXPECT_EQ(no_tokenizer.exit_code, 3);
+  EXPECT_THAT(no_tokenizer.err, HasSubstr("tokenizer.json"));
+}
+
+TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
+  const auto run = [&](const char* threads, const char* attention) {
+    return nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "1000", "--threads", threads,
+                        "--attention", attention})["perplexity"]
+        .get<double>();
+  };
+  EXPECT_EQ(run("1", "fused"), run("3", "fused"));
+  // Sums of up to 256 float products in another order.
+  EXPECT_TRUE(near(run("1", "decomposed"), run("1", "fused"), {.rel = 1e-5}));
+}
+
+TEST_F(Perplexity, HumanOutputNamesProtocolAndUnits) {
+  const ProgramRun run = nibble({"perplexity", model, "--text", kText, "--protocol", "half", "--max-tokens", "2000"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const char* words : {"half, context 256", "perplexity", " ± ", "nats per token", "bits per byte", "tokens/s"})
+    EXPECT_THAT(run.out, HasSubstr(words));
+}
+
+TEST_F(Perplexity, WrongUsageIsExplained) {
+  const auto error_of = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"perplexity", model, "--max-tokens", "1000"});
+    const ProgramRun run = nibble(options);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error_of({}), HasSubstr("expected one of --text FILE and --tokens FILE, got neither"));
+  EXPECT_THAT(error_of({"--text", kText, "--tokens", "x.u16"}), HasSubstr("got both"));
+  EXPECT_THAT(error_of({"--text", kText, "--protocol", "slding"}), HasSubstr("did you mean 'sliding'?"));
+  EXPECT_THAT(error_of({"--text", kText, "--average", "window"}), HasSubstr("did you mean 'windows'?"));
+  EXPECT_THAT(error_of({"--text", kText, "--attention", "fusd"}), HasSubstr("did you mean 'fused'?"));
+  EXPECT_THAT(error_of({"--text", kText, "--protocol", "blocks", "--stride", "64"}), HasSubstr("--stride belongs to"));
+  EXPECT_THAT(error_of({"--text", kText, "--protocol", "half", "--average", "tokens"}), HasSubstr("--average belongs"));
+  EXPECT_THAT(error_of({"--text", kText, "--stride", "300"}), HasSubstr("stride"));
+  EXPECT_THAT(error_of({"--text", kText, "--context", "1"}), HasSubstr("--context: expected a whole number"));
+  EXPECT_THAT(error_of({"--text", kText, "--context", "512"}), HasSubstr("256"));  // beyond learned positions
+  EXPECT_THAT(error_of({"--tokens", "x.u16", "--hf-join"}), HasSubstr("--hf-join"));
+}
+
+TEST_F(Perplexity, BadFilesAreFileErrors) {
+  const auto code_of = [&](const std::string& option, const std::string& file) {
+    return nibble({"perplexity", model, option, file}).exit_code;
+  };
+  EXPECT_EQ(code_of("--text", temp / "nothing.txt"), 3);
+  write_file(temp / "empty.txt", "");
+  EXPECT_EQ(code_of("--text", temp / "empty.txt"), 3);
+  write_file(temp / "odd.u16", "abc");
+  EXPECT_EQ(code_of("--tokens", temp / "odd.u16"), 3);
+  write_file(temp / "large.u16", "\xFF\xFF");
+  EXPECT_EQ(code_of("--tokens", temp / "large.u16"), 3);
+  EXPECT_EQ(nibble({"perplexity", temp / "nothing", "--text", kText}).exit_code, 3);
+}
+
+}  // namespace
+}  // namespace nibble::test

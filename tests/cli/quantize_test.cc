@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/nibble.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Quantize : testing::Test {
+  TempDir temp;
+  std::string model = demo_path("gpt2-demo");
+  std::string output = temp / "out";
+};
+
+TEST_F(Quantize, JsonHasTotalsRecipeAndATensorEach) {
+  const auto result = nibble_json({"quantize", model, "--set", "bits=3", "--set", "granularity=channel", "-o", output});
+  for (const char* key : {"model", "output", "bits_per_weight", "model_bits_per_weight", "file_bytes", "weights",
+                          "seconds", "threads", "peak_anonymous_bytes"})
+    EXPECT_TRUE(result.contains(key)) << key;
+  EXPECT_EQ(result["recipe"]["defaults"]["bits"], 3);
+  EXPECT_EQ(result["tensors"].size(), 4 * 6);  // four blocks of q, k, v, c_proj, c_fc, c_proj
+  double stored_bits = 0.0, weights = 0.0;
+  for (const auto& tensor : result["tensors"]) {
+    EXPECT_EQ(tensor["format"], "palette");
+    EXPECT_GT(tensor["relative_weight_error"], 0.0);
+    EXPECT_LE(tensor["optimality_gap"], 1e-6);
+    stored_bits += tensor["stored_bits"].get<double>();
+    weights += tensor["weights"].get<double>();
+  }
+  EXPECT_EQ(result["weights"], weights);
+  EXPECT_DOUBLE_EQ(result["bits_per_weight"], stored_bits / weights);
+}
+
+TEST_F(Quantize, HumanOutputIsATableWithTotals) {
+  const ProgramRun run = nibble({"quantize", model, "--preset", "int4-block", "-o", output});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const char* words : {"tensor", "bits/weight", "relative error", "h.0.attn.c_attn.q", "24 tensors", "4.5000"})
+    EXPECT_THAT(run.out, HasSubstr(words));
+  EXPECT_EQ(run.err, "") << "no progress is drawn for short work that nobody watches";
+}
+
+TEST_F(Quantize, AnExistingOutputIsKeptUnlessOverwriteIsGiven) {
+  ASSERT_EQ(nibble({"quantize", model, "-o", output}).exit_code, 0);
+  const std::string before = read_file(std::filesystem::path(output) / "model.safetensors");
+  const ProgramRun refused = nibble({"quantize", model, "--set", "bits=2", "-o", output});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr(output));
+  EXPECT_THAT(refused.err, HasSubstr("overwrite"));
+  EXPECT_EQ(read_file(std::filesystem::path(output) / "model.safetensors"), before);
+  EXPECT_EQ(nibble({"quantize", model, "--set", "bits=2", "-o", output, "--overwrite"}).exit_code, 0);
+  EXPECT_NE(read_file(std::filesystem::path(output) / "model.safetensors"), before);
+}
+
+TEST_F(Quantize, TheNumberOfThreadsDoesNotChangeTheFile) {
+  ASSERT_EQ(nibble({"quantize", model, "-o", temp / "one", "--threads", "1"}).exit_code, 0);
+  ASSERT_EQ(nibble({"quantize", model, "-o", temp / "four", "--threads", "4"}).exit_code, 0);
+  EXPECT_EQ(read_file(temp / "one/model.safetensors"), read_file(temp / "four/model.safetensors"));
+}
+
+TEST_F(Quantize, ThePrintedRecipeIsARecipe) {
+  const ProgramRun printed = nibble({"quantize", "--preset", "int4-block", "--print-recipe"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_THAT(printed.out, HasSubstr("format: int4-block"));
+  write_file(temp / "recipe.yaml", printed.out);
+  EXPECT_EQ(nibble({"quantize", "--recipe", temp / "recipe.yaml", "--print-recipe"}).out, printed.out);
+  ASSERT_EQ(nibble({"quantize", model, "--recipe", temp / "recipe.yaml", "-o", temp / "a"}).exit_code, 0);
+  ASSERT_EQ(nibble({"quantize", model, "--preset", "int4-block", "-o", temp / "b"}).exit_code, 0);
+  EXPECT_EQ(read_file(temp / "a/model.safetensors"), read_file(temp / "b/model.safetensors"));
+}
+
+TEST_F(Quantize, RecipeMistakesAreUsageErrorsThatSuggestTheNearest) {
+  const ProgramRun key = nibble({"quantize", model, "-o", output, "--set", "granularty=channel"});
+  EXPECT_EQ(key.exit_code, 2);
+  EXPECT_THAT(key.err, HasSubstr("granularity"));
+
+  write_file(temp / "recipe.yaml", "defaults: {format: palette, bitts: 4}\n");
+  const ProgramRun file = nibble({"quantize", model, "-o", output, "--recipe", temp / "recipe.yaml"});
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_THAT(file.err, HasSubstr("did you mean 'bits'?"));
+
+  const ProgramRun preset = nibble({"quantize", model, "-o", output, "--preset", "int4-blok"});
+  EXPECT_EQ(preset.exit_code, 2);
+  EXPECT_THAT(preset.err, HasSubstr("int4-block"));
+
+  for (const char* value : {"bits=5", "bits=x", "bits", "=3", ""}) {
+    EXPECT_EQ(nibble({"quantize", model, "-o", output, "--set", value}).exit_code, 2) << value;
+  }
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+TEST_F(Quantize, MissingAndBadFilesAreFileErrors) {
+  EXPECT_EQ(nibble({"quantize", temp / "nothing", "-o", output}).exit_code, 3);
+  const ProgramRun recipe = nibble({"quantize", model, "-o", output, "--recipe", temp / "nothing.yaml"});
+  EXPECT_EQ(recipe.exit_code, 3);
+  EXPECT_THAT(recipe.err, HasSubstr("nothing.yaml"));
+
+  std::filesystem::create_directory(temp / "broken");
+  write_file(temp / "broken/config.json", "{\"model_type\": ");
+  write_file(temp / "broken/model.safetensors", "");
+  const ProgramRun broken = nibble({"quantize", temp / "broken", "-o", output});
+  EXPECT_EQ(broken.exit_code, 3);
+  EXPECT_EQ(broken.out, "");
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+TEST_F(Quantize, SaysWhatIsMissing) {
+  EXPECT_THAT(nibble({"quantize", "-o", output}).err, HasSubstr("MODEL is required"));
+  EXPECT_THAT(nibble({"quantize", model}).err, HasSubstr("--output is required"));
+  const ProgramRun both = nibble({"quantize", model, "--preset", "palette", "--recipe", "r.yaml", "-o", output});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--recipe and --preset"));
+}
+
+}  // namespace
+}  // namespace nibble::test
