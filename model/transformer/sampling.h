@@ -25,10 +25,10 @@ struct SamplingOptions {
 TokenId sample_token(std::span<const float> logits, const SamplingOptions& options, Random& random);
 
 struct GenerateOptions {
-  SamplingOptions sampling;
+  SamplingOptions sampling = {};
   std::size_t max_tokens = 64;
   std::uint64_t seed = 0;
-  ForwardOptions forward;
+  ForwardOptions forward = {};
 };
 
 /// Continues `prompt` token by token with a key-value cache and returns the new tokens. Ends after max_tokens, after a

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <complex>
+
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "model/transformer/build.h"
+#include "tests/model/transformer/gradients_of.h"
+#include "tests/model/transformer/toy_weights.h"
+#include "tests/support/compare.h"
+
+// Complex step (Squire and Trapp 1998): for an analytic L, dL/dw = Im L(w + ih) / h without any subtraction, so with
+// h = 1e-30 it is exact to rounding. L is computed by the very same templates, in std::complex<double>.
+
+namespace nibble::test {
+namespace {
+
+using Complex = std::complex<double>;
+using model::Config;
+
+constexpr double kStep = 1e-30;
+
+// Sequences of 140, 1 and 23 tokens: more than a tile of attention, a single token, and rows without a target.
+template <class T>
+LossInput<T> toy_input(const Config& config) {
+  LossInput<T> input{toy_tokens(config, 164, 21), {0, 140, 141, 164}, {}, {}};
+  Random random(22);
+  for (std::size_t r = 0; r < 164; ++r) {
+    input.targets.push_back(r % 5 == 4 ? -1 : static_cast<std::int64_t>(random.below(config.vocabulary)));
+    input.weights.push_back(static_cast<T>(0.25 + random.uniform()));
+  }
+  return input;
+}
+
+class Backward : public testing::TestWithParam<std::string> {
+ protected:
+  const Config config = toy_config(GetParam());
+  const ToyWeights weights{config, 5};
+  const LossInput<double> input = toy_input<double>(config);
+  const LossInput<Complex> complex_input = toy_input<Complex>(config);
+
+  // The network in complex numbers whose weight W(row, col) of `module` is one step off.
+  std::unique_ptr<model::Transformer<Complex>> perturbed(const std::string& module, std::size_t row,
+                                                         std::size_t col) const {
+    return model::build_transformer<Complex>(config, weights, [&](const model::LinearLayer& layer) {
+      auto linear = model::make_dense_linear<Complex>(layer, weights);
+      if (layer.module == module) linear->weight()(row, col) += Complex(0.0, kStep);
+      return linear;
+    });
+  }
+};
+
+TEST_P(Backward, WeightGradientsAreThoseOfTheComplexStep) {
+  const auto network = model::make_dense_transformer<double>(config, weights);
+  const auto gradients = weight_gradients(*network, input);
+  Random random(23);
+  for (const auto& [module, gradient] : gradients) {
+    // The tied head's weight is the embedding, which is perturbed in the head only: hooks report the linear layer.
+    const std::string name = module == "lm_head" && config.tied_head ? "wte" : module;
+    std::vector<double> actual, expected;
+    for (int sample = 0; sample < 6; ++sample) {
+      const std::size_t row = random.below(gradient.rows()), col = random.below(gradient.cols());
+      const auto complex_network = perturbed(name, row, col);
+      const auto x = embedded(*complex_network, complex_input.batch());
+      expected.push_back(loss_of(*complex_network, complex_input, x).imag() / kStep);
+      actual.push_back(gradient(row, col));
+    }
+    EXPECT_TRUE(relative_error_within(actual, expected, 1e-10)) << module;
+  }
+  EXPECT_EQ(gradients.size(), model::linear_layers(config).size() + 1);
+}
+
+TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
+  const auto network = model::make_dense_transformer<double>(config, weights);
+  const Matrix<double> dx = run_backward(*network, input, {});
+  const auto complex_network = model::make_dense_transformer<Complex>(config, weights);
+  Random random(24);
+  std::vector<double> actual, expected;
+  for (const std::size_t row : {0u, 3u, 127u, 128u, 139u, 140u, 141u, 160u, 163u}) {
+    const std::size_t col = random.below(config.hidden);
+    auto x = embedded(*complex_network, complex_input.batch());
+    x(row, col) += Complex(0.0, kStep);
+    expected.push_back(loss_of(*complex_network, complex_input, x).imag() / kStep);
+    actual.push_back(dx(row, col));
+  }
+  EXPECT_TRUE(relative_error_within(actual, expected, 1e-10));
+}
+
+// The same sums in float: a few hundred roundings of 6e-8.
+TEST_P(Backward, FloatAgreesWithDouble) {
+  const auto in_double = weight_gradients(*model::make_dense_transformer<double>(config, weights), input);
+  const auto in_float = weight_gradients<float>(*model::make_model(config, weights), toy_input<float>(config));
+  ASSERT_EQ(in_float.size(), in_double.size());
+  for (const auto& [module, gradient] : in_float) {
+    const std::vector<double> widened(gradient.values().begin(), gradient.values().end());
+    EXPECT_TRUE(relative_error_within(widened, in_double.at(module).values(), 1e-5)) << module;
+  }
+}
+
+TEST_P(Backward, TheNumberOfThreadsDoesNotChangeABit) {
+  const auto network = model::make_model(config, weights);
+  const auto float_input = toy_input<float>(config);
+  set_thread_count(1);
+  const auto alone = run_backward(*network, float_input, {});
+  for (const std::size_t threads : {2u, 3u}) {
+    set_thread_count(threads);
+    EXPECT_TRUE(same_bits(run_backward(*network, float_input, {}).values(), alone.values()));
+  }
+  set_thread_count(0);
+}
+
+TEST_P(Backward, HooksSeeInputAndOutputGradientOfEveryLinearLayer) {
+  const auto network = model::make_model(config, weights);
+  std::map<std::string, int> seen;
+  model::Hooks<float> hooks;
+  hooks.on_linear_input = [](const std::string& module, MatrixView<const float>) {
+    EXPECT_EQ(module, "lm_head") << "recomputation reports no inputs";
+  };
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+    ++seen[module];
+    EXPECT_EQ(x.rows(), dy.rows());
+  };
+  run_backward(*network, toy_input<float>(config), hooks);
+  for (const auto& layer : model::linear_layers(config)) EXPECT_EQ(seen[layer.module], 1) << layer.module;
+  EXPECT_EQ(seen["lm_head"], 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Backward, testing::Values("gpt2", "llama"),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace nibble::test
