@@ -27,25 +27,17 @@ GrainWriter::GrainWriter(Grains& grains, std::size_t capacity) : grains_(grains)
   grains_.weight.resize(capacity + 1);
   grains_.moment.resize(capacity + 1);
   grains_.exact.resize(capacity);
-  grains_.weight[0] = grains_.moment[0] = 0.0;
+  grains_.weight.set(0, {});
+  grains_.moment.set(0, {});
 }
 
-void GrainWriter::finish(double end) {
+void GrainWriter::finish(double end, double second_moment) {
   grains_.x[count_] = end;
   grains_.x.resize(count_ + 1);
   grains_.weight.resize(count_ + 1);
   grains_.moment.resize(count_ + 1);
   grains_.exact.resize(count_);
-  grains_.second_moment = second_moment_.value();
-}
-
-void GrainWriter::Sum::fold() {
-  const double term = block_ + low_, sum = high_ + term;  // two-sum: the exact error of the addition
-  const double back = sum - high_;
-  low_ = (high_ - (sum - back)) + (term - back);
-  high_ = sum;
-  block_ = 0.0;
-  terms_ = 0;
+  grains_.second_moment = second_moment;
 }
 
 std::uint64_t pack_weighted(float x, float w) {
@@ -79,14 +71,18 @@ void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>
   }
 }
 
-void add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer) {
+double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer) {
+  TwiceSum second_moment;
   for (std::size_t i = 0; i < pairs.size();) {
     const float x = unpack_value(pairs[i]);
     double weight = 0.0;
     do weight += static_cast<double>(unpack_weight(pairs[i]));
     while (++i < pairs.size() && unpack_value(pairs[i]) == x);
-    writer.add_value(static_cast<double>(x) - origin, weight);
+    const double value = static_cast<double>(x) - origin, moment = weight * value;
+    writer.add(value, weight, moment, true);
+    second_moment.add(moment * value);
   }
+  return second_moment.value();
 }
 
 }  // namespace nibble::quant

@@ -7,59 +7,71 @@
 
 namespace nibble::quant {
 
+/// A sum in twice double precision: high + low.
+struct TwiceSum {
+  double high = 0.0, low = 0.0;
+
+  void add(double term) {
+    const double sum = high + term, back = sum - high;
+    low += (high - (sum - back)) + (term - back);  // the exact error of the addition (Knuth)
+    high = sum;
+  }
+  double value() const { return high + low; }
+};
+
+/// Prefix sums in twice double precision. Differences of entries are right to about a unit of their own last place,
+/// also where a few values far out make the totals huge.
+struct PrefixSums {
+  std::vector<double> high, low;
+
+  std::size_t size() const { return high.size(); }
+  void resize(std::size_t count) {
+    high.resize(count);
+    low.resize(count);
+  }
+  TwiceSum at(std::size_t i) const { return {high[i], low[i]}; }
+  void set(std::size_t i, TwiceSum sum) {
+    high[i] = sum.high;
+    low[i] = sum.low;
+  }
+  double between(std::size_t i, std::size_t j) const { return (high[j] - high[i]) + (low[j] - low[i]); }
+};
+
 /// Weighted values in ascending order, grouped into m grains: the finest things that a Segmenter looks at. Values are
 /// relative to some origin near their middle, so that sums do not cancel.
 struct Grains {
   std::vector<double> x;            ///< (m + 1), ascending: the values of grain g lie in [x[g], x[g + 1]]
-  std::vector<double> weight;       ///< (m + 1), prefix sums of w: weight[g] is that of grains 0 … g - 1
-  std::vector<double> moment;       ///< (m + 1), prefix sums of w · value
+  PrefixSums weight;                ///< (m + 1), of w: entry g is the sum over grains 0 … g - 1
+  PrefixSums moment;                ///< (m + 1), of w · value
   std::vector<std::uint8_t> exact;  ///< (m): 1 when all values of the grain are x[g]
   double second_moment = 0.0;       ///< sum of w · value² over everything
 
   std::size_t size() const { return exact.size(); }
 };
 
-/// Writes Grains one after the other. Sums are compensated, so that a prefix of millions of terms is still right to a
-/// unit or two of its last place.
+/// Writes Grains one after the other.
 class GrainWriter {
  public:
   /// Makes room for up to `capacity` grains.
   GrainWriter(Grains& grains, std::size_t capacity);
-  /// Values in [x, the next grain's x]; `second_moment` is their sum of w · value².
-  void add(double x, double weight, double moment, double second_moment, bool exact) {
+  /// Values in [x, the next grain's x].
+  void add(double x, double weight, double moment, bool exact) {
     grains_.x[count_] = x;
     grains_.exact[count_] = exact ? 1 : 0;
     weight_.add(weight);
     moment_.add(moment);
-    second_moment_.add(second_moment);
     ++count_;
-    grains_.weight[count_] = weight_.value();
-    grains_.moment[count_] = moment_.value();
+    grains_.weight.set(count_, weight_);
+    grains_.moment.set(count_, moment_);
   }
-  /// All of `weight` at x.
-  void add_value(double x, double weight) { add(x, weight, weight * x, weight * x * x, true); }
-  /// `end`: no value is larger.
-  void finish(double end);
+  std::size_t size() const { return count_; }
+  /// `end`: no value is larger. `second_moment` as in Grains.
+  void finish(double end, double second_moment);
 
  private:
-  /// Blocks of terms are summed plainly, and block sums with Kahan's compensation.
-  class Sum {
-   public:
-    void add(double term) {
-      block_ += term;
-      if (++terms_ == kBlock) fold();
-    }
-    double value() const { return high_ + (low_ + block_); }
-
-   private:
-    static constexpr int kBlock = 32;
-    void fold();
-    double high_ = 0.0, low_ = 0.0, block_ = 0.0;
-    int terms_ = 0;
-  };
   Grains& grains_;
   std::size_t count_ = 0;
-  Sum weight_, moment_, second_moment_;
+  TwiceSum weight_, moment_;
 };
 
 /// A value and its weight in one integer that sorts like the value (-0 before +0).
@@ -70,7 +82,8 @@ float unpack_weight(std::uint64_t packed);
 /// Sorts packed pairs by value (radix sort; digits in which all agree cost one look). `scratch` is resized as needed.
 void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>& scratch);
 
-/// Appends sorted pairs, equal values merged, relative to `origin`. Needs room for pairs.size() more grains.
-void add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer);
+/// Appends sorted pairs, equal values merged, relative to `origin`; returns their sum of w · value². Needs room for
+/// pairs.size() more grains.
+double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer);
 
 }  // namespace nibble::quant

@@ -1,34 +1,128 @@
 #include "quant/algo/palette.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <limits>
 
 #include "core/error.h"
 #include "quant/algo/grains.h"
 #include "quant/algo/segmentation.h"
+#include "quant/algo/value_bins.h"
 
 namespace nibble::quant {
 namespace {
 
-void require_finite(std::span<const float> x) {
-  for (std::size_t i = 0; i < x.size(); ++i)
-    NIBBLE_REQUIRE(std::isfinite(x[i]), InvalidArgument, "fit_palette: value {} is {}; values must be finite", i, x[i]);
+constexpr std::size_t kSortAtMost = std::size_t{1} << 16;  // values; more are binned first
+constexpr std::uint32_t kInfinity = 0x7F800000u, kMagnitude = 0x7FFFFFFFu;
+
+// Loops without exits, which compilers vectorise; the index is looked for only when something was found.
+bool all_finite(std::span<const float> values) {
+  std::uint32_t bad = 0;
+  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & kMagnitude) >= kInfinity ? 1u : 0u;
+  return bad == 0;
 }
 
-void require_weights(std::span<const float> w) {
-  for (std::size_t i = 0; i < w.size(); ++i)
-    NIBBLE_REQUIRE(std::isfinite(w[i]) && w[i] >= 0.0f, InvalidArgument,
-                   "fit_palette: weight {} is {}; weights must be finite and not negative", i, w[i]);
+struct WeightCheck {
+  bool valid = true, some_zero = false, some_positive = false;
+};
+
+WeightCheck check_weights(std::span<const float> weights) {
+  std::uint32_t bad = 0, zero = 0, positive = 0;
+  for (const float weight : weights) {
+    const auto bits = std::bit_cast<std::uint32_t>(weight + 0.0f);  // -0 becomes 0; negative numbers have the sign bit
+    bad |= bits >= kInfinity ? 1u : 0u;
+    zero |= bits == 0 ? 1u : 0u;
+    positive |= bits != 0 ? 1u : 0u;
+  }
+  return {bad == 0, zero != 0, positive != 0};
+}
+
+void require_valid(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
+  NIBBLE_REQUIRE(options.centroids >= 1 && options.centroids <= 256, InvalidArgument,
+                 "fit_palette: expected 1 to 256 centroids, got {}", options.centroids);
+  NIBBLE_REQUIRE(options.gap >= 0.0 && options.gap < 1.0, InvalidArgument, "fit_palette: gap must be in [0, 1), got {}",
+                 options.gap);
+  NIBBLE_REQUIRE(!x.empty(), InvalidArgument, "fit_palette: there are no values");
+  NIBBLE_REQUIRE(w.empty() || w.size() == x.size(), InvalidArgument, "fit_palette: {} values but {} weights", x.size(),
+                 w.size());
+  if (!all_finite(x)) {
+    const auto bad = std::find_if(x.begin(), x.end(), [](float value) { return !std::isfinite(value); });
+    throw InvalidArgument(fmt::format("fit_palette: value {} is {}; values must be finite", bad - x.begin(), *bad));
+  }
+}
+
+/// std::isfinite and >= 0, as check_weights() found it violated.
+[[noreturn]] void throw_bad_weight(std::span<const float> w) {
+  const auto bad =
+      std::find_if(w.begin(), w.end(), [](float weight) { return !(std::isfinite(weight) && weight >= 0.0f); });
+  throw InvalidArgument(
+      fmt::format("fit_palette: weight {} is {}; weights must be finite and not negative", bad - w.begin(), *bad));
 }
 
 }  // namespace
 
 struct PaletteFitter::Buffers {
   Grains grains;
+  ValueBins bins;
   Segmenter segmenter;
   std::vector<std::uint64_t> pairs, scratch;
+  double origin = 0.0;
+
+  Segmentation segment(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);
+
+ private:
+  void sort(std::span<const float> x, std::span<const float> w);
+  Segmentation segment_grains(const PaletteOptions& options);
 };
+
+/// All values, sorted: for up to kSortAtMost.
+void PaletteFitter::Buffers::sort(std::span<const float> x, std::span<const float> w) {
+  pairs.clear();
+  pairs.reserve(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float weight = w.empty() ? 1.0f : w[i];
+    if (weight > 0.0f) pairs.push_back(pack_weighted(x[i], weight));
+  }
+  sort_weighted(pairs, scratch);
+  origin = static_cast<double>(unpack_value(pairs[pairs.size() / 2]));
+  GrainWriter writer(grains, pairs.size());
+  const double second_moment = add_sorted_values(pairs, origin, writer);
+  writer.finish(static_cast<double>(unpack_value(pairs.back())) - origin, second_moment);
+}
+
+Segmentation PaletteFitter::Buffers::segment_grains(const PaletteOptions& options) {
+  const std::size_t m = grains.size(), k = options.centroids;
+  if (k < m && k > 1) return segmenter.solve(grains, k, options.gap);
+  Segmentation whole;
+  const bool exact = std::all_of(grains.exact.begin(), grains.exact.end(), [](std::uint8_t e) { return e != 0; });
+  if (k >= m && !exact) {  // a bin holds more than one value: which ones?
+    whole.open.assign(m, 1);
+  } else if (k >= m) {  // each value for itself
+    for (std::size_t g = 1; g < m; ++g) whole.cuts.push_back(g);
+    whole.gain = whole.gain_bound = grains.second_moment;
+    whole.optimal = true;
+  } else {
+    const double moment = grains.moment.between(0, m);
+    whole.gain = whole.gain_bound = moment * moment / grains.weight.between(0, m);
+    whole.optimal = true;
+  }
+  return whole;
+}
+
+Segmentation PaletteFitter::Buffers::segment(std::span<const float> x, std::span<const float> w,
+                                             const PaletteOptions& options) {
+  if (x.size() <= kSortAtMost) {
+    sort(x, w);
+    return segment_grains(options);
+  }
+  bins.fill(x, w);
+  origin = bins.origin();
+  while (true) {
+    bins.write(grains);
+    Segmentation result = segment_grains(options);
+    if (result.open.empty() || !bins.open(result.open)) return result;
+  }
+}
 
 PaletteFitter::PaletteFitter() : buffers_(std::make_unique<Buffers>()) {}
 PaletteFitter::~PaletteFitter() = default;
@@ -36,49 +130,34 @@ PaletteFitter::PaletteFitter(PaletteFitter&&) noexcept = default;
 PaletteFitter& PaletteFitter::operator=(PaletteFitter&&) noexcept = default;
 
 Palette PaletteFitter::fit(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
-  const std::size_t k = options.centroids;
-  NIBBLE_REQUIRE(k >= 1 && k <= 256, InvalidArgument, "fit_palette: expected 1 to 256 centroids, got {}", k);
-  NIBBLE_REQUIRE(options.gap >= 0.0 && options.gap < 1.0, InvalidArgument, "fit_palette: gap must be in [0, 1), got {}",
-                 options.gap);
-  NIBBLE_REQUIRE(!x.empty(), InvalidArgument, "fit_palette: there are no values");
-  NIBBLE_REQUIRE(w.empty() || w.size() == x.size(), InvalidArgument, "fit_palette: {} values but {} weights", x.size(),
-                 w.size());
-  require_finite(x);
-  require_weights(w);
+  require_valid(x, w, options);
+  const WeightCheck weights = check_weights(w);
+  if (!weights.valid) throw_bad_weight(w);
+  if (!weights.some_positive) w = {};
 
-  auto& pairs = buffers_->pairs;
-  pairs.clear();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float weight = w.empty() ? 1.0f : w[i];
-    if (weight > 0.0f) pairs.push_back(pack_weighted(x[i], weight));
-  }
-  if (pairs.empty()) return fit(x, {}, options);
-  sort_weighted(pairs, buffers_->scratch);
-  const double origin = static_cast<double>(unpack_value(pairs[pairs.size() / 2]));
-  Grains& grains = buffers_->grains;
-  GrainWriter writer(grains, pairs.size());
-  add_sorted_values(pairs, origin, writer);
-  writer.finish(static_cast<double>(unpack_value(pairs.back())) - origin);
-
+  const Segmentation segments = buffers_->segment(x, w, options);
+  const Grains& grains = buffers_->grains;
+  const std::size_t k = options.centroids, clusters = segments.cuts.size() + 1;
   Palette palette;
-  if (grains.size() <= k) {
-    for (std::size_t g = 0; g < grains.size(); ++g)
-      palette.centroids.push_back(static_cast<float>(grains.x[g] + origin));
-    palette.centroids.resize(k, palette.centroids.back());
-    return palette;
+  for (std::size_t q = 0; q < clusters; ++q) {
+    const std::size_t begin = q == 0 ? 0 : segments.cuts[q - 1];
+    const std::size_t end = q + 1 == clusters ? grains.size() : segments.cuts[q];
+    const double weight = grains.weight.between(begin, end);
+    if (end == begin + 1 && grains.exact[begin] != 0) {
+      palette.centroids.push_back(static_cast<float>(buffers_->origin + grains.x[begin]));
+    } else if (weight > 0.0) {
+      const double mean = grains.moment.between(begin, end) / weight;
+      palette.centroids.push_back(static_cast<float>(buffers_->origin + mean));
+    }
   }
-  Segmentation segments{};
-  if (k > 1) {
-    segments = buffers_->segmenter.solve(grains, k, options.gap);
-  } else {
-    segments.gain = segments.gain_bound = grains.moment.back() * grains.moment.back() / grains.weight.back();
+  if (clusters < k && weights.some_zero && weights.some_positive) {
+    std::vector<float> rest;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (w[i] == 0.0f) rest.push_back(x[i]);
+    const Palette spare = fit(rest, {}, {.centroids = k - clusters, .gap = options.gap});
+    palette.centroids.insert(palette.centroids.end(), spare.centroids.begin(), spare.centroids.end());
   }
-  for (std::size_t q = 0; q < k; ++q) {
-    const std::size_t begin = q == 0 ? 0 : segments.cuts[q - 1], end = q + 1 == k ? grains.size() : segments.cuts[q];
-    const double weight = grains.weight[end] - grains.weight[begin];
-    if (weight > 0.0)
-      palette.centroids.push_back(static_cast<float>(origin + (grains.moment[end] - grains.moment[begin]) / weight));
-  }
+  std::sort(palette.centroids.begin(), palette.centroids.end());
   palette.centroids.resize(k, palette.centroids.back());
   palette.cost = palette_cost(x, w, palette.centroids);
   palette.lower_bound = std::clamp(grains.second_moment - segments.gain_bound, 0.0, palette.cost);

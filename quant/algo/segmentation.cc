@@ -28,13 +28,20 @@ BestCuts best_cuts() {
 
 double square_over(double moment, double weight) { return moment * moment / weight; }
 
+TwiceSum difference(TwiceSum a, TwiceSum b) {
+  a.add(-b.high);
+  a.low -= b.low;
+  return a;
+}
+
 std::size_t padded(std::size_t count) { return (count + kRows - 1) / kRows * kRows; }
 
 /// One layer's rows, all relative to the first cell of the previous layer's window. The best cut does not decrease from
 /// row to row (the cost has the quadrangle property), so a block's result bounds those of the blocks on either side.
 struct LayerSearch {
   BestCuts best_cuts;
-  const double *weight, *moment, *previous;
+  kernels::Prefixes sums;
+  const double* previous;
   double least_weight;
   std::size_t first_row, rows;
   double* gain;
@@ -43,7 +50,7 @@ struct LayerSearch {
   void blocks(std::size_t begin, std::size_t end, std::size_t first, std::size_t last) const {
     if (begin == end) return;
     const std::size_t middle = begin + (end - begin) / 2, at = middle * kRows;
-    best_cuts(weight, moment, previous, least_weight, first_row + at, first, last, gain + at, cut + at);
+    best_cuts(sums, previous, least_weight, first_row + at, first, last, gain + at, cut + at);
     const auto lowest = static_cast<std::size_t>(cut[at]);
     const auto highest = static_cast<std::size_t>(cut[std::min(at + kRows, rows) - 1]);
     blocks(begin, middle, first, lowest);
@@ -53,23 +60,47 @@ struct LayerSearch {
 
 }  // namespace
 
-/// About 4k cells, half of them alike in number of grains, half alike in width; every boundary may be anywhere.
+/// Where to divide a cell of several grains: in the middle, or before its last grain where the way from there to the
+/// cell's end is most of its width (that grain, alone, then keeps the others' end point near).
+std::size_t Segmenter::middle_of(const Grains& grains, std::size_t begin, std::size_t end) {
+  const bool wide_end = grains.x[end] - grains.x[end - 1] > 0.5 * (grains.x[end] - grains.x[begin]);
+  return wide_end ? end - 1 : begin + (end - begin) / 2;
+}
+
+/// About 4k cells, made by dividing at half its width the one that spreading to end points would widen most: for smooth
+/// densities this gives every cluster about as many. Every boundary may be anywhere.
 void Segmenter::start(const Grains& grains, std::size_t k) {
-  const std::size_t m = grains.size(), slices = 2 * k;
-  borders_.clear();
-  if (m <= 2 * slices) {
-    for (std::size_t g = 0; g <= m; ++g) borders_.push_back(static_cast<std::uint32_t>(g));
-  } else {
-    const auto x = grains.x.begin();
-    const double low = grains.x.front(), width = (grains.x[m] - low) / static_cast<double>(slices);
-    for (std::size_t i = 0; i <= slices; ++i) {
-      borders_.push_back(static_cast<std::uint32_t>(m * i / slices));
-      const auto at = std::upper_bound(x, x + static_cast<std::ptrdiff_t>(m), low + width * static_cast<double>(i));
-      borders_.push_back(static_cast<std::uint32_t>(at - x));
+  heap_.clear();
+  const auto push = [&](std::size_t begin, std::size_t end) {
+    double spread = 0.0;  // weight · (mean - x0) · (x1 - mean): what end points add to the second moment, at most
+    if (end - begin > 1) {
+      const double weight = grains.weight.between(begin, end), moment = grains.moment.between(begin, end);
+      if (weight > 0.0) spread = (moment - weight * grains.x[begin]) * (grains.x[end] - moment / weight);
     }
-    std::sort(borders_.begin(), borders_.end());
-    borders_.erase(std::unique(borders_.begin(), borders_.end()), borders_.end());
+    heap_.push_back({spread, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
+    std::push_heap(heap_.begin(), heap_.end());
+  };
+  push(0, grains.size());
+  while (heap_.size() < 4 * k && heap_.front().spread > 0.0) {
+    const std::size_t begin = heap_.front().begin, end = heap_.front().end;
+    std::pop_heap(heap_.begin(), heap_.end());
+    heap_.pop_back();
+    std::size_t middle = middle_of(grains, begin, end);
+    if (middle != end - 1) {
+      const auto x = grains.x.begin();
+      const auto at =
+          std::upper_bound(x + static_cast<std::ptrdiff_t>(begin) + 1, x + static_cast<std::ptrdiff_t>(end) - 1,
+                           0.5 * (grains.x[begin] + grains.x[end]));
+      middle = static_cast<std::size_t>(at - x);
+    }
+    push(begin, middle);
+    push(middle, end);
   }
+  borders_.clear();
+  for (const Splittable& cell : heap_) borders_.push_back(cell.begin);
+  borders_.push_back(static_cast<std::uint32_t>(grains.size()));
+  std::sort(borders_.begin(), borders_.end());
+
   windows_.first.assign(k - 1, 0);
   windows_.last.assign(k - 1, static_cast<std::uint32_t>(cells() - 1));
   bool all_exact = true;
@@ -85,33 +116,37 @@ void Segmenter::start(const Grains& grains, std::size_t k) {
 /// sums everything up to the left end point of cell c, which is what lies left of a boundary inside the cell.
 void Segmenter::place_end_points(const Grains& grains) {
   const std::size_t count = cells();
-  left_.weight.resize(count + kRows);
-  left_.moment.resize(count + kRows);
-  mirrored_.weight.resize(count + kRows);
-  mirrored_.moment.resize(count + kRows);
+  for (EndPoints* points : {&points_, &mirrored_}) {
+    points->weight.resize(count + kRows);
+    points->moment.resize(count + kRows);
+  }
+  const TwiceSum total_weight = grains.weight.at(grains.size()), total_moment = grains.moment.at(grains.size());
   for (std::size_t c = 0; c < count; ++c) {
     const std::size_t begin = borders_[c], end = borders_[c + 1];
     const double x0 = grains.x[begin], x1 = grains.x[end];
-    const double weight = grains.weight[end] - grains.weight[begin];
-    const double moment = grains.moment[end] - grains.moment[begin];
-    if (exact_cell(grains, c) || !(x1 > x0)) {
-      left_.weight[c] = grains.weight[end];
-      left_.moment[c] = grains.moment[end];
-    } else {
-      const double left = std::clamp((x1 * weight - moment) / (x1 - x0), 0.0, weight);
-      left_.weight[c] = grains.weight[begin] + left;
-      left_.moment[c] = grains.moment[begin] + left * x0;
+    TwiceSum weight = grains.weight.at(end), moment = grains.moment.at(end);
+    if (!exact_cell(grains, c) && x1 > x0) {
+      const double cell_weight = grains.weight.between(begin, end), cell_moment = grains.moment.between(begin, end);
+      const double left = std::clamp((x1 * cell_weight - cell_moment) / (x1 - x0), 0.0, cell_weight);
+      weight = grains.weight.at(begin);
+      weight.add(left);
+      moment = grains.moment.at(begin);
+      moment.add(left * x0);
     }
-    mirrored_.weight[count - 1 - c] = total_weight_ - left_.weight[c];
-    mirrored_.moment[count - 1 - c] = total_moment_ - left_.moment[c];
+    points_.weight.set(c, weight);
+    points_.moment.set(c, moment);
+    mirrored_.weight.set(count - 1 - c, difference(total_weight, weight));
+    mirrored_.moment.set(count - 1 - c, difference(total_moment, moment));
   }
-  for (Prefixes* prefixes : {&left_, &mirrored_}) {
-    std::fill_n(prefixes->weight.end() - kRows, kRows, prefixes->weight[count - 1]);
-    std::fill_n(prefixes->moment.end() - kRows, kRows, prefixes->moment[count - 1]);
+  for (EndPoints* points : {&points_, &mirrored_}) {
+    for (std::size_t pad = count; pad < count + kRows; ++pad) {
+      points->weight.set(pad, points->weight.at(count - 1));
+      points->moment.set(pad, points->moment.at(count - 1));
+    }
   }
 }
 
-void Segmenter::run(const Prefixes& prefixes, const Windows& windows, Layers& layers) const {
+void Segmenter::run(const EndPoints& points, const Windows& windows, Layers& layers) const {
   const std::size_t count = windows.first.size();
   layers.offset.assign(count + 1, 0);
   for (std::size_t q = 0; q < count; ++q)
@@ -119,15 +154,16 @@ void Segmenter::run(const Prefixes& prefixes, const Windows& windows, Layers& la
   layers.gain.resize(layers.offset.back());
   layers.cut.resize(layers.offset.back());
   for (std::size_t c = windows.first[0]; c <= windows.last[0]; ++c)
-    layers.gain[c - windows.first[0]] = square_over(prefixes.moment[c], std::max(prefixes.weight[c], least_weight_));
-  for (std::size_t q = 1; q < count; ++q) run_layer(prefixes, windows, q, layers);
+    layers.gain[c - windows.first[0]] =
+        square_over(points.moment.at(c).value(), std::max(points.weight.at(c).value(), least_weight_));
+  for (std::size_t q = 1; q < count; ++q) run_layer(points, windows, q, layers);
 }
 
-void Segmenter::run_layer(const Prefixes& prefixes, const Windows& windows, std::size_t q, Layers& layers) const {
+void Segmenter::run_layer(const EndPoints& points, const Windows& windows, std::size_t q, Layers& layers) const {
   const std::size_t base = windows.first[q - 1], rows = windows.last[q] - windows.first[q] + 1;
   const LayerSearch search{.best_cuts = best_cuts(),
-                           .weight = prefixes.weight.data() + base,
-                           .moment = prefixes.moment.data() + base,
+                           .sums = {points.weight.high.data() + base, points.weight.low.data() + base,
+                                    points.moment.high.data() + base, points.moment.low.data() + base},
                            .previous = layers.gain.data() + layers.offset[q - 1],
                            .least_weight = least_weight_,
                            .first_row = windows.first[q] - base,
@@ -138,34 +174,34 @@ void Segmenter::run_layer(const Prefixes& prefixes, const Windows& windows, std:
 }
 
 /// The best clustering of the end points: the cell of every boundary, and its gain.
-double Segmenter::trace_back(std::vector<std::uint32_t>& path) const {
-  const std::size_t boundaries = windows_.first.size();
-  path.resize(boundaries);
+double Segmenter::trace_back() {
+  const std::size_t boundaries = windows_.first.size(), count = cells();
+  path_.resize(boundaries);
   double best = -std::numeric_limits<double>::infinity();
   const std::size_t last = boundaries - 1;
   for (std::size_t c = windows_.first[last]; c <= windows_.last[last]; ++c) {
-    const double weight = std::max(total_weight_ - left_.weight[c], least_weight_);
+    const double weight = std::max(mirrored_.weight.at(count - 1 - c).value(), least_weight_);
     const double gain = forward_.gain[forward_.offset[last] + c - windows_.first[last]] +
-                        square_over(total_moment_ - left_.moment[c], weight);
+                        square_over(mirrored_.moment.at(count - 1 - c).value(), weight);
     if (gain > best) {
       best = gain;
-      path[last] = static_cast<std::uint32_t>(c);
+      path_[last] = static_cast<std::uint32_t>(c);
     }
   }
   for (std::size_t q = last; q > 0; --q) {
-    const std::int32_t cut = forward_.cut[forward_.offset[q] + path[q] - windows_.first[q]];
-    path[q - 1] = windows_.first[q - 1] + static_cast<std::uint32_t>(cut);
+    const std::int32_t cut = forward_.cut[forward_.offset[q] + path_[q] - windows_.first[q]];
+    path_[q - 1] = windows_.first[q - 1] + static_cast<std::uint32_t>(cut);
   }
   return best;
 }
 
 /// Boundaries of a path as cuts between grains: behind an exact cell; several in one cell share out its grains.
-void Segmenter::cut_between_grains(const Grains& grains, const std::vector<std::uint32_t>& path) {
+void Segmenter::cut_between_grains(const Grains& grains) {
   cuts_.clear();
-  for (std::size_t q = 0; q < path.size();) {
-    const std::size_t c = path[q], begin = borders_[c], count = borders_[c + 1] - begin;
+  for (std::size_t q = 0; q < path_.size();) {
+    const std::size_t c = path_[q], begin = borders_[c], count = borders_[c + 1] - begin;
     std::size_t together = 1;
-    while (q + together < path.size() && path[q + together] == c) ++together;
+    while (q + together < path_.size() && path_[q + together] == c) ++together;
     for (std::size_t i = 1; i <= together; ++i)
       cuts_.push_back(exact_cell(grains, c) ? begin + 1 : begin + (count * i + together) / (together + 1));
     q += together;
@@ -180,17 +216,14 @@ void Segmenter::improve(const Grains& grains, Segmentation& best) {
     double gain = 0.0;
     for (std::size_t q = 0; q < clusters; ++q) {
       const std::size_t begin = q == 0 ? 0 : cuts_[q - 1], end = q + 1 == clusters ? m : cuts_[q];
-      const double weight = grains.weight[end] - grains.weight[begin];
-      const double moment = grains.moment[end] - grains.moment[begin];
+      const double weight = grains.weight.between(begin, end), moment = grains.moment.between(begin, end);
       means_[q] = weight > 0.0 ? moment / weight : grains.x[begin];
       if (weight > 0.0) gain += square_over(moment, weight);
     }
-    if (step == 0 || gain > best.gain) {
-      if (gain > best.gain) {
-        best.gain = gain;
-        best.cuts = cuts_;
-      }
-    } else {
+    if (gain > best.gain) {
+      best.gain = gain;
+      best.cuts = cuts_;
+    } else if (step > 0) {
       return;
     }
     auto from = grains.x.begin();
@@ -203,8 +236,8 @@ void Segmenter::improve(const Grains& grains, Segmentation& best) {
 }
 
 /// Takes cells out of the windows through which no clustering reaches `least_gain`.
-bool Segmenter::narrow(double least_gain) {
-  const std::size_t boundaries = windows_.first.size(), count = cells();
+void Segmenter::narrow(double least_gain) {
+  const std::size_t boundaries = windows_.first.size();
   Windows& next = mirrored_windows_;  // free again once the backward gains are there
   for (std::size_t q = 0; q < boundaries; ++q) {
     const std::size_t r = boundaries - 1 - q, first = windows_.first[q], last = windows_.last[q];
@@ -222,10 +255,8 @@ bool Segmenter::narrow(double least_gain) {
   for (std::size_t q = 1; q < boundaries; ++q) next.first[q] = std::max(next.first[q], next.first[q - 1]);
   for (std::size_t q = boundaries - 1; q > 0; --q) next.last[q - 1] = std::min(next.last[q - 1], next.last[q]);
   for (std::size_t q = 0; q < boundaries; ++q)
-    if (next.first[q] > next.last[q]) return false;
-  (void)count;
+    if (next.first[q] > next.last[q]) return;  // only by rounding: stay with the wider ones
   std::swap(windows_, next);
-  return true;
 }
 
 /// Halves the cells inside windows and merges runs of the others. False when there was nothing left to halve.
@@ -243,7 +274,7 @@ bool Segmenter::refine(const Grains& grains) {
     first_child_[c] = last_child_[c] = static_cast<std::uint32_t>(next_borders_.size() - 1);
     const std::uint32_t grains_here = borders_[c + 1] - borders_[c];
     if (is_open && grains_here > 1) {
-      next_borders_.push_back(borders_[c] + grains_here / 2);
+      next_borders_.push_back(static_cast<std::uint32_t>(middle_of(grains, borders_[c], borders_[c + 1])));
       ++last_child_[c];
       halved = true;
     }
@@ -268,11 +299,22 @@ void Segmenter::mark_open(std::vector<std::uint8_t>& open) const {
   }
 }
 
+void Segmenter::mirror_windows() {
+  const std::size_t boundaries = windows_.first.size();
+  const auto end = static_cast<std::uint32_t>(cells() - 1);
+  mirrored_windows_.first.resize(boundaries);
+  mirrored_windows_.last.resize(boundaries);
+  for (std::size_t q = 0; q < boundaries; ++q) {
+    mirrored_windows_.first[boundaries - 1 - q] = end - windows_.last[q];
+    mirrored_windows_.last[boundaries - 1 - q] = end - windows_.first[q];
+  }
+}
+
 Segmentation Segmenter::solve(const Grains& grains, std::size_t k, double gap) {
-  total_weight_ = grains.weight.back();
-  total_moment_ = grains.moment.back();
-  // Smaller differences of prefix sums are rounding noise; without a floor, noise over nothing would be a huge gain.
-  least_weight_ = std::ldexp(total_weight_, -56);
+  // A floor for sums of weights that are zero but for rounding: noise over nothing would be a huge gain.
+  least_weight_ = std::ldexp(grains.weight.between(0, grains.size()), -70);
+  // k gains, each right to a few units of its last place, are added one by one.
+  const double allowance = 0x1p-53 * (static_cast<double>(k) + 8.0) * grains.second_moment;
   start(grains, k);
 
   Segmentation best;
@@ -280,36 +322,16 @@ Segmentation Segmenter::solve(const Grains& grains, std::size_t k, double gap) {
   best.gain_bound = std::numeric_limits<double>::infinity();
   while (true) {
     place_end_points(grains);
-    run(left_, windows_, forward_);
-    const double relaxed_gain = trace_back(path_);
-    cut_between_grains(grains, path_);
+    run(points_, windows_, forward_);
+    const double relaxed_gain = trace_back();
+    cut_between_grains(grains);
     improve(grains, best);
-
-    // First-order error of sum S²/W = sum W·mean² when prefix sums are off by a few units of their last place.
-    double sum_mean = 0.0, sum_square = 0.0;
-    for (std::size_t q = 0; q < k; ++q) {
-      const std::size_t begin = q == 0 ? 0 : best.cuts[q - 1], end = q + 1 == k ? grains.size() : best.cuts[q];
-      const double weight = grains.weight[end] - grains.weight[begin];
-      const double mean = weight > 0.0 ? (grains.moment[end] - grains.moment[begin]) / weight : 0.0;
-      sum_mean += std::abs(mean);
-      sum_square += mean * mean;
-    }
-    const double allowance =
-        std::numeric_limits<double>::epsilon() * (4.0 * std::sqrt(total_weight_ * grains.second_moment) * sum_mean +
-                                                  2.0 * total_weight_ * sum_square + 2.0 * grains.second_moment);
     best.gain_bound = std::max(best.gain, std::min(best.gain_bound, relaxed_gain + allowance));
-
     best.optimal = std::all_of(path_.begin(), path_.end(), [&](std::uint32_t c) { return exact_cell(grains, c); });
     const double cost = grains.second_moment - best.gain;
-    if (best.optimal || best.gain_bound - best.gain <= gap * cost) return best;
+    if (best.optimal || best.gain_bound - best.gain <= std::max(gap * cost, 2.0 * allowance)) return best;
 
-    const std::size_t boundaries = k - 1;
-    mirrored_windows_.first.resize(boundaries);
-    mirrored_windows_.last.resize(boundaries);
-    for (std::size_t q = 0; q < boundaries; ++q) {
-      mirrored_windows_.first[boundaries - 1 - q] = static_cast<std::uint32_t>(cells() - 1 - windows_.last[q]);
-      mirrored_windows_.last[boundaries - 1 - q] = static_cast<std::uint32_t>(cells() - 1 - windows_.first[q]);
-    }
+    mirror_windows();
     run(mirrored_, mirrored_windows_, backward_);
     narrow(best.gain - allowance);
     if (!refine(grains)) {

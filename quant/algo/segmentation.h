@@ -55,19 +55,27 @@ class Segmenter {
     std::vector<double> gain;
     std::vector<std::int32_t> cut;  ///< the cell of boundary q - 1 in that clustering
   };
-  /// End points of cells as prefix sums: what lies left of a boundary in cell c. Padded for vector loads.
-  struct Prefixes {
-    std::vector<double> weight, moment;
+  /// End points of cells as prefix sums: entry c is what lies left of a boundary in cell c. Padded for vector loads.
+  struct EndPoints {
+    PrefixSums weight, moment;
   };
 
+  struct Splittable {
+    double spread;
+    std::uint32_t begin, end;
+    bool operator<(const Splittable& other) const { return spread < other.spread; }
+  };
+
+  static std::size_t middle_of(const Grains& grains, std::size_t begin, std::size_t end);
   void start(const Grains& grains, std::size_t k);
   void place_end_points(const Grains& grains);
-  void run(const Prefixes& prefixes, const Windows& windows, Layers& layers) const;
-  void run_layer(const Prefixes& prefixes, const Windows& windows, std::size_t q, Layers& layers) const;
-  double trace_back(std::vector<std::uint32_t>& path) const;
-  void cut_between_grains(const Grains& grains, const std::vector<std::uint32_t>& path);
+  void mirror_windows();
+  void run(const EndPoints& points, const Windows& windows, Layers& layers) const;
+  void run_layer(const EndPoints& points, const Windows& windows, std::size_t q, Layers& layers) const;
+  double trace_back();
+  void cut_between_grains(const Grains& grains);
   void improve(const Grains& grains, Segmentation& best);
-  bool narrow(double least_gain);
+  void narrow(double least_gain);
   bool refine(const Grains& grains);
   void mark_open(std::vector<std::uint8_t>& open) const;
 
@@ -78,9 +86,10 @@ class Segmenter {
 
   std::vector<std::uint32_t> borders_;  ///< cell c is grains [borders_[c], borders_[c + 1])
   Windows windows_, mirrored_windows_;
-  Prefixes left_, mirrored_;
+  EndPoints points_, mirrored_;
   Layers forward_, backward_;
-  double total_weight_ = 0.0, total_moment_ = 0.0, least_weight_ = 0.0;
+  double least_weight_ = 0.0;
+  std::vector<Splittable> heap_;
   std::vector<std::uint32_t> path_;
   std::vector<std::size_t> cuts_;
   std::vector<double> means_;

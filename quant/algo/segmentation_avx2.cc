@@ -6,16 +6,22 @@ namespace nibble::quant::segmentation_kernels {
 namespace {
 
 // Four rows. Cuts are carried as doubles: exact, and the same lanes as the gains.
-void best_cuts_of_four(const double* weight, const double* moment, const double* previous, double least_weight,
-                       std::size_t row, std::size_t first, std::size_t last, double* gain, std::int32_t* cut) {
-  const __m256d row_weight = _mm256_loadu_pd(weight + row), row_moment = _mm256_loadu_pd(moment + row);
+void best_cuts_of_four(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                       std::size_t first, std::size_t last, double* gain, std::int32_t* cut) {
+  const __m256d weight_high = _mm256_loadu_pd(sums.weight_high + row);
+  const __m256d weight_low = _mm256_loadu_pd(sums.weight_low + row);
+  const __m256d moment_high = _mm256_loadu_pd(sums.moment_high + row);
+  const __m256d moment_low = _mm256_loadu_pd(sums.moment_low + row);
   const __m256d least = _mm256_set1_pd(least_weight);
   const __m256d row_index = _mm256_add_pd(_mm256_set1_pd(static_cast<double>(row)), _mm256_setr_pd(0, 1, 2, 3));
   __m256d best = _mm256_set1_pd(-__builtin_inf()), best_cut = _mm256_set1_pd(static_cast<double>(first));
   for (std::size_t i = first; i <= last && i < row + 4; ++i) {
-    const __m256d w = _mm256_max_pd(_mm256_sub_pd(row_weight, _mm256_set1_pd(weight[i])), least);
-    const __m256d s = _mm256_sub_pd(row_moment, _mm256_set1_pd(moment[i]));
-    const __m256d candidate = _mm256_add_pd(_mm256_set1_pd(previous[i]), _mm256_div_pd(_mm256_mul_pd(s, s), w));
+    const __m256d w = _mm256_add_pd(_mm256_sub_pd(weight_high, _mm256_set1_pd(sums.weight_high[i])),
+                                    _mm256_sub_pd(weight_low, _mm256_set1_pd(sums.weight_low[i])));
+    const __m256d s = _mm256_add_pd(_mm256_sub_pd(moment_high, _mm256_set1_pd(sums.moment_high[i])),
+                                    _mm256_sub_pd(moment_low, _mm256_set1_pd(sums.moment_low[i])));
+    const __m256d candidate =
+        _mm256_add_pd(_mm256_set1_pd(previous[i]), _mm256_div_pd(_mm256_mul_pd(s, s), _mm256_max_pd(w, least)));
     const __m256d index = _mm256_set1_pd(static_cast<double>(i));
     const __m256d allowed = _mm256_cmp_pd(row_index, index, _CMP_GE_OQ);
     const __m256d better = _mm256_and_pd(_mm256_cmp_pd(candidate, best, _CMP_GT_OQ), allowed);
@@ -28,10 +34,10 @@ void best_cuts_of_four(const double* weight, const double* moment, const double*
 
 }  // namespace
 
-void best_cuts_avx2(const double* weight, const double* moment, const double* previous, double least_weight,
-                    std::size_t row, std::size_t first, std::size_t last, double* gain, std::int32_t* cut) {
+void best_cuts_avx2(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut) {
   for (std::size_t half = 0; half < kRows; half += 4)
-    best_cuts_of_four(weight, moment, previous, least_weight, row + half, first, last, gain + half, cut + half);
+    best_cuts_of_four(sums, previous, least_weight, row + half, first, last, gain + half, cut + half);
 }
 
 }  // namespace nibble::quant::segmentation_kernels
