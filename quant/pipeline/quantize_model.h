@@ -23,10 +23,13 @@ struct TensorResult {
 };
 
 struct QuantizeResult {
-  std::vector<TensorResult> tensors;   ///< the quantized linears, in checkpoint order
-  double bits_per_weight = 0.0;        ///< over the quantized linears, all-in
+  std::vector<TensorResult> tensors;   ///< what the recipe names: linears of the blocks, then embeddings and head
+  double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in
   double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 of the written file over all parameters
-  std::uint64_t file_bytes = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t tensor_bytes = 0;
+  std::uint64_t file_bytes = 0;           ///< of model.safetensors
+  std::vector<std::string> unused_rules;  ///< patterns of the recipe that match no tensor
 };
 
 struct QuantizeOptions {
@@ -37,9 +40,17 @@ struct QuantizeOptions {
   ProgressSink progress;   ///< in weights
 };
 
-/// Quantizes a checkpoint: the one data flow behind `nibble quantize`. Several tensors at once on all threads; memory
-/// stays near the largest few tensors. Output appears under its name only when complete. Throws FormatError,
-/// InvalidArgument, NumericalError (NaN/Inf weight: tensor and first index).
+/// Quantizes a float checkpoint: the one data flow behind `nibble quantize`.
+///
+/// Output   the directory of docs/formats.md: model.safetensors, config.json with a quantization_config,
+///          quantization.json, and the tokenizer's files. It appears under its name only when complete; until then it
+///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model
+///          and recipe goes on from there, and ends in the same bytes; any other starts afresh.
+/// Threads  several weights at once on all threads; the bytes do not depend on their number.
+/// Memory   about four times the largest weight as float at most, however many threads.
+/// Throws   InvalidArgument: the recipe asks for what this version cannot do (with what it needs), the model is
+///          quantized already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or
+///          infinite weight (tensor and first index), a value that float16 cannot hold. FormatError: files.
 QuantizeResult quantize_model(const QuantizeOptions& options);
 
 }  // namespace nibble::quant

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace nibble::quant {
 
@@ -53,8 +52,6 @@ struct TensorSettings {
   /// Palettes: output rows that share one palette, 0 = all (tensor: 0, channel-group: group_size or 8, channel: 1).
   /// Blocks: inputs per block, 0 = the whole row (int4-block: group_size or 32, uniform: group_size or 0).
   std::size_t effective_group_size() const;
-  /// For people: "palette 4-bit tensor", "int4-block 32 extreme-8", "float16".
-  std::string summary() const;
 };
 
 }  // namespace nibble::quant

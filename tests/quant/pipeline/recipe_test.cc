@@ -272,18 +272,5 @@ TEST(RecipeFile, IsLoadedOrNamedInTheError) {
   EXPECT_TRUE(test::throws_with<FormatError>([&] { Recipe::load(dir / "big.yaml"); }, "big.yaml"));
 }
 
-TEST(Summary, IsForPeople) {
-  const auto summary = [](std::string_view section) {
-    return settings_of("defaults: " + std::string(section)).summary();
-  };
-  EXPECT_EQ(summary("{}"), "palette 4-bit tensor");
-  EXPECT_EQ(summary("{bits: 3, granularity: channel}"), "palette 3-bit channel");
-  EXPECT_EQ(summary("{granularity: channel-group}"), "palette 4-bit channel-group 8");
-  EXPECT_EQ(summary("{format: int4-block}"), "int4-block 32 extreme-8");
-  EXPECT_EQ(summary("{format: uniform, bits: 3}"), "uniform 3-bit row");
-  EXPECT_EQ(summary("{format: uniform, group_size: 64}"), "uniform 4-bit block 64");
-  EXPECT_EQ(summary("{format: float16}"), "float16");
-}
-
 }  // namespace
 }  // namespace nibble::quant

@@ -1,0 +1,105 @@
+#include "quant/pipeline/assemble.h"
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "quant/pipeline/copy_tensor.h"
+
+namespace nibble::quant {
+namespace {
+
+using Piece = std::variant<const Shard*, const CopyItem*>;
+
+std::vector<model::TensorDeclaration> declarations_of(const std::map<std::string, Piece>& pieces) {
+  std::vector<model::TensorDeclaration> declarations;
+  for (const auto& [name, piece] : pieces) {
+    if (const auto* shard = std::get_if<const Shard*>(&piece)) {
+      declarations.insert(declarations.end(), (*shard)->tensors.begin(), (*shard)->tensors.end());
+    } else {
+      declarations.push_back(declaration(*std::get<const CopyItem*>(piece)));
+    }
+  }
+  return declarations;
+}
+
+// Results by their place in the checkpoint, and which of them bits_per_weight is about.
+struct Results {
+  std::map<std::size_t, TensorResult> in_order;
+  std::uint64_t block_bits = 0, block_weights = 0;
+
+  void add(const WeightIdentity& identity, const TensorResult& result) {
+    in_order[identity.order] = result;
+    if (!identity.block_linear) return;
+    block_bits += result.stored_bits;
+    block_weights += result.weights;
+  }
+};
+
+}  // namespace
+
+TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
+                           double relative_error, double optimality_gap) {
+  constexpr std::array<const char*, 4> formats{"palette", "uniform", "int4-block", "float16"};
+  return {.name = name,
+          .format = formats[static_cast<std::size_t>(format)],
+          .weights = weights,
+          .stored_bits = stored_bits,
+          .bits_per_weight = static_cast<double>(stored_bits) / static_cast<double>(weights),
+          .relative_weight_error = relative_error,
+          .optimality_gap = optimality_gap,
+          .seconds = 0.0};
+}
+
+QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
+                        const std::filesystem::path& file) {
+  std::map<std::string, Piece> pieces;
+  for (const Shard& shard : shards) pieces[shard.result.name] = &shard;
+  for (const CopyItem& copy : plan.copies) pieces[copy.name] = &copy;
+  auto declarations = declarations_of(pieces);
+  QuantizeResult result;
+  for (const auto& tensor : declarations) {
+    std::uint64_t bytes = dtype_size(tensor.dtype);
+    for (const std::uint64_t extent : tensor.shape) bytes *= extent;
+    result.tensor_bytes += bytes;
+  }
+
+  model::SafetensorsWriter writer(file, std::move(declarations), {{"format", "pt"}});
+  Results results;
+  for (std::size_t i = 0; i < shards.size(); ++i) results.add(plan.items[i].identity, shards[i].result);
+  for (const auto& [name, piece] : pieces) {
+    if (const auto* shard = std::get_if<const Shard*>(&piece)) {
+      append_shard(**shard, writer);
+      continue;
+    }
+    const CopyItem& copy = *std::get<const CopyItem*>(piece);
+    const double error = append_copy(copy, checkpoint, writer);
+    const std::uint64_t weights = copy.tensor.element_count();
+    if (copy.reported)
+      results.add(*copy.reported,
+                  tensor_result(copy.reported->name, Format::kFloat16, weights, weights * 16, error, 0.0));
+  }
+  writer.commit();
+
+  for (const auto& [order, tensor] : results.in_order) result.tensors.push_back(tensor);
+  result.bits_per_weight = static_cast<double>(results.block_bits) / static_cast<double>(results.block_weights);
+  result.parameters = plan.parameters;
+  result.model_bits_per_weight = static_cast<double>(result.tensor_bytes) * 8.0 / static_cast<double>(plan.parameters);
+  result.file_bytes = std::filesystem::file_size(file);
+  result.unused_rules = plan.unused_rules;
+  return result;
+}
+
+std::string report_json(const QuantizeResult& result) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const TensorResult& tensor : result.tensors) tensors.push_back(figures_json(tensor));
+  const nlohmann::ordered_json json{{"bits_per_weight", result.bits_per_weight},
+                                    {"model_bits_per_weight", result.model_bits_per_weight},
+                                    {"parameters", result.parameters},
+                                    {"tensor_bytes", result.tensor_bytes},
+                                    {"tensors", std::move(tensors)}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "quant/pipeline/plan.h"
+#include "quant/pipeline/quantize_model.h"
+#include "quant/pipeline/shard.h"
+
+namespace nibble::quant {
+
+/// The figures of one weight; bits per weight follow.
+TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
+                           double relative_error, double optimality_gap);
+
+/// Streams shards (one for each of plan.items, in their order) and the plan's copies into one safetensors file, in name
+/// order, and adds up the figures. Throws FormatError, NumericalError (a value too large for float16).
+QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
+                        const std::filesystem::path& file);
+
+/// quantization.json.
+std::string report_json(const QuantizeResult& result);
+
+}  // namespace nibble::quant
