@@ -33,20 +33,20 @@ inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of 
 /// Everything that decides the contents of a calibration file: its root attributes. Two runs with equal settings give
 /// the same bytes on the same machine.
 struct RunSettings {
-  std::string model_hash;      ///< Checkpoint::fingerprint()
-  std::string tokenizer_hash;  ///< Tokenizer::fingerprint(), or "none" when the windows came as token ids
-  std::string text_hash;       ///< of the texts or token files read
-  std::string windows_hash;    ///< of the token windows themselves
-  std::string sampling;        ///< how the windows were taken: "random slices" or "consecutive windows"
+  std::string model_hash = {};      ///< Checkpoint::fingerprint()
+  std::string tokenizer_hash = {};  ///< Tokenizer::fingerprint(), or "none" when the windows came as token ids
+  std::string text_hash = {};       ///< of the texts or token files read
+  std::string windows_hash = {};    ///< of the token windows themselves
+  std::string sampling = {};        ///< how the windows were taken: "random slices" or "consecutive windows"
   std::uint64_t windows = 0;
   std::uint64_t window_tokens = 0;
-  std::vector<std::uint64_t> seeds;  ///< one per merged run
+  std::vector<std::uint64_t> seeds = {};  ///< one per merged run
   FisherFlavour flavour = FisherFlavour::kSequence;
   Labels labels = Labels::kData;
   std::string centre = kCentreNone;  ///< or kCentreOwn, or the hash of the means that gradients were centred with
   bool head = false;                 ///< whether the head is among the layers
-  StatisticSet collected;
-  std::string kernels;  ///< matrix library, version, instruction set
+  StatisticSet collected = {};
+  std::string kernels = {};  ///< matrix library, version, instruction set
 };
 
 /// The settings as (name, value) texts, in the order of the file's root attributes.

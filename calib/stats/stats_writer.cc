@@ -90,7 +90,7 @@ void StatsWriter::add(const LayerStats& layer) {
   h5::write_scalar_attribute(g, "in", in, what);
   write_described(g, schema::kTokens, {}, &layer.tokens, what);
   write_described(g, schema::kSamples, {}, &layer.samples, what);
-  const StatisticSet holds = layer.holds();
+  const StatisticSet& holds = settings.collected;
   if (holds.activations) {
     write_described(g, schema::kSumX, {in}, layer.sum_x.data(), what);
     write_described(g, schema::kSumX2, {in}, layer.sum_x2.data(), what);

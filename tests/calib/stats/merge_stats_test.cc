@@ -18,7 +18,7 @@ namespace {
 RunSettings part_settings(std::uint64_t seed) {
   RunSettings settings = example_settings();
   settings.seeds = {seed};
-  settings.windows_hash = "windows of seed " + std::to_string(seed);
+  settings.windows_hash = fmt::format("windows of seed {}", seed);
   return settings;
 }
 
@@ -37,7 +37,7 @@ TEST(MergeStats, SumsTheFilesAndKeepsSharedInputs) {
   std::array<std::filesystem::path, 3> inputs;
   std::vector<std::shared_ptr<const StatsFile>> parts;
   for (std::uint64_t i = 0; i < 3; ++i) {
-    inputs[i] = dir / ("part" + std::to_string(i));
+    inputs[i] = dir / fmt::format("part{}", i);
     write_part(inputs[i], i + 1);
     parts.push_back(StatsFile::open(inputs[i]));
   }

@@ -31,7 +31,10 @@ std::vector<LayerStats> example_layers() {
 
 void write_example(const std::filesystem::path& path) {
   StatsWriter writer(path, example_settings());
-  for (const LayerStats& layer : example_layers()) writer.add(layer);
+  for (LayerStats layer : example_layers()) {
+    if (!layer.input_of.empty()) layer.sum_xxt = {};  // the link gives it
+    writer.add(layer);
+  }
   writer.commit();
 }
 
