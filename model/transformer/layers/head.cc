@@ -76,7 +76,7 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::int64_t> targ
   const std::size_t step = rows_per_chunk();
   for (std::size_t begin = 0; begin < scored.size(); begin += step) {
     const auto rows = std::span<const std::size_t>(scored).subspan(begin, std::min(step, scored.size() - begin));
-    const auto logits = chunk_logits(x, rows, scratch, hooks);
+    const auto logits = chunk_logits(x, rows, scratch, nullptr);
     // logits become the gradient: weight * (softmax - one at the target).
     parallel_for(rows.size(), [&](std::size_t i) {
       const auto row = logits.row(i);

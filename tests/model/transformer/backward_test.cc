@@ -20,12 +20,12 @@ using model::Config;
 
 constexpr double kStep = 1e-30;
 
-// Sequences of 140, 1 and 23 tokens: more than a tile of attention, a single token, and rows without a target.
+// Sequences of 133, 1 and 7 tokens: more than a tile of attention, a single token, and rows without a target.
 template <class T>
 LossInput<T> toy_input(const Config& config) {
-  LossInput<T> input{toy_tokens(config, 164, 21), {0, 140, 141, 164}, {}, {}};
+  LossInput<T> input{toy_tokens(config, 141, 21), {0, 133, 134, 141}, {}, {}};
   Random random(22);
-  for (std::size_t r = 0; r < 164; ++r) {
+  for (std::size_t r = 0; r < 141; ++r) {
     input.targets.push_back(r % 5 == 4 ? -1 : static_cast<std::int64_t>(random.below(config.vocabulary)));
     input.weights.push_back(static_cast<T>(0.25 + random.uniform()));
   }
@@ -58,7 +58,7 @@ TEST_P(Backward, WeightGradientsAreThoseOfTheComplexStep) {
     // The tied head's weight is the embedding, which is perturbed in the head only: hooks report the linear layer.
     const std::string name = module == "lm_head" && config.tied_head ? "wte" : module;
     std::vector<double> actual, expected;
-    for (int sample = 0; sample < 6; ++sample) {
+    for (int sample = 0; sample < 4; ++sample) {
       const std::size_t row = random.below(gradient.rows()), col = random.below(gradient.cols());
       const auto complex_network = perturbed(name, row, col);
       const auto x = embedded(*complex_network, complex_input.batch());
@@ -76,7 +76,7 @@ TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
   const auto complex_network = model::make_dense_transformer<Complex>(config, weights);
   Random random(24);
   std::vector<double> actual, expected;
-  for (const std::size_t row : {0u, 3u, 127u, 128u, 139u, 140u, 141u, 160u, 163u}) {
+  for (const std::size_t row : {0u, 3u, 127u, 128u, 132u, 133u, 134u, 140u}) {
     const std::size_t col = random.below(config.hidden);
     auto x = embedded(*complex_network, complex_input.batch());
     x(row, col) += Complex(0.0, kStep);
@@ -114,7 +114,7 @@ TEST_P(Backward, HooksSeeInputAndOutputGradientOfEveryLinearLayer) {
   std::map<std::string, int> seen;
   model::Hooks<float> hooks;
   hooks.on_linear_input = [](const std::string& module, MatrixView<const float>) {
-    EXPECT_EQ(module, "lm_head") << "recomputation reports no inputs";
+    ADD_FAILURE() << module << ": recomputation reports no inputs";
   };
   hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
     ++seen[module];
