@@ -42,15 +42,21 @@ std::string_view header_json(std::span<const std::byte> bytes, std::string_view 
   return json;
 }
 
+/// product(shape) * dtype size. The text around an overflow is made only for it: a header can hold a million tensors.
+std::uint64_t bytes_needed(const std::string& name, const HeaderEntry& entry, std::string_view file) {
+  try {
+    return checked_multiply(checked_element_count(entry.shape, name), dtype_size(entry.dtype), name);
+  } catch (const FormatError& error) {
+    throw FormatError(fmt::format("safetensors: the size of tensor {} (file {})", error.what(), file));
+  }
+}
+
 /// Byte count against shape and dtype, and the end against the file.
 void check_extent(const std::string& name, const HeaderEntry& entry, std::size_t data_bytes, std::string_view file) {
   NIBBLE_REQUIRE(entry.begin <= entry.end, FormatError,
                  "safetensors: tensor '{}' has data_offsets [{}, {}], which end before they begin (file {})", name,
                  entry.begin, entry.end, file);
-  const std::string what =
-      fmt::format("safetensors: tensor '{}' of '{}': shape {}", name, file, shape_text(entry.shape));
-  const std::uint64_t needed =
-      checked_multiply(checked_element_count(entry.shape, what), dtype_size(entry.dtype), what);
+  const std::uint64_t needed = bytes_needed(name, entry, file);
   NIBBLE_REQUIRE(needed == entry.end - entry.begin, FormatError,
                  "safetensors: tensor '{}' needs {} bytes for shape {} {}, but its data_offsets span {} (file {}). "
                  "Incomplete download?",

@@ -38,22 +38,22 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kNames:
         key_ = key;
         if (key == kMetadataKey) {
-          require(!metadata_seen_, "duplicate key '__metadata__'");
+          if (metadata_seen_) fail("duplicate key '__metadata__'");
           metadata_seen_ = true;
         } else {
           check_tensor_name(key, file_);
-          require(!header_.tensors.contains(key), fmt::format("tensor '{}' is listed twice", key));
+          if (header_.tensors.contains(key)) fail(fmt::format("tensor '{}' is listed twice", key));
         }
         break;
       case Place::kMetadata:
-        require(!header_.metadata.contains(key), fmt::format("duplicate key '{}' in __metadata__", excerpt(key)));
+        if (header_.metadata.contains(key)) fail(fmt::format("duplicate key '{}' in __metadata__", excerpt(key)));
         metadata_key_ = key;
         break;
       default: {
         const bool again = (key == "dtype" && dtype_) || (key == "shape" && shape_) || (key == kOffsetsKey && offsets_);
-        require(!again, fmt::format("{}: duplicate key '{}'", where(), key));
-        require(key == "dtype" || key == "shape" || key == kOffsetsKey,
-                fmt::format("{}: unknown key '{}'; expected dtype, shape and data_offsets", where(), excerpt(key)));
+        if (again) fail(fmt::format("{}: duplicate key '{}'", where(), key));
+        if (key != "dtype" && key != "shape" && key != kOffsetsKey)
+          fail(fmt::format("{}: unknown key '{}'; expected dtype, shape and data_offsets", where(), excerpt(key)));
         field_ = key;
       }
     }
@@ -62,9 +62,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
   bool end_object() override {
     if (place_ == Place::kTensor) {
-      require(dtype_.has_value(), fmt::format("{} has no dtype", where()));
-      require(shape_.has_value(), fmt::format("{} has no shape", where()));
-      require(offsets_.has_value(), fmt::format("{} has no data_offsets", where()));
+      if (!dtype_) fail(fmt::format("{} has no dtype", where()));
+      if (!shape_) fail(fmt::format("{} has no shape", where()));
+      if (!offsets_) fail(fmt::format("{} has no data_offsets", where()));
       header_.tensors.emplace(key_, HeaderEntry{*dtype_, std::move(*shape_), (*offsets_)[0], (*offsets_)[1]});
     }
     place_ = place_ == Place::kNames ? Place::kEnd : Place::kNames;
@@ -76,9 +76,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       header_.metadata.emplace(metadata_key_, value);
     } else if (place_ == Place::kTensor && field_ == "dtype") {
       dtype_ = dtype_from_name(value);
-      require(dtype_.has_value(), fmt::format("{} has dtype '{}', which is not supported; known are F64, F32, F16, "
-                                              "BF16, I64 to I8, U64 to U8 and BOOL",
-                                              where(), excerpt(value)));
+      if (!dtype_) fail(fmt::format("{} has dtype '{}', {}", where(), excerpt(value), kDtypeHint));
     } else {
       wrong("a string");
     }
@@ -99,19 +97,18 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
 
   bool end_array() override {
-    if (place_ == Place::kOffsets)
-      require(offsets_->size() == 2,
-              fmt::format("{}: data_offsets needs 2 numbers, has {}", where(), offsets_->size()));
+    if (place_ == Place::kOffsets && offsets_->size() != 2)
+      fail(fmt::format("{}: data_offsets needs 2 numbers, has {}", where(), offsets_->size()));
     place_ = Place::kTensor;
     return true;
   }
 
   bool number_unsigned(Json::number_unsigned_t value) override {
     if (place_ == Place::kShape) {
-      require(shape_->size() < kMaxRank, fmt::format("{} has more than {} dimensions", where(), kMaxRank));
+      if (shape_->size() == kMaxRank) fail(fmt::format("{} has more than {} dimensions", where(), kMaxRank));
       shape_->push_back(value);
     } else if (place_ == Place::kOffsets) {
-      require(offsets_->size() < 2, fmt::format("{}: data_offsets needs 2 numbers, has more", where()));
+      if (offsets_->size() == 2) fail(fmt::format("{}: data_offsets needs 2 numbers, has more", where()));
       offsets_->push_back(value);
     } else {
       wrong("a number");
@@ -136,14 +133,13 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   enum class Place { kStart, kNames, kMetadata, kTensor, kShape, kOffsets, kEnd };
   static constexpr std::string_view kMetadataKey = "__metadata__", kOffsetsKey = "data_offsets";
 
+  static constexpr std::string_view kDtypeHint =
+      "which is not supported; known are F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL";
+
   std::string where() const { return fmt::format("tensor '{}'", key_); }
 
   [[noreturn]] void fail(const std::string& message) const {
     throw FormatError(fmt::format("safetensors: {} (file {})", message, file_));
-  }
-
-  void require(bool condition, const std::string& message) const {
-    if (!condition) fail(message);
   }
 
   [[noreturn]] void wrong(std::string_view found) const {

@@ -180,10 +180,10 @@ TEST(Safetensors, OfARankBeyondReasonAreRefused) {
 }
 
 TEST(Safetensors, WhoseShapeOverflowsAreRefused) {
-  EXPECT_TRUE(refuses(with_entry(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,4]})"), "'x'",
-                      "overflows 64 bits"));
-  EXPECT_TRUE(refuses(with_entry(R"({"dtype":"F64","shape":[2305843009213693953],"data_offsets":[0,8]})"), "'x'",
-                      "overflows 64 bits"));
+  EXPECT_TRUE(refuses(with_entry(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,4]})"),
+                      "tensor x:", "overflows 64 bits"));
+  EXPECT_TRUE(refuses(with_entry(R"({"dtype":"F64","shape":[2305843009213693953],"data_offsets":[0,8]})"),
+                      "tensor x:", "overflows 64 bits"));
 }
 
 TEST(Safetensors, WhoseShapeDoesNotFitTheirBytesAreRefused) {
