@@ -28,7 +28,6 @@ struct BlockRounding {
   Matrix<float> scales;        ///< (out, blocks), exact in float16, finite
   Matrix<std::uint8_t> zeros;  ///< (out, blocks) with kMinmax, else empty
   Matrix<std::uint8_t> codes;  ///< (out, in), one byte each, < 2^bits
-  double squared_error = 0.0;  ///< sum of (w - value)²
 };
 
 /// Rounds a weight to uniform grids, one scale (and zero point) per block of a row; a last short block is allowed.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "quant/algo/finite.h"
 #include "quant/algo/grains.h"
 #include "quant/algo/segmentation.h"
 #include "quant/algo/value_bins.h"
@@ -13,14 +14,6 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kSortAtMost = std::size_t{1} << 16;  // values; more are binned first
-constexpr std::uint32_t kInfinity = 0x7F800000u, kMagnitude = 0x7FFFFFFFu;
-
-// Loops without exits, which compilers vectorise; the index is looked for only when something was found.
-bool all_finite(std::span<const float> values) {
-  std::uint32_t bad = 0;
-  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & kMagnitude) >= kInfinity ? 1u : 0u;
-  return bad == 0;
-}
 
 struct WeightCheck {
   bool valid = true, some_zero = false, some_positive = false;
@@ -30,7 +23,7 @@ WeightCheck check_weights(std::span<const float> weights) {
   std::uint32_t bad = 0, zero = 0, positive = 0;
   for (const float weight : weights) {
     const auto bits = std::bit_cast<std::uint32_t>(weight + 0.0f);  // -0 becomes 0; negative numbers have the sign bit
-    bad |= bits >= kInfinity ? 1u : 0u;
+    bad |= bits >= 0x7F800000u ? 1u : 0u;
     zero |= bits == 0 ? 1u : 0u;
     positive |= bits != 0 ? 1u : 0u;
   }
@@ -45,10 +38,8 @@ void require_valid(std::span<const float> x, std::span<const float> w, const Pal
   NIBBLE_REQUIRE(!x.empty(), InvalidArgument, "fit_palette: there are no values");
   NIBBLE_REQUIRE(w.empty() || w.size() == x.size(), InvalidArgument, "fit_palette: {} values but {} weights", x.size(),
                  w.size());
-  if (!all_finite(x)) {
-    const auto bad = std::find_if(x.begin(), x.end(), [](float value) { return !std::isfinite(value); });
-    throw InvalidArgument(fmt::format("fit_palette: value {} is {}; values must be finite", bad - x.begin(), *bad));
-  }
+  if (const auto bad = first_not_finite(x))
+    throw InvalidArgument(fmt::format("fit_palette: value {} is {}; values must be finite", *bad, x[*bad]));
 }
 
 /// std::isfinite and >= 0, as check_weights() found it violated.

@@ -1,0 +1,62 @@
+#include <immintrin.h>
+
+#include "quant/algo/rounding_kernels.h"
+
+namespace nibble::quant::rounding_kernels {
+namespace {
+
+std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
+
+float reduce_min(__m256 v) {
+  __m128 x = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  x = _mm_min_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_min_ss(x, _mm_movehdup_ps(x)));
+}
+float reduce_max(__m256 v) {
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+}  // namespace
+
+void block_extremes_avx2(const float* row, std::size_t count, std::size_t block, float* low, float* high) {
+  for (std::size_t begin = 0; begin < count; begin += block, ++low, ++high) {
+    const std::size_t end = least(begin + block, count);
+    __m256 smallest = _mm256_set1_ps(row[begin]), largest = smallest;
+    std::size_t j = begin;
+    for (; j + 8 <= end; j += 8) {
+      const __m256 value = _mm256_loadu_ps(row + j);
+      smallest = _mm256_min_ps(smallest, value);
+      largest = _mm256_max_ps(largest, value);
+    }
+    *low = reduce_min(smallest);
+    *high = reduce_max(largest);
+    for (; j < end; ++j) {
+      if (row[j] < *low) *low = row[j];
+      if (row[j] > *high) *high = row[j];
+    }
+  }
+}
+
+void round_row_avx2(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
+                    float top, std::uint8_t* codes) {
+  const __m256 none = _mm256_setzero_ps(), most = _mm256_set1_ps(top);
+  for (std::size_t begin = 0; begin < count; begin += block, ++scales, ++zeros) {
+    const std::size_t end = least(begin + block, count);
+    const __m256 scale = _mm256_set1_ps(*scales), zero = _mm256_set1_ps(*zeros);
+    const __m256 divide = _mm256_cmp_ps(scale, none, _CMP_NEQ_OQ);
+    std::size_t j = begin;
+    for (; j + 8 <= end; j += 8) {
+      const __m256 quotient = _mm256_and_ps(_mm256_div_ps(_mm256_loadu_ps(row + j), scale), divide);
+      const __m256 rounded = _mm256_round_ps(quotient, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+      const __m256 code = _mm256_min_ps(_mm256_max_ps(_mm256_add_ps(rounded, zero), none), most);
+      const __m256i wide = _mm256_cvtps_epi32(code);
+      const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(codes + j), _mm_packus_epi16(words, words));
+    }
+    round_row_scalar(row + j, end - j, block, scales, zeros, top, codes + j);
+  }
+}
+
+}  // namespace nibble::quant::rounding_kernels
