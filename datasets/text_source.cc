@@ -2,14 +2,12 @@
 
 #include "core/error.h"
 #include "core/output_file.h"
-#include "datasets/utf8.h"
+#include "model/tokenizer/utf8.h"
 
 namespace nibble::datasets {
 namespace {
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;  // the text is held in memory, and so are its tokens
-
-bool is_blank(std::string_view row) { return row.find_first_not_of(" \t\n\v\f\r") == std::string_view::npos; }
 
 std::string join_rows(std::string_view text) {
   std::string joined;
@@ -27,16 +25,17 @@ std::string join_rows(std::string_view text) {
 
 }  // namespace
 
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\n\v\f\r") == std::string_view::npos; }
+
 std::string read_evaluation_text(const std::filesystem::path& path, bool hf_join) {
   const std::string extension = path.extension().string();
   NIBBLE_REQUIRE(extension != ".jsonl" && extension != ".gz" && extension != ".zst", FormatError,
                  "'{}': evaluation reads one plain text (.txt, .raw), not {} files", path.string(), extension);
   std::string text = read_text_file(path, kMaxTextBytes);
   NIBBLE_REQUIRE(!text.empty(), FormatError, "'{}': expected text, the file is empty", path.string());
-  if (const auto position = first_invalid_utf8(text)) {
-    throw FormatError(fmt::format("'{}': invalid UTF-8 at byte {} (0x{:02x}); is this a text file?", path.string(),
-                                  *position, static_cast<unsigned char>(text[*position])));
-  }
+  const std::size_t valid = model::valid_utf8_prefix(text);
+  NIBBLE_REQUIRE(valid == text.size(), FormatError, "'{}': invalid UTF-8 at byte {} (0x{:02x}); is this a text file?",
+                 path.string(), valid, static_cast<unsigned char>(text[valid]));
   return hf_join ? join_rows(text) : text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace nibble::datasets {
 
@@ -12,5 +13,8 @@ namespace nibble::datasets {
 ///          a row of white space only (the files have " \n") is "" and any other keeps its own " … \n".
 /// Throws FormatError: unreadable, empty, .jsonl or compressed, invalid UTF-8 (with the byte's position).
 std::string read_evaluation_text(const std::filesystem::path& path, bool hf_join);
+
+/// True for text of ASCII white space only, and for none.
+bool is_blank(std::string_view text);
 
 }  // namespace nibble::datasets

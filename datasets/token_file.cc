@@ -19,7 +19,8 @@ std::size_t id_bytes(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::vector<std::uint32_t> read_token_file(const std::filesystem::path& path, std::size_t vocabulary) {
+std::vector<std::uint32_t> read_token_file(const std::filesystem::path& path, std::size_t vocabulary,
+                                           std::size_t limit) {
   const std::size_t width = id_bytes(path);
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
@@ -29,7 +30,7 @@ std::vector<std::uint32_t> read_token_file(const std::filesystem::path& path, st
                  bytes);
 
   std::ifstream file(path, std::ios::binary);
-  std::vector<std::uint32_t> ids(bytes / width);
+  std::vector<std::uint32_t> ids(std::min<std::uintmax_t>(bytes / width, limit));
   std::vector<char> piece(std::size_t{1} << 16);
   for (std::size_t index = 0; index < ids.size();) {
     const std::size_t count = std::min(piece.size() / width, ids.size() - index);

@@ -38,6 +38,12 @@ TEST_F(TokenFile, FilesLargerThanOnePieceAreReadInOrder) {
   for (unsigned i = 0; i < ids.size(); ++i) ASSERT_EQ(ids[i], i % 251 + 256 * (i % 7)) << i;
 }
 
+TEST_F(TokenFile, NoMoreIdsAreReadThanAskedFor) {
+  test::write_file(dir_ / "a.u16", "\x01\x00\x02\x00\xFF\xFF"s);
+  EXPECT_THAT(read_token_file(dir_ / "a.u16", 9, 2), ElementsAre(1, 2));
+  EXPECT_THAT(read_token_file(dir_ / "a.u16", 65536, 7), ElementsAre(1, 2, 65535));
+}
+
 TEST_F(TokenFile, EmptyFileIsRefused) {
   EXPECT_TRUE(throws_with<FormatError>([&] { read("a.u16", "", 9); }, "a.u16", "empty"));
 }

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <zstd.h>
+
+#include <boost/iostreams/compose.hpp>
+#include <boost/iostreams/copy.hpp>
+#include <boost/iostreams/device/array.hpp>
+#include <boost/iostreams/device/back_inserter.hpp>
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filtering_streambuf.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace nibble::test {
+
+/// `text` as a gzip file of one member.
+inline std::string gzip(std::string_view text) {
+  namespace io = boost::iostreams;
+  std::string packed;
+  io::filtering_streambuf<io::input> in;
+  in.push(io::gzip_compressor());
+  in.push(io::array_source(text.data(), text.size()));
+  io::copy(in, io::back_inserter(packed));
+  return packed;
+}
+
+/// `text` as a zstd file of one frame with a checksum.
+inline std::string zstd(std::string_view text) {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  const std::size_t size = ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size());
+  ZSTD_freeCCtx(context);
+  if (ZSTD_isError(size)) throw std::runtime_error(ZSTD_getErrorName(size));
+  packed.resize(size);
+  return packed;
+}
+
+}  // namespace nibble::test
