@@ -7,17 +7,9 @@
 
 #include "core/progress.h"
 #include "model/transformer/config.h"
+#include "quant/pipeline/value_statistics.h"
 
 namespace nibble::quant {
-
-/// Statistics of a tensor's values, as decoded. Over finite values only; NaN where there are none.
-struct ValueStatistics {
-  double min = 0.0, max = 0.0, mean = 0.0;
-  double deviation = 0.0;        ///< standard deviation around the mean, ddof 0
-  double outlier_ratio = 0.0;    ///< max |w| / root mean square
-  std::uint64_t nan_count = 0;   ///< NaN values
-  std::uint64_t infinities = 0;  ///< infinite values
-};
 
 /// One weight, bias or norm of a model; a quantized weight is one entry with all that is stored for it.
 struct TensorDescription {

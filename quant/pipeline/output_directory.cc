@@ -19,6 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::array<std::string_view, 12> kCompanions{"tokenizer.json",      "tokenizer_config.json",
+                                                       "vocab.json",          "merges.txt",
+                                                       "tokenizer.model",     "special_tokens_map.json",
+                                                       "added_tokens.json",   "generation_config.json",
+                                                       "chat_template.jinja", "LICENSE",
+                                                       "LICENSE.txt",         "README.md"};
+
 constexpr std::string_view kState = "scratch/fingerprint", kLock = "lock";
 
 fs::path without_trailing_slash(const fs::path& path) {
@@ -120,6 +127,18 @@ void OutputDirectory::add_copy(const fs::path& file) const {
     copy.write(std::string_view(buffer.data(), static_cast<std::size_t>(source.gcount())));
   NIBBLE_REQUIRE(source.eof(), FormatError, "cannot read '{}'", file.string());
   copy.commit();
+}
+
+void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
+  OutputFile file(partial_ / name);
+  file.write(text);
+  file.commit();
+}
+
+void OutputDirectory::add_companions(const fs::path& model) const {
+  std::error_code error;
+  for (const std::string_view name : kCompanions)
+    if (fs::is_regular_file(model / name, error)) add_copy(model / name);
 }
 
 void OutputDirectory::publish() {

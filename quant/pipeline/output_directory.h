@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace nibble::quant {
 
@@ -23,13 +24,16 @@ class OutputDirectory {
   const std::filesystem::path& partial() const { return partial_; }
   /// Where intermediate files go; removed by publish().
   std::filesystem::path scratch() const { return partial_ / "scratch"; }
-  /// Copies a file into partial(), flushed to disk.
-  void add_copy(const std::filesystem::path& file) const;
+  /// Writes a file into partial(), flushed to disk.
+  void add_text(std::string_view name, std::string_view text) const;
+  /// Copies what travels along with a model, where it is there: the tokenizer's files, licence, README.
+  void add_companions(const std::filesystem::path& model) const;
   /// Everything is written: removes scratch files, flushes, and gives the directory its name.
   void publish();
 
  private:
   void lock();
+  void add_copy(const std::filesystem::path& file) const;
 
   std::filesystem::path path_, partial_;
   int lock_ = -1;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/transformer/config.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/pipeline/settings.h"
 
@@ -41,7 +42,8 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
 
 /// config.json with a quantization_config added; everything else stays, in its order.
 std::string with_quantization_config(std::string_view config_text, const QuantizationConfig& quantization);
-/// config.json without quantization_config, its torch_dtype "float16".
-std::string as_float16_config(std::string_view config_text);
+/// config.json of the decoded model: without quantization_config, torch_dtype "float16"; a Llama says which layers have
+/// biases.
+std::string as_float16_config(std::string_view config_text, model::Family family, bool attention_bias, bool mlp_bias);
 
 }  // namespace nibble::quant

@@ -1,7 +1,6 @@
 #include "quant/pipeline/quantize_model.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -9,7 +8,6 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/isa.h"
-#include "core/output_file.h"
 #include "core/thread_pool.h"
 #include "model/checkpoint/tensor_checks.h"
 #include "quant/pipeline/assemble.h"
@@ -22,14 +20,6 @@
 
 namespace nibble::quant {
 namespace {
-
-// What travels along with a model: everything a tokenizer, a chat or a licence needs.
-constexpr std::array<std::string_view, 12> kCompanions{"tokenizer.json",      "tokenizer_config.json",
-                                                       "vocab.json",          "merges.txt",
-                                                       "tokenizer.model",     "special_tokens_map.json",
-                                                       "added_tokens.json",   "generation_config.json",
-                                                       "chat_template.jinja", "LICENSE",
-                                                       "LICENSE.txt",         "README.md"};
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -106,12 +96,6 @@ std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const Out
   return shards;
 }
 
-void write_text(const std::filesystem::path& path, std::string_view text) {
-  OutputFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
   const auto config = nlohmann::json::parse(checkpoint.config_text());
   NIBBLE_REQUIRE(!config.contains("quantization_config"), InvalidArgument,
@@ -144,10 +128,9 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   quantization.checkpoint_fingerprint = checkpoint->fingerprint();
   quantization.bits_per_weight = result.bits_per_weight;
   quantization.model_bits_per_weight = result.model_bits_per_weight;
-  write_text(output.partial() / "config.json", with_quantization_config(checkpoint->config_text(), quantization));
-  write_text(output.partial() / "quantization.json", report_json(result));
-  for (const std::string_view name : kCompanions)
-    if (std::filesystem::is_regular_file(options.model / name, error)) output.add_copy(options.model / name);
+  output.add_text("config.json", with_quantization_config(checkpoint->config_text(), quantization));
+  output.add_text("quantization.json", report_json(result));
+  output.add_companions(options.model);
   output.publish();
   return result;
 }

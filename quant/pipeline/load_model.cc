@@ -1,0 +1,22 @@
+#include "quant/pipeline/load_model.h"
+
+#include "quant/pipeline/model_size.h"
+#include "quant/pipeline/model_weights.h"
+
+namespace nibble::quant {
+
+LoadedModel load_model(const std::filesystem::path& directory) {
+  LoadedModel loaded;
+  loaded.checkpoint = model::Checkpoint::open(directory);
+  loaded.config = model::parse_config(loaded.checkpoint->config_text(), config_place(*loaded.checkpoint));
+  QuantizedWeights quantized = open_quantized_weights(loaded.checkpoint);
+  ModelSize size = measure_model(*loaded.checkpoint, loaded.config, quantized);
+  loaded.bits_per_weight = size.bits_per_weight;
+  loaded.model_bits_per_weight = size.model_bits_per_weight;
+  loaded.method = std::move(size.method);
+  const auto weights = make_weight_provider(loaded.checkpoint, std::move(quantized));
+  loaded.transformer = model::make_model(loaded.config, *weights);
+  return loaded;
+}
+
+}  // namespace nibble::quant

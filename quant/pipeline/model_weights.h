@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/weights.h"
+#include "quant/format/quantized_tensor.h"
+#include "quant/pipeline/quantization_config.h"
+
+namespace nibble::quant {
+
+/// A quantized weight of an open checkpoint, decoded where it lies. Throws FormatError from decode_rows() when the file
+/// shrank.
+class MappedQuantizedWeight final : public WeightSource {
+ public:
+  /// Collects the parts of `module` in `checkpoint` and checks them. Throws FormatError.
+  MappedQuantizedWeight(std::shared_ptr<const model::Checkpoint> checkpoint, const std::string& module,
+                        const StoredTensor& stored);
+  const QuantizedTensor& tensor() const { return tensor_; }
+  const StoredTensor& stored() const { return stored_; }
+
+  std::size_t rows() const override { return tensor_.rows(); }
+  std::size_t cols() const override { return tensor_.cols(); }
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;
+  void release() const override;
+
+ private:
+  std::shared_ptr<const model::Checkpoint> checkpoint_;
+  StoredTensor stored_;
+  std::vector<model::TensorView> views_;
+  QuantizedTensor tensor_;
+};
+
+/// By module name; GPT-2's c_attn as .q, .k, .v. Empty for a float checkpoint.
+using QuantizedWeights = std::map<std::string, std::shared_ptr<const MappedQuantizedWeight>>;
+
+/// All quantized weights of a checkpoint. Throws FormatError: a weight that is there as float too, a part that is
+/// missing, unknown or wrong, codes that quantization_config does not know.
+QuantizedWeights open_quantized_weights(const std::shared_ptr<const model::Checkpoint>& checkpoint);
+
+/// "config.json of checkpoint '…'", for messages.
+std::string config_place(const model::Checkpoint& checkpoint);
+
+/// Whether `name` is a part of one of `weights` (`.codes`, …; not the bias of its layer).
+bool is_quantized_part(const QuantizedWeights& weights, const std::string& name);
+
+/// The weights of a checkpoint of either kind.
+std::unique_ptr<model::WeightProvider> make_weight_provider(std::shared_ptr<const model::Checkpoint> checkpoint,
+                                                            QuantizedWeights quantized);
+
+}  // namespace nibble::quant
