@@ -117,10 +117,8 @@ TEST(Checkpoint, CanBeAskedForItsFingerprintInsideAndOutsideOfAParallelLoop) {
   std::vector<std::string> found(3);
   std::thread outside;
   parallel_for(2, [&](std::size_t i) {
-    if (i == 0) {
-      outside = std::thread([&] { found[2] = checkpoint->fingerprint(); });
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    if (i == 0) outside = std::thread([&] { found[2] = checkpoint->fingerprint(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the one outside comes first
     found[i] = checkpoint->fingerprint();
   });
   outside.join();
