@@ -44,12 +44,14 @@ Decoder::Decoder(const std::vector<DecoderStep>& steps, const std::vector<std::s
   bool fused = false;
   for (const DecoderStep& step : steps) {
     if (!fused) {
+      const std::string place = where + ": decoder";
       std::size_t bytes = 0;
-      for (std::string& token : text_) {
-        token = decode_token(step, token);
-        bytes += token.size();
-        NIBBLE_REQUIRE(bytes <= kMaxTextBytes, FormatError, "{}: decoder: the tokens decode to more than {} bytes",
-                       where, kMaxTextBytes);
+      for (std::size_t id = 0; id < text_.size(); ++id) {
+        text_[id] = decode_token(step, text_[id]);
+        require_bounded_growth(tokens[id].size(), text_[id].size(), place);
+        bytes += text_[id].size();
+        NIBBLE_REQUIRE(bytes <= kMaxTextBytes, FormatError, "{}: the tokens decode to more than {} bytes", place,
+                       kMaxTextBytes);
       }
     } else if (std::holds_alternative<StripStep>(step) || std::holds_alternative<ReplaceStep>(step)) {
       text_steps_.push_back(step);
@@ -75,7 +77,11 @@ std::string Decoder::decode(std::span<const TokenId> ids) const {
     if (i == 0 && drop_leading_spaces_) token.remove_prefix(std::min(token.find_first_not_of(' '), token.size()));
     text.append(token);
   }
-  for (const DecoderStep& step : text_steps_) text = decode_token(step, text);
+  const std::size_t size = text.size();
+  for (const DecoderStep& step : text_steps_) {
+    text = decode_token(step, text);
+    require_bounded_growth(size, text.size(), "the tokenizer's decoder");
+  }
   return text;
 }
 

@@ -42,7 +42,7 @@ class Decoder {
   Decoder(const std::vector<DecoderStep>& steps, const std::vector<std::string>& tokens,
           const std::vector<AddedToken>& added, const std::string& where);
 
-  /// Requires ids below the number of tokens.
+  /// Requires ids below the number of tokens. Throws FormatError as require_bounded_growth() does.
   std::string decode(std::span<const TokenId> ids) const;
   /// Bytes of text that a token stands for, 0 for special tokens.
   std::size_t byte_length(TokenId id) const { return is_special_[id] ? 0 : text_[id].size(); }

@@ -15,6 +15,10 @@ std::string ReplaceStep::apply(std::string_view text) const {
   return result.append(text.substr(copied));
 }
 
+void require_bounded_growth(std::size_t from, std::size_t to, std::string_view where) {
+  NIBBLE_REQUIRE(to <= 64 * from + 4096, FormatError, "{} makes {} bytes of text out of {}", where, to, from);
+}
+
 std::string Normalizer::apply(std::string_view text) const {
   std::string result(text);
   for (const NormalizerStep& step : steps_) {
@@ -23,8 +27,7 @@ std::string Normalizer::apply(std::string_view text) const {
     } else if (!result.empty()) {
       result.insert(0, std::get<PrependStep>(step).text);
     }
-    NIBBLE_REQUIRE(result.size() <= 64 * text.size() + 4096, FormatError,
-                   "the tokenizer's normalizer makes {} bytes of text out of {}", result.size(), text.size());
+    require_bounded_growth(text.size(), result.size(), "the tokenizer's normalizer");
   }
   return result;
 }

@@ -17,6 +17,10 @@ struct ReplaceStep {
   std::string to;
   std::string apply(std::string_view text) const;
 };
+/// Steps that a stranger made up must not make texts grow without bound: throws FormatError naming `where` if `to`
+/// bytes are more than 64 times `from` and 4 KiB.
+void require_bounded_growth(std::size_t from, std::size_t to, std::string_view where);
+
 using NormalizerStep = std::variant<PrependStep, ReplaceStep>;
 
 /// What happens to a text before it is cut into words.
@@ -24,7 +28,7 @@ class Normalizer {
  public:
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
   bool is_identity() const { return steps_.empty(); }
-  /// Throws FormatError if a step makes the text more than 64 times as long (and 4 KiB).
+  /// Throws FormatError as require_bounded_growth() does.
   std::string apply(std::string_view text) const;
 
  private:

@@ -1,6 +1,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/tokenizer/tokenizer.h"
@@ -26,6 +27,19 @@ void encode(benchmark::State& state, const std::filesystem::path& directory) {
   benchmark::DoNotOptimize(tokenizer->encode(text));
   for (auto _ : state) benchmark::DoNotOptimize(tokenizer->encode(text));
   set_speed(state, text);
+}
+
+/// The demo tokenizer, cutting words by Llama 3's pattern: through PCRE2, as all patterns but GPT-2's.
+void encode_by_llama3_pattern(benchmark::State& state) {
+  const auto demo = test::source_path("datasets/demo/gpt2-demo/tokenizer.json");
+  auto file = nlohmann::json::parse(test::read_file(demo));
+  file["pre_tokenizer"] = nlohmann::json::parse(R"json({"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex":
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+      {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})json");
+  const test::TempDir directory;
+  test::write_file(directory / "tokenizer.json", file.dump());
+  encode(state, directory.path());
 }
 
 void decode(benchmark::State& state, const std::filesystem::path& directory) {
@@ -66,5 +80,6 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark(name("encode_one_long_word").c_str(), encode_one_long_word, directory);
     benchmark::RegisterBenchmark(name("open").c_str(), nibble::model::open, directory);
   }
+  benchmark::RegisterBenchmark("encode_by_llama3_pattern", nibble::model::encode_by_llama3_pattern);
   benchmark::RunSpecifiedBenchmarks();
 }

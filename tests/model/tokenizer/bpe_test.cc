@@ -1,5 +1,6 @@
 #include "model/tokenizer/bpe.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -167,7 +168,7 @@ TEST(WordCache, LeavesOutLongWordsAndLongResults) {
 TEST(WordCache, NeverGivesOneWordTheIdsOfAnother) {
   WordCache cache;  // 200,000 words in 65,536 slots: most are pushed out
   std::size_t kept = 0;
-  const auto word = [](TokenId i) { return "w" + std::to_string(i); };
+  const auto word = [](TokenId i) { return fmt::format("w{}", i); };
   for (TokenId i = 0; i < 200'000; ++i) cache.remember(word(i), std::vector<TokenId>{i});
   for (TokenId i = 0; i < 200'000; ++i) {
     const auto found = cache.find(word(i));

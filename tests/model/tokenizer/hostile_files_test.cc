@@ -147,7 +147,11 @@ TEST(HostileParts, TextsCannotGrowWithoutBound) {
   EXPECT_TRUE(
       throws_with<FormatError>([&] { tokenizer->encode(std::string(1000, 'a')); }, "normalizer", "out of 1000"));
   file["decoder"] = {{"type", "Sequence"}, {"decoders", json::array({swell, swell, swell, swell, swell})}};
-  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file); }, "decode to more than"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file); }, "decoder makes", "bytes of text out of"));
+  file["decoder"] = {{"type", "Sequence"},
+                     {"decoders", json::array({{{"type", "Fuse"}}, swell, swell, swell, swell, swell})}};
+  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file)->decode(std::vector<TokenId>(1000, 260)); },
+                                       "decoder makes", "out of 1000"));
   EXPECT_TRUE(
       refused(llama2_json(), "/normalizer", {{"type", "Prepend"}, {"prepend", std::string(65, 'a')}}, "65 bytes"));
 }

@@ -1,5 +1,6 @@
 #include "model/tokenizer/utf8.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -34,8 +35,8 @@ TEST(Utf8, StretchesAlternateAndCoverTheText) {
   std::vector<std::string> stretches;
   for_each_utf8_stretch(
       "\xFF\xFEtwelve bytes\xE2\x82é\xC3",
-      [&](std::string_view valid) { stretches.push_back("+" + std::string(valid)); },
-      [&](std::string_view invalid) { stretches.push_back("-" + std::string(invalid)); });
+      [&](std::string_view valid) { stretches.push_back(fmt::format("+{}", valid)); },
+      [&](std::string_view invalid) { stretches.push_back(fmt::format("-{}", invalid)); });
   EXPECT_EQ(stretches, (std::vector<std::string>{"-\xFF\xFE", "+twelve bytes", "-\xE2\x82", "+é", "-\xC3"}));
 }
 
