@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,7 +39,7 @@ struct PrefixSums {
 };
 
 /// Weighted values in ascending order, grouped into m grains: the finest things that a Segmenter looks at. Values are
-/// relative to some origin near their middle, so that sums do not cancel.
+/// relative to an origin, so that sums do not cancel.
 struct Grains {
   std::vector<double> x;            ///< (m + 1), ascending: the values of grain g lie in [x[g], x[g + 1]]
   PrefixSums weight;                ///< (m + 1), of w: entry g is the sum over grains 0 … g - 1
@@ -73,6 +74,10 @@ class GrainWriter {
   std::size_t count_ = 0;
   TwiceSum weight_, moment_;
 };
+
+/// The origin for values in [low, high]: what in there is nearest to 0. No value is smaller in magnitude, so
+/// float(origin + double(x - origin)) is x again.
+inline double origin_of(float low, float high) { return static_cast<double>(std::clamp(0.0f, low, high)); }
 
 /// A value and its weight in one integer that sorts like the value (-0 before +0).
 std::uint64_t pack_weighted(float x, float w);

@@ -75,7 +75,7 @@ void PaletteFitter::Buffers::sort(std::span<const float> x, std::span<const floa
     if (weight > 0.0f) pairs.push_back(pack_weighted(x[i], weight));
   }
   sort_weighted(pairs, scratch);
-  origin = static_cast<double>(unpack_value(pairs[pairs.size() / 2]));
+  origin = origin_of(unpack_value(pairs.front()), unpack_value(pairs.back()));
   GrainWriter writer(grains, pairs.size());
   const double second_moment = add_sorted_values(pairs, origin, writer);
   writer.finish(static_cast<double>(unpack_value(pairs.back())) - origin, second_moment);

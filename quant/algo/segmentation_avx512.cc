@@ -35,7 +35,7 @@ void best_cuts_avx512(const Prefixes& sums, const double* previous, double least
     best_cut = _mm512_mask_set1_epi64(best_cut, better, static_cast<long long>(i));
   }
   _mm512_storeu_pd(gain, best);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(cut), _mm512_cvtepi64_epi32(best_cut));
+  _mm512_mask_cvtepi64_storeu_epi32(cut, 0xFF, best_cut);
 }
 
 }  // namespace nibble::quant::segmentation_kernels

@@ -32,18 +32,15 @@ double inner_edge(std::int64_t outward) {
 }  // namespace
 
 void ValueBins::place_bins() {
-  std::vector<float> sample;
-  const std::size_t step = std::max<std::size_t>(1, x_.size() / kSample);
-  for (std::size_t i = 0; i < x_.size(); i += step) sample.push_back(x_[i]);
-  const auto median = sample.begin() + static_cast<std::ptrdiff_t>(sample.size() / 2);
-  std::nth_element(sample.begin(), median, sample.end());
-  origin_ = static_cast<double>(*median);
-
   const auto [low, high] = std::minmax_element(x_.begin(), x_.end());
+  origin_ = origin_of(*low, *high);
   const double least = static_cast<double>(*low) - origin_, largest = static_cast<double>(*high) - origin_;
+  const std::size_t step = std::max<std::size_t>(1, x_.size() / kSample);
   double deviation = 0.0;
-  for (const float value : sample) deviation += std::abs(static_cast<double>(value) - origin_);
-  deviation /= static_cast<double>(sample.size());
+  std::size_t sampled = 0;
+  for (std::size_t i = 0; i < x_.size(); i += step, ++sampled)
+    deviation += std::abs(static_cast<double>(x_[i]) - origin_);
+  deviation /= static_cast<double>(sampled);
   // A sample of equal values says nothing about the rest.
   const double reach = deviation > 0.0 ? 4.0 * deviation : std::max({-least, largest, 1e-300});
   int exponent = 0;

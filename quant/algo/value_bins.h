@@ -12,9 +12,9 @@ namespace nibble::quant {
 /// Groups millions of values into fine bins without sorting them, as inexact grains, and later sorts those bins that
 /// turn out to matter.
 ///
-/// Bins lie around the sample median: 2^16 of equal width on either side (up to 4 to 8 mean deviations), beyond that
-/// 1024 per power of two, so that a few huge values do not make all bins wide. Widths are powers of two: a value's bin
-/// and a bin's edges are exact.
+/// 2^16 bins of equal width on either side of the origin reach to 4 to 8 mean deviations from there (those of a
+/// sample); beyond, there are 1024 per power of two, so that a few huge values do not make all bins wide. Widths are
+/// powers of two: a value's bin and a bin's edges are exact.
 class ValueBins {
  public:
   /// Fills the bins: one pass over x and w (empty means ones). Values of weight 0 are left out. Requires x finite, not
