@@ -37,6 +37,11 @@ TEST(AddedTokens, StripTakesWhiteSpaceAlong) {
   EXPECT_EQ(split({{.id = 1, .content = "<m>", .left_strip = true, .right_strip = true}}, "<m> <m>"), "1:<m> |1:<m>");
 }
 
+TEST(AddedTokens, StrippedWhiteSpaceBelongsToNoOtherToken) {
+  const std::vector<AddedToken> tokens{{.id = 1, .content = "<m>", .right_strip = true}, {.id = 2, .content = " x"}};
+  EXPECT_EQ(split(tokens, "<m> x x"), "1:<m> |x|2: x");
+}
+
 TEST(AddedTokens, SingleWordsStandAlone) {
   const std::vector<AddedToken> tokens{{.id = 1, .content = "dog", .single_word = true}};
   EXPECT_EQ(split(tokens, "dog dogs hotdog dog_ édog dog"), "1:dog| dogs hotdog dog_ édog |1:dog");

@@ -169,6 +169,16 @@ TEST(Llama2Tokenizer, MetaspaceInPlaceOfANormalizerMeansTheSame) {
   EXPECT_EQ(open_json(file)->decode(by_metaspace->encode("a a b")), "a a b");
 }
 
+TEST(Llama2Tokenizer, TheFirstSchemePutsASpaceOnlyBeforeTheWholeText) {
+  json file = llama2_json({{"▁", "a"}});
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
+  EXPECT_EQ(open_json(file)->encode("a<s>a"), (Ids{262, 1, 260}));
+  file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", "a"}};
+  file["added_tokens"].push_back({{"id", 263}, {"content", "<x>"}, {"normalized", true}});
+  EXPECT_EQ(open_json(file)->encode("b<x>b"), (Ids{262, 263, 260}));
+}
+
 TEST(AddedTokensOfATokenizer, NormalizedOnesAreFoundInTheNormalizedText) {
   json file = llama2_json();
   file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", "a"}};
