@@ -2,12 +2,14 @@
 
 #include <zstd.h>
 
-#include <boost/iostreams/compose.hpp>
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wrestrict"  // a false alarm of GCC 12 inside Boost (GCC bug 105651)
 #include <boost/iostreams/copy.hpp>
 #include <boost/iostreams/device/array.hpp>
-#include <boost/iostreams/device/back_inserter.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
+#pragma GCC diagnostic pop
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -17,12 +19,12 @@ namespace nibble::test {
 /// `text` as a gzip file of one member.
 inline std::string gzip(std::string_view text) {
   namespace io = boost::iostreams;
-  std::string packed;
+  std::ostringstream packed;
   io::filtering_streambuf<io::input> in;
   in.push(io::gzip_compressor());
   in.push(io::array_source(text.data(), text.size()));
-  io::copy(in, io::back_inserter(packed));
-  return packed;
+  io::copy(in, packed);
+  return packed.str();
 }
 
 /// `text` as a zstd file of one frame with a checksum.
