@@ -1,23 +1,24 @@
 #include "quant/algo/finite.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
+
+#include "quant/algo/block_kernels.h"
 
 namespace nibble::quant {
 
+std::optional<ValueRange> finite_range(std::span<const float> values) {
+  ValueRange range;
+  const auto block_extremes = block_kernels::active().block_extremes;  // all values as one block
+  if (values.empty() || !block_extremes(values.data(), values.size(), values.size(), &range.low, &range.high))
+    return std::nullopt;
+  return range;
+}
+
 std::optional<std::size_t> first_not_finite(std::span<const float> values) {
-  constexpr std::size_t kChunk = 4096;
-  for (std::size_t begin = 0; begin < values.size(); begin += kChunk) {
-    const auto chunk = values.subspan(begin, std::min(kChunk, values.size() - begin));
-    std::int32_t largest = 0;  // magnitudes order like integers; a loop without exits, which compilers vectorise
-    for (const float value : chunk) largest = std::max(largest, std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF);
-    if (largest < 0x7F800000) continue;
-    const auto bad = std::find_if(chunk.begin(), chunk.end(), [](float value) { return !std::isfinite(value); });
-    return begin + static_cast<std::size_t>(bad - chunk.begin());
-  }
-  return std::nullopt;
+  if (values.empty() || finite_range(values)) return std::nullopt;
+  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  return static_cast<std::size_t>(bad - values.begin());
 }
 
 }  // namespace nibble::quant

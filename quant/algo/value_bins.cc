@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "quant/algo/finite.h"
+
 namespace nibble::quant {
 namespace {
 
@@ -32,9 +34,9 @@ double inner_edge(std::int64_t outward) {
 }  // namespace
 
 void ValueBins::place_bins() {
-  const auto [low, high] = std::minmax_element(x_.begin(), x_.end());
-  origin_ = origin_of(*low, *high);
-  const double least = static_cast<double>(*low) - origin_, largest = static_cast<double>(*high) - origin_;
+  const ValueRange range = finite_range(x_).value();
+  origin_ = origin_of(range.low, range.high);
+  const double least = static_cast<double>(range.low) - origin_, largest = static_cast<double>(range.high) - origin_;
   const std::size_t step = std::max<std::size_t>(1, x_.size() / kSample);
   double deviation = 0.0;
   std::size_t sampled = 0;

@@ -1,8 +1,8 @@
 #include <immintrin.h>
 
-#include "quant/algo/rounding_kernels.h"
+#include "quant/algo/block_kernels.h"
 
-namespace nibble::quant::rounding_kernels {
+namespace nibble::quant::block_kernels {
 namespace {
 
 std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
@@ -20,13 +20,17 @@ float reduce_max(__m256 v) {
 
 }  // namespace
 
-void block_extremes_avx2(const float* row, std::size_t count, std::size_t block, float* low, float* high) {
+bool block_extremes_avx2(const float* row, std::size_t count, std::size_t block, float* low, float* high) {
+  const __m256 zero = _mm256_setzero_ps();
+  __m256 bad = zero;  // value · 0 is not a number for what is not finite
+  bool good = true;
   for (std::size_t begin = 0; begin < count; begin += block, ++low, ++high) {
     const std::size_t end = least(begin + block, count);
     __m256 smallest = _mm256_set1_ps(row[begin]), largest = smallest;
     std::size_t j = begin;
     for (; j + 8 <= end; j += 8) {
       const __m256 value = _mm256_loadu_ps(row + j);
+      bad = _mm256_or_ps(bad, _mm256_cmp_ps(_mm256_mul_ps(value, zero), zero, _CMP_NEQ_UQ));
       smallest = _mm256_min_ps(smallest, value);
       largest = _mm256_max_ps(largest, value);
     }
@@ -35,8 +39,10 @@ void block_extremes_avx2(const float* row, std::size_t count, std::size_t block,
     for (; j < end; ++j) {
       if (row[j] < *low) *low = row[j];
       if (row[j] > *high) *high = row[j];
+      good = good && row[j] * 0.0f == 0.0f;
     }
   }
+  return good && _mm256_movemask_ps(bad) == 0;
 }
 
 void round_row_avx2(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
@@ -59,4 +65,4 @@ void round_row_avx2(const float* row, std::size_t count, std::size_t block, cons
   }
 }
 
-}  // namespace nibble::quant::rounding_kernels
+}  // namespace nibble::quant::block_kernels
