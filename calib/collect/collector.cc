@@ -353,14 +353,16 @@ CalibrationPlan plan_job(const CalibrationJob& job) {
 
 void calibrate(const CalibrationJob& job) {
   const RunSettings settings = complete_settings(job);
-  if (std::filesystem::exists(job.output)) {
+  Team& team = team_of(job);
+  bool missing = true;  // rank 0 looks: the others may not see its files
+  if (team.rank() == 0 && std::filesystem::exists(job.output)) {
     const std::string differing = differences(StatsFile::open(job.output)->settings(), settings);
     NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
                    "'{}' is there already, of other settings ({}); remove it or choose another -o", job.output.string(),
                    differing);
-    return;
+    missing = false;
   }
-  Calibration(job, settings).run();
+  if (team.all(missing)) Calibration(job, settings).run();
 }
 
 }  // namespace nibble::calib

@@ -25,7 +25,7 @@ RunSettings part_settings(std::uint64_t seed) {
 void write_part(const std::filesystem::path& path, std::uint64_t seed) {
   StatsWriter writer(path, part_settings(seed));
   LayerStats q = example_layer("q", 6, 5, 10 * seed), k = example_layer("k", 2, 5, 10 * seed + 1);
-  k.input_of = "q";
+  k.input_of = q.module;
   k.sum_xxt = q.sum_xxt;
   writer.add(q);
   writer.add(k);

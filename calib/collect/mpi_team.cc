@@ -1,0 +1,48 @@
+#include "calib/collect/mpi_team.h"
+
+#include <algorithm>
+#include <boost/mpi/collectives/all_reduce.hpp>
+#include <boost/mpi/communicator.hpp>
+#include <boost/mpi/environment.hpp>
+#include <cstdlib>
+#include <functional>
+
+namespace nibble::calib {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 26;  // MPI counts are int
+
+template <class T, class Operation>
+void reduce(const boost::mpi::communicator& world, std::span<T> values, const Operation& operation) {
+  for (std::size_t begin = 0; begin < values.size(); begin += kChunk) {
+    const auto part = values.subspan(begin, std::min(kChunk, values.size() - begin));
+    boost::mpi::all_reduce(world, boost::mpi::inplace(part.data()), static_cast<int>(part.size()), operation);
+  }
+}
+
+}  // namespace
+
+struct MpiTeam::State {
+  boost::mpi::environment environment{boost::mpi::threading::funneled, false};
+  boost::mpi::communicator world;
+};
+
+MpiTeam::MpiTeam() : state_(std::make_unique<State>()) {}
+MpiTeam::~MpiTeam() = default;
+std::size_t MpiTeam::size() const { return static_cast<std::size_t>(state_->world.size()); }
+std::size_t MpiTeam::rank() const { return static_cast<std::size_t>(state_->world.rank()); }
+void MpiTeam::sum(std::span<double> values) { reduce(state_->world, values, std::plus<double>()); }
+void MpiTeam::min(std::span<float> values) { reduce(state_->world, values, boost::mpi::minimum<float>()); }
+void MpiTeam::max(std::span<float> values) { reduce(state_->world, values, boost::mpi::maximum<float>()); }
+bool MpiTeam::all(bool value) {
+  float smallest = value ? 1.0f : 0.0f;
+  min(std::span(&smallest, 1));
+  return smallest == 1.0f;
+}
+
+void MpiTeam::abort(int exit_code) {
+  boost::mpi::environment::abort(exit_code);
+  std::abort();  // not reached
+}
+
+}  // namespace nibble::calib

@@ -1,0 +1,384 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "calib/collect/collector.h"
+#include "calib/stats/derived.h"
+#include "calib/stats/merge_stats.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "tests/calib/collect/toy_calibration.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::calib {
+namespace {
+
+/// X and dY of every linear layer for one window, from a forward and a backward pass over that window alone.
+using Traces = std::map<std::string, std::pair<Matrix<float>, Matrix<float>>>;
+
+Matrix<float> copy_of(MatrixView<const float> view) {
+  Matrix<float> matrix(view.rows(), view.cols());
+  for (std::size_t r = 0; r < view.rows(); ++r) std::copy_n(view.row(r).data(), view.cols(), matrix.row(r).data());
+  return matrix;
+}
+
+Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight) {
+  const std::span<const model::TokenId> tokens(toy.tokens.data() + window * kWindow, kWindow);
+  const std::size_t starts[] = {0, kWindow};
+  const model::Batch batch{tokens, starts};
+  std::vector<Matrix<float>> boundaries(1, Matrix<float>(kWindow, toy.config.hidden));
+  toy.model->embed(batch, boundaries[0]);
+  for (std::size_t b = 0; b < toy.config.layers; ++b) {
+    boundaries.push_back(boundaries[b]);
+    toy.model->forward_block(b, batch, boundaries.back(), {}, nullptr);
+  }
+  Traces traces;
+  model::Hooks<float> hooks;
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+    traces[module] = {copy_of(x), copy_of(dy)};
+  };
+  std::vector<std::int64_t> targets(kWindow, 0);
+  for (std::size_t t = 0; t + 1 < kWindow; ++t) targets[t] = tokens[t + 1];
+  std::vector<float> weights(kWindow, weight), losses(kWindow);
+  weights.back() = 0.0f;
+  Matrix<float> dx(kWindow, toy.config.hidden);
+  toy.model->backward_head(boundaries.back(), targets, weights, losses, dx, &hooks);
+  for (std::size_t b = toy.config.layers; b-- > 0;) toy.model->backward_block(b, batch, boundaries[b], dx, &hooks);
+  return traces;
+}
+
+double at(const Matrix<float>& m, std::size_t r, std::size_t c) { return static_cast<double>(m(r, c)); }
+
+struct Expected {
+  std::vector<double> sum_x, sum_s_x;
+  Matrix<double> fisher, xxt, s_xxt;
+  double sum_s = 0.0;
+};
+
+// Plain double loops over the traces.
+Expected sum_traces(const ToyCalibration& toy, const std::string& module, FisherFlavour flavour, bool centre) {
+  const bool sequence = flavour == FisherFlavour::kSequence;
+  const std::size_t windows = toy.tokens.size() / kWindow;
+  std::vector<Traces> traces;
+  for (std::size_t w = 0; w < windows; ++w)
+    traces.push_back(trace_window(toy, w, sequence ? 1.0f / (kWindow - 1) : 1.0f));
+  const std::size_t in = traces[0][module].first.cols(), out = traces[0][module].second.cols();
+  std::vector<double> mean(in);
+  for (auto& trace : traces)
+    for (std::size_t t = 0; t < kWindow && centre; ++t)
+      for (std::size_t i = 0; i < in; ++i) mean[i] += at(trace[module].first, t, i) / double(windows * kWindow);
+
+  Expected e{std::vector<double>(in), std::vector<double>(in), Matrix<double>(out, in),
+             Matrix<double>(in, in),  Matrix<double>(in, in),  0.0};
+  for (auto& trace : traces) {
+    const auto& [x, dy] = trace[module];
+    for (std::size_t t = 0; t < kWindow; ++t) {
+      double s = 0.0;
+      for (std::size_t o = 0; o < out; ++o) s += at(dy, t, o) * at(dy, t, o) / double(out);
+      e.sum_s += s;
+      for (std::size_t i = 0; i < in; ++i) {
+        e.sum_x[i] += at(x, t, i);
+        e.sum_s_x[i] += s * at(x, t, i);
+        for (std::size_t j = 0; j < in; ++j) {
+          e.xxt(i, j) += at(x, t, i) * at(x, t, j);
+          e.s_xxt(i, j) += s * at(x, t, i) * at(x, t, j);
+        }
+      }
+    }
+    for (std::size_t o = 0; o < out; ++o) {
+      for (std::size_t i = 0; i < in; ++i) {
+        double g = 0.0, squares = 0.0;
+        for (std::size_t t = 0; t < kWindow; ++t) {
+          const double term = at(dy, t, o) * (at(x, t, i) - mean[i]);
+          g += term;
+          squares += term * term;
+        }
+        e.fisher(o, i) += sequence ? g * g : squares;
+      }
+    }
+  }
+  return e;
+}
+
+std::vector<double> widened(const Matrix<float>& m) { return {m.values().begin(), m.values().end()}; }
+
+struct Case {
+  std::string family;
+  FisherFlavour flavour;
+  bool centre;
+};
+
+class Calibrate : public testing::TestWithParam<Case> {};
+
+// Both sides come from the same network, in batches of other sizes: float rounding of two layers, a few times 1e-6;
+// products of 16 terms and a square add as much again. 1e-5 in the Frobenius norm.
+TEST_P(Calibrate, EveryStatisticMatchesPlainLoops) {
+  const auto& [family, flavour, centre] = GetParam();
+  const ToyCalibration toy(family);
+  CalibrationJob job = toy.job("calib.h5");
+  job.settings.flavour = flavour;
+  job.settings.head = !centre;
+  job.centre = centre ? Centre::kOwn : Centre::kNone;
+  const auto file = toy.run(job);
+  EXPECT_EQ(file->settings().centre, centre ? kCentreOwn : kCentreNone);
+  EXPECT_EQ(file->layers().size(), model::linear_layers(toy.config).size() + (centre ? 0 : 1));
+  for (const LayerInfo& info : file->layers()) {
+    SCOPED_TRACE(info.module);
+    const LayerStats layer = file->read(info.module);
+    const Expected expected = sum_traces(toy, info.module, flavour, centre);
+    EXPECT_EQ(layer.tokens, toy.tokens.size());
+    EXPECT_EQ(layer.samples, toy.tokens.size() / kWindow);
+    EXPECT_TRUE(test::relative_error_within(layer.sum_x, expected.sum_x, 1e-5));
+    EXPECT_TRUE(test::relative_error_within(widened(layer.fisher), expected.fisher.values(), 1e-5));
+    EXPECT_TRUE(test::relative_error_within(widened(layer.sum_xxt), expected.xxt.values(), 1e-5));
+    EXPECT_TRUE(test::near(layer.sum_s, expected.sum_s, {.rel = 1e-5}));
+    EXPECT_TRUE(test::relative_error_within(layer.sum_s_x, expected.sum_s_x, 1e-5));
+    EXPECT_TRUE(test::relative_error_within(widened(layer.sum_s_xxt), expected.s_xxt.values(), 1e-5));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Calibrate,
+                         testing::Values(Case{"gpt2", FisherFlavour::kSequence, false},
+                                         Case{"llama", FisherFlavour::kSequence, false},
+                                         Case{"llama", FisherFlavour::kPosition, false},
+                                         Case{"gpt2", FisherFlavour::kSequence, true},
+                                         Case{"llama", FisherFlavour::kPosition, true}),
+                         [](const auto& instance) {
+                           return instance.param.family + "_" + std::string(to_text(instance.param.flavour)) +
+                                  (instance.param.centre ? "_centred" : "");
+                         });
+
+TEST(CalibrateRun, SharedInputsAreLinked) {
+  const ToyCalibration toy("llama");
+  const auto file = toy.run(toy.job("calib.h5"));
+  const std::string block = "model.layers.1.";
+  EXPECT_EQ(file->layer(block + "self_attn.q_proj").input_of, "");
+  EXPECT_EQ(file->layer(block + "self_attn.k_proj").input_of, block + "self_attn.q_proj");
+  EXPECT_EQ(file->layer(block + "self_attn.v_proj").input_of, block + "self_attn.q_proj");
+  EXPECT_EQ(file->layer(block + "mlp.up_proj").input_of, block + "mlp.gate_proj");
+  EXPECT_EQ(file->layer(block + "mlp.down_proj").input_of, "");
+}
+
+TEST(CalibrateRun, CollectsOnlyWhatIsAskedFor) {
+  const ToyCalibration toy("llama");
+  for (const char* set : {"activations", "fisher", "hessian", "guided-hessian", "activations,hessian"}) {
+    const auto file = toy.run(toy.job(set, parse_statistic_set(set)));
+    for (const LayerInfo& info : file->layers()) EXPECT_EQ(to_text(file->read(info.module).holds()), set);
+  }
+}
+
+TEST(CalibrateRun, TheHeadIsCollectedWithoutGradientsToo) {
+  const ToyCalibration toy("gpt2");
+  CalibrationJob with = toy.job("with.h5"), without = toy.job("without.h5", {.activations = true});
+  with.settings.head = without.settings.head = true;
+  EXPECT_EQ(toy.run(with)->read("lm_head").sum_x2, toy.run(without)->read("lm_head").sum_x2);
+}
+
+TEST(CalibrateRun, BytesDependNeitherOnThreadsNorOnMemory) {
+  const ToyCalibration toy("llama", kBatchWindows + 3);
+  const auto bytes = [&](const char* name, std::size_t threads, bool files) {
+    set_thread_count(threads);
+    CalibrationJob job = toy.job(name);
+    if (files) job.memory_bytes = memory_that_forces_files(job);
+    EXPECT_EQ(plan_job(job).residuals_on_disk, files);
+    calibrate(job);
+    set_thread_count(0);
+    EXPECT_FALSE(std::filesystem::exists(toy.dir / fmt::format("{}.work", name)));
+    return test::read_file(job.output);
+  };
+  const std::string first = bytes("a", 1, false);
+  EXPECT_TRUE(first == bytes("b", 3, false));
+  EXPECT_TRUE(first == bytes("c", 2, true));
+}
+
+// Parts that are whole batches go through the same matrix products as in one run, so that the double sums differ by the
+// order of two additions only; floats are rounded once more.
+TEST(CalibrateRun, MergedPartsEqualOneRun) {
+  const ToyCalibration toy("llama", kBatchWindows + 9);
+  const auto part = [&](const char* name, std::size_t first, std::size_t windows) {
+    CalibrationJob job = toy.job(name);
+    job.tokens = job.tokens.subspan(first * kWindow, windows * kWindow);
+    calibrate(job);
+    return job.output;
+  };
+  const std::vector<std::filesystem::path> parts = {part("a", 0, kBatchWindows), part("b", kBatchWindows, 9)};
+  merge_stats(parts, toy.dir / "merged.h5");
+  const auto whole = toy.run(toy.job("whole.h5")), merged = StatsFile::open(toy.dir / "merged.h5");
+  for (const LayerInfo& info : whole->layers()) {
+    const LayerStats a = whole->read(info.module), b = merged->read(info.module);
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.samples, b.samples);
+    EXPECT_TRUE(test::relative_error_within(b.sum_x, a.sum_x, 1e-12));
+    EXPECT_TRUE(test::relative_error_within(b.sum_x2, a.sum_x2, 1e-12));
+    EXPECT_TRUE(test::relative_error_within(b.sum_abs_x, a.sum_abs_x, 1e-12));
+    EXPECT_TRUE(test::relative_error_within(b.sum_s_x, a.sum_s_x, 1e-12));
+    EXPECT_TRUE(test::same_bits(b.min_x, a.min_x));
+    EXPECT_TRUE(test::same_bits(b.max_x, a.max_x));
+    EXPECT_TRUE(test::all_near(b.fisher.values(), a.fisher.values(), {.rel = 3 * 0x1p-24}));
+    EXPECT_TRUE(test::relative_error_within(b.sum_xxt.values(), a.sum_xxt.values(), 3 * 0x1p-24));
+  }
+}
+
+TEST(CalibrateRun, PartsCentredWithTheirOwnMeansDoNotMerge) {
+  const ToyCalibration toy("gpt2");
+  CalibrationJob job = toy.job("calib.h5", {.activations = true, .fisher = true});
+  job.centre = Centre::kOwn;
+  calibrate(job);
+  const std::vector<std::filesystem::path> twice = {job.output, job.output};
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { merge_stats(twice, toy.dir / "merged.h5"); }, "own windows"));
+}
+
+TEST(CalibrateRun, MeansOfAFileCentreLikeTheOwnOnes) {
+  const ToyCalibration toy("gpt2");
+  CalibrationJob own = toy.job("own.h5", {.activations = true, .fisher = true}), filed = own;
+  own.centre = Centre::kOwn;
+  filed.output = toy.dir / "filed.h5";
+  filed.centre = Centre::kFile;
+  filed.means = toy.run(own);
+  const auto file = toy.run(filed);
+  for (const LayerInfo& info : file->layers())
+    EXPECT_TRUE(
+        test::same_bits(file->read(info.module).fisher.values(), filed.means->read(info.module).fisher.values()));
+  filed.settings.model_hash = "another";
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(filed); }, "own.h5", "another model"));
+}
+
+TEST(CalibrateRun, SampledLabelsFollowTheSeed) {
+  const ToyCalibration toy("llama");
+  const auto fisher = [&](const char* name, Labels labels, std::uint64_t seed) {
+    CalibrationJob job = toy.job(name, {.fisher = true});
+    job.settings.labels = labels;
+    job.settings.seeds = {seed};
+    return widened(toy.run(job)->read("model.layers.0.mlp.down_proj").fisher);
+  };
+  const auto data = fisher("a", Labels::kData, 1), one = fisher("b", Labels::kSampled, 1);
+  EXPECT_EQ(one, fisher("c", Labels::kSampled, 1));
+  EXPECT_NE(one, fisher("d", Labels::kSampled, 2));
+  EXPECT_NE(one, data);
+}
+
+// Labels belong to places in the run: the first windows get the same ones whatever follows, in other batches too.
+TEST(CalibrateRun, SampledLabelsDoNotDependOnBatches) {
+  const ToyCalibration toy("gpt2", kBatchWindows + 2);
+  const auto collect = [&](const char* name, std::size_t windows) {
+    CalibrationJob job = toy.job(name, {.fisher = true});
+    job.settings.labels = Labels::kSampled;
+    job.tokens = job.tokens.first(windows * kWindow);
+    return toy.run(job)->read("h.1.mlp.c_proj").fisher;
+  };
+  const Matrix<float> most = collect("a", kBatchWindows), all = collect("b", kBatchWindows + 2);
+  // Two more windows only add squares; other labels would change elements in both directions. One rounding each.
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_GE(all.data()[i], most.data()[i]);
+}
+
+/// Weights with one number replaced.
+struct BrokenWeights : test::ToyWeights {
+  BrokenWeights(const model::Config& config, std::string tensor, std::size_t index, float value)
+      : ToyWeights(config, 7), tensor_(std::move(tensor)), index_(index), value_(value) {}
+  std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
+    std::vector<float> values = ToyWeights::vector(tensor, size);
+    if (tensor == tensor_) values[index_] = value_;
+    return values;
+  }
+  std::string tensor_;
+  std::size_t index_;
+  float value_;
+};
+
+TEST(CalibrateRun, ActivationsThatAreNotFiniteAreNamedAndNothingIsWritten) {
+  const ToyCalibration toy("gpt2");
+  const BrokenWeights broken(toy.config, "h.1.ln_2.bias", 5, std::numeric_limits<float>::quiet_NaN());
+  const auto model = model::make_model(toy.config, broken);
+  const CalibrationJob good = toy.job("calib.h5");
+  const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(job); }, "activations entering 'h.1.mlp.c_fc'", "nan",
+                                                "window 0, position 0, channel 5"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+  EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.partial"));
+}
+
+TEST(CalibrateRun, NonFiniteOutputsOfTheLastBlockAreNamed) {
+  const ToyCalibration toy("gpt2");
+  const BrokenWeights broken(toy.config, "h.1.mlp.c_proj.bias", 2, std::numeric_limits<float>::infinity());
+  const auto model = model::make_model(toy.config, broken);
+  const CalibrationJob good = toy.job("calib.h5");
+  const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
+  EXPECT_TRUE(
+      test::throws_with<NumericalError>([&] { calibrate(job); }, "leaving the last block", "window 0", "channel 2"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+}
+
+// Finite forward, but gradients beyond float on the way back: a huge gain in the last norm.
+TEST(CalibrateRun, GradientsThatAreNotFiniteAreNamed) {
+  const ToyCalibration toy("llama");
+  const BrokenWeights broken(toy.config, "model.layers.0.post_attention_layernorm.weight", 3, 3e38f);
+  const auto model = model::make_model(toy.config, broken);
+  const CalibrationJob good = toy.job("calib.h5", {.fisher = true});
+  const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(job); }, "calibration:", "'model.layers.0.mlp"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+}
+
+TEST(CalibrateRun, DeadChannelsAreFine) {
+  const ToyCalibration toy("llama");
+  const BrokenWeights dead(toy.config, "model.layers.1.input_layernorm.weight", 4, 0.0f);
+  const auto model = model::make_model(toy.config, dead);
+  const CalibrationJob good = toy.job("calib.h5");
+  const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
+  const LayerStats layer = toy.run(job)->read("model.layers.1.self_attn.k_proj");
+  EXPECT_EQ(dead_channels(layer), std::vector<std::size_t>{4});
+  EXPECT_EQ(layer.fisher(0, 4), 0.0f);
+}
+
+TEST(CalibrateRun, ImpossibleJobsAreRefused) {
+  const ToyCalibration toy("gpt2");
+  const auto refused = [&](auto change, auto... words) {
+    CalibrationJob job = toy.job("calib.h5");
+    change(job);
+    return test::throws_with<InvalidArgument>([&] { calibrate(job); }, words...);
+  };
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.tokens = j.tokens.first(17); }, "17 tokens", "windows of 16"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.tokens = {}; }, "0 tokens"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.window_tokens = 1; }, "2 tokens or more"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.memory_bytes = 1 << 20; }, "--memory grants 1 MB"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kFile; }, "no file of means"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = true; }, "head"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.collected = {.hessian = true}; },
+                      "centring", "`fisher`"));
+  const std::vector<model::TokenId> unknown(kWindow, 50);
+  EXPECT_TRUE(refused([&](CalibrationJob& j) { j.tokens = unknown; }, "50"));
+}
+
+TEST(CalibrationPlan, MoreThanTheDiskHoldsIsRefused) {
+  CalibrationPlan plan;
+  plan.disk_bytes = std::uint64_t{1} << 60;
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { require_disk_space(plan, "out.h5", 0); }, "are free"));
+  EXPECT_NO_THROW(require_disk_space(plan, "out.h5", plan.disk_bytes));
+}
+
+// Llama-3.1-8B: Fisher of all layers is 28 GB in float, but a block's sums and the batch fit 4 GB.
+TEST(CalibrationPlan, AnEightBillionParameterModelFitsASmallMachine) {
+  model::Config config;
+  config.family = model::Family::kLlama;
+  config.vocabulary = 128256;
+  config.hidden = 4096;
+  config.layers = 32;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.intermediate = 14336;
+  config.max_positions = 131072;
+  const RunSettings settings{.windows = 100, .window_tokens = 512, .collected = {.activations = true, .fisher = true}};
+  const CalibrationPlan plan = plan_calibration(config, settings, std::uint64_t{4} << 30);
+  EXPECT_TRUE(plan.residuals_on_disk);
+  EXPECT_LE(plan.memory_bytes, std::uint64_t{4} << 30);
+  EXPECT_GE(plan.disk_bytes, 2 * std::uint64_t{27'900'000'000});  // the shards and the file
+  // 8 passes' worth of multiply-adds over 7 G weights.
+  EXPECT_GE(plan.operations, 2 * 4 * 6.9e9 * 51200);
+}
+
+}  // namespace
+}  // namespace nibble::calib

@@ -1,0 +1,176 @@
+#include "calib/collect/work_directory.h"
+
+#include <gtest/gtest.h>
+
+#include "calib/collect/residual_store.h"
+#include "core/error.h"
+#include "tests/calib/stats/example_stats.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::calib {
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+const Settings kSettings = {{"model_hash", "a"}, {"windows", "3"}};
+
+LayerStats shape_of(const LayerStats& layer) { return {.module = layer.module, .out = layer.out, .in = layer.in}; }
+
+TEST(WorkDirectory, ShardsComeBackAsTheyWere) {
+  const test::TempDir dir;
+  const WorkDirectory work(dir / "out.work", kSettings);
+  LayerStats layer = example_layer("h.0.q", 5, 3, 1);
+  layer.input_of = "h.0.k";
+  EXPECT_FALSE(work.has(2, Pass::kForward));
+  work.store(2, Pass::kForward, layer);
+  EXPECT_TRUE(work.has(2, Pass::kForward));
+  EXPECT_FALSE(work.has(2, Pass::kBackward));
+  const LayerStats back = work.load(2, Pass::kForward, shape_of(layer));
+  EXPECT_EQ(back.input_of, "h.0.k");
+  EXPECT_EQ(back.tokens, layer.tokens);
+  EXPECT_TRUE(test::same_bits(back.fisher.values(), layer.fisher.values()));
+  EXPECT_TRUE(test::same_bits(back.sum_s_xxt.values(), layer.sum_s_xxt.values()));
+  EXPECT_TRUE(test::same_bits(back.sum_abs_x, layer.sum_abs_x));
+  EXPECT_EQ(back.sum_s, layer.sum_s);
+}
+
+TEST(WorkDirectory, AbsentStatisticsStayAbsent) {
+  const test::TempDir dir;
+  const WorkDirectory work(dir / "out.work", kSettings);
+  const LayerStats layer = example_layer("h.0.q", 5, 3, 1, {.fisher = true});
+  work.store(0, Pass::kBackward, layer);
+  EXPECT_EQ(work.load(0, Pass::kBackward, shape_of(layer)).holds(), (StatisticSet{.fisher = true}));
+}
+
+TEST(WorkDirectory, DamagedTruncatedAndForeignShardsAreRefused) {
+  const test::TempDir dir;
+  const WorkDirectory work(dir / "out.work", kSettings);
+  const LayerStats layer = example_layer("h.0.q", 5, 3, 1);
+  work.store(0, Pass::kForward, layer);
+  const auto path = dir / "out.work/00000.forward.shard";
+  const std::string bytes = test::read_file(path);
+  const auto refused = [&](const std::string& contents, auto... words) {
+    test::write_file(path, contents);
+    return test::throws_with<FormatError>([&] { work.load(0, Pass::kForward, shape_of(layer)); }, "00000.forward.shard",
+                                          "remove it", words...);
+  };
+  for (std::size_t at = bytes.size() / 2; at < bytes.size(); at += 41) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_TRUE(refused(damaged)) << at;
+  }
+  EXPECT_TRUE(refused(bytes.substr(0, bytes.size() - 1), "checksum"));
+  EXPECT_TRUE(refused(bytes + "x", "checksum"));
+  EXPECT_TRUE(refused(bytes.substr(0, 100), "ends too early"));
+  EXPECT_TRUE(refused("", "ends too early"));
+  EXPECT_TRUE(refused("something else entirely, of some length", "name that is too long"));
+  test::write_file(path, bytes);
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] { work.load(0, Pass::kForward, {.module = "h.0.q", .out = 6, .in = 3}); }, "another layer or shape"));
+  const WorkDirectory other(dir / "other.work", {{"model_hash", "b"}, {"windows", "3"}});
+  std::filesystem::copy_file(path, dir / "other.work/00000.forward.shard");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { other.load(0, Pass::kForward, shape_of(layer)); }, "another run"));
+}
+
+TEST(WorkDirectory, OtherSettingsAreRefusedNamingWhatDiffers) {
+  const test::TempDir dir;
+  { const WorkDirectory work(dir / "out.work", kSettings); }
+  EXPECT_NO_THROW(WorkDirectory(dir / "out.work", kSettings));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] {
+        WorkDirectory(dir / "out.work", {{"model_hash", "b"}, {"windows", "3"}});
+      },
+      "model_hash: 'a' then, 'b' now", "out.work"));
+}
+
+TEST(WorkDirectory, OneProcessAtATime) {
+  const test::TempDir dir;
+  const WorkDirectory work(dir / "out.work", kSettings);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { WorkDirectory(dir / "out.work", kSettings); },
+                                                 "another calibration is at work"));
+}
+
+TEST(WorkDirectory, AnImpossiblePlaceIsNamed) {
+  EXPECT_TRUE(test::throws_with<FormatError>([] { WorkDirectory("/nonexistent/out.work", kSettings); },
+                                             "/nonexistent/out.work"));
+}
+
+// 5 rows of 3, in batches of 2: the last is shorter.
+struct ResidualStores : testing::TestWithParam<bool> {
+  const test::TempDir dir;
+  const ResidualShape shape{5, 3, 2};
+  std::unique_ptr<ResidualStore> make(const std::string& identity = "run") const {
+    return GetParam() ? make_file_store(shape, dir.path(), identity) : make_memory_store(shape);
+  }
+  void fill(ResidualStore& store, const std::string& name, float offset, std::size_t batches) const {
+    for (std::size_t batch = 0; batch < batches; ++batch) {
+      Matrix<float> values(batch == 2 ? 1 : 2, 3);
+      for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] = offset + static_cast<float>(10 * batch + i);
+      store.write(name, batch, values.view());
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(MemoryAndFile, ResidualStores, testing::Bool(),
+                         [](const auto& instance) { return instance.param ? "file" : "memory"; });
+
+TEST_P(ResidualStores, GiveBackWhatWasWritten) {
+  const auto store = make();
+  EXPECT_FALSE(store->holds("a"));
+  fill(*store, "a", 0.5f, 3);
+  fill(*store, "b", 1000.0f, 3);
+  EXPECT_TRUE(store->holds("a"));
+  Matrix<float> values(2, 3), last(1, 3);
+  store->read("a", 1, values);
+  EXPECT_EQ(values(1, 2), 15.5f);
+  store->read("b", 2, last);
+  EXPECT_EQ(last(0, 0), 1020.0f);
+  store->drop("a");
+  EXPECT_FALSE(store->holds("a"));
+  EXPECT_TRUE(store->holds("b"));
+}
+
+TEST_P(ResidualStores, AreNotCompleteBeforeTheLastBatch) {
+  const auto store = make();
+  fill(*store, "a", 0.0f, 2);
+  EXPECT_FALSE(store->holds("a"));
+}
+
+TEST_P(ResidualStores, RefuseBatchesOfAnotherShape) {
+  const auto store = make();
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { store->write("a", 2, Matrix<float>(2, 3).view()); }, "batch 2"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { store->write("a", 0, Matrix<float>(2, 4).view()); }, "(2, 4)"));
+}
+
+struct FileStore : ResidualStores {};
+INSTANTIATE_TEST_SUITE_P(File, FileStore, testing::Values(true));
+
+TEST_P(FileStore, OutlivesItsProcess) {
+  fill(*make(), "a", 0.0f, 3);
+  EXPECT_TRUE(make()->holds("a"));
+}
+
+TEST_P(FileStore, IncompleteDamagedAndForeignFilesAreMadeAnew) {
+  fill(*make(), "a", 0.0f, 2);
+  EXPECT_FALSE(make()->holds("a"));
+  fill(*make(), "a", 0.0f, 3);
+  EXPECT_FALSE(make("another run")->holds("a"));
+  fill(*make(), "a", 0.0f, 3);
+  std::string bytes = test::read_file(dir / "a.residual");
+  bytes[30] = static_cast<char>(bytes[30] ^ 4);
+  test::write_file(dir / "a.residual", bytes);
+  EXPECT_FALSE(make()->holds("a"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.residual"));
+}
+
+TEST_P(FileStore, DamageDuringTheRunIsNoticed) {
+  const auto store = make();
+  fill(*store, "a", 0.0f, 3);
+  std::filesystem::resize_file(dir / "a.residual", 70);
+  Matrix<float> values(2, 3);
+  EXPECT_TRUE(
+      test::throws_with<FormatError>([&] { store->read("a", 1, values); }, "a.residual", "batch 1", "made anew"));
+}
+
+}  // namespace
+}  // namespace nibble::calib
