@@ -84,7 +84,8 @@ class Planner {
     } else {
       add_part(layer.module, source);
     }
-    add_weight({layer.module, parts.front().identity.order, true}, std::move(parts));
+    const WeightIdentity whole{layer.module, parts.front().identity.order, true};
+    add_weight(whole, std::move(parts));
   }
 
   void add_named(const std::string& module, std::size_t rows) {
