@@ -14,6 +14,7 @@ struct Command {
 
 // Each adds its subcommand to `program`.
 Command inspect_command(CLI::App& program);
+Command calibrate_command(CLI::App& program);
 Command quantize_command(CLI::App& program);
 Command perplexity_command(CLI::App& program);
 Command tokenize_command(CLI::App& program);

@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -88,7 +89,10 @@ int run_program(int argc, char** argv) {
   program.set_version_flag("--version", "nibble " + version_facts().version);
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);
-  const std::vector<Command> commands = {tokenize_command(program), version_command(program)};
+  const std::vector<Command> commands = {
+      inspect_command(program),  calibrate_command(program), quantize_command(program), perplexity_command(program),
+      tokenize_command(program), generate_command(program),  export_command(program),   version_command(program),
+  };
 
   const auto selected = [&]() -> const Command* {
     for (const Command& command : commands)
@@ -120,6 +124,8 @@ int run_program(int argc, char** argv) {
   } catch (const InvalidArgument& error) {
     return report(command.options, error.what(), kExitUsage);
   } catch (const FormatError& error) {
+    return report(command.options, error.what(), kExitFile);
+  } catch (const std::filesystem::filesystem_error& error) {
     return report(command.options, error.what(), kExitFile);
   } catch (const NumericalError& error) {
     return report(command.options, error.what(), kExitNumerical);

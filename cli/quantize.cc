@@ -95,7 +95,7 @@ std::string text_of(const Arguments& arguments, const quant::QuantizeResult& res
                  fmt::format("{:.4f}", result.bits_per_weight), "", "", human_duration(seconds)});
   return table.text() + "\n" +
          aligned_facts({{"output", arguments.output.string()},
-                        {"size", fmt::format("{}, {:.4f} bits per parameter with everything left as it was",
+                        {"size", fmt::format("{} of tensors, {:.4f} bits per weight over the whole model",
                                              human_bytes(result.file_bytes), result.model_bits_per_weight)},
                         {"peak memory", human_bytes(peak)}});
 }

@@ -1,5 +1,7 @@
 #include "cli/token_input.h"
 
+#include <algorithm>
+#include <limits>
 #include <span>
 
 #include "cli/options.h"
@@ -24,17 +26,18 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
                  "expected one of --text FILE and --tokens FILE, got {}", options.text.empty() ? "neither" : "both");
   NIBBLE_REQUIRE(!options.hf_join || !options.text.empty(), InvalidArgument,
                  "--hf-join joins rows of text; it has no meaning with --tokens");
+  const std::size_t limit = options.max_tokens > 0 ? options.max_tokens : std::numeric_limits<std::size_t>::max();
   TokenInput input;
   if (options.text.empty()) {
     input.tokenizer = open_tokenizer_if_any(directory);
-    input.tokens = datasets::read_token_file(options.tokens, vocabulary);
+    input.tokens = datasets::read_token_file(options.tokens, vocabulary, limit);
   } else {
     input.tokenizer = model::Tokenizer::open(directory);
     const std::string text = datasets::read_evaluation_text(options.text, options.hf_join);
     input.text_hash = hash_hex(std::as_bytes(std::span(text)));
     input.tokens = input.tokenizer->encode(text);
+    input.tokens.resize(std::min(limit, input.tokens.size()));
   }
-  if (options.max_tokens > 0 && options.max_tokens < input.tokens.size()) input.tokens.resize(options.max_tokens);
   input.tokens_hash = hash_hex(std::as_bytes(std::span(input.tokens)));
   return input;
 }

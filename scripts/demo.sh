@@ -22,8 +22,8 @@ methods=(
   "palette-4-channel|--preset palette --set granularity=channel"
   "palette-3-channel|--preset palette --set granularity=channel --set bits=3"
   "int4-block-extreme8|--preset int4-block"
-  "int4-block-minmax|--preset int4-block --set int4_scale=minmax"
-  "uniform-4-row|--set format=uniform --set bits=4"
+  "int4-block-minmax|--preset int4-block --set int4_scale=minmax --set zero_point=true"
+  "uniform-4-row|--set format=uniform --set zero_point=true"
 )
 
 # evaluate MODEL_DIRECTORY PREFIX: perplexity and a few generated lines, as JSON beside each other.
