@@ -73,8 +73,9 @@ class Planner {
   void add_linear(const model::LinearLayer& layer) {
     const auto source = provider_->matrix(layer.module, layer.out, layer.in, layer.conv1d);
     std::vector<QuantizeItem> parts;
-    const auto add_part = [&](std::string name, std::shared_ptr<const WeightSource> part) {
-      parts.push_back({{name, order_++, true}, std::move(part), settings(name + ".weight")});
+    const auto add_part = [&](const std::string& name, std::shared_ptr<const WeightSource> part) {
+      const TensorSettings part_settings = settings(name + ".weight");
+      parts.push_back({{name, order_++, true}, std::move(part), part_settings});
     };
     if (layer.module.ends_with(".c_attn")) {
       const char* const suffixes[] = {".q", ".k", ".v"};
@@ -91,8 +92,9 @@ class Planner {
   void add_named(const std::string& module, std::size_t rows) {
     const auto source = provider_->matrix(module, rows, config_.hidden, false);
     if (!recipe_.matching_rule(module + ".weight")) return;  // left to add_rest()
+    const TensorSettings whole_settings = settings(module + ".weight");
     const WeightIdentity whole{module, order_++, false};
-    add_weight(whole, {{whole, source, settings(module + ".weight")}});
+    add_weight(whole, {{whole, source, whole_settings}});
   }
 
   // A weight in one or several parts: a plain float16 tensor as it lies if that is what all of them are.
