@@ -10,9 +10,26 @@
 namespace nibble {
 namespace {
 
-// A tile of C is (kTokenTile, kRowTile): 256 x 128 reaches the full rate of the library at in = 384 and more, and gives
-// a 384-wide layer over 512 tokens 6 tiles to share out. Decoding a tile costs about 1/50 of multiplying it.
-constexpr std::size_t kTokenTile = 256, kRowTile = 128;
+// The tiles of Y that one product fills. Large ones waste less on packing (4096 inputs: 162 against 144 GFLOP/s) but
+// need enough of them to share out; a 384-wide layer over 512 tokens makes 6 small ones. The shape alone decides, so
+// that the number of threads does not change the result. The rows decoded for a tile take at most kDecodedBytes per
+// thread.
+struct Tiles {
+  std::size_t tokens, rows;
+};
+constexpr std::size_t kDecodedBytes = 8u << 20, kEnoughTiles = 16;
+
+std::size_t tiles_of(std::size_t count, std::size_t tile) { return (count + tile - 1) / tile; }
+
+Tiles choose_tiles(std::size_t tokens, std::size_t in, std::size_t out) {
+  constexpr Tiles kSmall{256, 128}, kLarge{512, 256};
+  if (tiles_of(tokens, kLarge.tokens) * tiles_of(out, kLarge.rows) < kEnoughTiles) return kSmall;
+  return {kLarge.tokens, kLarge.rows * in * sizeof(float) <= kDecodedBytes ? kLarge.rows : kSmall.rows};
+}
+
+// Backwards, rows of W are summed over: blocks of kDepth rows, decoded in groups of at most kGroupBytes that all
+// threads then read. A tile of dX is (kTokenTile, kColumnTile).
+constexpr std::size_t kDepth = 256, kGroupBytes = 32u << 20, kTokenTile = 256, kColumnTile = 256;
 
 template <class T>
 void check(const LinearOp<T>& op, std::size_t x_rows, std::size_t x_cols, std::size_t y_rows, std::size_t y_cols) {
@@ -55,11 +72,12 @@ DecodingLinear::DecodingLinear(std::shared_ptr<const WeightSource> source, std::
 void DecodingLinear::forward(MatrixView<const float> x, MatrixView<float> y) const {
   check(*this, x.rows(), x.cols(), y.rows(), y.cols());
   const std::size_t in = in_features(), out = out_features();
-  const std::size_t row_tiles = (out + kRowTile - 1) / kRowTile, token_tiles = (x.rows() + kTokenTile - 1) / kTokenTile;
-  parallel_for(row_tiles * token_tiles, [&](std::size_t tile) {
-    const std::size_t row = tile / token_tiles * kRowTile, token = tile % token_tiles * kTokenTile;
-    const std::size_t rows = std::min(kRowTile, out - row), tokens = std::min(kTokenTile, x.rows() - token);
-    float* weight = scratch(kRowTile * in).data();
+  const Tiles tile = choose_tiles(x.rows(), in, out);
+  const std::size_t token_tiles = tiles_of(x.rows(), tile.tokens);
+  parallel_for(tiles_of(out, tile.rows) * token_tiles, [&](std::size_t i) {
+    const std::size_t row = i / token_tiles * tile.rows, token = i % token_tiles * tile.tokens;
+    const std::size_t rows = std::min(tile.rows, out - row), tokens = std::min(tile.tokens, x.rows() - token);
+    float* weight = scratch(tile.rows * in).data();
     const auto x_tile = x.rows_slice(token, tokens);
     const auto y_tile = y.block(token, row, tokens, rows);
     if (source_->stored_transposed()) {
@@ -75,24 +93,39 @@ void DecodingLinear::forward(MatrixView<const float> x, MatrixView<float> y) con
 
 void DecodingLinear::backward_input(MatrixView<const float> dy, MatrixView<float> dx) const {
   check(*this, dx.rows(), dx.cols(), dy.rows(), dy.cols());
-  // Tiles of tokens only: the sum over output rows stays in one fixed order, whatever the number of threads.
-  const std::size_t in = in_features(), out = out_features();
-  parallel_for_tiles(dx.rows(), kTokenTile, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = 0; row < out; row += kRowTile) {
-      const std::size_t rows = std::min(kRowTile, out - row);
-      float* weight = scratch(kRowTile * in).data();
-      const auto dy_tile = dy.block(begin, row, end - begin, rows);
-      const auto dx_tile = dx.rows_slice(begin, end - begin);
-      const float beta = row == 0 ? 0.0f : 1.0f;
-      if (source_->stored_transposed()) {
-        source_->decode_rows_transposed(row, row + rows, weight);
-        gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, dy_tile, {weight, in, rows}, beta, dx_tile);
-      } else {
-        source_->decode_rows(row, row + rows, weight);
-        gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, dy_tile, {weight, rows, in}, beta, dx_tile);
+  const std::size_t in = in_features(), out = out_features(), block_size = kDepth * in;
+  const std::size_t blocks = tiles_of(out, kDepth);
+  const std::size_t per_group = std::max<std::size_t>(1, std::min(blocks, kGroupBytes / (block_size * sizeof(float))));
+  const std::size_t column_tiles = tiles_of(in, kColumnTile), tiles = tiles_of(dy.rows(), kTokenTile) * column_tiles;
+  float* const decoded = scratch(per_group * block_size).data();
+  const auto rows_of = [&](std::size_t block) { return std::min(kDepth, out - block * kDepth); };
+  for (std::size_t group = 0; group < blocks; group += per_group) {
+    const std::size_t count = std::min(per_group, blocks - group);
+    parallel_for(count, [&](std::size_t i) {
+      const std::size_t row = (group + i) * kDepth, end = row + rows_of(group + i);
+      float* destination = decoded + i * block_size;
+      source_->stored_transposed() ? source_->decode_rows_transposed(row, end, destination)
+                                   : source_->decode_rows(row, end, destination);
+    });
+    parallel_for(tiles, [&](std::size_t tile) {
+      const std::size_t token = tile / column_tiles * kTokenTile, column = tile % column_tiles * kColumnTile;
+      const std::size_t tokens = std::min(kTokenTile, dy.rows() - token), columns = std::min(kColumnTile, in - column);
+      const auto dx_tile = dx.block(token, column, tokens, columns);
+      for (std::size_t i = 0; i < count; ++i) {  // in this order whatever the group: one fixed sum
+        const std::size_t block = group + i, rows = rows_of(block);
+        const float* weight = decoded + i * block_size;
+        const auto dy_tile = dy.block(token, block * kDepth, tokens, rows);
+        const float beta = block == 0 ? 0.0f : 1.0f;
+        if (source_->stored_transposed()) {
+          const auto part = MatrixView<const float>(weight, in, rows).rows_slice(column, columns);
+          gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, dy_tile, part, beta, dx_tile);
+        } else {
+          const auto part = MatrixView<const float>(weight, rows, in).cols_slice(column, columns);
+          gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, dy_tile, part, beta, dx_tile);
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 template <class T>
