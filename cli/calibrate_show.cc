@@ -46,7 +46,7 @@ LayerSummary summarize(const calib::StatsFile& file, const std::string& module) 
 }
 
 std::string cell(double value, const char* format) {
-  return std::isnan(value) ? std::string(1, '-') : fmt::format(fmt::runtime(format), value);
+  return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void show_calibration(const std::filesystem::path& path, bool json) {
       {"model", run.model_hash},
       {"kernels", run.kernels},
   }));
-  print("\n" + table.text());
+  print(fmt::format("\n{}", table.text()));
   print(
       "max/rms: largest |x| over the root mean square; Fisher mass: sum of the mean Fisher matrix; dead: inputs that "
       "were always 0.\n");

@@ -10,6 +10,15 @@ find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
 find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
+# Optional: calibration over the processes of an mpirun.
+find_package(MPI QUIET COMPONENTS CXX)
+find_package(Boost 1.74 QUIET OPTIONAL_COMPONENTS mpi)
+option(NIBBLE_MPI "Build calibration over several processes (Boost.MPI)" ${Boost_MPI_FOUND})
+if(NIBBLE_MPI)
+  find_package(MPI REQUIRED COMPONENTS CXX)
+  find_package(Boost 1.74 REQUIRED COMPONENTS mpi)
+endif()
+
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
