@@ -11,8 +11,9 @@ namespace {
 // quantize -> inspect -> perplexity -> export -> perplexity, as a user would.
 class RoundTrip : public testing::TestWithParam<const char*> {
  protected:
-  double perplexity(const std::string& model) {
-    return nibble_json({"perplexity", model, "--text", demo_path("eval.txt"), "--max-tokens", "4000"})["perplexity"];
+  double perplexity(const std::string& directory) {
+    return nibble_json(
+        {"perplexity", directory, "--text", demo_path("eval.txt"), "--max-tokens", "4000"})["perplexity"];
   }
   TempDir temp;
   std::string model = demo_path(GetParam());
@@ -54,10 +55,14 @@ TEST(Export, RefusesWhatItCannotDo) {
   EXPECT_EQ(format.exit_code, 2);
   EXPECT_THAT(format.err, testing::HasSubstr("did you mean 'dequantized'?"));
   EXPECT_EQ(nibble({"export", temp / "nothing", "-o", temp / "x"}).exit_code, 3);
-  std::filesystem::create_directory(temp / "there");
   ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "-o", temp / "q"}).exit_code, 0);
-  EXPECT_EQ(nibble({"export", temp / "q", "-o", temp / "there"}).exit_code, 2);
-  EXPECT_EQ(nibble({"export", temp / "q", "-o", temp / "there", "--overwrite"}).exit_code, 0);
+  ASSERT_EQ(nibble({"export", temp / "q", "-o", temp / "f16"}).exit_code, 0);
+  EXPECT_EQ(nibble({"export", temp / "q", "-o", temp / "f16"}).exit_code, 2);
+  EXPECT_EQ(nibble({"export", temp / "q", "-o", temp / "f16", "--overwrite"}).exit_code, 0);
+  std::filesystem::create_directory(temp / "mine");
+  write_file(temp / "mine/letter.txt", "not a checkpoint");
+  EXPECT_EQ(nibble({"export", temp / "q", "-o", temp / "mine", "--overwrite"}).exit_code, 2);
+  EXPECT_TRUE(std::filesystem::exists(temp / "mine/letter.txt"));
 }
 
 TEST(Inspect, TableShowsEveryTensor) {

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "calib/stats/stats_file.h"
+#include "tests/cli/nibble.h"
+#include "tests/support/compare.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kMpirun = NIBBLE_MPIEXEC;  // empty without MPI
+
+struct Calibrate : testing::Test {
+  TempDir temp;
+  std::string model = demo_path("llama-demo"), text = demo_path("calibration.txt"), output = temp / "calib.h5";
+
+  std::vector<std::string> command(const std::vector<std::string>& more, const std::string& file = "calib.h5") const {
+    std::vector<std::string> all = {"calibrate", model,       "--text", text, "--length",
+                                    "32",        "--samples", "6",      "-o", temp / file};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(Calibrate, WritesAFileAndSaysWhatItTook) {
+  const auto result = nibble_json(command({"--seed", "3"}));
+  EXPECT_EQ(result["tokens"], 6 * 32);
+  EXPECT_EQ(result["settings"]["seeds"], "3");
+  EXPECT_EQ(result["settings"]["collected"], "activations,fisher");
+  EXPECT_EQ(result["output_bytes"], std::filesystem::file_size(output));
+  for (const char* key : {"seconds", "tokens_per_second", "threads", "peak_anonymous_bytes", "planned_memory_bytes"})
+    EXPECT_GT(result[key], 0) << key;
+  EXPECT_EQ(calib::StatsFile::open(output)->settings().windows, 6u);
+}
+
+TEST_F(Calibrate, AnnouncesTimeMemoryAndDiskBefore) {
+  const ProgramRun run = nibble(command({}));
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("6 windows of 32 tokens; about "));
+  EXPECT_THAT(run.err, HasSubstr(" of memory ("));
+  EXPECT_THAT(run.err, HasSubstr(" of disk\n"));
+  EXPECT_EQ(nibble(command({"--quiet"}, "other.h5")).err, "");
+}
+
+TEST_F(Calibrate, ShowPrintsALinePerLayer) {
+  ASSERT_EQ(nibble(command({"--head"})).exit_code, 0);
+  const auto shown = nibble_json({"calibrate", "--show", output});
+  EXPECT_EQ(shown["layers"].size(), 4 * 7 + 1);
+  for (const auto& layer : shown["layers"]) {
+    EXPECT_GT(layer["mean_abs_x"], 0.0);
+    EXPECT_GT(layer["outlier_ratio"], 1.0);
+    EXPECT_GT(layer["fisher_mass"], 0.0);
+    EXPECT_EQ(layer["dead_channels"], 0);
+  }
+  const ProgramRun run = nibble({"calibrate", "--show", output});
+  EXPECT_THAT(run.out, HasSubstr("Fisher mass"));
+  EXPECT_THAT(run.out, HasSubstr("model.layers.3.mlp.down_proj"));
+  EXPECT_THAT(run.out, HasSubstr("lm_head"));
+}
+
+TEST_F(Calibrate, ShowMarksWhatWasNotCollected) {
+  ASSERT_EQ(nibble(command({"--collect", "hessian"})).exit_code, 0);
+  EXPECT_TRUE(nibble_json({"calibrate", "--show", output})["layers"][0]["fisher_mass"].is_null());
+  EXPECT_THAT(nibble({"calibrate", "--show", output}).out, HasSubstr("  -  "));
+}
+
+TEST_F(Calibrate, PartsMerge) {
+  ASSERT_EQ(nibble(command({"--seed", "1"}, "a.h5")).exit_code, 0);
+  ASSERT_EQ(nibble(command({"--seed", "2"}, "b.h5")).exit_code, 0);
+  const std::vector<std::string> merge = {"calibrate", "--merge", temp / "a.h5", temp / "b.h5", "-o", output};
+  EXPECT_EQ(nibble(merge).exit_code, 0);
+  EXPECT_EQ(calib::StatsFile::open(output)->settings().windows, 12u);
+  const ProgramRun again = nibble(merge);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("is there already"));
+  const ProgramRun twice = nibble({"calibrate", "--merge", temp / "a.h5", temp / "a.h5", "-o", temp / "c.h5"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("same windows"));
+}
+
+TEST_F(Calibrate, TokenFilesGiveConsecutiveWindows) {
+  ASSERT_EQ(nibble({"tokenize", model, "--text", demo_path("eval.txt"), "-o", temp / "ids.u16"}).exit_code, 0);
+  const auto result = nibble_json({"calibrate", model, "--tokens", temp / "ids.u16", "--length", "64", "--samples", "3",
+                                   "--collect", "activations", "-o", output});
+  EXPECT_EQ(result["settings"]["sampling"], "consecutive windows");
+  EXPECT_EQ(result["settings"]["windows"], "3");
+  EXPECT_EQ(result["settings"]["tokenizer_hash"], "none");
+}
+
+TEST_F(Calibrate, CentringTakesMeansFromTheRunOrAFile) {
+  ASSERT_EQ(nibble(command({"--centre", "own"}, "own.h5")).exit_code, 0);
+  ASSERT_EQ(nibble(command({"--centre", temp / "own.h5"})).exit_code, 0);
+  const std::string layer = "model.layers.2.mlp.gate_proj";
+  EXPECT_TRUE(same_bits(calib::StatsFile::open(output)->read(layer).fisher.values(),
+                        calib::StatsFile::open(temp / "own.h5")->read(layer).fisher.values()));
+}
+
+TEST_F(Calibrate, AKilledRunGoesOn) {
+  ASSERT_EQ(nibble(command({"--samples", "200"}, "undisturbed.h5")).exit_code, 0);
+  bool killed = false;
+  ProgramOptions options;
+  options.while_running = [&](pid_t program) {
+    const auto work = temp / "calib.h5.work";
+    for (int i = 0; i < 20000 && !std::filesystem::exists(work / "00000.forward.shard"); ++i) usleep(1000);
+    killed = kill(program, SIGKILL) == 0;
+  };
+  const ProgramRun run = nibble(command({"--samples", "200"}), options);
+  EXPECT_TRUE(killed);
+  if (run.exit_code == 128 + SIGKILL) EXPECT_FALSE(std::filesystem::exists(output));
+  ASSERT_EQ(nibble(command({"--samples", "200"})).exit_code, 0);
+  EXPECT_TRUE(read_file(output) == read_file(temp / "undisturbed.h5"));
+}
+
+TEST_F(Calibrate, WrongUsageIsExplained) {
+  const auto refused = [&](const std::vector<std::string>& arguments, int code, const char* words) {
+    const ProgramRun run = nibble(arguments);
+    EXPECT_EQ(run.exit_code, code) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(words));
+  };
+  refused({"calibrate"}, 2, "one of MODEL, --merge and --show");
+  refused({"calibrate", model}, 2, "-o");
+  refused({"calibrate", model, "-o", output}, 2, "either --text or --tokens");
+  refused(command({"--collect", "fischer"}), 2, "did you mean 'fisher'");
+  refused(command({"--fisher", "positions"}), 2, "did you mean 'position'");
+  refused(command({"--labels", "samples"}), 2, "did you mean 'sampled'");
+  refused(command({"--memory", "lots"}), 2, "like 512M or 4G, got 'lots'");
+  refused(command({"--memory", "1M"}), 2, "--memory grants 1 MB");
+  refused(command({"--centre", temp / "none.h5"}), 3, "none.h5");
+  refused({"calibrate", "--show", text}, 3, "calibration.txt");
+  refused({"calibrate", model, "--text", text, "-o", "/nonexistent/calib.h5"}, 3, "/nonexistent/calib.h5.work");
+}
+
+// Sums of 6 windows split over processes: float products see other batches, and doubles are added in another order.
+TEST_F(Calibrate, SeveralProcessesGiveTheSameStatistics) {
+  if (kMpirun.empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::vector<std::string> settings = {"--collect", "activations,fisher,hessian,guided-hessian", "--threads",
+                                             "1"};
+  ASSERT_EQ(nibble(command(settings)).exit_code, 0);
+  const auto one = calib::StatsFile::open(output);
+  for (const char* processes : {"2", "3"}) {
+    const std::string file = std::string("team") + processes + ".h5";
+    std::vector<std::string> arguments = {"--allow-run-as-root", "--oversubscribe", "-n", processes, NIBBLE_PROGRAM};
+    for (const std::string& argument : command(settings, file)) arguments.push_back(argument);
+    setenv("LSAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI keeps what it has until the process ends
+    const ProgramRun run = run_program(kMpirun, arguments);
+    unsetenv("LSAN_OPTIONS");
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    const auto team = calib::StatsFile::open(temp / file);
+    EXPECT_EQ(calib::differences(one->settings(), team->settings()), "");
+    for (const calib::LayerInfo& info : one->layers()) {
+      const calib::LayerStats a = one->read(info.module), b = team->read(info.module);
+      EXPECT_TRUE(relative_error_within(b.sum_x2, a.sum_x2, 1e-6));
+      EXPECT_TRUE(relative_error_within(b.sum_s_x, a.sum_s_x, 1e-5));
+      EXPECT_TRUE(relative_error_within(b.fisher.values(), a.fisher.values(), 1e-5));
+      EXPECT_TRUE(relative_error_within(b.sum_xxt.values(), a.sum_xxt.values(), 1e-6));
+      EXPECT_TRUE(relative_error_within(b.max_x, a.max_x, 1e-6));
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temp.path()), {}), processes[0] - '0');  // no leftovers
+  }
+}
+
+TEST_F(Calibrate, AnErrorEndsAllProcesses) {
+  if (kMpirun.empty()) GTEST_SKIP() << "this build has no MPI";
+  std::vector<std::string> arguments = {"--allow-run-as-root", "--oversubscribe", "-n", "2", NIBBLE_PROGRAM};
+  for (const std::string& argument : command({"--memory", "1M"})) arguments.push_back(argument);
+  setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
+  const ProgramRun run = run_program(kMpirun, arguments);
+  unsetenv("LSAN_OPTIONS");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--memory grants 1 MB"));
+}
+
+}  // namespace
+}  // namespace nibble::test
