@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "quant/algo/finite.h"
 #include "quant/algo/grains.h"
+#include "quant/algo/priced_segmentation.h"
 #include "quant/algo/segmentation.h"
 #include "quant/algo/value_bins.h"
 
@@ -14,6 +15,7 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kSortAtMost = std::size_t{1} << 16;  // values; more are binned first
+constexpr std::size_t kMany = 64;                          // centroids from which a PricedSegmenter is no slower
 
 struct WeightCheck {
   bool valid = true, some_zero = false, some_positive = false;
@@ -56,6 +58,7 @@ struct PaletteFitter::Buffers {
   Grains grains;
   ValueBins bins;
   Segmenter segmenter;
+  PricedSegmenter priced_segmenter;
   std::vector<std::uint64_t> pairs, scratch;
   double origin = 0.0;
 
@@ -83,9 +86,11 @@ void PaletteFitter::Buffers::sort(std::span<const float> x, std::span<const floa
 
 Segmentation PaletteFitter::Buffers::segment_grains(const PaletteOptions& options) {
   const std::size_t m = grains.size(), k = options.centroids;
+  const bool exact = std::all_of(grains.exact.begin(), grains.exact.end(), [](std::uint8_t e) { return e != 0; });
+  if (k < m && k >= kMany && exact)
+    if (auto priced = priced_segmenter.solve(grains, k)) return *std::move(priced);
   if (k < m && k > 1) return segmenter.solve(grains, k, options.gap);
   Segmentation whole;
-  const bool exact = std::all_of(grains.exact.begin(), grains.exact.end(), [](std::uint8_t e) { return e != 0; });
   if (k >= m && !exact) {  // a bin holds more than one value: which ones?
     whole.open.assign(m, 1);
   } else if (k >= m) {  // each value for itself

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/isa.h"
 #include "quant/algo/segmentation_kernels.h"
 
 namespace nibble::quant {
@@ -15,16 +14,6 @@ using kernels::kRows;
 using BestCuts = decltype(&kernels::best_cuts_scalar);
 
 constexpr int kLloydSteps = 8;  // per round: enough for the next round to be limited by its own cells
-
-BestCuts best_cuts() {
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512) return kernels::best_cuts_avx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return kernels::best_cuts_avx2;
-#endif
-  return kernels::best_cuts_scalar;
-}
 
 double square_over(double moment, double weight) { return moment * moment / weight; }
 
@@ -59,6 +48,20 @@ struct LayerSearch {
 };
 
 }  // namespace
+
+double gain_of(const Grains& grains, const std::vector<std::size_t>& cuts) {
+  double gain = 0.0;
+  for (std::size_t q = 0; q <= cuts.size(); ++q) {
+    const std::size_t begin = q == 0 ? 0 : cuts[q - 1], end = q == cuts.size() ? grains.size() : cuts[q];
+    const double weight = grains.weight.between(begin, end);
+    if (weight > 0.0) gain += square_over(grains.moment.between(begin, end), weight);
+  }
+  return gain;
+}
+
+double rounding_allowance(const Grains& grains, std::size_t k) {
+  return 0x1p-53 * (static_cast<double>(k) + 8.0) * grains.second_moment;
+}
 
 /// Where to divide a cell of several grains: in the middle, or before its last grain where the way from there to the
 /// cell's end is most of its width (that grain, alone, then keeps the others' end point near).
@@ -161,7 +164,7 @@ void Segmenter::run(const EndPoints& points, const Windows& windows, Layers& lay
 
 void Segmenter::run_layer(const EndPoints& points, const Windows& windows, std::size_t q, Layers& layers) const {
   const std::size_t base = windows.first[q - 1], rows = windows.last[q] - windows.first[q] + 1;
-  const LayerSearch search{.best_cuts = best_cuts(),
+  const LayerSearch search{.best_cuts = kernels::active(),
                            .sums = {points.weight.high.data() + base, points.weight.low.data() + base,
                                     points.moment.high.data() + base, points.moment.low.data() + base},
                            .previous = layers.gain.data() + layers.offset[q - 1],
@@ -313,8 +316,7 @@ void Segmenter::mirror_windows() {
 Segmentation Segmenter::solve(const Grains& grains, std::size_t k, double gap) {
   // A floor for sums of weights that are zero but for rounding: noise over nothing would be a huge gain.
   least_weight_ = std::ldexp(grains.weight.between(0, grains.size()), -70);
-  // k gains, each right to a few units of its last place, are added one by one.
-  const double allowance = 0x1p-53 * (static_cast<double>(k) + 8.0) * grains.second_moment;
+  const double allowance = rounding_allowance(grains, k);
   start(grains, k);
 
   Segmentation best;

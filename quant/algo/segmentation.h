@@ -23,6 +23,12 @@ struct Segmentation {
   std::vector<std::uint8_t> open;  ///< (m)
 };
 
+/// The gain of clusters between `cuts`, ascending.
+double gain_of(const Grains& grains, const std::vector<std::size_t>& cuts);
+
+/// How far sums of k gains may be off: each is right to a few units of its last place, and they are added one by one.
+double rounding_allowance(const Grains& grains, std::size_t k);
+
 /// Finds an optimal segmentation of grains by a sandwich in convex order.
 ///
 /// Group grains into a few cells. Every clustering's cost is sum_i w_i g(x_i) with g = min_k (c_k - x)² = x² + a

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/isa.h"
+
 namespace nibble::quant::segmentation_kernels {
 
 void best_cuts_scalar(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
@@ -22,6 +24,16 @@ void best_cuts_scalar(const Prefixes& sums, const double* previous, double least
     gain[r - row] = best;
     cut[r - row] = static_cast<std::int32_t>(best_cut);
   }
+}
+
+decltype(&best_cuts_scalar) active() {
+#if NIBBLE_HAVE_X86_AVX512
+  if (active_isa() >= Isa::kAvx512) return best_cuts_avx512;
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+  if (active_isa() >= Isa::kAvx2) return best_cuts_avx2;
+#endif
+  return best_cuts_scalar;
 }
 
 }  // namespace nibble::quant::segmentation_kernels

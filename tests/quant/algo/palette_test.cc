@@ -197,6 +197,16 @@ TEST(FitPalette, ManyCentroidsAreOptimalToo) {
   }
 }
 
+// Many clusters of equal gain: no price per cluster singles out one number of them.
+TEST(FitPalette, ManyCentroidsOnARegularGridAreOptimalToo) {
+  Sample grid;
+  for (int i = 0; i < 300; ++i) grid.x.push_back(static_cast<float>(i));
+  for (const std::size_t k : {64u, 70u, 100u, 250u}) {
+    SCOPED_TRACE(testing::Message() << "k " << k);
+    EXPECT_TRUE(is_optimal(grid, fit_palette(grid.x, {}, {.centroids = k}), optimal_cost(grid, k)));
+  }
+}
+
 // Values beyond 65536 go through bins; the same values with their number of copies as weights go through sorting.
 TEST(FitPalette, WholeTensorsEqualTheExactSolutionOfTheirDistinctValues) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
