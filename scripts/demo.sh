@@ -12,24 +12,26 @@ cmake --build --preset release --target nibble_cli >build/demo-build.log || { ca
 
 nibble=build/release/cli/nibble
 out=build/demo
-prompt="The old house stood"
+prompt="He opened the door and"
+quiet=()
+[[ -t 2 ]] || quiet=(--quiet)  # progress bars are for people
 rm -rf "$out"
 mkdir -p "$out"
 
-# name | arguments of `nibble quantize`
+# name | what the table calls it | arguments of `nibble quantize`
 methods=(
-  "palette-4-tensor|--preset palette"
-  "palette-4-channel|--preset palette --set granularity=channel"
-  "palette-3-channel|--preset palette --set granularity=channel --set bits=3"
-  "int4-block-extreme8|--preset int4-block"
-  "int4-block-minmax|--preset int4-block --set int4_scale=minmax --set zero_point=true"
-  "uniform-4-row|--set format=uniform --set zero_point=true"
+  "palette-4-tensor|palette 4-bit, one per tensor|--preset palette"
+  "palette-4-channel|palette 4-bit, one per row|--preset palette --set granularity=channel"
+  "palette-3-channel|palette 3-bit, one per row|--preset palette --set granularity=channel --set bits=3"
+  "int4-block-extreme8|int4 blocks of 32, extreme/-8|--preset int4-block"
+  "int4-block-minmax|int4 blocks of 32, min-max|--preset int4-block --set int4_scale=minmax --set zero_point=true"
+  "uniform-4-row|uniform 4-bit rows, min-max|--set format=uniform --set zero_point=true"
 )
 
 # evaluate MODEL_DIRECTORY PREFIX: perplexity and a few generated lines, as JSON beside each other.
 evaluate() {
-  "$nibble" perplexity "$1" --text datasets/demo/eval.txt --json >"$2.perplexity.json"
-  "$nibble" generate "$1" --prompt "$prompt" -n 48 --temperature 0.7 --seed 1 --json >"$2.generate.json"
+  "$nibble" perplexity "$1" --text datasets/demo/eval.txt --json "${quiet[@]}" >"$2.perplexity.json"
+  "$nibble" generate "$1" --prompt "$prompt" -n 48 --temperature 0.6 --top-p 0.9 --seed 1 --json >"$2.generate.json"
 }
 
 for model in gpt2-demo llama-demo; do
@@ -37,21 +39,22 @@ for model in gpt2-demo llama-demo; do
   echo "demo: $model"
   evaluate "datasets/demo/$model" "$out/$model/float"
   for method in "${methods[@]}"; do
-    name=${method%%|*}
-    read -ra arguments <<<"${method#*|}"
-    "$nibble" quantize "datasets/demo/$model" "${arguments[@]}" -o "$out/$model/$name" --json --quiet \
+    IFS='|' read -r name _ settings <<<"$method"
+    read -ra arguments <<<"$settings"
+    "$nibble" quantize "datasets/demo/$model" "${arguments[@]}" -o "$out/$model/$name" --json "${quiet[@]}" \
       >"$out/$model/$name.quantize.json"
     evaluate "$out/$model/$name" "$out/$model/$name"
   done
 done
 
-python3 - "$out" float "${methods[@]%%|*}" <<'PYTHON'
+python3 - "$out" "float|float16, as it is|" "${methods[@]}" <<'PYTHON'
 import json
 import pathlib
 import sys
 import textwrap
 
-out, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+out = pathlib.Path(sys.argv[1])
+methods = [method.split("|")[:2] for method in sys.argv[2:]]
 
 
 def load(model, name, kind):
@@ -61,9 +64,9 @@ def load(model, name, kind):
 titles = ["method", "bits/weight", "MB", "perplexity", "tokens/s"]
 for model in ("gpt2-demo", "llama-demo"):
     rows = []
-    for name in names:
+    for name, label in methods:
         result = load(model, name, "perplexity")
-        rows.append([result["method"], f"{result['bits_per_weight']:.3f}", f"{result['model_bytes'] / 1e6:.2f}",
+        rows.append([label, f"{result['bits_per_weight']:.3f}", f"{result['model_bytes'] / 1e6:.2f}",
                      f"{result['perplexity']:.3f} ± {result['perplexity_stderr']:.3f}",
                      f"{result['tokens_per_second']:,.0f}"])
     widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
@@ -72,11 +75,10 @@ for model in ("gpt2-demo", "llama-demo"):
     for row in [titles, ["-" * width for width in widths], *rows]:
         print("  " + row[0].ljust(widths[0]) + "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])))
     print()
-    for name in names:
-        method = load(model, name, "perplexity")["method"]
+    for name, label in methods:
         generated = load(model, name, "generate")
         text = " ".join((generated["prompt"] + generated["text"]).split())
-        print(textwrap.fill(f"[{method}] {text}", 110, initial_indent="  ", subsequent_indent="    "))
+        print(textwrap.fill(f"[{label}] {text}", 110, initial_indent="  ", subsequent_indent="    "))
 PYTHON
 echo
 echo "demo: the quantized models are in $out; try for example"
