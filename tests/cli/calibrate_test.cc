@@ -18,6 +18,7 @@ const std::string kMpirun = NIBBLE_MPIEXEC;  // empty without MPI
 struct Calibrate : testing::Test {
   TempDir temp;
   std::string model = demo_path("llama-demo"), text = demo_path("calibration.txt"), output = temp / "calib.h5";
+  std::string samples = "6";
 
   std::vector<std::string> command(const std::vector<std::string>& more, const std::string& file = "calib.h5") const {
     std::vector<std::string> all = {"calibrate", model,       "--text", text, "--length",
@@ -101,7 +102,8 @@ TEST_F(Calibrate, CentringTakesMeansFromTheRunOrAFile) {
 }
 
 TEST_F(Calibrate, AKilledRunGoesOn) {
-  ASSERT_EQ(nibble(command({"--samples", "200"}, "undisturbed.h5")).exit_code, 0);
+  samples = "200";
+  ASSERT_EQ(nibble(command({}, "undisturbed.h5")).exit_code, 0);
   bool killed = false;
   ProgramOptions options;
   options.while_running = [&](pid_t program) {
@@ -109,10 +111,11 @@ TEST_F(Calibrate, AKilledRunGoesOn) {
     for (int i = 0; i < 20000 && !std::filesystem::exists(work / "00000.forward.shard"); ++i) usleep(1000);
     killed = kill(program, SIGKILL) == 0;
   };
-  const ProgramRun run = nibble(command({"--samples", "200"}), options);
+  const ProgramRun run = nibble(command({}), options);
   EXPECT_TRUE(killed);
-  if (run.exit_code == 128 + SIGKILL) EXPECT_FALSE(std::filesystem::exists(output));
-  ASSERT_EQ(nibble(command({"--samples", "200"})).exit_code, 0);
+  EXPECT_EQ(run.exit_code, 128 + SIGKILL);
+  EXPECT_FALSE(std::filesystem::exists(output));
+  ASSERT_EQ(nibble(command({})).exit_code, 0);
   EXPECT_TRUE(read_file(output) == read_file(temp / "undisturbed.h5"));
 }
 
