@@ -82,7 +82,10 @@ void ProgressBar::update(const ProgressUpdate& update) {
 
   constexpr std::size_t kWidestBar = 40, kNarrowestBar = 5;
   const std::size_t columns = surroundings_.columns();
-  const std::size_t text_width = character_count(stage_) + percent.size() + tail.size() + 8;  // brackets and blanks
+  // Room for the usual figures is kept from the start, so that the bar does not shrink when the rate appears.
+  constexpr std::size_t kUsualFigures = std::string_view("30.7k/39.9k tokens  1.09k tokens/s  00:08 left").size();
+  const std::size_t figures_width = std::max(tail.size(), kUsualFigures);
+  const std::size_t text_width = character_count(stage_) + percent.size() + figures_width + 8;  // brackets and blanks
   std::string line;
   if (text_width + kNarrowestBar <= columns) {
     const std::size_t width = std::min(kWidestBar, columns - text_width);

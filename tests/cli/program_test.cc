@@ -36,8 +36,8 @@ TEST_P(EachCommand, AnUnknownOptionSuggestsTheNearest) {
 TEST_P(EachCommand, IsListedInTheProgramsHelp) { EXPECT_THAT(nibble({"--help"}).out, HasSubstr(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Commands, EachCommand,
-                         testing::Values("inspect", "quantize", "perplexity", "tokenize", "generate", "export",
-                                         "version"),
+                         testing::Values("calibrate", "inspect", "quantize", "perplexity", "tokenize", "generate",
+                                         "export", "version"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Program, HelpListsExitCodes) {
