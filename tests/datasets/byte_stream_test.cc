@@ -45,6 +45,7 @@ TEST_F(ByteStreams, CompressedFilesComeBackAsTheTextTheyHold) {
   for (const std::size_t step : {7u, 4096u, 1u << 20}) {
     EXPECT_EQ(read("a.gz", test::gzip(text), step), text);
     EXPECT_EQ(read("a.zst", test::zstd(text), step), text);
+    EXPECT_EQ(read("a.zst", test::zstd(text, false), step), text);
   }
   EXPECT_EQ(read("a.gz", test::gzip("")), "");
   EXPECT_EQ(read("a.zst", test::zstd("")), "");

@@ -27,10 +27,10 @@ inline std::string gzip(std::string_view text) {
   return packed.str();
 }
 
-/// `text` as a zstd file of one frame with a checksum.
-inline std::string zstd(std::string_view text) {
+/// `text` as a zstd file of one frame.
+inline std::string zstd(std::string_view text, bool checksum = true) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
-  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, checksum ? 1 : 0);
   std::string packed(ZSTD_compressBound(text.size()), '\0');
   const std::size_t size = ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size());
   ZSTD_freeCCtx(context);

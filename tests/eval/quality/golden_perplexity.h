@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "datasets/token_file.h"
@@ -16,50 +19,68 @@
 
 namespace nibble::test {
 
-/// Perplexities of the three protocols, against those of an independent implementation in `golden` (a perplexity.json
-/// of ../shared/golden), over the first tokens of `tokens`. Tolerance as ../shared/golden/README.md states it.
-inline void expect_golden_perplexities(const std::filesystem::path& model_directory,
-                                       const std::filesystem::path& golden, const std::filesystem::path& tokens) {
-  using datasets::Protocol;
-  constexpr Bound kGolden{.abs = 0.0, .rel = 1e-5};
-  const auto expected = nlohmann::json::parse(read_file(golden));
-  const auto checkpoint = model::Checkpoint::open(model_directory);
-  const auto config = model::parse_config(checkpoint->config_text(), "config.json");
-  const auto model = model::make_model(config, *model::make_float_provider(checkpoint));
-  std::vector<model::TokenId> text = datasets::read_token_file(tokens, config.vocabulary);
-  text.resize(expected.at("text_tokens").get<std::size_t>());
+/// Perplexities against those that an independent implementation found, which are in a perplexity.json of
+/// ../shared/golden, over the first tokens of `tokens`. Tolerance as ../shared/golden/README.md states it.
+class GoldenPerplexity {
+ public:
+  GoldenPerplexity(const std::filesystem::path& model_directory, const std::filesystem::path& golden,
+                   const std::filesystem::path& tokens)
+      : golden_(nlohmann::json::parse(read_file(golden))) {
+    const auto checkpoint = model::Checkpoint::open(model_directory);
+    const auto config = model::parse_config(checkpoint->config_text(), "config.json");
+    model_ = model::make_model(config, *model::make_float_provider(checkpoint));
+    text_ = datasets::read_token_file(tokens, config.vocabulary, count(golden_, "text_tokens"));
+    options_.context = count(golden_, "context");
+    options_.stride = count(golden_.at("sliding"), "stride");
+  }
 
-  eval::PerplexityOptions options;
-  options.context = expected.at("context").get<std::size_t>();
-  const auto run = [&](Protocol protocol) {
-    options.protocol = protocol;
-    return eval::perplexity(*model, text, options);
-  };
+  void check_sliding() {
+    const auto& expected = golden_.at("sliding");
+    const auto result = run(datasets::Protocol::kSliding, expected);
+    EXPECT_EQ(result.windows, count(expected, "windows"));
+    EXPECT_TRUE(near(result.perplexity, value(expected, "ppl_mean_of_windows"), kGolden));
+    const auto first = expected.at("first_windows_mean_nll").get<std::vector<double>>();
+    EXPECT_TRUE(all_near(std::span(result.window_nll).first(first.size()), first, kGolden));
+    // The token-weighted mean needs no second run.
+    double nll = 0.0;
+    const auto windows =
+        datasets::evaluation_windows(options_.protocol, text_.size(), options_.context, options_.stride);
+    for (std::size_t i = 0; i < windows.size(); ++i)
+      nll += result.window_nll[i] * static_cast<double>(windows[i].last_target - windows[i].first_target);
+    nll /= static_cast<double>(result.tokens_scored);
+    EXPECT_TRUE(near(std::exp(nll), value(expected, "ppl_token_weighted"), kGolden));
+  }
 
-  const auto& sliding = expected.at("sliding");
-  options.stride = sliding.at("stride").get<std::size_t>();
-  const auto windows = run(Protocol::kSliding);
-  EXPECT_EQ(windows.windows, sliding.at("windows").get<std::size_t>());
-  EXPECT_EQ(windows.tokens_scored, sliding.at("scored").get<std::uint64_t>());
-  EXPECT_TRUE(near(windows.perplexity, sliding.at("ppl_mean_of_windows").get<double>(), kGolden));
-  const auto first = sliding.at("first_windows_mean_nll").get<std::vector<double>>();
-  EXPECT_TRUE(all_near(std::span(windows.window_nll).first(first.size()), first, kGolden));
-  double total = 0.0;  // the token-weighted mean needs no second run
-  const auto cut = datasets::evaluation_windows(Protocol::kSliding, text.size(), options.context, options.stride);
-  for (std::size_t i = 0; i < cut.size(); ++i)
-    total += windows.window_nll[i] * static_cast<double>(cut[i].last_target - cut[i].first_target);
-  EXPECT_TRUE(near(std::exp(total / static_cast<double>(windows.tokens_scored)),
-                   sliding.at("ppl_token_weighted").get<double>(), kGolden));
+  void check_blocks() {
+    const auto& expected = golden_.at("blocks");
+    const auto result = run(datasets::Protocol::kBlocks, expected);
+    EXPECT_EQ(result.windows, count(expected, "blocks"));
+    EXPECT_TRUE(near(result.perplexity, value(expected, "ppl"), kGolden));
+  }
 
-  const auto blocks = run(Protocol::kBlocks);
-  EXPECT_EQ(blocks.windows, expected.at("blocks").at("blocks").get<std::size_t>());
-  EXPECT_EQ(blocks.tokens_scored, expected.at("blocks").at("scored").get<std::uint64_t>());
-  EXPECT_TRUE(near(blocks.perplexity, expected.at("blocks").at("ppl").get<double>(), kGolden));
+  void check_half() {
+    const auto& expected = golden_.at("half");
+    const auto result = run(datasets::Protocol::kHalf, expected);
+    EXPECT_TRUE(near(result.perplexity, value(expected, "ppl"), kGolden));
+    EXPECT_TRUE(near(result.perplexity_stderr, value(expected, "stderr"), kGolden));
+  }
 
-  const auto half = run(Protocol::kHalf);
-  EXPECT_EQ(half.tokens_scored, expected.at("half").at("scored").get<std::uint64_t>());
-  EXPECT_TRUE(near(half.perplexity, expected.at("half").at("ppl").get<double>(), kGolden));
-  EXPECT_TRUE(near(half.perplexity_stderr, expected.at("half").at("stderr").get<double>(), kGolden));
-}
+ private:
+  static constexpr Bound kGolden{.abs = 0.0, .rel = 1e-5};
+  static std::size_t count(const nlohmann::json& of, const char* key) { return of.at(key).get<std::size_t>(); }
+  static double value(const nlohmann::json& of, const char* key) { return of.at(key).get<double>(); }
+
+  eval::PerplexityResult run(datasets::Protocol protocol, const nlohmann::json& expected) {
+    options_.protocol = protocol;
+    const auto result = eval::perplexity(*model_, text_, options_);
+    EXPECT_EQ(result.tokens_scored, count(expected, "scored"));
+    return result;
+  }
+
+  nlohmann::json golden_;
+  std::unique_ptr<model::Model> model_;
+  std::vector<model::TokenId> text_;
+  eval::PerplexityOptions options_;
+};
 
 }  // namespace nibble::test

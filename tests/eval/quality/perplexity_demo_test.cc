@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "core/thread_pool.h"
 #include "tests/eval/quality/golden_perplexity.h"
 
@@ -15,16 +13,18 @@ class PerplexityOfDemo : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(PerplexityOfDemo, IsWhatAnIndependentImplementationFound) {
-  const auto golden = test::source_path("tests/data/golden/" + std::string(GetParam()) + "/perplexity.json");
-  test::expect_golden_perplexities(model(), golden, tokens());
+  const auto expected = test::source_path("tests/data/golden/" + std::string(GetParam()) + "/perplexity.json");
+  test::GoldenPerplexity golden(model(), expected, tokens());
+  golden.check_sliding();
+  golden.check_blocks();
+  golden.check_half();
 }
 
 TEST_P(PerplexityOfDemo, DependsNeitherOnBatchesNorOnThreads) {
   const auto checkpoint = model::Checkpoint::open(model());
   const auto config = model::parse_config(checkpoint->config_text(), "config.json");
   const auto network = model::make_model(config, *model::make_float_provider(checkpoint));
-  std::vector<model::TokenId> text = datasets::read_token_file(tokens(), config.vocabulary);
-  text.resize(1500);
+  const std::vector<model::TokenId> text = datasets::read_token_file(tokens(), config.vocabulary, 1500);
 
   PerplexityOptions options{.protocol = datasets::Protocol::kSliding, .context = 256, .stride = 100};
   options.batch_tokens = 1;

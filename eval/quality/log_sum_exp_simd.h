@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+
+// Maximum and sum of exponentials over a vector type V of one instruction set. V lives in an anonymous namespace of the
+// file that includes this, so everything here has internal linkage and cannot leak into code for other processors.
+//
+// V offers   F, D                     2 kHalf floats; kHalf doubles
+//            load(p, left)            up to 2 kHalf floats; those past the end are -inf
+//            max(a, b), largest(a)    of floats
+//            low(f), high(f)          halves of the floats, as doubles
+//            set(x), add, sub, mul, fma(a, b, c) = a b + c, fnma(a, b, c) = c - a b, total(d)
+//            at_least(x, lowest)      the larger of both; a NaN stays
+//            round(x)                 to the nearest integer
+//            scale(p, n, x)           p 2^n; 0 where x is below kLowest
+//            kLowest                  exp of this is as good as 0
+namespace nibble::eval::kernels {
+
+// exp(x) for x <= 0: x = n ln 2 + r, |r| <= ln(2) / 2; the Taylor series to r^11 is off by r^12 / 12! < 1e-14.
+template <class V>
+typename V::D exp(typename V::D x) {
+  using D = typename V::D;
+  const D clamped = V::at_least(x, V::set(V::kLowest));  // keeps -inf out of the reduction
+  const D n = V::round(V::mul(clamped, V::set(0x1.71547652b82fep+0)));
+  D r = V::fnma(n, V::set(0x1.62e42fefa38p-1), clamped);  // ln 2 in two parts: n times the first is exact
+  r = V::fnma(n, V::set(0x1.ef35793c7673p-45), r);
+  D p = V::set(1.0 / 39916800.0);
+  p = V::fma(p, r, V::set(1.0 / 3628800.0));
+  p = V::fma(p, r, V::set(1.0 / 362880.0));
+  p = V::fma(p, r, V::set(1.0 / 40320.0));
+  p = V::fma(p, r, V::set(1.0 / 5040.0));
+  p = V::fma(p, r, V::set(1.0 / 720.0));
+  p = V::fma(p, r, V::set(1.0 / 120.0));
+  p = V::fma(p, r, V::set(1.0 / 24.0));
+  p = V::fma(p, r, V::set(1.0 / 6.0));
+  p = V::fma(p, r, V::set(0.5));
+  p = V::fma(p, r, V::set(1.0));
+  p = V::fma(p, r, V::set(1.0));
+  return V::scale(p, n, x);
+}
+
+template <class V>
+void max_and_sum_exp(const float* values, std::size_t count, float* max, double* sum) {
+  constexpr std::size_t kWidth = 2 * V::kHalf;
+  auto largest = V::load(values, 0);
+  for (std::size_t i = 0; i < count; i += kWidth) largest = V::max(V::load(values + i, count - i), largest);
+  *max = V::largest(largest);
+
+  const auto shift = V::set(static_cast<double>(*max));
+  auto low = V::set(0.0), high = V::set(0.0);
+  for (std::size_t i = 0; i < count; i += kWidth) {
+    const auto x = V::load(values + i, count - i);
+    low = V::add(low, exp<V>(V::sub(V::low(x), shift)));
+    high = V::add(high, exp<V>(V::sub(V::high(x), shift)));
+  }
+  *sum = V::total(V::add(low, high));
+}
+
+}  // namespace nibble::eval::kernels
