@@ -58,7 +58,8 @@ def main():
                     problems.append(f"{name}: {folder} may not include {include}")
             if name.endswith("_test.cc"):
                 listing = path.parent / "CMakeLists.txt"
-                if not listing.is_file() or f"{path.name} " not in listing.read_text().replace(")", " "):
+                named = re.compile(rf"\b{re.escape(path.stem)}\b")
+                if not listing.is_file() or not named.search(listing.read_text()):
                     problems.append(f"{name}: not registered in {listing.relative_to(root)}")
     print("\n".join(problems) or "layers: every include follows the table, every test is registered")
     return 1 if problems else 0
