@@ -41,8 +41,14 @@ using LogitSink = std::function<void(std::span<const std::size_t> rows, MatrixVi
 /// A decoder-only transformer of the GPT-2 or Llama family over linear layers of any storage.
 ///
 /// T is float in the product; double and std::complex<double> run the very same code for checks.
-/// Threads: const calls use the thread pool inside; several transformers may be used at once, one call per object at a
-/// time.
+/// Memory, kept between calls for the largest batch seen, in values of T per token:
+///   forward   2 hidden + 2 q_width + 2 kv_width + n intermediate, with n = 1 (GPT-2) or 2 (Llama),
+///   backward  5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads,
+/// and at most 32 MB of logits, which exist only in chunks of rows. The weights stay where they are (core/linear_op.h).
+/// Results: the number of threads changes no bit. A sequence gives the same bits alone and in a batch when all
+/// sequences before it have a multiple of 512 tokens and its own length is one; otherwise they agree to rounding,
+/// because the matrix library may sum the last rows of a tile in another order. Threads: const calls use the thread
+/// pool inside; several transformers may be used at once, one call per object at a time.
 template <class T>
 class Transformer {
  public:
@@ -64,12 +70,13 @@ class Transformer {
   virtual void embed(const Batch& batch, MatrixView<T> x) const = 0;
   virtual void forward_block(std::size_t block, const Batch& batch, MatrixView<T> x, const ForwardOptions& options,
                              const Hooks<T>* hooks) const = 0;
-  /// Recomputes the block from its input `x_in`, and turns `dx` from dL/d(output) into dL/d(input).
+  /// Recomputes the block from its input `x_in`, and turns `dx` from dL/d(output) into dL/d(input). Cost: about 8/3 of
+  /// forward_block() (GPT-2: 2/3 of it to recompute, one product per linear layer, the attention's five).
   virtual void backward_block(std::size_t block, const Batch& batch, MatrixView<const T> x_in, MatrixView<T> dx,
                               const Hooks<T>* hooks) const = 0;
-  /// Final norm and head. For every row with a target (targets[row] >= 0) the loss is -ln p(target); `losses` gets it
-  /// per row (0 elsewhere), and dx (tokens, hidden) becomes dL/dx for L = sum of row_weights[row] * losses[row]. Logits
-  /// are made and dropped in row chunks.
+  /// Final norm and head, forward and back. For every row with a target (targets[row] >= 0) the loss is -ln p(target);
+  /// `losses` gets it per row (0 elsewhere), and dx (tokens, hidden) becomes dL/dx for L = sum of row_weights[row] *
+  /// losses[row]. Logits are made and dropped in row chunks.
   virtual void backward_head(MatrixView<const T> x, std::span<const std::int64_t> targets,
                              std::span<const T> row_weights, std::span<T> losses, MatrixView<T> dx,
                              const Hooks<T>* hooks) const = 0;

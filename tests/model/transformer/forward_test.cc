@@ -225,6 +225,19 @@ TEST_P(Forward, MissingBiasesAreNamed) {
 INSTANTIATE_TEST_SUITE_P(Families, Forward, testing::Values("gpt2", "llama"),
                          [](const auto& instance) { return instance.param; });
 
+// 1024 rows over 4 * 512 tokens are enough tiles for large ones, over 512 tokens alone they are not.
+TEST(LargeTiles, GiveTheBitsOfSmallOnes) {
+  Config config = toy_gpt2();
+  config.intermediate = 1024;
+  const auto network = model::make_model(config, ToyWeights(config, 1));
+  const auto tokens = toy_tokens(config, 2048, 1);
+  const Matrix<float> together = logits_of<float>(*network, tokens, {512, 512, 512, 512});
+  for (std::size_t first = 0; first < tokens.size(); first += 512)
+    EXPECT_TRUE(same_bits(together.values().subspan(first * config.vocabulary, 512 * config.vocabulary),
+                          logits_of<float>(*network, std::span(tokens).subspan(first, 512)).values()))
+        << first;
+}
+
 TEST(LearnedPositions, EndTheSequence) {
   Config config = toy_gpt2();
   config.max_positions = 12;
