@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes follow the layers of docs/architecture.md, and that every test file is registered.
+"""Checks that includes follow the layers of docs/architecture.md.
 
 The repository root is on the include path, so a forbidden #include compiles; this table is what keeps the picture true.
 """
@@ -56,12 +56,7 @@ def main():
                     problems.append(f'{name}: "{include}" does not exist from the repository root')
                 elif ALLOWED[folder] is not None and target not in ALLOWED[folder] | {folder}:
                     problems.append(f"{name}: {folder} may not include {include}")
-            if name.endswith("_test.cc"):
-                listing = path.parent / "CMakeLists.txt"
-                named = re.compile(rf"\b{re.escape(path.stem)}\b")
-                if not listing.is_file() or not named.search(listing.read_text()):
-                    problems.append(f"{name}: not registered in {listing.relative_to(root)}")
-    print("\n".join(problems) or "layers: every include follows the table, every test is registered")
+    print("\n".join(problems) or "layers: every include follows the table")
     return 1 if problems else 0
 
 
