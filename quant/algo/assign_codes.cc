@@ -11,6 +11,13 @@
 namespace nibble::quant {
 namespace assign_kernels {
 
+float boundary_between(float a, float b) {
+  const double middle = 0.5 * (static_cast<double>(a) + static_cast<double>(b));
+  const auto rounded = static_cast<float>(middle);
+  return static_cast<double>(rounded) > middle ? std::nextafter(rounded, -std::numeric_limits<float>::infinity())
+                                               : rounded;
+}
+
 void count_below_scalar(const float* x, std::size_t count, const float* bounds, unsigned levels, std::uint8_t* codes) {
   for (std::size_t i = 0; i < count; ++i) {
     std::size_t index = 0;
@@ -23,14 +30,6 @@ void count_below_scalar(const float* x, std::size_t count, const float* bounds, 
 }  // namespace assign_kernels
 
 namespace {
-
-/// The largest float that is not above the middle of a <= b: a float x lies above the middle exactly when it is larger.
-float boundary_between(float a, float b) {
-  const double middle = 0.5 * (static_cast<double>(a) + static_cast<double>(b));
-  const auto rounded = static_cast<float>(middle);
-  return static_cast<double>(rounded) > middle ? std::nextafter(rounded, -std::numeric_limits<float>::infinity())
-                                               : rounded;
-}
 
 void count_below(std::span<const float> x, const float* bounds, unsigned levels, std::uint8_t* codes) {
 #if NIBBLE_HAVE_X86_AVX512
@@ -60,7 +59,7 @@ void assign_codes(std::span<const float> x, std::span<const float> centroids, st
   std::size_t distinct = 1;
   for (std::size_t c = 1; c < k; ++c) {
     if (centroids[c] == centroids[c - 1]) continue;
-    bounds[distinct - 1] = boundary_between(centroids[c - 1], centroids[c]);
+    bounds[distinct - 1] = assign_kernels::boundary_between(centroids[c - 1], centroids[c]);
     first[distinct++] = static_cast<std::uint8_t>(c);
   }
   unsigned levels = 1;

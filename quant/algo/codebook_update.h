@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/matrix_view.h"
+#include "quant/algo/hessian.h"
+
+namespace nibble::quant {
+
+/// A weight as palettes, row scales and codes: value (i, j) = scales[i] · palettes(i / group_rows, codes(i, j)).
+struct PaletteWeight {
+  Matrix<float> palettes;      ///< (groups, k), rows ascending
+  std::size_t group_rows = 0;  ///< rows that share a palette; 0 = all
+  std::vector<float> scales;   ///< (out), or empty for ones
+  Matrix<std::uint8_t> codes;  ///< (out, in)
+};
+
+/// The palettes that are best under H for the codes and scales as they are (GANQ's and LNQ's codebook step, pooled over
+/// the rows of a group): the minimum over c of Σ_i tr(Δ_i H Δ_iᵀ), by the normal equations
+///
+///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
+///
+/// solved for the change of c with a ridge of 1e-7 of the mean diagonal: entries that no input has, or that A does not
+/// determine, stay. Entries are rounded to `palette_dtype` (kF16, kF32), sorted, and the codes follow.
+///
+/// Before that rounding the loss does not rise. w (out, in), h (in, in).
+/// Throws InvalidArgument for shapes that do not fit; NumericalError for an entry that is not finite in its type.
+/// Cost: m·n² additions in double, whatever k. Memory: 8·k² bytes per 32 rows. Threads: all; results do not depend on
+/// their number.
+void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype, PaletteWeight& weight);
+
+/// The scales that are best under H for the palettes and codes as they are, rounded to float16:
+///
+///   s_i = w_iᵀ H q_i / q_iᵀ H q_i,   q_ij = palettes(i / group_rows, codes(i, j));
+///
+/// a row where the divisor is 0, or the result not finite in float16, keeps its scale. Starts from ones where there are
+/// no scales. Cost: m·n² multiply-adds through gemm().
+void update_scales(MatrixView<const float> w, MatrixView<const float> h, PaletteWeight& weight);
+
+/// Settings of refine_palettes().
+struct RefineOptions {
+  std::size_t iterations = 2;
+  std::size_t sweeps = 4;             ///< of coordinate_descent() per iteration; 0 = none
+  bool scales = false;                ///< update row scales as well
+  DType palette_dtype = DType::kF16;  ///< kF16 or kF32
+};
+
+/// Losses of refine_palettes(): of the start, after each iteration, and after the last update.
+using RefineHistory = std::vector<double>;
+
+/// Alternates palettes (and scales) under H with codes, which are chosen anew by round_with_feedback() where `feedback`
+/// is given and then improved by `options.sweeps` sweeps of coordinate descent; ends with an update of the palettes.
+/// Leaves the best of all these, the start included, in `weight`.
+RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
+                              const RefineOptions& options, PaletteWeight& weight);
+
+}  // namespace nibble::quant

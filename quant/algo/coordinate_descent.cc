@@ -1,0 +1,112 @@
+#include "quant/algo/coordinate_descent.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "core/gemm.h"
+#include "core/thread_pool.h"
+#include "quant/algo/hessian.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kBlock = 128, kRowTile = 128;
+
+/// decoded - w of all codes.
+Matrix<float> errors_of(MatrixView<const float> w, const ColumnRounding& rounding,
+                        MatrixView<const std::uint8_t> codes) {
+  Matrix<float> errors(w.rows(), w.cols());
+  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+    std::vector<std::uint8_t> column(end - begin);
+    std::vector<float> decoded(end - begin);
+    for (std::size_t c = 0; c < w.cols(); ++c) {
+      for (std::size_t r = begin; r < end; ++r) column[r - begin] = codes(r, c);
+      rounding.decode(c, begin, column, decoded.data());
+      for (std::size_t r = begin; r < end; ++r) errors(r, c) = decoded[r - begin] - w(r, c);
+    }
+  });
+  return errors;
+}
+
+/// One sweep over a tile of rows. Returns whether a code changed.
+bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
+                std::size_t first_row, MatrixView<float> errors, MatrixView<std::uint8_t> codes) {
+  const std::size_t rows = errors.rows(), n = w.cols();
+  Matrix<float> slopes(std::min(kBlock, n), rows);  // H · error, input by input, up to date for the running block
+  std::vector<float> targets(rows), decoded(rows), changes(rows);
+  std::vector<std::uint8_t> column(rows);
+  bool changed = false;
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t width = std::min(kBlock, n - begin);
+    gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, h.rows_slice(begin, width), errors, 0.0f,
+                slopes.view().rows_slice(0, width));
+    for (std::size_t p = 0; p < width; ++p) {
+      const std::size_t j = begin + p;
+      const float diagonal = h(j, j);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const float original = w(first_row + r, j);
+        targets[r] = diagonal > 0.0f ? original + errors(r, j) - slopes(p, r) / diagonal : original;
+      }
+      rounding.round(j, first_row, targets, column.data(), decoded.data());
+      bool moved = false;
+      for (std::size_t r = 0; r < rows; ++r) {
+        const float error = decoded[r] - w(first_row + r, j);
+        changes[r] = error - errors(r, j);
+        errors(r, j) = error;
+        moved |= codes(r, j) != column[r];
+        codes(r, j) = column[r];
+      }
+      if (!moved) continue;
+      changed = true;
+      for (std::size_t q = p + 1; q < width; ++q) {
+        const float coupling = h(j, begin + q);
+        const auto slope = slopes.row(q);
+        for (std::size_t r = 0; r < rows; ++r) slope[r] += coupling * changes[r];
+      }
+    }
+  }
+  return changed;
+}
+
+void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixView<const std::uint8_t> codes) {
+  NIBBLE_REQUIRE(!w.empty() && h.rows() == w.cols() && h.cols() == w.cols() && codes.rows() == w.rows() &&
+                     codes.cols() == w.cols(),
+                 InvalidArgument,
+                 "coordinate_descent: weights ({}, {}), Hessian ({}, {}) and codes ({}, {}) do not fit", w.rows(),
+                 w.cols(), h.rows(), h.cols(), codes.rows(), codes.cols());
+}
+
+}  // namespace
+
+DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
+                                 std::size_t sweeps, MatrixView<std::uint8_t> codes) {
+  require_valid(w, h, codes);
+  Matrix<float> errors = errors_of(w, rounding, codes);
+  DescentResult result;
+  result.loss_before = hessian_error(errors, h);
+  NIBBLE_REQUIRE(std::isfinite(result.loss_before), NumericalError,
+                 "coordinate_descent: the loss before the first sweep is {}: NaN or infinite weights or Hessian",
+                 result.loss_before);
+  std::vector<std::uint8_t> active((w.rows() + kRowTile - 1) / kRowTile, 1);
+  while (result.sweeps < sweeps && std::find(active.begin(), active.end(), 1) != active.end()) {
+    parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+      std::uint8_t& tile = active[begin / kRowTile];
+      if (tile == 0) return;
+      const std::size_t rows = end - begin;
+      tile = sweep_tile(w, h, rounding, begin, errors.view().rows_slice(begin, rows), codes.rows_slice(begin, rows));
+    });
+    ++result.sweeps;
+  }
+  result.loss = hessian_error(errors, h);
+  return result;
+}
+
+double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
+                     MatrixView<const std::uint8_t> codes) {
+  require_valid(w, h, codes);
+  return hessian_error(errors_of(w, rounding, codes), h);
+}
+
+}  // namespace nibble::quant

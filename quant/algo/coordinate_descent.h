@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/matrix_view.h"
+#include "quant/algo/column_rounding.h"
+
+namespace nibble::quant {
+
+struct DescentResult {
+  double loss_before = 0.0, loss = 0.0;  ///< tr(Δ H Δᵀ), Δ = w - decoded, as hessian_error()
+  std::size_t sweeps = 0;                ///< run; fewer than asked for when one changed nothing
+};
+
+/// Improves the codes of a weight by cyclic coordinate descent (LNQ, arXiv:2505.07004): each code in turn becomes the
+/// best one while all others of its row stay,
+///
+///   q_ij = Q( w_ij - Σ_{k≠j} (H_kj / H_jj) (ŵ_ik - w_ik) ),
+///
+/// `sweeps` times over all inputs or until nothing changes. No step raises the loss, but for rounding in float. Inputs
+/// with H_jj <= 0 are rounded to nearest.
+///
+/// w (out, in); h (in, in), symmetric; codes (out, in) valid for `rounding`, which does not adapt here.
+/// Throws InvalidArgument when shapes do not fit; NumericalError for a loss that is not finite.
+/// Cost     m·n² multiply-adds through gemm() per sweep and m·n·128 in plain loops, and as much as one sweep for each
+/// of
+///          the two losses. Memory: 4 bytes per weight. Threads: all; results do not depend on their number.
+DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
+                                 std::size_t sweeps, MatrixView<std::uint8_t> codes);
+
+/// tr(Δ H Δᵀ) of codes, Δ = w - decoded.
+[[nodiscard]] double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
+                                   MatrixView<const std::uint8_t> codes);
+
+}  // namespace nibble::quant
