@@ -43,7 +43,7 @@ class WeightSource {
 
 /// Y = X Wᵀ + b over any WeightSource: tiles of rows are decoded to float in a per-thread buffer and multiplied with
 /// the GEMM door. The weights never exist as a whole float copy. Exact in the sense that W is just what the source
-/// decodes. Cost of decoding: one pass over W per 256 or 512 tokens, one per call backwards. Memory: at most 8 MB per
+/// decodes. Cost of decoding: one pass over W per 256 tokens, one per call backwards. Memory: at most 8 MB per
 /// thread, backwards 32 MB, or one block of 128 (256) rows where that is more.
 class DecodingLinear final : public LinearOp<float> {
  public:
