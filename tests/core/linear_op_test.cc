@@ -83,6 +83,20 @@ TEST(DecodingLinear, MultipliesExactlyOnBothSidesOfEveryTileBorder) {
   }
 }
 
+// 4000 rows over 257 tokens make wide tiles forward and many blocks of rows backward; 300 inputs two tiles of columns;
+// 1000 rows of 9000 inputs two groups of decoded blocks. Sums of at most 4000 products up to 16 are exact in float.
+TEST(DecodingLinear, MultipliesExactlyInWideTilesAndSeveralGroups) {
+  struct Shape {
+    std::size_t tokens, out, in;
+  };
+  for (const bool transposed : {false, true}) {
+    for (const auto& [tokens, out, in] : {Shape{257, 4000, 7}, Shape{5, 260, 300}, Shape{2, 1000, 9000}}) {
+      const Case c = make_case(tokens, out, in, true);
+      expect_correct(DecodingLinear(std::make_shared<MatrixSource>(c.weight, transposed), c.bias), c);
+    }
+  }
+}
+
 TEST(DenseLinear, MultipliesExactly) {
   const Case c = make_case(19, 23, 29, true);
   expect_correct(DenseLinear<float>(c.weight, c.bias), c);
