@@ -13,10 +13,11 @@
 namespace nibble::calib {
 namespace {
 
-// Enough for full GEMM rate, and a weight is decoded once per so many tokens.
-constexpr std::size_t kBatchTokens = 2048;
-// Norms, rotary tables, generated kernels, logits of a chunk and their gradients, buffers of threads.
-constexpr std::uint64_t kFixedBytes = 160u << 20;
+// A batch: enough tokens for full GEMM rate (a weight is decoded once per batch), but a limited workspace.
+constexpr std::size_t kMostBatchTokens = 2048;
+constexpr std::uint64_t kBatchBytes = 128u << 20;
+// A group of decoded weights (32 MB), a chunk of logits (32 MB), norms, tables, generated kernels, buffers of threads.
+constexpr std::uint64_t kFixedBytes = 96u << 20;
 
 std::span<const CollectedLayer> layers_of_block(const std::vector<CollectedLayer>& layers, std::size_t block) {
   const auto begin =
@@ -25,14 +26,25 @@ std::span<const CollectedLayer> layers_of_block(const std::vector<CollectedLayer
   return {begin, end};
 }
 
-// What the transformer and the hooks hold for one batch: the block's internals and their gradients, copies of an input
-// and an output.
-std::uint64_t workspace_bytes(const model::Config& config, const RunSettings& settings, std::size_t batch_tokens) {
-  const std::uint64_t row =
-      10 * config.hidden + 4 * (config.q_width() + 2 * config.kv_width()) + 7 * config.intermediate;
-  std::uint64_t bytes = row * batch_tokens * sizeof(float);
-  if (settings.head) bytes += settings.window_tokens * config.vocabulary * 2 * sizeof(float);
-  return bytes;
+// Floats per token that a batch takes: what BlockScratch says of the backward pass, and the stream and its gradient.
+std::uint64_t floats_per_token(const model::Config& config) {
+  const std::uint64_t into_mlp = config.family == model::Family::kGpt2 ? 1 : 2;
+  return 7 * config.hidden + 4 * (config.q_width() + config.kv_width()) + (into_mlp + 2) * config.intermediate +
+         config.heads;
+}
+
+// Copies that sums are made from: squares, centred or scaled inputs; and a window of the head's gradients.
+std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunSettings& settings,
+                           std::uint64_t batch_tokens) {
+  std::uint64_t widest = 0;
+  for (const CollectedLayer& layer : layers) {
+    const bool head = &layer == &layers.back() && settings.head;
+    const std::uint64_t tokens = head ? settings.window_tokens : batch_tokens;
+    std::uint64_t width = settings.flavour == FisherFlavour::kPosition ? layer.in + layer.out : 0;
+    if (settings.centre != kCentreNone || settings.collected.guided_hessian) width += layer.in;
+    widest = std::max(widest, (width + (head ? layer.in + layer.out : 0)) * tokens);
+  }
+  return widest * sizeof(float);
 }
 
 }  // namespace
@@ -43,7 +55,9 @@ CalibrationPlan plan_calibration(const model::Config& config, const RunSettings&
   const std::vector<CollectedLayer> layers = collected_layers(config, settings.head);
   const std::uint64_t tokens = settings.windows * settings.window_tokens;
   CalibrationPlan plan;
-  plan.windows_per_batch = std::max<std::size_t>(1, kBatchTokens / std::max<std::uint64_t>(1, settings.window_tokens));
+  const std::uint64_t row_bytes = floats_per_token(config) * sizeof(float);
+  const std::uint64_t most_tokens = std::min<std::uint64_t>(kMostBatchTokens, kBatchBytes / row_bytes);
+  plan.windows_per_batch = std::max<std::uint64_t>(1, most_tokens / std::max<std::uint64_t>(1, settings.window_tokens));
 
   std::uint64_t output_bytes = 0, largest_layer = 0;
   double multiplications = 0.0;  // per token
@@ -73,8 +87,8 @@ CalibrationPlan plan_calibration(const model::Config& config, const RunSettings&
   const std::uint64_t matrices = gradients ? config.layers + 3 : 2;
   plan.residual_bytes = matrices * tokens * config.hidden * sizeof(float);
   const std::size_t batch_tokens = plan.windows_per_batch * settings.window_tokens;
-  const std::uint64_t base =
-      kFixedBytes + plan.accumulator_bytes + largest_layer + workspace_bytes(config, settings, batch_tokens);
+  const std::uint64_t base = kFixedBytes + plan.accumulator_bytes + largest_layer + row_bytes * batch_tokens +
+                             copied_bytes(layers, settings, batch_tokens);
   NIBBLE_REQUIRE(base <= memory, InvalidArgument,
                  "calibration: the sums of the largest block ({} MB) and one batch need {} MB, but --memory grants {} "
                  "MB; grant more or --collect less at a time",

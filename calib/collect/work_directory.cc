@@ -28,7 +28,16 @@ int lock_directory(const std::filesystem::path& directory) {
       fmt::format("another calibration is at work in '{}'; wait for it, or choose another -o", directory.string()));
 }
 
-// settings.json is the first file written, so a directory without it holds nothing worth keeping.
+// Whether there is anything that a changed setting would make useless.
+bool holds_results(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::filesystem::path extension = entry.path().extension();
+    if (extension == ".shard" || extension == ".residual") return true;
+  }
+  return false;
+}
+
 void compare_settings(const std::filesystem::path& file, const Settings& settings) {
   const nlohmann::json stored = parse_strict_json(read_text_file(file, 1 << 20), file.string());
   std::string differing;
@@ -62,9 +71,9 @@ WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings)
   for (const auto& [name, value] : settings) hasher.update(name).update(value);
   identity_ = hasher.hex();
   lock_ = lock_directory(directory_);
-  try {
+  try {  // the lock is not the destructor's yet
     const std::filesystem::path file = directory_ / "settings.json";
-    if (std::filesystem::exists(file)) {
+    if (holds_results(directory_)) {
       compare_settings(file, settings);
     } else {
       write_settings(file, settings);
@@ -76,7 +85,8 @@ WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings)
 }
 
 WorkDirectory::~WorkDirectory() {
-  if (lock_ >= 0) ::close(lock_);
+  if (!holds_results(directory_)) remove();
+  ::close(lock_);
 }
 
 std::filesystem::path WorkDirectory::shard_path(std::size_t layer, Pass pass) const {

@@ -20,9 +20,10 @@ enum class Pass { kForward, kBackward };
 class WorkDirectory {
  public:
   /// Makes the directory, or takes up the one that a run with the same settings left. Throws InvalidArgument naming
-  /// every setting that differs, or when another process is at work there; FormatError when it cannot be made.
+  /// every setting that differs (once anything was finished), or when another process is at work there; FormatError
+  /// when it cannot be made.
   WorkDirectory(std::filesystem::path directory, std::vector<std::pair<std::string, std::string>> settings);
-  ~WorkDirectory();
+  ~WorkDirectory();  ///< removes the directory if nothing was finished in it
   WorkDirectory(const WorkDirectory&) = delete;
   WorkDirectory& operator=(const WorkDirectory&) = delete;
 

@@ -75,13 +75,22 @@ TEST(WorkDirectory, DamagedTruncatedAndForeignShardsAreRefused) {
 
 TEST(WorkDirectory, OtherSettingsAreRefusedNamingWhatDiffers) {
   const test::TempDir dir;
-  { const WorkDirectory work(dir / "out.work", kSettings); }
+  WorkDirectory(dir / "out.work", kSettings).store(0, Pass::kForward, example_layer("h.0.q", 5, 3, 1));
   EXPECT_NO_THROW(WorkDirectory(dir / "out.work", kSettings));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] {
         WorkDirectory(dir / "out.work", {{"model_hash", "b"}, {"windows", "3"}});
       },
       "model_hash: 'a' then, 'b' now", "out.work"));
+}
+
+TEST(WorkDirectory, NothingIsLeftWhereNothingWasFinished) {
+  const test::TempDir dir;
+  { const WorkDirectory work(dir / "out.work", kSettings); }
+  EXPECT_FALSE(std::filesystem::exists(dir / "out.work"));
+  std::filesystem::create_directory(dir / "out.work");  // a run that was killed right away
+  test::write_file(dir / "out.work/settings.json", "{\"model_hash\": \"other\"}");
+  EXPECT_NO_THROW(WorkDirectory(dir / "out.work", kSettings));
 }
 
 TEST(WorkDirectory, OneProcessAtATime) {
