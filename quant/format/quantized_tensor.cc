@@ -10,6 +10,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "quant/format/byte_table.h"
 #include "quant/format/codes.h"
 
 namespace nibble::quant {
@@ -26,6 +27,9 @@ std::span<const std::string_view> known_suffixes(Coding coding) {
   if (coding == Coding::kPalette) return palette;
   return blocks;
 }
+
+// Codes of one palette in a call of decode_rows() from which on a ByteTable pays.
+constexpr std::size_t kByteTableCodes = 2048;
 
 // Calls visit(index, value) for every element of a float part, converted in pieces.
 template <class Visit>
@@ -224,16 +228,27 @@ void QuantizedTensor::decode_rows(std::size_t begin, std::size_t end, float* des
 void QuantizedTensor::decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const {
   thread_local std::vector<float> table;
   thread_local std::vector<std::uint8_t> codes;
-  codes.resize(spec_.codes_per_row());
+  thread_local ByteTable byte_table;
   const std::size_t group_rows = spec_.group_size == 0 ? spec_.rows : spec_.group_size, dim = spec_.cluster_dim;
+  bool by_bytes = false;
   for (std::size_t row = begin; row < end; ++row) {
-    if (row == begin || row % group_rows == 0) load_palette(row / group_rows, table);
+    if (row == begin || row % group_rows == 0) {
+      load_palette(row / group_rows, table);
+      const std::size_t alike = std::min(end - row, group_rows - row % group_rows);
+      by_bytes = dim == 1 && ByteTable::has_width(spec_.bits) && alike * spec_.cols >= kByteTableCodes;
+      if (by_bytes) byte_table.build(table, spec_.bits);
+    }
     float* out = destination + (row - begin) * spec_.cols;
-    unpack_codes(code_row(row), spec_.bits, codes);
-    if (dim == 1) {
-      for (std::size_t j = 0; j < codes.size(); ++j) out[j] = table[codes[j]];
+    if (by_bytes) {
+      byte_table.decode(code_row(row), {out, spec_.cols});
     } else {
-      for (std::size_t j = 0; j < codes.size(); ++j) std::copy_n(table.data() + codes[j] * dim, dim, out + j * dim);
+      codes.resize(spec_.codes_per_row());
+      unpack_codes(code_row(row), spec_.bits, codes);
+      if (dim == 1) {
+        for (std::size_t j = 0; j < codes.size(); ++j) out[j] = table[codes[j]];
+      } else {
+        for (std::size_t j = 0; j < codes.size(); ++j) std::copy_n(table.data() + codes[j] * dim, dim, out + j * dim);
+      }
     }
     if (scale_ != nullptr) {
       const float scale = float_at(*scale_, row);

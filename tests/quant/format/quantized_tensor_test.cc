@@ -74,6 +74,20 @@ TEST(PaletteTensor, DecodesAsTheFormulaSaysAtEveryWidthGroupingAndOddSize) {
         }
 }
 
+TEST(PaletteTensor, DecodesManyCodesOfOnePaletteAsItDecodesFew) {
+  // From 2048 codes on, widths that divide a byte go through a table of bytes.
+  for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+    for (const std::size_t group : {0u, 1u, 3u}) {
+      SCOPED_TRACE(testing::Message() << bits << " bits, groups of " << group << ", seed " << bits + group);
+      const auto example = random_palette_example({Coding::kPalette, 7, 2051, bits, group, 1}, bits == 3, bits + group);
+      const auto all = example.decoded();
+      EXPECT_TRUE(test::same_bits(decode(example.tensor()), all));
+      std::vector<float> rows(4 * 2051);
+      example.tensor().decode_rows(2, 6, rows.data());
+      EXPECT_TRUE(test::same_bits(rows, std::span(all).subspan(2 * 2051, rows.size())));
+    }
+}
+
 TEST(PaletteTensor, OfVectorsPutsEachEntryOverItsInputs) {
   for (const std::size_t dim : {2u, 4u}) {
     const auto example = random_palette_example({Coding::kPalette, 6, 12, 3, 2, dim}, false, dim);
