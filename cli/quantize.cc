@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace {
 struct Arguments {
   CommonOptions common;
   std::filesystem::path model, recipe, output;
+  std::vector<std::string> calibration;
   std::string preset;
   std::vector<std::string> assignments;
   bool overwrite = false, print_recipe = false;
@@ -53,14 +55,17 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& 
                                const quant::QuantizeResult& result, double seconds, std::uint64_t peak) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const quant::TensorResult& tensor : result.tensors) {
-    tensors.push_back({{"name", tensor.name},
-                       {"format", tensor.format},
-                       {"weights", tensor.weights},
-                       {"stored_bits", tensor.stored_bits},
-                       {"bits_per_weight", tensor.bits_per_weight},
-                       {"relative_weight_error", tensor.relative_weight_error},
-                       {"optimality_gap", tensor.optimality_gap},
-                       {"seconds", tensor.seconds}});
+    nlohmann::ordered_json figures{{"name", tensor.name},
+                                   {"format", tensor.format},
+                                   {"weights", tensor.weights},
+                                   {"stored_bits", tensor.stored_bits},
+                                   {"bits_per_weight", tensor.bits_per_weight},
+                                   {"relative_weight_error", tensor.relative_weight_error},
+                                   {"optimality_gap", tensor.optimality_gap}};
+    if (tensor.output_error) figures["output_error"] = *tensor.output_error;
+    if (tensor.fisher_error) figures["fisher_error"] = *tensor.fisher_error;
+    figures["seconds"] = tensor.seconds;
+    tensors.push_back(std::move(figures));
   }
   return {{"model", arguments.model.string()},
           {"output", arguments.output.string()},
@@ -82,17 +87,23 @@ std::string text_of(const Arguments& arguments, const quant::QuantizeResult& res
                {"weights"},
                {"bits/weight"},
                {"relative error"},
+               {"output error"},
+               {"Fisher error"},
                {"gap"},
                {"time"}});
+  const auto measured = [](const std::optional<double>& error, const char* format) {
+    return error ? fmt::format(fmt::runtime(format), *error) : std::string("-");
+  };
   for (const quant::TensorResult& tensor : result.tensors) {
     const bool exact = tensor.optimality_gap == 0.0;
     table.add_row({tensor.name, tensor.format, with_separators(tensor.weights),
                    fmt::format("{:.4f}", tensor.bits_per_weight), fmt::format("{:.6f}", tensor.relative_weight_error),
+                   measured(tensor.output_error, "{:.6f}"), measured(tensor.fisher_error, "{:.3e}"),
                    exact ? "0" : fmt::format("{:.1e}", tensor.optimality_gap), human_duration(tensor.seconds)});
   }
   table.add_rule();
   table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(weights_of(result)),
-                 fmt::format("{:.4f}", result.bits_per_weight), "", "", human_duration(seconds)});
+                 fmt::format("{:.4f}", result.bits_per_weight), "", "", "", "", human_duration(seconds)});
   return table.text() + "\n" +
          aligned_facts({{"output", arguments.output.string()},
                         {"size", fmt::format("{} of tensors, {:.4f} bits per weight over the whole model",
@@ -117,11 +128,13 @@ void run(const Arguments& arguments) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
-  const quant::QuantizeResult result = quant::quantize_model({.model = arguments.model,
-                                                              .output = arguments.output,
-                                                              .recipe = recipe,
-                                                              .overwrite = arguments.overwrite,
-                                                              .progress = bar.sink()});
+  const quant::QuantizeResult result =
+      quant::quantize_model({.model = arguments.model,
+                             .output = arguments.output,
+                             .recipe = recipe,
+                             .calibration = {arguments.calibration.begin(), arguments.calibration.end()},
+                             .overwrite = arguments.overwrite,
+                             .progress = bar.sink()});
   bar.finish();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
@@ -144,6 +157,11 @@ Command quantize_command(CLI::App& program) {
       ->type_name("NAME");
   app->add_option("-s,--set", arguments->assignments, "Set a key of the recipe; may be given several times")
       ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app->add_option("--calib", arguments->calibration,
+                  "Calibration file of this model; may be given several times, and each statistic comes from the first "
+                  "that has it")
+      ->type_name("FILE")
       ->allow_extra_args(false);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   app->add_flag("--print-recipe", arguments->print_recipe,

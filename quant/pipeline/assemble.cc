@@ -1,27 +1,56 @@
 #include "quant/pipeline/assemble.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "core/error.h"
 #include "quant/pipeline/copy_tensor.h"
 
 namespace nibble::quant {
 namespace {
 
-using Piece = std::variant<const Shard*, const CopyItem*>;
+using Piece = std::variant<const Shard*, const CopyItem*, const BiasItem*>;
 
 std::vector<model::TensorDeclaration> declarations_of(const std::map<std::string, Piece>& pieces) {
   std::vector<model::TensorDeclaration> declarations;
   for (const auto& [name, piece] : pieces) {
     if (const auto* shard = std::get_if<const Shard*>(&piece)) {
       declarations.insert(declarations.end(), (*shard)->tensors.begin(), (*shard)->tensors.end());
+    } else if (const auto* bias = std::get_if<const BiasItem*>(&piece)) {
+      declarations.push_back({name, (*bias)->dtype, {(*bias)->size}});
     } else {
       declarations.push_back(declaration(*std::get<const CopyItem*>(piece)));
     }
   }
   return declarations;
+}
+
+// What the bias was, plus what each shifted weight of its layer adds.
+void append_bias(const BiasItem& bias, const Plan& plan, const std::vector<Shard>& shards,
+                 const model::Checkpoint& checkpoint, model::SafetensorsWriter& writer) {
+  std::vector<float> values(bias.size);
+  if (bias.original) {
+    convert_to_f32(bias.original->dtype, bias.original->data.data(), bias.size, values.data());
+    checkpoint.check_intact(*bias.original);
+  }
+  for (const std::size_t weight : bias.weights) {
+    const std::vector<float>& correction = shards[weight].bias_correction;
+    const std::size_t first_row = plan.items[weight].layer.first_row;
+    for (std::size_t i = 0; i < correction.size(); ++i) values[first_row + i] += correction[i];
+  }
+  std::vector<std::uint16_t> halves(bias.size);
+  if (bias.dtype == DType::kF16) {
+    convert_to_f16(values, halves.data());
+    for (std::size_t i = 0; i < bias.size; ++i) values[i] = f16_to_f32(halves[i]);
+  }
+  for (std::size_t i = 0; i < bias.size; ++i)
+    NIBBLE_REQUIRE(std::isfinite(values[i]), NumericalError, "{}: the shifted bias at index {} is too large for {}",
+                   bias.name, i, dtype_name(bias.dtype));
+  writer.write(bias.dtype == DType::kF16 ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(values)));
 }
 
 // Results by their place in the checkpoint, and which of them bits_per_weight is about.
@@ -40,15 +69,17 @@ struct Results {
 }  // namespace
 
 TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
-                           double relative_error, double optimality_gap) {
+                           const WeightParts& made) {
   constexpr std::array<const char*, 4> formats{"palette", "uniform", "int4-block", "float16"};
   return {.name = name,
           .format = formats[static_cast<std::size_t>(format)],
           .weights = weights,
           .stored_bits = stored_bits,
           .bits_per_weight = static_cast<double>(stored_bits) / static_cast<double>(weights),
-          .relative_weight_error = relative_error,
-          .optimality_gap = optimality_gap,
+          .relative_weight_error = made.relative_error,
+          .optimality_gap = made.optimality_gap,
+          .output_error = made.output_error,
+          .fisher_error = made.fisher_error,
           .seconds = 0.0};
 }
 
@@ -57,6 +88,7 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
   std::map<std::string, Piece> pieces;
   for (const Shard& shard : shards) pieces[shard.result.name] = &shard;
   for (const CopyItem& copy : plan.copies) pieces[copy.name] = &copy;
+  for (const BiasItem& bias : plan.biases) pieces[bias.name] = &bias;
   auto declarations = declarations_of(pieces);
   QuantizeResult result;
   for (const auto& tensor : declarations) {
@@ -73,12 +105,16 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
       append_shard(**shard, writer);
       continue;
     }
+    if (const auto* bias = std::get_if<const BiasItem*>(&piece)) {
+      append_bias(**bias, plan, shards, checkpoint, writer);
+      continue;
+    }
     const CopyItem& copy = *std::get<const CopyItem*>(piece);
-    const double error = append_copy(copy, checkpoint, writer);
+    WeightParts rounded;
+    rounded.relative_error = append_copy(copy, checkpoint, writer);
     const std::uint64_t weights = copy.tensor.element_count();
     if (copy.reported)
-      results.add(*copy.reported,
-                  tensor_result(copy.reported->name, Format::kFloat16, weights, weights * 16, error, 0.0));
+      results.add(*copy.reported, tensor_result(copy.reported->name, Format::kFloat16, weights, weights * 16, rounded));
   }
   writer.commit();
 

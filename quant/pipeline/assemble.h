@@ -12,10 +12,10 @@ namespace nibble::quant {
 
 /// The figures of one weight; bits per weight follow.
 TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
-                           double relative_error, double optimality_gap);
+                           const WeightParts& made);
 
-/// Streams shards (one for each of plan.items, in their order) and the plan's copies into one safetensors file, in name
-/// order, and adds up the figures. Throws FormatError, NumericalError (a value too large for float16).
+/// Streams shards (one for each of plan.items, in their order), biases and the plan's copies into one safetensors file,
+/// in name order, and adds up the figures. Throws FormatError, NumericalError (a value too large for float16).
 QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
                         const std::filesystem::path& file);
 

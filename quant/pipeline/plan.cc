@@ -11,34 +11,19 @@
 namespace nibble::quant {
 namespace {
 
-// Keys that ask for what only calibration, or work that comes with it, can give.
-constexpr std::pair<std::string_view, std::string_view> kNotYet[] = {
-    {"weighting", "calibration statistics"},
-    {"scaling", "the scaled palettes that come with calibration"},
-    {"cluster_dim", "the vector palettes that come with calibration"},
-    {"search", "the scale search that comes with calibration"},
-    {"shifting", "mean inputs from calibration"},
-    {"solver", "Hessians from calibration"},
-    {"sequential", "calibration text"},
-    {"input_scaling", "activation statistics from calibration"},
-    {"outliers_sensitive", "Fisher sensitivities from calibration"},
-    {"outliers_large", "the sparse part that comes with calibration"},
-};
+// Keys that no value but the default can be carried out for yet.
+constexpr std::string_view kNotYet[] = {"cluster_dim",        "search",        "solver", "sequential", "input_scaling",
+                                        "outliers_sensitive", "outliers_large"};
 
 void require_available(const std::string& name, const TensorSettings& settings) {
-  const auto refuse = [&](std::string_view key, const std::string& value, std::string_view needs) {
-    throw InvalidArgument(fmt::format(
-        "{}: {}: {} needs {}, not available in this version; --preset palette and --preset int4-block work without",
-        name, key, value, needs));
+  const auto refuse = [&](std::string_view key) {
+    const auto value = find_recipe_key(key).print(settings);
+    throw InvalidArgument(fmt::format("{}: {}: {} is not available in this version", name, key,
+                                      value.is_string() ? value.get<std::string>() : value.dump()));
   };
-  for (const auto& [key_name, needs] : kNotYet) {
-    const RecipeKey& key = find_recipe_key(key_name);
-    if (key.is_default(settings)) continue;
-    const auto value = key.print(settings);
-    refuse(key_name, value.is_string() ? value.get<std::string>() : value.dump(), needs);
-  }
-  if (settings.palette_dtype == PaletteDtype::kInt8)
-    refuse("palette_dtype", "int8", "the integer palettes that come with calibration");
+  for (const std::string_view key : kNotYet)
+    if (!find_recipe_key(key).is_default(settings)) refuse(key);
+  if (settings.palette_dtype == PaletteDtype::kInt8) refuse("palette_dtype");
 }
 
 class Planner {
@@ -73,28 +58,55 @@ class Planner {
   void add_linear(const model::LinearLayer& layer) {
     const auto source = provider_->matrix(layer.module, layer.out, layer.in, layer.conv1d);
     std::vector<QuantizeItem> parts;
-    const auto add_part = [&](const std::string& name, std::shared_ptr<const WeightSource> part) {
-      const TensorSettings part_settings = settings(name + ".weight");
-      parts.push_back({{name, order_++, true}, std::move(part), part_settings});
+    const auto add_part = [&](const std::string& name, std::shared_ptr<const WeightSource> part,
+                              std::size_t first_row) {
+      QuantizeItem& item = parts.emplace_back();
+      item.identity = {name, order_++, true};
+      item.source = std::move(part);
+      item.settings = settings(name + ".weight");
+      item.layer = {layer.module, layer.out, first_row};
     };
     if (layer.module.ends_with(".c_attn")) {
       const char* const suffixes[] = {".q", ".k", ".v"};
       for (std::size_t i = 0; i < 3; ++i)
         add_part(layer.module + suffixes[i],
-                 model::make_row_slice_source(source, i * layer.out / 3, (i + 1) * layer.out / 3));
+                 model::make_row_slice_source(source, i * layer.out / 3, (i + 1) * layer.out / 3), i * layer.out / 3);
     } else {
-      add_part(layer.module, source);
+      add_part(layer.module, source, 0);
     }
     const WeightIdentity whole{layer.module, parts.front().identity.order, true};
+    add_bias(layer, parts);
     add_weight(whole, std::move(parts));
+  }
+
+  // The bias that shifting of some of `parts`, about to become items, changes or adds.
+  void add_bias(const model::LinearLayer& layer, std::vector<QuantizeItem>& parts) {
+    BiasItem bias{
+        .name = layer.module + ".bias", .size = layer.out, .dtype = DType::kF16, .original = {}, .weights = {}};
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if (parts[i].settings.shifting) bias.weights.push_back(plan_.items.size() + i);
+    if (bias.weights.empty()) return;
+    if (const auto stored = model::find_tensor_name(*checkpoint_, bias.name)) {
+      bias.original = checkpoint_->tensor(*stored);
+      (void)provider_->vector(bias.name, bias.size);  // throws unless it is float, of that size
+      taken_.insert(*stored);
+      const bool round = recipe_.matching_rule(bias.name) && settings(bias.name).format == Format::kFloat16;
+      if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
+    } else {
+      for (QuantizeItem& part : parts) part.adds_bias = true;
+    }
+    plan_.parameters += bias.size;
+    plan_.biases.push_back(std::move(bias));
   }
 
   void add_named(const std::string& module, std::size_t rows) {
     const auto source = provider_->matrix(module, rows, config_.hidden, false);
     if (!recipe_.matching_rule(module + ".weight")) return;  // left to add_rest()
     const TensorSettings whole_settings = settings(module + ".weight");
+    NIBBLE_REQUIRE(!whole_settings.shifting, InvalidArgument,
+                   "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none", module);
     const WeightIdentity whole{module, order_++, false};
-    add_weight(whole, {{whole, source, whole_settings}});
+    add_weight(whole, {{whole, source, whole_settings, {module, rows, 0}, false}});
   }
 
   // A weight in one or several parts: a plain float16 tensor as it lies if that is what all of them are.
@@ -148,7 +160,7 @@ class Planner {
 Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config,
                const Recipe& recipe) {
   NIBBLE_REQUIRE(!recipe.budget(), InvalidArgument,
-                 "budget needs calibration statistics, not available in this version; set bits by rules instead");
+                 "budget is not available in this version; set bits by rules instead");
   return Planner(checkpoint, config, recipe).make();
 }
 

@@ -64,8 +64,8 @@ defaults:
   damping: 0.01
 )"},
     {"best",
-     R"(# What the measurements favour so far: one palette per tensor fitted to F·s², rows scaled, error feedback through
-# the centred Hessian weighted by the loss, and the bias corrected.
+     R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, error feedback through the centred Hessian
+# weighted by the loss, and the bias corrected.
 defaults:
   format: palette
   bits: 4

@@ -131,11 +131,14 @@ std::string with_quantization_config(std::string_view config_text, const Quantiz
   OrderedJson config = OrderedJson::parse(config_text);
   OrderedJson tensors = OrderedJson::object();
   for (const auto& [name, stored] : quantization.tensors) tensors[name] = stored_tensor_json(stored);
+  OrderedJson fingerprints{{"checkpoint", quantization.checkpoint_fingerprint}};
+  if (!quantization.calibration_fingerprints.empty())
+    fingerprints["calibration"] = quantization.calibration_fingerprints;
   config["quantization_config"] = {{"quant_method", kMethod},
                                    {"version", kQuantizedFormatVersion},
                                    {"bits_per_weight", quantization.bits_per_weight},
                                    {"model_bits_per_weight", quantization.model_bits_per_weight},
-                                   {"fingerprints", {{"checkpoint", quantization.checkpoint_fingerprint}}},
+                                   {"fingerprints", std::move(fingerprints)},
                                    {"recipe", OrderedJson::parse(quantization.recipe)},
                                    {"tensors", std::move(tensors)}};
   return config.dump(2) + "\n";

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/transformer/config.h"
 #include "quant/format/quantized_tensor.h"
@@ -26,10 +27,11 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
 
 /// `quantization_config` of config.json: what makes a checkpoint a quantized one.
 struct QuantizationConfig {
-  std::map<std::string, StoredTensor> tensors;  ///< by module name; GPT-2's c_attn as .q, .k, .v
-  std::string recipe;                           ///< JSON
-  std::string checkpoint_fingerprint;           ///< of the float checkpoint
-  double bits_per_weight = 0.0;                 ///< as written; never believed, counted again from the tensors
+  std::map<std::string, StoredTensor> tensors;        ///< by module name; GPT-2's c_attn as .q, .k, .v
+  std::string recipe;                                 ///< JSON
+  std::string checkpoint_fingerprint;                 ///< of the float checkpoint
+  std::vector<std::string> calibration_fingerprints;  ///< of the calibration files, in the order given; not read back
+  double bits_per_weight = 0.0;                       ///< as written; never believed, counted again from the tensors
   double model_bits_per_weight = 0.0;
 };
 

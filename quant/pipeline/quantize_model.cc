@@ -11,34 +11,43 @@
 #include "core/thread_pool.h"
 #include "model/checkpoint/tensor_checks.h"
 #include "quant/pipeline/assemble.h"
+#include "quant/pipeline/calibration.h"
 #include "quant/pipeline/memory_gate.h"
 #include "quant/pipeline/output_directory.h"
 #include "quant/pipeline/plan.h"
 #include "quant/pipeline/quantization_config.h"
 #include "quant/pipeline/quantize_tensor.h"
 #include "quant/pipeline/shard.h"
+#include "quant/pipeline/weight_statistics.h"
 
 namespace nibble::quant {
 namespace {
+
+constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // Everything that decides the bytes of the output.
-std::string job_fingerprint(const model::Checkpoint& checkpoint, const Recipe& recipe) {
-  return Hasher()
-      .update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
+std::string job_fingerprint(const model::Checkpoint& checkpoint, const Recipe& recipe, const Calibration& calibration) {
+  Hasher hasher;
+  hasher.update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
       .update(checkpoint.fingerprint())
       .update(recipe.canonical_text())
-      .update(isa_name(active_isa()))
-      .hex();
+      .update(isa_name(active_isa()));
+  for (const std::string& file : calibration.fingerprints()) hasher.update(file);
+  return hasher.hex();
 }
 
-// Copied tensors are looked at before any work is done; weights when they are read.
-void require_finite(const std::vector<CopyItem>& copies, const model::Checkpoint& checkpoint) {
-  parallel_for(copies.size(), [&](std::size_t i) {
-    const model::TensorView& tensor = copies[i].tensor;
+// Copied tensors and biases are looked at before any work is done; weights when they are read.
+void require_finite(const Plan& plan, const model::Checkpoint& checkpoint) {
+  std::vector<model::TensorView> tensors;
+  for (const CopyItem& copy : plan.copies) tensors.push_back(copy.tensor);
+  for (const BiasItem& bias : plan.biases)
+    if (bias.original) tensors.push_back(*bias.original);
+  parallel_for(tensors.size(), [&](std::size_t i) {
+    const model::TensorView& tensor = tensors[i];
     const auto bad = model::first_non_finite(tensor);
     checkpoint.check_intact(tensor);
     NIBBLE_REQUIRE(!bad, NumericalError, "{}: expected finite values, got NaN or infinity at index {}", tensor.name,
@@ -46,29 +55,28 @@ void require_finite(const std::vector<CopyItem>& copies, const model::Checkpoint
   });
 }
 
-Shard make_shard(const std::filesystem::path& file, const QuantizeItem& item) {
+Shard make_shard(const std::filesystem::path& file, const QuantizeItem& item, const Calibration& calibration) {
   const double start = now_seconds();
-  const WeightParts made = quantize_tensor(item.identity.name, *item.source, item.settings);
+  WeightParts made =
+      quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration));
   item.source->release();
-  std::uint64_t bits = 0;
+  std::uint64_t bits = item.adds_bias ? item.source->rows() * 16 : 0;
   for (const TensorPart& part : made.parts) bits += part.bytes.size() * 8;
-  Shard shard = write_shard(file,
-                            tensor_result(item.identity.name, item.settings.format, item.weights(), bits,
-                                          made.relative_error, made.optimality_gap),
-                            made.parts);
+  const TensorResult result = tensor_result(item.identity.name, item.settings.format, item.weights(), bits, made);
+  Shard shard = write_shard(file, result, std::move(made));
   shard.result.seconds = now_seconds() - start;
   return shard;
 }
 
 // Quantizes all items, largest first, or finds them done by a run that was killed. Shards in the order of items.
-std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const OutputDirectory& output,
-                               const ProgressSink& progress) {
+std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const Calibration& calibration,
+                               const OutputDirectory& output, const ProgressSink& progress) {
   std::vector<std::size_t> order(items.size());
-  std::uint64_t total = 0, largest = 0;
+  std::uint64_t total = 0, allowed_bytes = kAlwaysAllowedBytes;
   for (std::size_t i = 0; i < items.size(); ++i) {
     order[i] = i;
     total += items[i].weights();
-    largest = std::max(largest, items[i].weights());
+    allowed_bytes = std::max({allowed_bytes, items[i].weights() * 16, work_bytes(items[i], calibration)});
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return items[a].weights() > items[b].weights(); });
@@ -77,7 +85,7 @@ std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const Out
   const auto report = [&] {
     if (progress) progress({"quantizing", static_cast<double>(done.load()), static_cast<double>(total), "weights"});
   };
-  MemoryGate gate(4 * largest);
+  MemoryGate gate(allowed_bytes);
   report();
   parallel_for(items.size(), [&](std::size_t position) {
     const QuantizeItem& item = items[order[position]];
@@ -86,8 +94,8 @@ std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const Out
     if (auto found = find_shard(file, item.identity.name)) {
       shard = std::move(*found);
     } else {
-      const MemoryGate::Pass pass(gate, item.weights());
-      shard = make_shard(file, item);
+      const MemoryGate::Pass pass(gate, work_bytes(item, calibration));
+      shard = make_shard(file, item, calibration);
     }
     done += item.weights();
     if (thread_index() == 0) report();
@@ -114,10 +122,12 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());
   const Plan plan = make_plan(checkpoint, config, options.recipe);
-  require_finite(plan.copies, *checkpoint);
+  const Calibration calibration(options.calibration, *checkpoint);
+  for (const QuantizeItem& item : plan.items) calibration.require_for(item);
+  require_finite(plan, *checkpoint);
 
-  OutputDirectory output(options.output, options.overwrite, job_fingerprint(*checkpoint, options.recipe));
-  const std::vector<Shard> shards = make_shards(plan.items, output, options.progress);
+  OutputDirectory output(options.output, options.overwrite, job_fingerprint(*checkpoint, options.recipe, calibration));
+  const std::vector<Shard> shards = make_shards(plan.items, calibration, output, options.progress);
   const QuantizeResult result = assemble(plan, shards, *checkpoint, output.partial() / "model.safetensors");
 
   QuantizationConfig quantization;
@@ -126,6 +136,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
       quantization.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
   quantization.recipe = options.recipe.canonical_json().dump();
   quantization.checkpoint_fingerprint = checkpoint->fingerprint();
+  quantization.calibration_fingerprints = calibration.fingerprints();
   quantization.bits_per_weight = result.bits_per_weight;
   quantization.model_bits_per_weight = result.model_bits_per_weight;
   output.add_text("config.json", with_quantization_config(checkpoint->config_text(), quantization));

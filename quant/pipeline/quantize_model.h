@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct TensorResult {
   double bits_per_weight = 0.0;
   double relative_weight_error = 0.0;  ///< ||W - What||_F / ||W||_F
   double optimality_gap = 0.0;  ///< palettes: certified relative gap of the k-means cost to its optimum; 0 = exact
+  /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, of centred X where the bias is shifted; empty without
+  /// Hessian statistics.
+  std::optional<double> output_error;
+  /// sum of F (W - What)², F the mean Fisher sensitivity: empty without Fisher statistics.
+  std::optional<double> fisher_error;
   double seconds = 0.0;
 };
 
@@ -36,21 +42,24 @@ struct QuantizeOptions {
   std::filesystem::path model;
   std::filesystem::path output;
   Recipe recipe;
-  bool overwrite = false;  ///< replace an existing output directory
-  ProgressSink progress;   ///< in weights
+  std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
+  bool overwrite = false;                               ///< replace an existing output directory
+  ProgressSink progress;                                ///< in weights
 };
 
 /// Quantizes a float checkpoint: the one data flow behind `nibble quantize`.
 ///
 /// Output   the directory of docs/formats.md: model.safetensors, config.json with a quantization_config,
 ///          quantization.json, and the tokenizer's files. It appears under its name only when complete; until then it
-///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model
-///          and recipe goes on from there, and ends in the same bytes; any other starts afresh.
+///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model,
+///          recipe and calibration goes on from there, and ends in the same bytes; any other starts afresh.
 /// Threads  several weights at once on all threads; the bytes do not depend on their number.
-/// Memory   about four times the largest weight as float at most, however many threads.
-/// Throws   InvalidArgument: the recipe asks for what this version cannot do (with what it needs), the model is
-///          quantized already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or
-///          infinite weight (tensor and first index), a value that float16 cannot hold. FormatError: files.
+/// Memory   what the most expensive weight needs with its statistics, or four times the largest weight as float, or
+///          256 MiB, whichever is most; however many threads.
+/// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
+///          holds (with the command that collects them), a calibration of another model, the model is quantized
+///          already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or infinite weight
+///          (tensor and first index), a value that float16 cannot hold. FormatError: files.
 QuantizeResult quantize_model(const QuantizeOptions& options);
 
 }  // namespace nibble::quant

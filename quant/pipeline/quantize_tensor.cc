@@ -1,5 +1,6 @@
 #include "quant/pipeline/quantize_tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -7,8 +8,11 @@
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
 #include "quant/algo/palettize.h"
+#include "quant/algo/scaled_palette.h"
+#include "quant/algo/sensitivity.h"
 #include "quant/pipeline/error_sum.h"
 #include "quant/pipeline/quantization_config.h"
+#include "quant/pipeline/weight_errors.h"
 
 namespace nibble::quant {
 namespace {
@@ -21,16 +25,6 @@ Matrix<float> decoded(const std::string& name, const WeightSource& source) {
                    "{}.weight: expected finite weights, got {} at row {}, column {} of (out, in)", name, w.data()[i],
                    i / w.cols(), i % w.cols());
   return w;
-}
-
-double relative_error(const Matrix<float>& w, const QuantizedTensor& tensor) {
-  std::vector<float> row(w.cols());
-  ErrorSum error;
-  for (std::size_t r = 0; r < w.rows(); ++r) {
-    tensor.decode_rows(r, r + 1, row.data());
-    for (std::size_t c = 0; c < w.cols(); ++c) error.add(w(r, c), row[c]);
-  }
-  return error.relative();
 }
 
 BlockScale block_scale(const TensorSettings& settings) {
@@ -61,32 +55,73 @@ WeightParts round_to_float16(const std::string& name, const WeightSource& source
                    i / w.cols(), i % w.cols());
     error.add(w.data()[i], rounded);
   }
-  return {{{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}},
-          error.relative(),
-          0.0};
+  WeightParts made;
+  made.parts = {{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}};
+  made.relative_error = error.relative();
+  return made;
+}
+
+// The weights F of the palettes, as the recipe's `weighting` says; empty for none.
+Matrix<float> palette_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
+  if (weighting == Weighting::kNone) return {};
+  if (weighting == Weighting::kFisher) return kmeans_weights(statistics.fisher);
+  const auto& per_input = weighting == Weighting::kSecondMoment ? statistics.second_moment : statistics.magnitude;
+  const Matrix<float> row = kmeans_weights({per_input.data(), 1, per_input.size()});
+  Matrix<float> weights(w.rows(), w.cols());
+  for (std::size_t i = 0; i < w.rows(); ++i) std::copy(row.data(), row.data() + row.size(), weights.row(i).begin());
+  return weights;
+}
+
+ScaledPaletteOptions scaled_options(const TensorSettings& settings, const PalettizeOptions& palette) {
+  constexpr ScaleSign kSigns[] = {ScaleSign::kPlain, ScaleSign::kFlip, ScaleSign::kSearch};
+  return {.palette = palette,
+          .scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd,
+          .sign = kSigns[static_cast<std::size_t>(settings.sign)],
+          .objective = settings.weighting_scale == WeightingScale::kObjective,
+          .refit_scales = settings.scaling == Scaling::kLeastSquares,
+          .joint_iterations = settings.joint_iterations};
+}
+
+// Scales, palettes and codes; scales stay empty without scaling. Codes are the nearest entries.
+ScaledPalettization fit_palettes(const Matrix<float>& w, const TensorSettings& settings, DType palette_dtype,
+                                 const WeightStatistics& statistics) {
+  const Matrix<float> weights = palette_weights(w, settings.weighting, statistics);
+  const PalettizeOptions options{
+      .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype};
+  if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
+  Palettization made = palettize(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), options);
+  return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}};
+}
+
+QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                               const WeightStatistics& statistics, double& optimality_gap) {
+  const DType dtype = settings.palette_dtype == PaletteDtype::kFloat32 ? DType::kF32 : DType::kF16;
+  const ScaledPalettization fitted = fit_palettes(w, settings, dtype, statistics);
+  optimality_gap = fitted.optimality_gap;
+  return make_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, fitted.codes.values(),
+                             fitted.palettes.values(), dtype, fitted.scales);
+}
+
+QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings) {
+  const BlockRounding rounded = round_blocks(
+      w, {.bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)});
+  return make_block_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),
+                           rounded.scales.values(), rounded.zeros.values());
 }
 
 }  // namespace
 
-WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings) {
+WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings,
+                            const WeightStatistics& statistics) {
   if (settings.format == Format::kFloat16) return round_to_float16(name, source);
   const Matrix<float> w = decoded(name, source);
-  const TensorSpec spec = stored_tensor(settings, w.rows(), w.cols()).spec;
-  const auto finished = [&](const QuantizedTensor& tensor, double gap) {
-    return WeightParts{tensor.parts(), relative_error(w, tensor), gap};
-  };
-  if (settings.format == Format::kPalette) {
-    const DType dtype = settings.palette_dtype == PaletteDtype::kFloat32 ? DType::kF32 : DType::kF16;
-    const Palettization result = palettize(
-        w, {}, {.bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = dtype});
-    return finished(
-        make_palette_tensor(name, spec, result.codes.values(), result.palettes.values(), dtype, /*scale=*/{}),
-        result.optimality_gap);
-  }
-  const BlockRounding result = round_blocks(
-      w, {.bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)});
-  return finished(make_block_tensor(name, spec, result.codes.values(), result.scales.values(), result.zeros.values()),
-                  0.0);
+  WeightParts made;
+  const QuantizedTensor tensor = settings.format == Format::kPalette
+                                     ? palette_tensor(name, w, settings, statistics, made.optimality_gap)
+                                     : block_tensor(name, w, settings);
+  made.parts = tensor.parts();
+  measure_errors(w, tensor, statistics, settings.shifting, made);
+  return made;
 }
 
 }  // namespace nibble::quant

@@ -1,24 +1,42 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/linear_op.h"
+#include "core/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/pipeline/settings.h"
 
 namespace nibble::quant {
+
+/// What calibration says of one weight; what is not there is empty.
+struct WeightStatistics {
+  Matrix<double> fisher;              ///< (out, in): mean Fisher sensitivities
+  std::vector<double> second_moment;  ///< (in): E[x²]
+  std::vector<double> magnitude;      ///< (in): E|x|
+  std::vector<double> mean_input;     ///< (in)
+  Matrix<float> hessian;              ///< (in, in): what output errors are measured with
+};
 
 /// What is stored for one weight, and how well it came out.
 struct WeightParts {
   std::vector<TensorPart> parts;  ///< of a QuantizedTensor, or for float16 the one part "weight", (out, in) F16
   double relative_error = 0.0;    ///< ||W - What||_F / ||W||_F, What as decoded; 0 for W = 0
   double optimality_gap = 0.0;    ///< TensorResult::optimality_gap
+  std::optional<double> output_error, fisher_error;  ///< as in TensorResult
+  /// (out) (W - What) mu, with mu the mean input: what shifting adds to the bias; empty without.
+  ///   x What^T + [b + mu (W - What)^T] = (x - mu) What^T + [b + mu W^T]
+  /// is the published shifted-input form, with no work left for inference.
+  std::vector<float> bias_correction;
 };
 
-/// Decodes the weight `source` (out, in) and quantizes it as `settings` say, which must need no calibration (plan.h).
+/// Decodes the weight `source` (out, in) and quantizes it as `settings` say, which make_plan() found available, and for
+/// which `statistics` hold what they need (Calibration::require_for()).
 /// Throws NumericalError naming the first NaN or infinite weight, or a scale or palette entry that its type cannot
 /// hold. Memory: 5 bytes per weight, and what the method needs.
-WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings);
+WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings,
+                            const WeightStatistics& statistics = {});
 
 }  // namespace nibble::quant

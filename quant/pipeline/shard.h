@@ -9,6 +9,7 @@
 #include "model/checkpoint/safetensors_writer.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/pipeline/quantize_model.h"
+#include "quant/pipeline/quantize_tensor.h"
 
 namespace nibble::quant {
 
@@ -18,19 +19,20 @@ struct Shard {
   std::filesystem::path file;
   TensorResult result;
   std::vector<model::TensorDeclaration> tensors;  ///< in name order, full names: "h.0.mlp.c_fc.codes"
+  std::vector<float> bias_correction;             ///< (out) of a shifted weight: goes into the bias, not the output
 };
 
 /// The figures of one weight as they are written to shards and quantization.json: without times, so that the same job
 /// gives the same bytes.
 nlohmann::ordered_json figures_json(const TensorResult& result);
 
-/// Writes parts of the weight `result.name` to `file`, flushed and renamed. Throws FormatError.
-Shard write_shard(const std::filesystem::path& file, const TensorResult& result, std::vector<TensorPart> parts);
+/// Writes what was made of the weight `result.name` to `file`, flushed and renamed. Throws FormatError.
+Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made);
 
 /// Reads back the description of a shard that an earlier run wrote; empty if there is none, or if it is damaged.
 std::optional<Shard> find_shard(const std::filesystem::path& file, const std::string& name);
 
-/// Appends the bytes of a shard's tensors to `writer`, in the order of shard.tensors. Throws FormatError.
+/// Appends the bytes of shard.tensors to `writer`, in their order. Throws FormatError.
 void append_shard(const Shard& shard, model::SafetensorsWriter& writer);
 
 }  // namespace nibble::quant

@@ -334,29 +334,35 @@ TEST(QuantizeModel, RefusesValuesThatFloat16CannotHold) {
   EXPECT_NO_THROW(quantize(dir / "model", dir / "out", recipe("defaults: {palette_dtype: float32}")));
 }
 
-TEST(QuantizeModel, RefusesWhatNeedsCalibrationAndSaysSo) {
+TEST(QuantizeModel, RefusesWhatItCannotDoYetAndSaysSo) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {"defaults: {weighting: fisher}",
-       "weighting: fisher needs calibration statistics, not available in this version"},
-      {"defaults: {scaling: std}", "scaling: std"},
-      {"defaults: {shifting: true}", "shifting: true needs mean inputs"},
-      {"defaults: {solver: gptq}", "solver: gptq needs Hessians"},
+      {"defaults: {solver: gptq}", "solver: gptq is not available in this version"},
       {"defaults: {format: uniform, search: error}", "search: error"},
       {"defaults: {input_scaling: awq}", "input_scaling: awq"},
       {"defaults: {outliers_large: 0.01}", "outliers_large: 0.01"},
       {"defaults: {cluster_dim: 2}", "cluster_dim: 2"},
       {"defaults: {palette_dtype: int8}", "palette_dtype: int8"},
       {"defaults: {sequential: true}", "sequential: true"},
-      {"budget: {bits_per_weight: 3}", "budget needs calibration"},
-      {"layers: [{match: 'c_fc', weighting: magnitude}]", "h.0.mlp.c_fc: weighting: magnitude"},
+      {"budget: {bits_per_weight: 3}", "budget is not available"},
   };
   for (const auto& [yaml, words] : cases) {
     EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out", recipe(yaml)); }, words))
         << yaml;
     EXPECT_FALSE(std::filesystem::exists(dir / "out.partial")) << "refused before anything is written";
   }
+}
+
+TEST(QuantizeModel, RefusesWhatNeedsCalibrationWithout) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  for (const auto& [yaml, words] :
+       {std::pair{"defaults: {weighting: fisher}", "weighting: fisher needs the statistic 'fisher'"},
+        std::pair{"defaults: {shifting: true}", "no --calib was given"},
+        std::pair{"layers: [{match: 'c_fc', weighting: magnitude}]", "h.0.mlp.c_fc: weighting: magnitude"}})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out", recipe(yaml)); }, words))
+        << yaml;
   for (const auto name : {"whole-tensor", "squeezellm", "gptq", "best"})
     EXPECT_THROW(quantize(dir / "model", dir / "out", Recipe::preset(name)), InvalidArgument) << name;
 }

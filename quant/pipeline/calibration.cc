@@ -1,0 +1,107 @@
+#include "quant/pipeline/calibration.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "quant/pipeline/recipe_keys.h"
+
+namespace nibble::quant {
+namespace {
+
+using calib::LayerStats;
+using calib::StatisticSet;
+
+// The rows of a layer that are one weight: GPT-2's q, k or v.
+LayerStats rows_of(LayerStats layer, std::size_t begin, std::size_t count) {
+  if (layer.fisher.size() != 0 && count != layer.out) {
+    Matrix<float> rows(count, layer.in);
+    const auto from = layer.fisher.values().subspan(begin * layer.in, count * layer.in);
+    std::copy(from.begin(), from.end(), rows.data());
+    layer.fisher = std::move(rows);
+  }
+  layer.out = count;
+  return layer;
+}
+
+struct Need {
+  std::string_view key;
+  StatisticSet what;
+};
+
+std::vector<Need> needs_of(const TensorSettings& settings) {
+  std::vector<Need> needs;
+  if (settings.weighting == Weighting::kFisher) {
+    needs.push_back({"weighting", {.fisher = true}});
+  } else if (settings.weighting != Weighting::kNone) {
+    needs.push_back({"weighting", {.activations = true}});
+  }
+  if (settings.shifting) needs.push_back({"shifting", {.activations = true}});
+  return needs;
+}
+
+}  // namespace
+
+Calibration::Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint)
+    : model_(checkpoint.directory().string()) {
+  for (const auto& path : files) {
+    files_.push_back(calib::StatsFile::open(path));
+    const std::string& made_from = files_.back()->settings().model_hash;
+    NIBBLE_REQUIRE(made_from == checkpoint.fingerprint(), InvalidArgument,
+                   "calibration '{}' was made from another model (fingerprint {}) than '{}' ({}); calibrate this one",
+                   path.string(), made_from, model_, checkpoint.fingerprint());
+  }
+}
+
+const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {
+  const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& file) {
+    return file->settings().collected.includes(what) && file->contains(layer);
+  });
+  return found == files_.end() ? nullptr : found->get();
+}
+
+bool Calibration::holds(const std::string& layer, const StatisticSet& what) const {
+  return find(layer, what) != nullptr;
+}
+
+LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what) const {
+  const calib::StatsFile* file = find(item.layer.module, what);
+  NIBBLE_REQUIRE(file != nullptr, InvalidArgument, "{}: no calibration file holds the statistics {} of layer '{}'",
+                 item.identity.name, calib::to_text(what), item.layer.module);
+  const calib::LayerInfo& info = file->layer(item.layer.module);
+  NIBBLE_REQUIRE(info.out == item.layer.out && info.in == item.source->cols(), FormatError,
+                 "{}: layer '{}' is ({}, {}), but the model's is ({}, {})", file->path().string(), item.layer.module,
+                 info.out, info.in, item.layer.out, item.source->cols());
+  return rows_of(file->read(item.layer.module, what), item.layer.first_row, item.source->rows());
+}
+
+void Calibration::require_for(const QuantizeItem& item) const {
+  for (const Need& need : needs_of(item.settings)) {
+    if (holds(item.layer.module, need.what)) continue;
+    const auto value = find_recipe_key(need.key).print(item.settings);
+    std::vector<std::string> names;
+    for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
+    throw InvalidArgument(
+        fmt::format("{}: {}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
+                    "  nibble calibrate {} --text FILE --collect {} -o calib.h5\nand pass --calib calib.h5",
+                    item.identity.name, need.key, value.is_string() ? value.get<std::string>() : value.dump(),
+                    calib::to_text(need.what), item.layer.module,
+                    names.empty() ? "only calibration gives (no --calib was given)"
+                                  : fmt::format("is not in {}", fmt::join(names, ", ")),
+                    model_, calib::to_text(need.what)));
+  }
+}
+
+std::vector<std::string> Calibration::fingerprints() const {
+  std::vector<std::string> hashes;
+  for (const auto& file : files_) {
+    Hasher hasher;
+    for (const auto& [name, value] : calib::describe(file->settings())) hasher.update(name).update(value);
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "quant/pipeline/calibration.h"
+#include "quant/pipeline/quantize_tensor.h"
+
+namespace nibble::quant {
+
+/// What the settings of `item` need and what its errors are measured with, as far as there is some: Fisher
+/// sensitivities, and the Hessian, centred if the bias is shifted (the mean error is then in the bias).
+/// Throws as Calibration::read().
+WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration);
+
+/// About the bytes that an item occupies while it is in work, with its statistics.
+std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration);
+
+}  // namespace nibble::quant
