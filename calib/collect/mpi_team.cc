@@ -6,17 +6,21 @@
 #include <boost/mpi/environment.hpp>
 #include <cstdlib>
 #include <functional>
+#include <vector>
 
 namespace nibble::calib {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 26;  // MPI counts are int
+constexpr std::size_t kChunk = std::size_t{1} << 20;  // values per call: the copy that is sent stays small
 
 template <class T, class Operation>
 void reduce(const boost::mpi::communicator& world, std::span<T> values, const Operation& operation) {
+  std::vector<T> sent;
   for (std::size_t begin = 0; begin < values.size(); begin += kChunk) {
     const auto part = values.subspan(begin, std::min(kChunk, values.size() - begin));
-    boost::mpi::all_reduce(world, boost::mpi::inplace(part.data()), static_cast<int>(part.size()), operation);
+    // Into a copy: Boost's in-place form binds a reference to MPI_IN_PLACE, which is no address of a T.
+    sent.assign(part.begin(), part.end());
+    boost::mpi::all_reduce(world, sent.data(), static_cast<int>(part.size()), part.data(), operation);
   }
 }
 
