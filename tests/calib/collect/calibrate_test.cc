@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ostream>
 
 #include "calib/collect/collector.h"
 #include "calib/stats/derived.h"
@@ -110,6 +111,10 @@ struct Case {
   FisherFlavour flavour;
   bool centre;
 };
+
+std::ostream& operator<<(std::ostream& stream, const Case& c) {
+  return stream << c.family << ' ' << to_text(c.flavour) << (c.centre ? " centred" : "");
+}
 
 class Calibrate : public testing::TestWithParam<Case> {};
 
@@ -274,6 +279,37 @@ TEST(CalibrateRun, SampledLabelsDoNotDependOnBatches) {
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_GE(all.data()[i], most.data()[i]);
 }
 
+// Were the draws of the second batch those of the first, equal windows would only double its sums.
+TEST(CalibrateRun, EveryPlaceInTheRunDrawsItsOwnLabels) {
+  ToyCalibration toy("gpt2", 2 * kBatchWindows);
+  for (std::size_t t = kWindow; t < toy.tokens.size(); ++t) toy.tokens[t] = toy.tokens[t - kWindow];
+  const auto collect = [&](const char* name, std::size_t windows) {
+    CalibrationJob job = toy.job(name, {.fisher = true});
+    job.settings.labels = Labels::kSampled;
+    job.tokens = job.tokens.first(windows * kWindow);
+    return widened(toy.run(job)->read("h.1.mlp.c_proj").fisher);
+  };
+  std::vector<double> doubled = collect("a", kBatchWindows);
+  for (double& value : doubled) value *= 2;
+  EXPECT_FALSE(test::relative_error_within(collect("b", 2 * kBatchWindows), doubled, 1e-3));
+}
+
+// Sums are made in tiles of 256 columns, those below the diagonal from the ones above.
+TEST(CalibrateRun, HessiansWiderThanATileAreSymmetric) {
+  ToyCalibration toy("llama");
+  toy.config.intermediate = 300;
+  const test::ToyWeights weights(toy.config, 7);
+  toy.model = model::make_model(toy.config, weights);
+  const LayerStats layer = toy.run(toy.job("calib.h5"))->read("model.layers.0.mlp.down_proj");
+  for (std::size_t i = 0; i < 300; ++i) {
+    EXPECT_GT(layer.sum_xxt(i, i), 0.0f);
+    for (std::size_t j = 0; j < i; ++j) {
+      ASSERT_EQ(layer.sum_xxt(i, j), layer.sum_xxt(j, i));
+      ASSERT_EQ(layer.sum_s_xxt(i, j), layer.sum_s_xxt(j, i));
+    }
+  }
+}
+
 /// Weights with one number replaced.
 struct BrokenWeights : test::ToyWeights {
   BrokenWeights(const model::Config& config, std::string tensor, std::size_t index, float value)
@@ -298,6 +334,38 @@ TEST(CalibrateRun, ActivationsThatAreNotFiniteAreNamedAndNothingIsWritten) {
                                                 "window 0, position 0, channel 5"));
   EXPECT_FALSE(std::filesystem::exists(job.output));
   EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.partial"));
+}
+
+/// The embedding of the last token id is NaN.
+struct BrokenEmbedding : test::ToyWeights {
+  using ToyWeights::ToyWeights;
+  struct Rows final : WeightSource {
+    explicit Rows(std::shared_ptr<const WeightSource> whole) : source(std::move(whole)) {}
+    std::size_t rows() const override { return source->rows(); }
+    std::size_t cols() const override { return source->cols(); }
+    void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+      source->decode_rows(begin, end, destination);
+      if (end == rows()) destination[(end - begin) * cols() - 1] = std::numeric_limits<float>::quiet_NaN();
+    }
+    std::shared_ptr<const WeightSource> source;
+  };
+  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
+                                             bool conv1d) const override {
+    auto source = ToyWeights::matrix(module, out, in, conv1d);
+    if (module != "wte") return source;
+    return std::make_shared<Rows>(std::move(source));
+  }
+};
+
+TEST(CalibrateRun, TheWindowOfABadActivationIsNamedInLaterBatchesToo) {
+  ToyCalibration toy("gpt2", kBatchWindows + 3);
+  const auto last = static_cast<model::TokenId>(toy.config.vocabulary - 1);
+  for (model::TokenId& token : toy.tokens) token = std::min(token, last - 1);
+  toy.tokens[(kBatchWindows + 1) * kWindow + 9] = last;
+  const BrokenEmbedding broken(toy.config, 7);
+  toy.model = model::make_model(toy.config, broken);
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(toy.job("calib.h5")); }, "entering 'h.0.attn.c_attn'",
+                                                "window 129, position 9"));
 }
 
 TEST(CalibrateRun, NonFiniteOutputsOfTheLastBlockAreNamed) {
