@@ -20,7 +20,7 @@ struct Perplexity : testing::Test {
 };
 
 TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
-  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "2000"});
+  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "800"});
   for (const char* key : {"perplexity",    "perplexity_stderr", "nll_nats_per_token",
                           "bits_per_byte", "tokens_scored",     "tokens_per_second",
                           "protocol",      "context",           "stride",
@@ -32,8 +32,8 @@ TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
   EXPECT_EQ(result["protocol"], "sliding");
   EXPECT_EQ(result["context"], 256);  // the model's own
   EXPECT_EQ(result["stride"], 128);
-  EXPECT_EQ(result["tokens"], 2000);
-  EXPECT_EQ(result["tokens_scored"], 1999);
+  EXPECT_EQ(result["tokens"], 800);
+  EXPECT_EQ(result["tokens_scored"], 799);
   EXPECT_EQ(result["bits_per_weight"], 16);
   // ln(perplexity), by definition; both are printed with 17 digits.
   EXPECT_TRUE(near(result["nll_nats_per_token"], std::log(result["perplexity"].get<double>()), {.rel = 1e-14}));
@@ -51,7 +51,7 @@ TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
   for (const char* name : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(std::filesystem::path(model) / name, temp / "bare" / name);
 
-  const std::vector<std::string> options = {"--protocol", "blocks", "--max-tokens", "2000"};
+  const std::vector<std::string> options = {"--protocol", "blocks", "--max-tokens", "800"};
   const auto with = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), options.begin(), options.end());
     return nibble_json(arguments);
@@ -84,7 +84,7 @@ TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
 }
 
 TEST_F(Perplexity, HumanOutputNamesProtocolAndUnits) {
-  const ProgramRun run = nibble({"perplexity", model, "--text", kText, "--protocol", "half", "--max-tokens", "2000"});
+  const ProgramRun run = nibble({"perplexity", model, "--text", kText, "--protocol", "half", "--max-tokens", "800"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   for (const char* words : {"half, context 256", "perplexity", " ± ", "nats per token", "bits per byte", "tokens/s"})
     EXPECT_THAT(run.out, HasSubstr(words));

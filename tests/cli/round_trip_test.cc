@@ -13,7 +13,7 @@ class RoundTrip : public testing::TestWithParam<const char*> {
  protected:
   double perplexity(const std::string& directory) {
     return nibble_json(
-        {"perplexity", directory, "--text", demo_path("eval.txt"), "--max-tokens", "4000"})["perplexity"];
+        {"perplexity", directory, "--text", demo_path("eval.txt"), "--max-tokens", "1500"})["perplexity"];
   }
   TempDir temp;
   std::string model = demo_path(GetParam());
