@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Peak anonymous memory of `nibble quantize` and `nibble perplexity` on a Llama-shaped checkpoint of random weights, with
+# Peak anonymous memory of `nibble quantize`, `perplexity` and `calibrate` on a Llama-shaped checkpoint of random weights, with
 # few and with many layers: it should hardly grow with their number, since weights stay mapped and tensors are worked on
 # a few at a time. Figures are the program's own (peak_anonymous_bytes). Usage: tests/bench/memory_bench.sh [NIBBLE]
 set -euo pipefail
@@ -71,3 +71,18 @@ print(f"{layers} layers, {plain['model_bytes'] / 1e6:.0f} MB of float16, largest
 PYTHON
   rm -rf "$model" "$model-q"
 done
+
+# Calibration holds one block's sums at a time and spills residuals: a 1.3 GB checkpoint under 512 MB.
+model=$work/calibrate
+make_checkpoint 40 "$model"
+"$nibble" calibrate "$model" --tokens "$model/tokens.u16" --length 512 --memory 512M -o "$work/calib.h5" --json --quiet \
+  >"$work/calibrate.json"
+python3 - "$work/calibrate.json" "$model/model.safetensors" <<'PYTHON'
+import json
+import os
+import sys
+
+result = json.load(open(sys.argv[1]))
+print(f"calibrate, 40 layers, {os.path.getsize(sys.argv[2]) / 1e6:.0f} MB of float16, --memory 512M: peak anonymous memory "
+      f"{result['peak_anonymous_bytes'] / 1e6:.0f} MB")
+PYTHON
