@@ -22,6 +22,8 @@ ALLOWED = {
     "quant/pipeline": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats",
                        "calib/collect", "quant/format", "quant/kernels", "quant/algo"},
     "eval/quality": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets"},
+    "eval/sweep": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats",
+                   "calib/collect", "quant/format", "quant/algo", "quant/pipeline", "eval/quality"},
     "cli": None,    # the composition root: everything
     "tests": None,
 }

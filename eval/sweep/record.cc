@@ -1,0 +1,320 @@
+#include "eval/sweep/record.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/output_file.h"
+#include "core/strict_json.h"
+
+namespace nibble::eval {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "nibble sweep record";
+constexpr int kVersion = 1;
+constexpr std::size_t kIdDigits = 32;
+
+bool is_id(std::string_view text) {
+  return text.size() == kIdDigits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+Json texts_json(const Facts& facts) {
+  Json object = Json::object();
+  for (const auto& [name, text] : facts) object[name] = text;
+  return object;
+}
+
+Json values_json(const Facts& facts) {
+  Json object = Json::object();
+  for (const auto& [name, text] : facts) object[name] = Json::parse(text);
+  return object;
+}
+
+Json tensor_json(const TensorRecord& tensor) {
+  Json json{{"name", tensor.name},
+            {"format", tensor.format},
+            {"weights", tensor.weights},
+            {"stored_bits", tensor.stored_bits},
+            {"bits_per_weight", tensor.bits_per_weight},
+            {"relative_weight_error", tensor.relative_weight_error},
+            {"optimality_gap", tensor.optimality_gap}};
+  if (tensor.output_error) json["output_error"] = *tensor.output_error;
+  if (tensor.fisher_error) json["fisher_error"] = *tensor.fisher_error;
+  if (!tensor.palette.empty()) json["palette"] = tensor.palette;
+  if (tensor.histogram)
+    json["histogram"] = {
+        {"low", tensor.histogram->low}, {"high", tensor.histogram->high}, {"counts", tensor.histogram->counts}};
+  return json;
+}
+
+Json measures_json(const CellMeasures& measures) {
+  Json json{{"perplexity", measures.perplexity}};
+  if (measures.perplexity_stderr) json["perplexity_stderr"] = *measures.perplexity_stderr;
+  json["nll_nats_per_token"] = measures.nll_nats_per_token;
+  if (measures.bits_per_byte) json["bits_per_byte"] = *measures.bits_per_byte;
+  json["tokens_scored"] = measures.tokens_scored;
+  json["window_nll"] = measures.window_nll;
+  if (const auto& divergence = measures.divergence) {
+    json["divergence"] = {{"nats_per_token", divergence->nats_per_token}};
+    if (divergence->stderr_nats) json["divergence"]["stderr"] = *divergence->stderr_nats;
+    json["divergence"]["top1_agreement"] = divergence->top1_agreement;
+    json["divergence"]["window_nats"] = divergence->window_nats;
+  }
+  json["bits_per_weight"] = measures.bits_per_weight;
+  json["model_bits_per_weight"] = measures.model_bits_per_weight;
+  json["model_bytes"] = measures.model_bytes;
+  json["tensors"] = Json::array();
+  for (const TensorRecord& tensor : measures.tensors) json["tensors"].push_back(tensor_json(tensor));
+  return json;
+}
+
+// Reads members of one object; every message names the source and the member.
+class Reader {
+ public:
+  Reader(const nlohmann::json& object, std::string place) : object_(object), place_(std::move(place)) {
+    NIBBLE_REQUIRE(object.is_object(), FormatError, "{}: expected an object", place_);
+  }
+
+  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+  std::string place(std::string_view key) const { return fmt::format("{}.{}", place_, key); }
+  const nlohmann::json& at(const char* key) const {
+    const auto found = object_.find(key);
+    NIBBLE_REQUIRE(found != object_.end(), FormatError, "{}: '{}' is missing", place_, key);
+    return *found;
+  }
+  std::string text(const char* key) const {
+    NIBBLE_REQUIRE(at(key).is_string(), FormatError, "{}: expected a text", place(key));
+    return at(key).get<std::string>();
+  }
+  std::uint64_t count(const char* key) const {
+    NIBBLE_REQUIRE(at(key).is_number_unsigned(), FormatError, "{}: expected a whole number", place(key));
+    return at(key).get<std::uint64_t>();
+  }
+  /// NaN for null: JSON has no other word for it.
+  double number(const char* key) const { return number_of(at(key), place(key)); }
+  std::optional<double> optional_number(const char* key) const {
+    return has(key) ? std::optional(number(key)) : std::nullopt;
+  }
+  std::vector<double> numbers(const char* key) const {
+    NIBBLE_REQUIRE(at(key).is_array(), FormatError, "{}: expected a list of numbers", place(key));
+    std::vector<double> values;
+    for (const auto& value : at(key)) values.push_back(number_of(value, place(key)));
+    return values;
+  }
+  std::vector<std::uint64_t> counts(const char* key) const {
+    NIBBLE_REQUIRE(at(key).is_array(), FormatError, "{}: expected a list of whole numbers", place(key));
+    std::vector<std::uint64_t> values;
+    for (const auto& value : at(key)) {
+      NIBBLE_REQUIRE(value.is_number_unsigned(), FormatError, "{}: expected whole numbers", place(key));
+      values.push_back(value.get<std::uint64_t>());
+    }
+    return values;
+  }
+
+ private:
+  static double number_of(const nlohmann::json& value, const std::string& place) {
+    if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+    NIBBLE_REQUIRE(value.is_number(), FormatError, "{}: expected a number", place);
+    return value.get<double>();
+  }
+
+  const nlohmann::json& object_;
+  std::string place_;
+};
+
+TensorRecord parse_tensor(const nlohmann::json& json, const std::string& place) {
+  const Reader reader(json, place);
+  TensorRecord tensor{.name = reader.text("name"),
+                      .format = reader.text("format"),
+                      .weights = reader.count("weights"),
+                      .stored_bits = reader.count("stored_bits"),
+                      .bits_per_weight = reader.number("bits_per_weight"),
+                      .relative_weight_error = reader.number("relative_weight_error"),
+                      .optimality_gap = reader.number("optimality_gap"),
+                      .output_error = reader.optional_number("output_error"),
+                      .fisher_error = reader.optional_number("fisher_error"),
+                      .palette = {},
+                      .histogram = {}};
+  if (reader.has("palette")) tensor.palette = reader.numbers("palette");
+  if (reader.has("histogram")) {
+    const Reader histogram(reader.at("histogram"), reader.place("histogram"));
+    tensor.histogram = Histogram{histogram.number("low"), histogram.number("high"), histogram.counts("counts")};
+  }
+  return tensor;
+}
+
+CellMeasures parse_measures(const nlohmann::json& json, const std::string& place) {
+  const Reader reader(json, place);
+  CellMeasures measures;
+  measures.perplexity = reader.number("perplexity");
+  measures.perplexity_stderr = reader.optional_number("perplexity_stderr");
+  measures.nll_nats_per_token = reader.number("nll_nats_per_token");
+  measures.bits_per_byte = reader.optional_number("bits_per_byte");
+  measures.tokens_scored = reader.count("tokens_scored");
+  measures.window_nll = reader.numbers("window_nll");
+  if (reader.has("divergence")) {
+    const Reader divergence(reader.at("divergence"), reader.place("divergence"));
+    measures.divergence = DivergenceMeasures{.nats_per_token = divergence.number("nats_per_token"),
+                                             .stderr_nats = divergence.optional_number("stderr"),
+                                             .top1_agreement = divergence.number("top1_agreement"),
+                                             .window_nats = divergence.numbers("window_nats")};
+  }
+  measures.bits_per_weight = reader.number("bits_per_weight");
+  measures.model_bits_per_weight = reader.number("model_bits_per_weight");
+  measures.model_bytes = reader.count("model_bytes");
+  const nlohmann::json& tensors = reader.at("tensors");
+  NIBBLE_REQUIRE(tensors.is_array(), FormatError, "{}: expected a list", reader.place("tensors"));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    measures.tensors.push_back(parse_tensor(tensors[i], fmt::format("{}[{}]", reader.place("tensors"), i)));
+  return measures;
+}
+
+// The members of an object in the order of the file.
+Facts members(const Json& object, const std::string& place, bool texts) {
+  NIBBLE_REQUIRE(object.is_object(), FormatError, "{}: expected an object", place);
+  Facts facts;
+  for (const auto& [name, value] : object.items()) {
+    NIBBLE_REQUIRE(!texts || value.is_string(), FormatError, "{}.{}: expected a text", place, name);
+    facts.emplace_back(name, texts ? value.get<std::string>() : value.dump());
+  }
+  return facts;
+}
+
+void add_once(Facts& facts, const std::string& name, const Json& value) {
+  if (value.is_structured() || value.is_null() || !fact(facts, name).empty()) return;
+  facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+// Readable and short: members of the outer two levels on lines of their own, elements of lists of objects too.
+void append(const Json& json, std::size_t depth, std::string& text) {
+  const bool list = json.is_array() && !json.empty() && json[0].is_object();
+  if (depth > 2 || json.empty() || !(json.is_object() || list)) {
+    text += json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return;
+  }
+  text += list ? '[' : '{';
+  bool first = true;
+  for (const auto& [name, value] : json.items()) {
+    text += first ? "\n" : ",\n";
+    first = false;
+    text.append(depth + 1, ' ');
+    if (!list) text += Json(name).dump() + ": ";
+    append(value, list ? 3 : depth + 1, text);
+  }
+  text += '\n';
+  text.append(depth, ' ');
+  text += list ? ']' : '}';
+}
+
+std::string text_of(const Json& json) {
+  std::string text;
+  append(json, 0, text);
+  return text + "\n";
+}
+
+}  // namespace
+
+Json record_json(const SweepRecord& record) {
+  Json json{{"format", kFormat},
+            {"version", kVersion},
+            {"id", record.id},
+            {"status", record.error ? "failed" : "ok"},
+            {"labels", texts_json(record.labels)},
+            {"configuration", values_json(record.configuration)}};
+  if (record.error) json["error"] = {{"kind", record.error->kind}, {"message", record.error->message}};
+  if (record.measures) json["measures"] = measures_json(*record.measures);
+  json["environment"] = texts_json(record.environment);
+  json["sources"] = texts_json(record.sources);
+  json["command"] = record.command;
+  json["timings"] = Json::object();
+  for (const auto& [name, value] : record.timings) json["timings"][name] = value;
+  return json;
+}
+
+std::string record_text(const SweepRecord& record) { return text_of(record_json(record)); }
+
+std::string record_text_without_timings(const SweepRecord& record) {
+  Json json = record_json(record);
+  json.erase("timings");
+  return text_of(json);
+}
+
+SweepRecord parse_record(std::string_view text, std::string_view what) {
+  const nlohmann::json json = parse_strict_json(text, what);  // refuses what the second reading would hide
+  const Reader reader(json, std::string(what));
+  NIBBLE_REQUIRE(reader.has("format") && reader.text("format") == kFormat, FormatError,
+                 "{}: not a sweep record (\"format\": \"{}\")", what, kFormat);
+  NIBBLE_REQUIRE(reader.count("version") == kVersion, FormatError, "{}: expected version {} of sweep records, got {}",
+                 what, kVersion, reader.count("version"));
+  SweepRecord record;
+  record.id = reader.text("id");
+  NIBBLE_REQUIRE(is_id(record.id), FormatError, "{}: expected an id of {} hex digits, got '{}'", what, kIdDigits,
+                 record.id);
+  const Json ordered = Json::parse(text);
+  for (const char* key : {"labels", "configuration", "environment", "sources", "timings"}) reader.at(key);
+  record.labels = members(ordered["labels"], reader.place("labels"), true);
+  record.configuration = members(ordered["configuration"], reader.place("configuration"), false);
+  record.environment = members(ordered["environment"], reader.place("environment"), true);
+  record.sources = members(ordered["sources"], reader.place("sources"), true);
+  record.command = reader.text("command");
+  const Reader timings(reader.at("timings"), reader.place("timings"));
+  for (const auto& [name, value] : ordered["timings"].items())
+    record.timings.emplace_back(name, timings.number(name.c_str()));
+
+  const std::string status = reader.text("status");
+  NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError, "{}: expected \"ok\" or \"failed\", got \"{}\"",
+                 reader.place("status"), status);
+  if (status == "failed") {
+    const Reader error(reader.at("error"), reader.place("error"));
+    record.error = CellError{error.text("kind"), error.text("message")};
+  } else {
+    record.measures = parse_measures(reader.at("measures"), reader.place("measures"));
+  }
+  return record;
+}
+
+SweepRecord read_record(const std::filesystem::path& file) {
+  return parse_record(read_text_file(file, kMaxRecordBytes), fmt::format("'{}'", file.string()));
+}
+
+std::vector<SweepRecord> read_records(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return {read_record(path)};
+  std::vector<std::filesystem::path> files;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (is_record_name(entry->path())) files.push_back(entry->path());
+  NIBBLE_REQUIRE(!error, FormatError, "cannot read directory '{}': {}", path.string(), error.message());
+  std::sort(files.begin(), files.end());
+  std::vector<SweepRecord> records;
+  for (const auto& file : files) records.push_back(read_record(file));
+  return records;
+}
+
+bool is_record_name(const std::filesystem::path& file) {
+  return file.extension() == ".json" && is_id(file.stem().string());
+}
+
+std::string_view fact(const Facts& facts, std::string_view name) {
+  for (const auto& [key, value] : facts)
+    if (key == name) return value;
+  return {};
+}
+
+Facts settings_of(const SweepRecord& record) {
+  Facts settings = record.labels;
+  for (const char* part : {"recipe", "evaluation"}) {
+    const std::string_view text = fact(record.configuration, part);
+    if (text.empty()) continue;
+    Json json = Json::parse(text, nullptr, false);
+    if (json.is_object() && json.contains("defaults")) json = Json(json["defaults"]);
+    if (!json.is_object()) continue;
+    for (const auto& [name, value] : json.items()) add_once(settings, name, value);
+  }
+  return settings;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace nibble::eval {
+
+/// Names and texts in order: what a part of a record is about.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// How often the values of a weight fall into bins of equal width over [low, high].
+struct Histogram {
+  double low = 0.0, high = 0.0;
+  std::vector<std::uint64_t> counts;
+};
+
+/// What became of one weight: a row of quantization.json, and what a report draws.
+struct TensorRecord {
+  std::string name;    ///< module name; GPT-2's c_attn as .q, .k, .v
+  std::string format;  ///< "palette", "uniform", "int4-block", "float16"
+  std::uint64_t weights = 0;
+  std::uint64_t stored_bits = 0;
+  double bits_per_weight = 0.0;
+  double relative_weight_error = 0.0;
+  double optimality_gap = 0.0;
+  std::optional<double> output_error, fisher_error;
+  /// Of a weight with one scalar palette for all of it, ascending; else empty.
+  std::vector<double> palette;
+  /// Of the weight's values; where rows have scales, of the values divided by them, as the palette is.
+  std::optional<Histogram> histogram;
+};
+
+/// How far a model's predictions are from those of the float model, over the scored tokens.
+struct DivergenceMeasures {
+  double nats_per_token = 0.0;        ///< mean Kullback-Leibler divergence, float model first
+  std::optional<double> stderr_nats;  ///< of the windows' means
+  double top1_agreement = 0.0;        ///< share of the tokens with the same most probable next token
+  std::vector<double> window_nats;    ///< mean of each window
+};
+
+/// What was measured of a cell.
+struct CellMeasures {
+  double perplexity = 0.0;
+  std::optional<double> perplexity_stderr;  ///< empty for a single window
+  double nll_nats_per_token = 0.0;
+  std::optional<double> bits_per_byte;  ///< empty without a tokenizer
+  std::uint64_t tokens_scored = 0;
+  std::vector<double> window_nll;  ///< mean NLL of each window, nats: for paired tests between cells of one evaluation
+  std::optional<DivergenceMeasures> divergence;  ///< where the evaluation asks for it
+  double bits_per_weight = 0.0;                  ///< of the blocks' linear layers, all-in
+  double model_bits_per_weight = 0.0;
+  std::uint64_t model_bytes = 0;
+  std::vector<TensorRecord> tensors;  ///< in checkpoint order; empty for a float model
+};
+
+/// Why a cell failed.
+struct CellError {
+  std::string kind;  ///< "InvalidArgument", "FormatError", "NumericalError", "OutOfMemory", "Unexpected"
+  std::string message;
+};
+
+/// One cell of a sweep: a JSON file (docs/formats.md, "Sweep records"). Equal cells of two sweeps by the same build on
+/// the same machine give the same bytes, but for `timings`.
+struct SweepRecord {
+  std::string id;  ///< 32 hex digits: hash of `configuration`; the file is called ID.json
+  /// Names for people and tables: "model", "recipe", "evaluation". Not part of the id.
+  Facts labels;
+  /// Everything that decides the result, each part as a JSON value: "model", "recipe", "calibration", "evaluation".
+  /// `recipe` is canonical (null for the float model), `calibration` null where none is used.
+  Facts configuration;
+  std::optional<CellError> error;                       ///< of a failed cell
+  std::optional<CellMeasures> measures;                 ///< of one that did not fail
+  Facts environment;                                    ///< commit, compiler, processor, kernels, threads
+  Facts sources;                                        ///< paths, as the sweep gave them
+  std::string command;                                  ///< repeats the cell from this record
+  std::vector<std::pair<std::string, double>> timings;  ///< seconds, tokens per second, peak memory: differ run by run
+};
+
+/// The record as one JSON object, keys in the order of docs/formats.md. Measures that are not finite are null.
+nlohmann::ordered_json record_json(const SweepRecord& record);
+/// The text of the file: record_json() in lines, lists of numbers on one line each.
+std::string record_text(const SweepRecord& record);
+/// The same without `timings`: what must not differ between two runs.
+std::string record_text_without_timings(const SweepRecord& record);
+
+/// Reads one record, from anybody. `what` names the source in messages. Throws FormatError: not a record, another
+/// version, keys missing or of another type; an id that is not 32 hex digits.
+SweepRecord parse_record(std::string_view text, std::string_view what);
+/// Throws FormatError as above, or when the file cannot be read or is larger than kMaxRecordBytes.
+SweepRecord read_record(const std::filesystem::path& file);
+
+/// All records of a directory (or the one of a file), by id: files named ID.json; others are passed over. Throws
+/// FormatError for a directory that cannot be read, or a file called ID.json that is no record.
+std::vector<SweepRecord> read_records(const std::filesystem::path& path);
+
+/// Whether a file is called like a record: 32 hex digits and ".json".
+bool is_record_name(const std::filesystem::path& file);
+
+/// The value of `name` in `facts`, or an empty text.
+std::string_view fact(const Facts& facts, std::string_view name);
+
+/// What tables can be pivoted by: labels; then the recipe's keys ("bits": "3", from its `defaults`), and the
+/// evaluation's ("protocol": "half", "context": "512"). A name appears once.
+Facts settings_of(const SweepRecord& record);
+
+/// The largest record read, in bytes.
+constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{64} << 20;
+
+}  // namespace nibble::eval

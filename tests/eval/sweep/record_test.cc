@@ -1,0 +1,131 @@
+#include "eval/sweep/record.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr const char* kId = "0123456789abcdef0123456789abcdef";
+
+SweepRecord example() {
+  SweepRecord record;
+  record.id = kId;
+  record.labels = {{"model", "m"}, {"recipe", "bits=3"}, {"evaluation", "blocks"}};
+  record.configuration = {{"model", R"({"fingerprint":"f"})"},
+                          {"recipe", R"({"defaults":{"format":"palette","bits":3,"shifting":true}})"},
+                          {"calibration", "null"},
+                          {"evaluation", R"({"protocol":"blocks","context":64})"}};
+  record.measures = CellMeasures{.perplexity = 12.5,
+                                 .perplexity_stderr = 0.1,
+                                 .nll_nats_per_token = std::log(12.5),
+                                 .bits_per_byte = std::nullopt,
+                                 .tokens_scored = 126,
+                                 .window_nll = {2.5, 2.5514572886165},
+                                 .divergence = DivergenceMeasures{0.25, 0.01, 0.9, {0.2, 0.3}},
+                                 .bits_per_weight = 3.01,
+                                 .model_bits_per_weight = 5.0,
+                                 .model_bytes = 1000,
+                                 .tensors = {{.name = "h.0.mlp.c_fc",
+                                              .format = "palette",
+                                              .weights = 64,
+                                              .stored_bits = 320,
+                                              .bits_per_weight = 5.0,
+                                              .relative_weight_error = 0.125,
+                                              .optimality_gap = 0.0,
+                                              .output_error = std::nullopt,
+                                              .fisher_error = 1e-9,
+                                              .palette = {-1.0, 1.0},
+                                              .histogram = Histogram{-2.0, 2.0, {1, 62, 1}}}}};
+  record.environment = {{"commit", "abc"}, {"threads", "2"}};
+  record.sources = {{"model", "models/m"}};
+  record.command = "nibble sweep --repeat x.json";
+  record.timings = {{"seconds", 1.5}};
+  return record;
+}
+
+std::string with(std::string_view from, std::string_view to) {
+  std::string text = record_text(example());
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Record, ReadsWhatItWrites) {
+  const std::string text = record_text(example());
+  EXPECT_EQ(record_text(parse_record(text, "r")), text);
+}
+
+TEST(Record, AFailedCellHasAnErrorAndNoMeasures) {
+  SweepRecord record = example();
+  record.measures.reset();
+  record.error = CellError{"NumericalError", "NaN in \"h.0\"\n<b>"};
+  const SweepRecord read = parse_record(record_text(record), "r");
+  ASSERT_TRUE(read.error);
+  EXPECT_EQ(read.error->message, record.error->message);
+  EXPECT_FALSE(read.measures);
+  EXPECT_EQ(record_text(read), record_text(record));
+}
+
+TEST(Record, NothingButTimingsIsLeftOutOfTheComparison) {
+  SweepRecord a = example(), b = example();
+  b.timings = {{"seconds", 7.0}, {"peak_bytes", 1.0}};
+  EXPECT_EQ(record_text_without_timings(a), record_text_without_timings(b));
+  b.environment[0].second = "abd";
+  EXPECT_NE(record_text_without_timings(a), record_text_without_timings(b));
+}
+
+TEST(Record, FiguresThatAreNotFiniteBecomeNull) {
+  SweepRecord record = example();
+  record.measures->perplexity = std::numeric_limits<double>::infinity();
+  const SweepRecord read = parse_record(record_text(record), "r");
+  EXPECT_TRUE(std::isnan(read.measures->perplexity));
+}
+
+TEST(Record, SettingsAreLabelsRecipeAndEvaluation) {
+  const Facts settings = settings_of(example());
+  EXPECT_EQ(fact(settings, "recipe"), "bits=3");
+  EXPECT_EQ(fact(settings, "bits"), "3");
+  EXPECT_EQ(fact(settings, "shifting"), "true");
+  EXPECT_EQ(fact(settings, "context"), "64");
+  EXPECT_EQ(fact(settings, "granularity"), "");
+}
+
+TEST(Record, DamageIsNamed) {
+  const auto refused = [](const std::string& text, const char* message) {
+    return test::throws_with<FormatError>([&] { parse_record(text, "'r.json'"); }, "'r.json'", message);
+  };
+  EXPECT_TRUE(refused("{}", "not a sweep record"));
+  EXPECT_TRUE(refused("[1]", "expected an object"));
+  EXPECT_TRUE(refused(with("\"version\": 1", "\"version\": 2"), "version 1"));
+  EXPECT_TRUE(refused(with(kId, "../../etc/passwd"), "hex digits"));
+  EXPECT_TRUE(refused(with("12.5", "\"x\""), "measures.perplexity"));
+  EXPECT_TRUE(refused(with("[1,62,1]", "[1,-62,1]"), "measures.tensors[0].histogram.counts"));
+  EXPECT_TRUE(refused(with("\"ok\"", "\"done\""), "\"done\""));
+  EXPECT_TRUE(refused(with("\"version\"", "\"id\""), "id"));  // a key twice
+  EXPECT_TRUE(refused(record_text(example()).substr(0, 200), "'r.json'"));
+}
+
+TEST(Record, ADirectoryIsReadInOrderAndOtherFilesArePassedOver) {
+  const test::TempDir directory;
+  SweepRecord second = example();
+  second.id = std::string(32, 'f');
+  test::write_file(directory / (second.id + ".json"), record_text(second));
+  test::write_file(directory / (example().id + ".json"), record_text(example()));
+  test::write_file(directory / "notes.json", "{");
+  test::write_file(directory / (example().id + ".json.partial"), "{");
+  const auto records = read_records(directory.path());
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].id, example().id);
+  EXPECT_EQ(records[1].id, second.id);
+}
+
+}  // namespace
+}  // namespace nibble::eval
