@@ -20,6 +20,7 @@ Command perplexity_command(CLI::App& program);
 Command tokenize_command(CLI::App& program);
 Command generate_command(CLI::App& program);
 Command export_command(CLI::App& program);
+Command synthesize_command(CLI::App& program);
 Command version_command(CLI::App& program);
 
 }  // namespace nibble::cli
