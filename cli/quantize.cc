@@ -64,6 +64,8 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& 
                                    {"optimality_gap", tensor.optimality_gap}};
     if (tensor.output_error) figures["output_error"] = *tensor.output_error;
     if (tensor.fisher_error) figures["fisher_error"] = *tensor.fisher_error;
+    if (tensor.damping) figures["damping"] = *tensor.damping;
+    if (tensor.silent_inputs) figures["silent_inputs"] = *tensor.silent_inputs;
     figures["seconds"] = tensor.seconds;
     tensors.push_back(std::move(figures));
   }

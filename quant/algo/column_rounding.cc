@@ -54,7 +54,7 @@ void PaletteRounding::decode(std::size_t /*column*/, std::size_t first_row, std:
 GridRounding::GridRounding(MatrixView<const float> w, const BlockRoundingOptions& options, bool static_groups)
     : options_(options),
       block_(options.block == 0 ? w.cols() : std::min(options.block, w.cols())),
-      static_groups_(static_groups),
+      static_groups_(static_groups || block_ == w.cols()),
       half_(static_cast<float>(1u << (options.bits - 1))),
       top_(static_cast<float>((1u << options.bits) - 1)),
       grids_(round_blocks(w, options)) {

@@ -56,7 +56,8 @@ class PaletteRounding final : public ColumnRounding {
 class GridRounding final : public ColumnRounding {
  public:
   /// Static: the grids of the weights `w` as they are. Otherwise each block's grid is chosen when error feedback
-  /// reaches it, from the weights as they are then. Throws as round_blocks().
+  /// reaches it, from the weights as they are then; whole rows (block = 0) are the same either way. Throws as
+  /// round_blocks().
   GridRounding(MatrixView<const float> w, const BlockRoundingOptions& options, bool static_groups);
 
   void round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,

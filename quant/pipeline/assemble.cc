@@ -80,6 +80,8 @@ TensorResult tensor_result(const std::string& name, Format format, std::uint64_t
           .optimality_gap = made.optimality_gap,
           .output_error = made.output_error,
           .fisher_error = made.fisher_error,
+          .damping = made.solver ? std::optional(made.solver->damping) : std::nullopt,
+          .silent_inputs = made.solver ? std::optional<std::uint64_t>(made.solver->silent_inputs) : std::nullopt,
           .seconds = 0.0};
 }
 

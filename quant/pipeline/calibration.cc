@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "quant/pipeline/hessian_choice.h"
 #include "quant/pipeline/recipe_keys.h"
 
 namespace nibble::quant {
@@ -39,6 +40,7 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
     needs.push_back({"weighting", {.activations = true}});
   }
   if (settings.shifting) needs.push_back({"shifting", {.activations = true}});
+  if (settings.solver != Solver::kNearest) needs.push_back({"hessian", hessian_statistics(settings)});
   return needs;
 }
 

@@ -20,11 +20,15 @@ struct TensorResult {
   double bits_per_weight = 0.0;
   double relative_weight_error = 0.0;  ///< ||W - What||_F / ||W||_F
   double optimality_gap = 0.0;  ///< palettes: certified relative gap of the k-means cost to its optimum; 0 = exact
-  /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, of centred X where the bias is shifted; empty without
-  /// Hessian statistics.
+  /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, as the Hessian of hessian_kind() has it: X centred or
+  /// its rows weighted where that one is; empty without Hessian statistics.
   std::optional<double> output_error;
   /// sum of F (W - What)², F the mean Fisher sensitivity: empty without Fisher statistics.
   std::optional<double> fisher_error;
+  /// Solvers: what was added to the Hessian's diagonal, as a share of its mean: more than the recipe's `damping` where
+  /// that did not make it positive definite; and the inputs that were always 0, or constant (centred Hessians).
+  std::optional<double> damping;
+  std::optional<std::uint64_t> silent_inputs;
   double seconds = 0.0;
 };
 

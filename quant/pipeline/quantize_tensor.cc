@@ -94,17 +94,26 @@ ScaledPalettization fit_palettes(const Matrix<float>& w, const TensorSettings& s
 }
 
 QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
-                               const WeightStatistics& statistics, double& optimality_gap) {
+                               const WeightStatistics& statistics, WeightParts& made) {
   const DType dtype = settings.palette_dtype == PaletteDtype::kFloat32 ? DType::kF32 : DType::kF16;
-  const ScaledPalettization fitted = fit_palettes(w, settings, dtype, statistics);
-  optimality_gap = fitted.optimality_gap;
+  ScaledPalettization fitted = fit_palettes(w, settings, dtype, statistics);
+  made.optimality_gap = fitted.optimality_gap;
+  if (settings.solver != Solver::kNearest)
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, dtype, fitted);
   return make_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, fitted.codes.values(),
                              fitted.palettes.values(), dtype, fitted.scales);
 }
 
-QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings) {
-  const BlockRounding rounded = round_blocks(
-      w, {.bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)});
+QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                             const WeightStatistics& statistics, WeightParts& made) {
+  const BlockRoundingOptions grid{
+      .bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)};
+  BlockRounding rounded;
+  if (settings.solver == Solver::kNearest) {
+    rounded = round_blocks(w, grid);
+  } else {
+    made.solver = solve_block_codes(w, statistics.hessian, settings, grid, rounded);
+  }
   return make_block_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),
                            rounded.scales.values(), rounded.zeros.values());
 }
@@ -117,8 +126,8 @@ WeightParts quantize_tensor(const std::string& name, const WeightSource& source,
   const Matrix<float> w = decoded(name, source);
   WeightParts made;
   const QuantizedTensor tensor = settings.format == Format::kPalette
-                                     ? palette_tensor(name, w, settings, statistics, made.optimality_gap)
-                                     : block_tensor(name, w, settings);
+                                     ? palette_tensor(name, w, settings, statistics, made)
+                                     : block_tensor(name, w, settings, statistics, made);
   made.parts = tensor.parts();
   measure_errors(w, tensor, statistics, settings.shifting, made);
   return made;

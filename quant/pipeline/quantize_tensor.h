@@ -8,6 +8,7 @@
 #include "core/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/pipeline/settings.h"
+#include "quant/pipeline/solve_codes.h"
 
 namespace nibble::quant {
 
@@ -17,7 +18,7 @@ struct WeightStatistics {
   std::vector<double> second_moment;  ///< (in): E[x²]
   std::vector<double> magnitude;      ///< (in): E|x|
   std::vector<double> mean_input;     ///< (in)
-  Matrix<float> hessian;              ///< (in, in): what output errors are measured with
+  Matrix<float> hessian;              ///< (in, in), of hessian_kind(): for solvers, and to measure output errors
 };
 
 /// What is stored for one weight, and how well it came out.
@@ -26,6 +27,7 @@ struct WeightParts {
   double relative_error = 0.0;    ///< ||W - What||_F / ||W||_F, What as decoded; 0 for W = 0
   double optimality_gap = 0.0;    ///< TensorResult::optimality_gap
   std::optional<double> output_error, fisher_error;  ///< as in TensorResult
+  std::optional<SolverFigures> solver;               ///< of error feedback and coordinate descent
   /// (out) (W - What) mu, with mu the mean input: what shifting adds to the bias; empty without.
   ///   x What^T + [b + mu (W - What)^T] = (x - mu) What^T + [b + mu W^T]
   /// is the published shifted-input form, with no work left for inference.

@@ -209,6 +209,11 @@ void check_combination(const TensorSettings& s) {
                  InvalidArgument, "zero_point: {}",
                  s.zero_point ? "only int4_scale: minmax has one; the other rules are symmetric"
                               : "int4_scale: minmax needs zero_point: true");
+  NIBBLE_REQUIRE(
+      !(is_grid(s) && is_solved(s)) || s.static_groups || !s.act_order || s.effective_group_size() == 0,
+      InvalidArgument,
+      "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
+      "in order: it needs act_order: false");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
 }

@@ -29,6 +29,8 @@ TensorResult parse_figures(const std::string& text, const std::string& what) {
   result.optimality_gap = json.at("optimality_gap").get<double>();
   result.output_error = optional_number("output_error");
   result.fisher_error = optional_number("fisher_error");
+  result.damping = optional_number("damping");
+  if (json.contains("silent_inputs")) result.silent_inputs = json["silent_inputs"].get<std::uint64_t>();
   return result;
 }
 
@@ -48,6 +50,8 @@ nlohmann::ordered_json figures_json(const TensorResult& result) {
                               {"optimality_gap", result.optimality_gap}};
   if (result.output_error) json["output_error"] = *result.output_error;
   if (result.fisher_error) json["fisher_error"] = *result.fisher_error;
+  if (result.damping) json["damping"] = *result.damping;
+  if (result.silent_inputs) json["silent_inputs"] = *result.silent_inputs;
   return json;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "calib/stats/derived.h"
+#include "quant/pipeline/hessian_choice.h"
 
 namespace nibble::quant {
 namespace {
@@ -12,10 +13,6 @@ using calib::StatisticSet;
 bool needs_activations(const TensorSettings& settings) {
   return settings.shifting || settings.weighting == Weighting::kSecondMoment ||
          settings.weighting == Weighting::kMagnitude;
-}
-
-StatisticSet hessian_needs(const TensorSettings& settings) {
-  return {.activations = settings.shifting, .fisher = false, .hessian = true, .guided_hessian = false};
 }
 
 }  // namespace
@@ -32,10 +29,12 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
   }
   if (calibration.holds(item.layer.module, {.fisher = true}))
     statistics.fisher = calib::mean_fisher(calibration.read(item, {.fisher = true}));
-  const StatisticSet for_hessian = hessian_needs(settings);
+  const StatisticSet for_hessian = hessian_statistics(settings);
   if (calibration.holds(item.layer.module, for_hessian)) {
-    const auto h = calib::hessian(calibration.read(item, for_hessian),
-                                  settings.shifting ? calib::HessianKind::kCentred : calib::HessianKind::kPlain);
+    const auto layer = calibration.read(item, for_hessian);
+    const calib::HessianKind kind = hessian_kind(settings);
+    if (kind == calib::HessianKind::kGuidedCentred) statistics.mean_input = calib::correction_mean(layer, kind);
+    const auto h = calib::hessian(layer, kind);
     statistics.hessian = Matrix<float>(h.rows(), h.cols());
     std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
                    [](double value) { return static_cast<float>(value); });
@@ -44,7 +43,8 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 }
 
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
-  constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16;
+  constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
+                          kSolver = 10;
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols();
   std::uint64_t bytes = item.weights() * kWeight;
@@ -52,7 +52,8 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   if (settings.scaling != Scaling::kNone) bytes += item.weights() * kScaled;
   if (calibration.holds(item.layer.module, {.fisher = true}))
     bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
-  if (calibration.holds(item.layer.module, hessian_needs(settings))) bytes += in * in * kHessian;
+  if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;
+  if (calibration.holds(item.layer.module, hessian_statistics(settings))) bytes += in * in * kHessian;
   return bytes;
 }
 

@@ -8,7 +8,8 @@
 namespace nibble::quant {
 
 /// What the settings of `item` need and what its errors are measured with, as far as there is some: Fisher
-/// sensitivities, and the Hessian, centred if the bias is shifted (the mean error is then in the bias).
+/// sensitivities, and the Hessian that hessian_kind() names. A guided centred one comes with the mean input of its own
+/// weights, which is then also what shifting corrects with.
 /// Throws as Calibration::read().
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration);
 

@@ -279,6 +279,13 @@ TEST(ErrorFeedback, AHessianOfRankOneAndZeroWeightsAndScalesWork) {
   EXPECT_LT(round_with_feedback(w, factor, rounding).loss, 1.0);
 }
 
+TEST(ErrorFeedback, AGridForTheWholeRowIsTheSameStaticOrNot) {
+  const Matrix<float> w = random_weights(5, 20, 10);
+  const HessianFactor factor = factor_hessian<float>(random_hessian(20, 60, 10).view(), {});
+  GridRounding fixed(w, {.bits = 3, .block = 0}, true), adaptive(w, {.bits = 3, .block = 32}, false);
+  EXPECT_EQ(all(round_with_feedback(w, factor, fixed).codes), all(round_with_feedback(w, factor, adaptive).codes));
+}
+
 TEST(ErrorFeedback, ThreadsDoNotChangeTheCodes) {
   const Matrix<float> w = random_weights(300, 260, 8), h = random_hessian(260, 400, 8);
   const HessianFactor factor = factor_hessian<float>(h.view(), {});

@@ -7,7 +7,6 @@
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
-#include "calib/stats/stats_writer.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/random.h"
@@ -18,7 +17,7 @@
 #include "quant/pipeline/export_model.h"
 #include "quant/pipeline/load_model.h"
 #include "quant/pipeline/quantize_model.h"
-#include "tests/calib/stats/example_stats.h"
+#include "tests/quant/pipeline/calibrated_models.h"
 #include "tests/quant/pipeline/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -28,54 +27,17 @@ namespace nibble::quant {
 namespace {
 
 using calib::StatisticSet;
+using test::bias_of;
+using test::config_of;
+using test::quantize;
 using test::TempDir;
+using test::weight_of;
+using test::write_calibration;
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
 constexpr StatisticSet kFisher{.activations = false, .fisher = true, .hessian = false, .guided_hessian = false};
 constexpr StatisticSet kActivations{.activations = true, .fisher = false, .hessian = false, .guided_hessian = false};
-
-model::Config config_of(const fs::path& model) {
-  return model::parse_config(model::Checkpoint::open(model)->config_text(), "config.json");
-}
-
-// Made-up statistics of all linear layers of the blocks, as if they had been collected from `model`.
-void write_calibration(const fs::path& file, const fs::path& model, const StatisticSet& what = calib::kEverything,
-                       std::uint64_t seed = 1) {
-  auto settings = calib::example_settings(what);
-  settings.model_hash = model::Checkpoint::open(model)->fingerprint();
-  settings.seeds = {seed};
-  calib::StatsWriter writer(file, settings);
-  for (const auto& layer : model::linear_layers(config_of(model)))
-    writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));
-  writer.commit();
-}
-
-QuantizeResult quantize(const fs::path& model, const fs::path& output, std::string_view yaml, Paths calibration) {
-  return quantize_model({.model = model,
-                         .output = output,
-                         .recipe = Recipe::parse(yaml, "recipe"),
-                         .calibration = std::move(calibration),
-                         .overwrite = true,
-                         .progress = {}});
-}
-
-Matrix<float> decoded(const WeightSource& source) {
-  Matrix<float> w(source.rows(), source.cols());
-  source.decode_rows(0, w.rows(), w.data());
-  return w;
-}
-
-Matrix<float> weight_of(const fs::path& directory, const model::LinearLayer& layer) {
-  return decoded(*make_weight_provider(model::Checkpoint::open(directory))
-                      ->matrix(layer.module, layer.out, layer.in, layer.conv1d));
-}
-
-std::vector<float> bias_of(const fs::path& directory, const model::LinearLayer& layer) {
-  const auto provider = make_weight_provider(model::Checkpoint::open(directory));
-  const std::string name = layer.module + ".bias";
-  return provider->contains(name) ? provider->vector(name, layer.out) : std::vector<float>(layer.out);
-}
 
 TEST(FisherWeights, ReachTheirRowsOfGpt2sFusedLayer) {
   const TempDir dir;

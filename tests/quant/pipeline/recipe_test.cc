@@ -122,6 +122,7 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{sign: flip}", "sign"},
       {"{joint_iterations: 3}", "joint_iterations"},
       {"{hessian: centred}", "solver: gptq or coordinate-descent"},
+      {"{format: int4-block, solver: gptq, static_groups: false}", "act_order: false"},
       {"{act_order: false}", "act_order"},
       {"{damping: 0.1}", "damping"},
       {"{format: uniform, solver: gptq, codebook_iterations: 1}", "codebook_iterations"},

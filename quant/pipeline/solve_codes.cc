@@ -1,0 +1,67 @@
+#include "quant/pipeline/solve_codes.h"
+
+#include <utility>
+
+#include "quant/algo/codebook_update.h"
+#include "quant/algo/column_rounding.h"
+#include "quant/algo/coordinate_descent.h"
+#include "quant/algo/error_feedback.h"
+#include "quant/algo/hessian.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kSweeps = 4;  // LNQ's
+
+HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
+  return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
+}
+
+std::size_t sweeps_for(const TensorSettings& settings) {
+  return settings.solver == Solver::kCoordinateDescent ? kSweeps : 0;
+}
+
+Matrix<std::uint8_t> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                           const HessianFactor& factor, ColumnRounding& rounding) {
+  Matrix<std::uint8_t> codes = round_with_feedback(w, factor, rounding).codes;
+  if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0) coordinate_descent(w, h, rounding, sweeps, codes);
+  return codes;
+}
+
+SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_share, factor.silent_inputs}; }
+
+}  // namespace
+
+SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                  DType palette_dtype, ScaledPalettization& fitted) {
+  const HessianFactor factor = factor_for(h, settings);
+  PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
+  fitted.codes = solve(w, h, settings, factor, rounding);
+  if (settings.codebook_iterations == 0) return figures_of(factor);
+  PaletteWeight weight{.palettes = std::move(fitted.palettes),
+                       .group_rows = settings.effective_group_size(),
+                       .scales = std::move(fitted.scales),
+                       .codes = std::move(fitted.codes)};
+  refine_palettes(w, h, settings.solver == Solver::kGptq ? &factor : nullptr,
+                  {.iterations = settings.codebook_iterations,
+                   .sweeps = sweeps_for(settings),
+                   .scales = !weight.scales.empty(),
+                   .palette_dtype = palette_dtype},
+                  weight);
+  fitted.palettes = std::move(weight.palettes);
+  fitted.scales = std::move(weight.scales);
+  fitted.codes = std::move(weight.codes);
+  return figures_of(factor);
+}
+
+SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                const BlockRoundingOptions& grid, BlockRounding& rounded) {
+  const HessianFactor factor = factor_for(h, settings);
+  GridRounding rounding(w, grid, settings.static_groups);
+  rounded.codes = solve(w, h, settings, factor, rounding);
+  rounded.scales = rounding.scales();
+  rounded.zeros = rounding.zeros();
+  return figures_of(factor);
+}
+
+}  // namespace nibble::quant
