@@ -1,10 +1,11 @@
 #include "quant/algo/codebook_update.h"
 
-#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "core/error.h"
 #include "core/gemm.h"
@@ -16,86 +17,136 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 32;
-constexpr std::size_t kChunk = 64;  // columns of H at a time: the sums of 16 codes then stay in the first-level cache
-constexpr double kRidge = 1e-7;
-
-/// Rows [begin, end) of one group.
-struct RowTile {
-  std::size_t group, begin, end;
-};
-
-/// A and b of the normal equations.
-struct NormalEquations {
-  Matrix<double> a;
-  std::vector<double> b;
-};
+constexpr std::size_t kRowTile = 128;
+constexpr std::size_t kMostSteps = 16;  // of conjugate gradients: exact for up to 16 entries
+constexpr double kTolerance = 1e-10;    // of the slope's squared length: products in float are good for 1e-12
 
 std::size_t rows_per_group(const PaletteWeight& weight) {
   return weight.group_rows == 0 ? weight.codes.rows() : weight.group_rows;
 }
 
-std::vector<RowTile> cut_into_tiles(const PaletteWeight& weight) {
-  std::vector<RowTile> tiles;
-  const std::size_t rows = weight.codes.rows(), group_rows = rows_per_group(weight);
-  for (std::size_t begin = 0; begin < rows;) {
-    const std::size_t group = begin / group_rows;
-    const std::size_t end = std::min({begin + kRowTile, (group + 1) * group_rows, rows});
-    tiles.push_back({group, begin, end});
-    begin = end;
-  }
-  return tiles;
+double scale_of(const PaletteWeight& weight, std::size_t row) {
+  return weight.scales.empty() ? 1.0 : static_cast<double>(weight.scales[row]);
 }
 
-/// Sums over the rows of a tile. For each row the rows of H are added up by code, Z_k = P_kᵀ H, a few columns at a
-/// time; then A_kl sums Z_k over the columns of code l.
-NormalEquations sum_tile(MatrixView<const float> w, MatrixView<const float> h, const PaletteWeight& weight,
-                         const RowTile& tile) {
-  const std::size_t n = w.cols(), k = weight.palettes.cols();
-  NormalEquations sums{Matrix<double>(k, k), std::vector<double>(k)};
-  Matrix<double> by_code(k, kChunk);
-  for (std::size_t column = 0; column < n; column += kChunk) {
-    const std::size_t width = std::min(kChunk, n - column);
-    for (std::size_t i = tile.begin; i < tile.end; ++i) {
+/// (groups, k): for each entry the sum of s_i (D H)_ij over the places (i, j) that hold its code, with the rows of D
+/// (out, in) as `fill_row` writes them.
+Matrix<double> sums_by_entry(MatrixView<const float> h, const PaletteWeight& weight,
+                             const std::function<void(std::size_t row, std::span<float> values)>& fill_row) {
+  const std::size_t rows = weight.codes.rows(), n = weight.codes.cols(), k = weight.palettes.cols();
+  Matrix<double> by_row(rows, k);
+  parallel_for_tiles(rows, kRowTile, [&](std::size_t begin, std::size_t end) {
+    Matrix<float> d(end - begin, n), product(end - begin, n);
+    for (std::size_t i = begin; i < end; ++i) fill_row(i, d.row(i - begin));
+    gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, d, h, 0.0f, product);
+    for (std::size_t i = begin; i < end; ++i) {
       const auto codes = weight.codes.row(i);
-      std::fill(by_code.values().begin(), by_code.values().end(), 0.0);
-      for (std::size_t j = 0; j < n; ++j) {
-        const float* __restrict from = h.row(j).data() + column;
-        double* __restrict to = by_code.row(codes[j]).data();
-        for (std::size_t c = 0; c < width; ++c) to[c] += static_cast<double>(from[c]);
-      }
-      const double scale = weight.scales.empty() ? 1.0 : static_cast<double>(weight.scales[i]);
-      for (std::size_t code = 0; code < k; ++code) {
-        const auto z = by_code.row(code);
-        for (std::size_t c = 0; c < width; ++c) {
-          sums.a(code, codes[column + c]) += scale * scale * z[c];
-          sums.b[code] += scale * z[c] * static_cast<double>(w(i, column + c));
-        }
-      }
+      const auto sums = by_row.row(i);
+      for (std::size_t j = 0; j < n; ++j) sums[codes[j]] += static_cast<double>(product(i - begin, j));
     }
-  }
-  return sums;
-}
-
-/// c + (A + ridge)⁻¹ (b - A c).
-std::vector<double> solve(const NormalEquations& sums, std::span<const float> palette) {
-  const auto k = static_cast<Eigen::Index>(palette.size());
-  using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  Eigen::MatrixXd a = Eigen::Map<const RowMajor>(sums.a.data(), k, k);
-  a = (0.5 * (a + a.transpose())).eval();
-  const Eigen::VectorXd now = Eigen::Map<const Eigen::VectorXf>(palette.data(), k).cast<double>();
-  const Eigen::VectorXd slope = Eigen::Map<const Eigen::VectorXd>(sums.b.data(), k) - a * now;
-  const double ridge = kRidge * a.diagonal().mean();
-  std::vector<double> result(now.begin(), now.end());
-  if (!(ridge > 0.0)) return result;
-  a.diagonal().array() += ridge;
-  const Eigen::VectorXd change = a.ldlt().solve(slope);
-  for (Eigen::Index c = 0; c < k; ++c) result[static_cast<std::size_t>(c)] += change[c];
+  });
+  Matrix<double> result(weight.palettes.rows(), k);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t c = 0; c < k; ++c) result(i / rows_per_group(weight), c) += scale_of(weight, i) * by_row(i, c);
   return result;
 }
 
+/// The diagonal of A without the coupling between inputs: what conjugate gradients are preconditioned with. 0 for
+/// entries that no input has.
+Matrix<double> uncoupled_diagonal(MatrixView<const float> h, const PaletteWeight& weight) {
+  Matrix<double> result(weight.palettes.rows(), weight.palettes.cols());
+  for (std::size_t i = 0; i < weight.codes.rows(); ++i) {
+    const auto codes = weight.codes.row(i);
+    const auto sums = result.row(i / rows_per_group(weight));
+    const double square = scale_of(weight, i) * scale_of(weight, i);
+    for (std::size_t j = 0; j < codes.size(); ++j) sums[codes[j]] += square * static_cast<double>(h(j, j));
+  }
+  return result;
+}
+
+/// Conjugate gradients on A c = b from the palettes as they are, for all groups side by side: each step is one product
+/// with H.
+class PaletteSolver {
+ public:
+  PaletteSolver(MatrixView<const float> w, MatrixView<const float> h, const PaletteWeight& weight)
+      : h_(h),
+        weight_(weight),
+        diagonal_(uncoupled_diagonal(h, weight)),
+        entries_(weight.palettes.rows(), weight.palettes.cols()),
+        direction_(entries_.rows(), entries_.cols()),
+        slope_(sums_by_entry(h, weight,
+                             [&](std::size_t row, std::span<float> values) {
+                               const auto palette = weight.palettes.row(row / rows_per_group(weight));
+                               const float scale = weight.scales.empty() ? 1.0f : weight.scales[row];
+                               for (std::size_t j = 0; j < values.size(); ++j)
+                                 values[j] = w(row, j) - scale * palette[weight.codes(row, j)];
+                             })),
+        length_(entries_.rows()),
+        least_(entries_.rows()) {
+    std::transform(weight.palettes.values().begin(), weight.palettes.values().end(), entries_.data(),
+                   [](float entry) { return static_cast<double>(entry); });
+  }
+
+  Matrix<double> solve() {
+    for (std::size_t group = 0; group < entries_.rows(); ++group) {
+      turn(group);
+      least_[group] = kTolerance * length_[group];
+    }
+    const std::size_t steps = std::min(kMostSteps, entries_.cols());
+    for (std::size_t step = 0; step < steps && any_moving(); ++step) advance();
+    return std::move(entries_);
+  }
+
+ private:
+  bool moving(std::size_t group) const { return length_[group] > least_[group]; }
+  bool any_moving() const {
+    for (std::size_t group = 0; group < entries_.rows(); ++group)
+      if (moving(group)) return true;
+    return false;
+  }
+
+  /// A new direction: the slope divided by the diagonal, made conjugate to the last one.
+  void turn(std::size_t group) {
+    const double before = length_[group];
+    length_[group] = 0.0;
+    for (std::size_t c = 0; c < entries_.cols(); ++c)
+      if (diagonal_(group, c) > 0.0) length_[group] += slope_(group, c) * slope_(group, c) / diagonal_(group, c);
+    const double keep = before > 0.0 ? length_[group] / before : 0.0;
+    for (std::size_t c = 0; c < entries_.cols(); ++c)
+      if (diagonal_(group, c) > 0.0)
+        direction_(group, c) = slope_(group, c) / diagonal_(group, c) + keep * direction_(group, c);
+  }
+
+  void advance() {
+    const Matrix<double> image = sums_by_entry(h_, weight_, [&](std::size_t row, std::span<float> values) {
+      const auto direction = std::as_const(direction_).row(row / rows_per_group(weight_));
+      std::vector<float> scaled(direction.size());
+      for (std::size_t c = 0; c < scaled.size(); ++c)
+        scaled[c] = static_cast<float>(scale_of(weight_, row) * direction[c]);
+      for (std::size_t j = 0; j < values.size(); ++j) values[j] = scaled[weight_.codes(row, j)];
+    });
+    for (std::size_t group = 0; group < entries_.rows(); ++group) {
+      if (!moving(group)) continue;
+      double curvature = 0.0;
+      for (std::size_t c = 0; c < entries_.cols(); ++c) curvature += direction_(group, c) * image(group, c);
+      const double step = curvature > 0.0 ? length_[group] / curvature : 0.0;
+      for (std::size_t c = 0; c < entries_.cols(); ++c) {
+        entries_(group, c) += step * direction_(group, c);
+        slope_(group, c) -= step * image(group, c);
+      }
+      turn(group);
+      if (step == 0.0) length_[group] = 0.0;  // flat, as far as float can tell
+    }
+  }
+
+  MatrixView<const float> h_;
+  const PaletteWeight& weight_;
+  Matrix<double> diagonal_, entries_, direction_, slope_;  // (groups, k)
+  std::vector<double> length_, least_;                     // (groups): slopeᵀ slope / diagonal, and where to stop
+};
+
 /// Stores a palette rounded and sorted, and lets the codes of its rows follow.
-void store_sorted(const std::vector<double>& entries, DType dtype, std::size_t group, PaletteWeight& weight) {
+void store_sorted(std::span<const double> entries, DType dtype, std::size_t group, PaletteWeight& weight) {
   const std::size_t k = entries.size();
   std::vector<float> rounded(k);
   for (std::size_t c = 0; c < k; ++c) {
@@ -140,19 +191,9 @@ void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType
   require_valid(w, h, weight);
   NIBBLE_REQUIRE(palette_dtype == DType::kF16 || palette_dtype == DType::kF32, InvalidArgument,
                  "update_palettes: palettes are F16 or F32, not {}", dtype_name(palette_dtype));
-  const std::vector<RowTile> tiles = cut_into_tiles(weight);
-  std::vector<NormalEquations> sums(tiles.size());
-  parallel_for(tiles.size(), [&](std::size_t t) { sums[t] = sum_tile(w, h, weight, tiles[t]); });
-
-  for (std::size_t t = 0; t < tiles.size();) {
-    NormalEquations total = std::move(sums[t]);
-    const std::size_t group = tiles[t].group;
-    for (++t; t < tiles.size() && tiles[t].group == group; ++t) {
-      for (std::size_t i = 0; i < total.a.size(); ++i) total.a.data()[i] += sums[t].a.data()[i];
-      for (std::size_t c = 0; c < total.b.size(); ++c) total.b[c] += sums[t].b[c];
-    }
-    store_sorted(solve(total, weight.palettes.row(group)), palette_dtype, group, weight);
-  }
+  const Matrix<double> entries = PaletteSolver(w, h, weight).solve();
+  for (std::size_t group = 0; group < entries.rows(); ++group)
+    store_sorted(entries.row(group), palette_dtype, group, weight);
 }
 
 void update_scales(MatrixView<const float> w, MatrixView<const float> h, PaletteWeight& weight) {

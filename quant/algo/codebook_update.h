@@ -23,13 +23,13 @@ struct PaletteWeight {
 ///
 ///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
 ///
-/// solved for the change of c with a ridge of 1e-7 of the mean diagonal: entries that no input has, or that A does not
-/// determine, stay. Entries are rounded to `palette_dtype` (kF16, kF32), sorted, and the codes follow.
+/// solved for the change of c by conjugate gradients, at most min(k, 16) steps: entries that no input has, or that A
+/// does not determine, stay. Entries are rounded to `palette_dtype` (kF16, kF32), sorted, and the codes follow.
 ///
 /// Before that rounding the loss does not rise. w (out, in), h (in, in).
 /// Throws InvalidArgument for shapes that do not fit; NumericalError for an entry that is not finite in its type.
-/// Cost: m·n² additions in double, whatever k. Memory: 8·k² bytes per 32 rows. Threads: all; results do not depend on
-/// their number.
+/// Cost: m·n² multiply-adds through gemm() at first and for each step. Memory: 8·k bytes per row, and 8 bytes per
+/// weight of a tile of 128 rows on each thread. Threads: all; results do not depend on their number.
 void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype, PaletteWeight& weight);
 
 /// The scales that are best under H for the palettes and codes as they are, rounded to float16:
