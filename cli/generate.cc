@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/cache_arguments.h"
 #include "cli/command.h"
 #include "cli/human.h"
 #include "cli/options.h"
@@ -33,7 +34,8 @@ struct Arguments {
   CommonOptions common;
   std::filesystem::path model;
   std::optional<std::string> prompt, prompt_ids;
-  model::GenerateOptions options{.sampling = {}, .max_tokens = 128, .seed = 0, .forward = {}};
+  CacheArguments cache;
+  model::GenerateOptions options{.max_tokens = 128};
 };
 
 // Ids between commas or blanks.
@@ -99,6 +101,8 @@ std::string_view stop_reason(const model::Config& config, const std::vector<Toke
 
 void run(const Arguments& arguments) {
   arguments.common.apply();
+  model::GenerateOptions options = arguments.options;
+  options.cache = arguments.cache.options();
   const quant::LoadedModel model = quant::load_model(arguments.model);
   const auto tokenizer = open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.config.vocabulary);
@@ -114,20 +118,23 @@ void run(const Arguments& arguments) {
     flush_output();
   };
   if (streaming && arguments.prompt) print(*arguments.prompt);
+  options.cache = model::cache_for(model.config, prompt.size(), options);
   Stopwatch watch;
-  const std::vector<TokenId> ids = model::generate(*model.transformer, prompt, arguments.options, [&](TokenId id) {
+  const std::vector<TokenId> ids = model::generate(*model.transformer, prompt, options, [&](TokenId id) {
     watch.lap();
     show(stream ? stream->push(id) : fmt::format("{} ", id));
   });
   if (stream) show(stream->finish());
+  const std::uint64_t cache_bytes = model::cache_bytes(model.config, options.cache);
   const std::string_view stop = stop_reason(model.config, ids, arguments.options.max_tokens);
 
   if (streaming) {
     print("\n");
     flush_output();
     if (!arguments.common.quiet)
-      fmt::print(stderr, "[{} tokens, ended by {}; first after {}, then {} tokens/s]\n", ids.size(), stop,
-                 human_duration(watch.first_seconds()), human_count(watch.tokens_per_second()));
+      fmt::print(stderr, "[{} tokens, ended by {}; first after {}, then {} tokens/s; cache {}, {}]\n", ids.size(), stop,
+                 human_duration(watch.first_seconds()), human_count(watch.tokens_per_second()), arguments.cache.kind,
+                 human_bytes(cache_bytes));
     return;
   }
   const model::SamplingOptions& sampling = arguments.options.sampling;
@@ -143,6 +150,9 @@ void run(const Arguments& arguments) {
                                    {"top_k", sampling.top_k},
                                    {"top_p", sampling.top_p},
                                    {"seed", arguments.options.seed},
+                                   {"cache", cache_kind_name(options.cache.kind)},
+                                   {"cache_type", cache_type_name(options.cache.type)},
+                                   {"cache_bytes", cache_bytes},
                                    {"first_token_ms", watch.first_seconds() * 1e3},
                                    {"tokens_per_second", watch.tokens_per_second()},
                                    {"threads", thread_count()}};
@@ -170,6 +180,7 @@ Command generate_command(CLI::App& program) {
   add_number(*app, "--top-p", arguments->options.sampling.top_p,
              "Only the likeliest tokens that together reach this probability [default: 1]", 0.0, 1.0);
   add_count(*app, "--seed", arguments->options.seed, "Of the random numbers [default: 0]", {.low = 0});
+  add_cache_arguments(*app, arguments->cache);
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"

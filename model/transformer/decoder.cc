@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <complex>
-#include <numeric>
 
 #include "core/error.h"
 
@@ -22,6 +21,12 @@ void check_residual(const Config& config, const Layout& layout, MatrixView<const
                  x.cols());
 }
 
+void check_logit_rows(const Layout& layout, std::span<const std::size_t> rows) {
+  NIBBLE_REQUIRE(std::is_sorted(rows.begin(), rows.end()) && (rows.empty() || rows.back() < layout.rows()),
+                 InvalidArgument, "transformer: logit rows must ascend and be below the number of tokens, {}",
+                 layout.rows());
+}
+
 void check_block(const Config& config, std::size_t block) {
   NIBBLE_REQUIRE(block < config.layers, InvalidArgument, "transformer: block {} of {}", block, config.layers);
 }
@@ -39,9 +44,7 @@ template <class T>
 void Decoder<T>::forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
                          const ForwardOptions& options, const Hooks<T>* hooks) const {
   const Layout layout = layout_of(config(), batch);
-  NIBBLE_REQUIRE(
-      std::is_sorted(logit_rows.begin(), logit_rows.end()) && (logit_rows.empty() || logit_rows.back() < layout.rows()),
-      InvalidArgument, "transformer: logit rows must ascend and be below the number of tokens, {}", layout.rows());
+  check_logit_rows(layout, logit_rows);
   if (layout.rows() == 0) return;
   const auto x = scratch_.residual.view(layout.rows(), config().hidden);
   parts_.embedding.forward(batch.tokens, layout.positions, x);
@@ -50,22 +53,18 @@ void Decoder<T>::forward(const Batch& batch, std::span<const std::size_t> logit_
 }
 
 template <class T>
-void Decoder<T>::extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::size_t logit_rows,
+void Decoder<T>::extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::span<const std::size_t> logit_rows,
                         const LogitSink<T>& sink, const ForwardOptions& options) const {
-  NIBBLE_REQUIRE(tokens.size() <= cache.capacity() - cache.length(), InvalidArgument,
-                 "transformer: {} tokens do not fit behind {} in a cache of {} positions", tokens.size(),
-                 cache.length(), cache.capacity());
-  NIBBLE_REQUIRE(logit_rows <= tokens.size(), InvalidArgument, "transformer: logits of {} rows asked for, of {} tokens",
-                 logit_rows, tokens.size());
+  NIBBLE_REQUIRE(tokens.size() <= cache.room(), InvalidArgument,
+                 "transformer: {} tokens do not fit behind position {} of a cache that has room for {} more",
+                 tokens.size(), cache.length(), cache.room());
   const Layout layout = layout_behind(config(), tokens, cache.length());
+  check_logit_rows(layout, logit_rows);
   if (layout.rows() == 0) return;
   const auto x = scratch_.residual.view(layout.rows(), config().hidden);
   parts_.embedding.forward(tokens, layout.positions, x);
   run_blocks(layout, x, options, &cache, nullptr);
-  cache.advance(tokens.size());
-  std::vector<std::size_t> rows(logit_rows);
-  std::iota(rows.begin(), rows.end(), tokens.size() - logit_rows);
-  parts_.head.forward(x, rows, sink, scratch_.head, nullptr);
+  parts_.head.forward(x, logit_rows, sink, scratch_.head, nullptr);
 }
 
 template <class T>

@@ -26,8 +26,8 @@ class Decoder final : public Transformer<T> {
   const Config& config() const override { return parts_.config; }
   void forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
                const ForwardOptions& options, const Hooks<T>* hooks) const override;
-  void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::size_t logit_rows, const LogitSink<T>& sink,
-              const ForwardOptions& options) const override;
+  void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::span<const std::size_t> logit_rows,
+              const LogitSink<T>& sink, const ForwardOptions& options) const override;
   void embed(const Batch& batch, MatrixView<T> x) const override;
   void forward_block(std::size_t block, const Batch& batch, MatrixView<T> x, const ForwardOptions& options,
                      const Hooks<T>* hooks) const override;

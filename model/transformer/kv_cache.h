@@ -1,32 +1,35 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
+#include <cstdint>
 
 #include "core/matrix_view.h"
-#include "model/transformer/config.h"
+#include "model/transformer/layers/attention.h"
 
 namespace nibble::model {
 
-/// Keys and values of one sequence, preallocated for `capacity` positions and updated in place.
-/// Memory: 2 · layers · capacity · kv_width · sizeof(T) bytes, allocated at once.
+/// The keys and values of one sequence, as a block sees them: every layer hands over its new rows and gets attention
+/// over all that is kept. How they are laid out and in which type is the cache's own business (cache/).
 template <class T>
 class KvCache {
  public:
-  KvCache(const Config& config, std::size_t capacity);
-  std::size_t capacity() const { return capacity_; }
-  std::size_t length() const { return length_; }  ///< positions that hold a token
-  void reset() { length_ = 0; }
-  std::size_t bytes() const;
-  /// (capacity, kv_width) of one layer; keys are stored after the rotary embedding.
-  MatrixView<T> keys(std::size_t layer);
-  MatrixView<T> values(std::size_t layer);
-  /// Called once per extend(), after all layers. Requires length() + count <= capacity().
-  void advance(std::size_t count) { length_ += count; }
+  virtual ~KvCache() = default;
+  /// How many positions fit behind those that count already.
+  virtual std::size_t room() const = 0;
+  /// The position of the next token.
+  std::size_t length() const { return length_; }
+  /// Keeps k and v (rows, kv_width), keys after the rotary embedding, as positions length() … of `layer`, and sets
+  /// out (rows, q_width) to the attention of q over them and all positions kept before. Requires rows <= room().
+  virtual void attend(std::size_t layer, const AttentionShape& shape, MatrixView<const T> q, MatrixView<const T> k,
+                      MatrixView<const T> v, MatrixView<T> out, Attention how) = 0;
+  /// The first `count` of the positions that every layer kept last now count; the others are forgotten.
+  virtual void advance(std::size_t count) { length_ += count; }
+  virtual void reset() { length_ = 0; }
+  /// Memory of keys, values and scales.
+  virtual std::uint64_t bytes() const = 0;
 
  private:
-  std::size_t capacity_ = 0, length_ = 0, width_ = 0;
-  std::vector<Matrix<T>> keys_, values_;
+  std::size_t length_ = 0;
 };
 
 }  // namespace nibble::model

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "model/transformer/cache/sequence.h"
 
 namespace nibble::model {
 namespace {
@@ -52,6 +53,15 @@ TokenId sample_token(std::span<const float> logits, const SamplingOptions& optio
   return ids[static_cast<std::size_t>(first_reaching((1.0 - random.uniform()) * kept_mass))];
 }
 
+CacheOptions cache_for(const Config& config, std::size_t prompt_size, const GenerateOptions& options) {
+  CacheOptions cache = options.cache;
+  const std::size_t prompt = std::min(prompt_size, config.max_positions);
+  // The last token drawn is never run.
+  const std::size_t further = std::max<std::size_t>(1, options.max_tokens) - 1;
+  if (cache.capacity == 0) cache.capacity = prompt + std::min(config.max_positions - prompt, further);
+  return cache;
+}
+
 std::vector<TokenId> generate(const Model& model, std::span<const TokenId> prompt, const GenerateOptions& options,
                               const std::function<void(TokenId)>& on_token) {
   const Config& config = model.config();
@@ -63,21 +73,20 @@ std::vector<TokenId> generate(const Model& model, std::span<const TokenId> promp
   std::vector<TokenId> generated;
   if (options.max_tokens == 0) return generated;
 
-  const std::size_t room = config.max_positions - prompt.size();
-  KvCache<float> cache(config, prompt.size() + std::min(room, options.max_tokens - 1));
+  const auto sequence = make_sequence(model, cache_for(config, prompt.size(), options));
   Random random(options.seed);
   TokenId next = 0;
   const LogitSink<float> draw = [&](std::span<const std::size_t>, MatrixView<const float> logits) {
     next = sample_token(logits.row(0), options.sampling, random);
   };
-  model.extend(prompt, cache, 1, draw, options.forward);
+  sequence->extend(prompt, 1, draw, options.forward);
   while (true) {
     generated.push_back(next);
     if (on_token) on_token(next);
     const auto& stops = config.stop_tokens;
     if (std::find(stops.begin(), stops.end(), next) != stops.end()) break;
-    if (generated.size() == options.max_tokens || cache.length() == cache.capacity()) break;
-    model.extend({&generated.back(), 1}, cache, 1, draw, options.forward);
+    if (generated.size() == options.max_tokens || sequence->length() == sequence->capacity()) break;
+    sequence->extend({&generated.back(), 1}, 1, draw, options.forward);
   }
   return generated;
 }

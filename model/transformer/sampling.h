@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "model/transformer/cache/cache_options.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::model {
@@ -29,12 +30,16 @@ struct GenerateOptions {
   std::size_t max_tokens = 64;
   std::uint64_t seed = 0;
   ForwardOptions forward = {};
+  CacheOptions cache = {};  ///< see cache_for()
 };
 
-/// Continues `prompt` token by token with a key-value cache and returns the new tokens. Ends after max_tokens, after a
-/// stop token of the config (which is returned too), or when the model's positions are used up. `on_token` (may be
-/// empty) sees each token as it comes. Memory: the cache, of prompt + max_tokens positions or max_positions.
-/// Throws InvalidArgument for an empty prompt and one longer than max_positions.
+/// options.cache with its capacity filled in: if 0, for the prompt and max_tokens, at most max_positions.
+CacheOptions cache_for(const Config& config, std::size_t prompt_size, const GenerateOptions& options);
+
+/// Continues `prompt` token by token and returns the new tokens. Ends after max_tokens, after a stop token of the
+/// config (which is returned too), or when the cache is full, which a window over rotary positions never is. `on_token`
+/// (may be empty) sees each token as it comes. Memory: cache_bytes(). Throws InvalidArgument for an empty prompt and
+/// one longer than max_positions.
 std::vector<TokenId> generate(const Model& model, std::span<const TokenId> prompt, const GenerateOptions& options,
                               const std::function<void(TokenId)>& on_token = {});
 

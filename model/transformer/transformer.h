@@ -12,11 +12,13 @@
 #include "model/checkpoint/weights.h"
 #include "model/transformer/config.h"
 #include "model/transformer/hooks.h"
-#include "model/transformer/kv_cache.h"
 
 namespace nibble::model {
 
 using TokenId = std::uint32_t;
+
+template <class T>
+class KvCache;
 
 /// Independent sequences of tokens, one after the other: sequence s is tokens [starts[s], starts[s+1]).
 /// Positions begin at 0 in each.
@@ -61,9 +63,11 @@ class Transformer {
   virtual void forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
                        const ForwardOptions& options = {}, const Hooks<T>* hooks = nullptr) const = 0;
 
-  /// Appends `tokens` to the sequence in `cache` and hands the logits of the last `logit_rows` of them to `sink`
-  /// (rows counted within `tokens`). Throws InvalidArgument when the cache is full.
-  virtual void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::size_t logit_rows,
+  /// Runs `tokens` as the positions behind cache.length() and hands the logits of the rows `logit_rows` (ascending,
+  /// counted within `tokens`) to `sink`. The cache has kept the new keys and values then; they count once the caller
+  /// calls cache.advance(). A Sequence (cache/sequence.h) does that, for every kind of cache. Throws InvalidArgument
+  /// when the cache has no room, and as forward().
+  virtual void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::span<const std::size_t> logit_rows,
                       const LogitSink<T>& sink, const ForwardOptions& options = {}) const = 0;
 
   // The pieces, for work that goes block by block (calibration): x is the residual stream (tokens, hidden).

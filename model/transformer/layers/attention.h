@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/matrix_view.h"
+#include "model/transformer/layers/kv_source.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::model {
@@ -28,6 +29,12 @@ struct AttentionSequence {
 /// of a head are held at once, per thread. They differ by rounding only.
 template <class T>
 void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, Attention how);
+
+/// The same for one sequence whose `keys` keys and values come from anywhere: q (queries, heads * head_dim) are its
+/// last positions, out has the shape of q.
+template <class T>
+void attention_over(const AttentionShape& shape, MatrixView<const T> q, const KvSource<T>& source, std::size_t keys,
+                    MatrixView<T> out, Attention how);
 
 /// The same sequence on the way back: `forward` as attention_forward() left it, log_sums included.
 template <class T>

@@ -16,27 +16,44 @@ void scale_row(T* x, std::size_t n, T factor) {
   for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
+/// The queries of one head, and where their keys and values come from.
 template <class T>
-void store_log_sum(const AttentionSequence<T>& s, std::size_t head, std::size_t query, WideOf<T> log_sum) {
-  if (!s.log_sums.empty()) s.log_sums(head, query) = static_cast<T>(log_sum);
+struct HeadTask {
+  const KvSource<T>& source;
+  std::size_t kv_head;
+  MatrixView<const T> q;  // (queries, head_dim)
+  MatrixView<T> out;
+  T* log_sums;       // (queries), or null
+  std::size_t past;  // keys before the first query
+  T scale;
+
+  void store_log_sum(std::size_t query, WideOf<T> log_sum) const {
+    if (log_sums != nullptr) log_sums[query] = static_cast<T>(log_sum);
+  }
+};
+
+// scores = scale q kᵀ.
+template <class T>
+void scores_of(T scale, MatrixView<const T> q, const KvTile<T>& tile, MatrixView<T> scores) {
+  const Transpose transpose = tile.k_stored == Transpose::kYes ? Transpose::kNo : Transpose::kYes;
+  gemm<T>(Transpose::kNo, transpose, scale, q, tile.k, T(0), scores);
 }
 
-// Queries [first, first + count) of one head. out holds the unnormalised sum over the keys so far, relative to the
-// running maximum of each row.
+// Queries [first, first + count). out holds the unnormalised sum over the keys so far, relative to the running maximum
+// of each row.
 template <class T>
-void fused_tile(const AttentionShape& shape, const AttentionSequence<T>& s, std::size_t head, std::size_t first,
-                std::size_t count) {
-  const HeadViews<T> h(shape, s, head);
-  const auto q = h.q.rows_slice(first, count);
-  const auto out = h.out.rows_slice(first, count);
-  const std::size_t first_position = h.past + first, visible_end = first_position + count;
-  thread_local std::vector<T> score_tile(kQueryTile * kKeyTile);
+void fused_tile(const HeadTask<T>& task, std::size_t first, std::size_t count) {
+  const auto q = task.q.rows_slice(first, count);
+  const auto out = task.out.rows_slice(first, count);
+  const std::size_t first_position = task.past + first, visible_end = first_position + count;
+  thread_local std::vector<T> score_tile(kQueryTile * kKeyTile), decoded;
   std::vector<RealOf<T>> maxima(count, -std::numeric_limits<RealOf<T>>::infinity());
   std::vector<WideOf<T>> sums(count);
   for (std::size_t key = 0; key < visible_end; key += kKeyTile) {
     const std::size_t keys = std::min(kKeyTile, visible_end - key);
     const MatrixView<T> scores(score_tile.data(), count, keys);
-    gemm<T>(Transpose::kNo, Transpose::kYes, h.scale, q, h.k.rows_slice(key, keys), T(0), scores);
+    const KvTile<T> tile = task.source.tile(task.kv_head, key, keys, decoded);
+    scores_of<T>(task.scale, q, tile, scores);
     for (std::size_t r = 0; r < count; ++r) {
       T* row = scores.row(r).data();
       const std::size_t visible = visible_keys(first_position + r, key, keys);
@@ -45,57 +62,106 @@ void fused_tile(const AttentionShape& shape, const AttentionSequence<T>& s, std:
       const RealOf<T> largest = std::max(maxima[r], max_real(row, visible));
       const RealOf<T> correction = std::exp(maxima[r] - largest);  // 0 at the first tile
       sums[r] = sums[r] * static_cast<double>(correction) + exp_row<T>(row, row, visible, T(largest));
-      if (key > 0 && correction != RealOf<T>(1)) scale_row(out.row(r).data(), shape.head_dim, T(correction));
+      if (key > 0 && correction != RealOf<T>(1)) scale_row(out.row(r).data(), out.cols(), T(correction));
       maxima[r] = largest;
     }
-    gemm<T>(Transpose::kNo, Transpose::kNo, T(1), scores, h.v.rows_slice(key, keys), T(key == 0 ? 0 : 1), out);
+    gemm<T>(Transpose::kNo, Transpose::kNo, T(1), scores, tile.v, T(key == 0 ? 0 : 1), out);
   }
   for (std::size_t r = 0; r < count; ++r) {
-    scale_row(out.row(r).data(), shape.head_dim, static_cast<T>(1.0 / sums[r]));
-    store_log_sum(s, head, first + r, static_cast<double>(maxima[r]) + std::log(sums[r]));
+    scale_row(out.row(r).data(), out.cols(), static_cast<T>(1.0 / sums[r]));
+    task.store_log_sum(first + r, static_cast<double>(maxima[r]) + std::log(sums[r]));
   }
 }
 
 template <class T>
-void decomposed_head(const AttentionShape& shape, const AttentionSequence<T>& s, std::size_t head) {
-  const HeadViews<T> h(shape, s, head);
-  Matrix<T> scores(h.q.rows(), h.k.rows());
-  gemm<T>(Transpose::kNo, Transpose::kYes, h.scale, h.q, h.k, T(0), scores);
+void decomposed_head(const HeadTask<T>& task) {
+  const std::size_t keys_end = task.past + task.q.rows();
+  Matrix<T> scores(task.q.rows(), keys_end);
+  thread_local std::vector<T> decoded;
+  const auto for_key_tiles = [&](const auto& body) {
+    for (std::size_t key = 0; key < keys_end; key += kKeyTile) {
+      const std::size_t keys = std::min(kKeyTile, keys_end - key);
+      body(task.source.tile(task.kv_head, key, keys, decoded), scores.view().cols_slice(key, keys), key == 0);
+    }
+  };
+  for_key_tiles([&](const KvTile<T>& tile, MatrixView<T> part, bool) { scores_of<T>(task.scale, task.q, tile, part); });
   for (std::size_t r = 0; r < scores.rows(); ++r) {
     const auto row = scores.row(r);
-    const std::size_t visible = h.past + r + 1;
-    store_log_sum(s, head, r, softmax_row(row.data(), visible));
+    const std::size_t visible = task.past + r + 1;
+    task.store_log_sum(r, softmax_row(row.data(), visible));
     std::fill(row.begin() + static_cast<std::ptrdiff_t>(visible), row.end(), T(0));
   }
-  gemm<T>(Transpose::kNo, Transpose::kNo, T(1), scores, h.v, T(0), h.out);
+  for_key_tiles([&](const KvTile<T>& tile, MatrixView<T> part, bool first) {
+    gemm<T>(Transpose::kNo, Transpose::kNo, T(1), part, tile.v, T(first ? 0 : 1), task.out);
+  });
+}
+
+// Head `head` of queries q, whose last one sees `keys` keys.
+template <class T>
+HeadTask<T> head_task(const AttentionShape& shape, const KvSource<T>& source, MatrixView<const T> q, std::size_t keys,
+                      MatrixView<T> out, MatrixView<T> log_sums, std::size_t head) {
+  return {source,
+          head / (shape.heads / shape.kv_heads),
+          q.cols_slice(head * shape.head_dim, shape.head_dim),
+          out.cols_slice(head * shape.head_dim, shape.head_dim),
+          log_sums.empty() ? nullptr : log_sums.row(head).data(),
+          keys - q.rows(),
+          attention_scale<T>(shape)};
+}
+
+struct QueryTile {
+  std::size_t sequence, first, count;
+};
+
+// Those that see the most keys of each sequence first.
+void append_query_tiles(std::size_t sequence, std::size_t queries, std::vector<QueryTile>& tiles) {
+  for (std::size_t n = (queries + kQueryTile - 1) / kQueryTile; n-- > 0;)
+    tiles.push_back({sequence, n * kQueryTile, std::min(kQueryTile, queries - n * kQueryTile)});
 }
 
 }  // namespace
 
 template <class T>
 void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, Attention how) {
+  std::vector<DenseKvSource<T>> sources;
+  for (const auto& s : sequences) sources.emplace_back(s.k, s.v, shape.head_dim);
+  const auto task = [&](std::size_t index, std::size_t head) {
+    const AttentionSequence<T>& s = sequences[index];
+    return head_task<T>(shape, sources[index], s.q, s.k.rows(), s.out, s.log_sums, head);
+  };
   if (how == Attention::kDecomposed) {
     parallel_for(sequences.size() * shape.heads,
-                 [&](std::size_t i) { decomposed_head<T>(shape, sequences[i / shape.heads], i % shape.heads); });
+                 [&](std::size_t i) { decomposed_head<T>(task(i / shape.heads, i % shape.heads)); });
     return;
   }
-  struct Tile {
-    std::size_t sequence, first;
-  };
-  std::vector<Tile> tiles;  // the long ones of each sequence first
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    const std::size_t queries = sequences[s].q.rows();
-    for (std::size_t n = (queries + kQueryTile - 1) / kQueryTile; n-- > 0;) tiles.push_back({s, n * kQueryTile});
-  }
+  std::vector<QueryTile> tiles;
+  for (std::size_t s = 0; s < sequences.size(); ++s) append_query_tiles(s, sequences[s].q.rows(), tiles);
   parallel_for(tiles.size() * shape.heads, [&](std::size_t i) {
-    const auto [index, first] = tiles[i / shape.heads];
-    const std::size_t count = std::min(kQueryTile, sequences[index].q.rows() - first);
-    fused_tile<T>(shape, sequences[index], i % shape.heads, first, count);
+    const auto [index, first, count] = tiles[i / shape.heads];
+    fused_tile<T>(task(index, i % shape.heads), first, count);
   });
 }
 
-#define NIBBLE_INSTANTIATE(T) \
-  template void attention_forward<T>(const AttentionShape&, std::span<const AttentionSequence<T>>, Attention);
+template <class T>
+void attention_over(const AttentionShape& shape, MatrixView<const T> q, const KvSource<T>& source, std::size_t keys,
+                    MatrixView<T> out, Attention how) {
+  const auto task = [&](std::size_t head) { return head_task<T>(shape, source, q, keys, out, {}, head); };
+  if (how == Attention::kDecomposed) {
+    parallel_for(shape.heads, [&](std::size_t head) { decomposed_head<T>(task(head)); });
+    return;
+  }
+  std::vector<QueryTile> tiles;
+  append_query_tiles(0, q.rows(), tiles);
+  parallel_for(tiles.size() * shape.heads, [&](std::size_t i) {
+    const QueryTile& tile = tiles[i / shape.heads];
+    fused_tile<T>(task(i % shape.heads), tile.first, tile.count);
+  });
+}
+
+#define NIBBLE_INSTANTIATE(T)                                                                                  \
+  template void attention_forward<T>(const AttentionShape&, std::span<const AttentionSequence<T>>, Attention); \
+  template void attention_over<T>(const AttentionShape&, MatrixView<const T>, const KvSource<T>&, std::size_t, \
+                                  MatrixView<T>, Attention);
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::complex<double>)

@@ -37,7 +37,7 @@ struct Block {
   NamedLinear<T> mlp_out;
 
   /// `rotary` is null for learned positions. With `cache`, the one sequence of `layout` stands behind the
-  /// cache.length() positions of `cache`, and its keys and values are written to layer `index` of it.
+  /// cache.length() positions of `cache`, and layer `index` of it keeps its keys and values.
   void forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
                std::size_t index, BlockScratch<T>& scratch, const Hooks<T>* hooks) const;
   /// See Transformer::backward_block().

@@ -1,19 +1,9 @@
-#include <algorithm>
 #include <complex>
 
 #include "model/transformer/layers/activation.h"
 #include "model/transformer/layers/block.h"
 
 namespace nibble::model {
-namespace {
-
-template <class T>
-void copy_rows(MatrixView<const T> from, MatrixView<T> to) {
-  for (std::size_t r = 0; r < from.rows(); ++r) std::copy_n(from.row(r).data(), from.cols(), to.row(r).data());
-}
-
-}  // namespace
-
 template <class T>
 std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
                                                       MatrixView<T> log_sums) const {
@@ -40,16 +30,12 @@ void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rot
     rotary->rotate(qkv_rows.cols_slice(0, q_width() + kv_width()), layout.positions, Rotary<T>::Direction::kForward);
 
   const auto attended = scratch.attended.view(tokens, q_width());
-  auto attention_sequences = sequences(layout, qkv_rows, attended, {});
   if (cache != nullptr) {
-    AttentionSequence<T>& sequence = attention_sequences.front();
-    const auto keys = cache->keys(index), values = cache->values(index);
-    copy_rows<T>(sequence.k, keys.rows_slice(cache->length(), tokens));
-    copy_rows<T>(sequence.v, values.rows_slice(cache->length(), tokens));
-    sequence.k = keys.rows_slice(0, cache->length() + tokens);
-    sequence.v = values.rows_slice(0, cache->length() + tokens);
+    cache->attend(index, attention, qkv_rows.cols_slice(0, q_width()), qkv_rows.cols_slice(q_width(), kv_width()),
+                  qkv_rows.cols_slice(q_width() + kv_width(), kv_width()), attended, how);
+  } else {
+    attention_forward<T>(attention, sequences(layout, qkv_rows, attended, {}), how);
   }
-  attention_forward<T>(attention, attention_sequences, how);
   attention_out.forward(attended, normed, hooks);
   add<T>(normed, x);
 

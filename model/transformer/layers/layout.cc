@@ -3,8 +3,6 @@
 #include "core/error.h"
 
 namespace nibble::model {
-namespace {
-
 void check_tokens(const Config& config, std::span<const TokenId> tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i)
     NIBBLE_REQUIRE(tokens[i] < config.vocabulary, InvalidArgument,
@@ -12,6 +10,8 @@ void check_tokens(const Config& config, std::span<const TokenId> tokens) {
                    "tokenizer?",
                    i, tokens[i], config.vocabulary);
 }
+
+namespace {
 
 void append_sequence(const Config& config, std::size_t index, std::size_t past, std::size_t count, Layout& layout) {
   NIBBLE_REQUIRE(config.family != Family::kGpt2 || past + count <= config.max_positions, InvalidArgument,

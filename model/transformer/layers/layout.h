@@ -17,6 +17,8 @@ struct Layout {
   std::size_t rows() const { return positions.size(); }
 };
 
+/// Throws InvalidArgument for an id outside the vocabulary, with its index.
+void check_tokens(const Config& config, std::span<const TokenId> tokens);
 /// Checks `batch` against `config` (token ids, shape of starts, learned positions). Throws InvalidArgument.
 Layout layout_of(const Config& config, const Batch& batch);
 /// One sequence of `tokens` behind `past` others. Throws InvalidArgument as above.

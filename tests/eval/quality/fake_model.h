@@ -36,8 +36,8 @@ class FakeModel final : public model::Model {
     }
   }
 
-  void extend(std::span<const model::TokenId>, model::KvCache<float>&, std::size_t, const model::LogitSink<float>&,
-              const model::ForwardOptions&) const override {
+  void extend(std::span<const model::TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
+              const model::LogitSink<float>&, const model::ForwardOptions&) const override {
     refuse();
   }
   void embed(const model::Batch&, MatrixView<float>) const override { refuse(); }

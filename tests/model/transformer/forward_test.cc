@@ -101,22 +101,6 @@ TEST_P(Forward, ExtendingInStepsGivesTheLogitsOfOnePrompt) {
           << "steps of " << step;
 }
 
-TEST_P(Forward, ResetCachesStartAgain) {
-  const auto tokens = toy_tokens(config, 5, 8);
-  model::KvCache<float> cache(config, 5);
-  Matrix<float> results[2];
-  for (Matrix<float>& result : results) {
-    cache.reset();
-    network->extend(tokens, cache, 1, [&](auto, MatrixView<const float> logits) {
-      result = Matrix<float>(1, logits.cols());
-      std::copy_n(logits.data(), logits.cols(), result.data());
-    });
-    EXPECT_EQ(cache.length(), 5u);
-  }
-  EXPECT_TRUE(same_bits(results[0].values(), results[1].values()));
-  EXPECT_EQ(cache.bytes(), 2 * config.layers * 5 * config.kv_width() * sizeof(float));
-}
-
 TEST_P(Forward, TheNumberOfThreadsDoesNotChangeABit) {
   const auto tokens = toy_tokens(config, 400, 9);
   set_thread_count(1);
@@ -184,10 +168,6 @@ TEST_P(Forward, RefusesWhatItCannotRun) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 12, 10}, {}); }, "ascend"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 10}, {3, 2}); }, "rows", "ascend"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 10}, {10}); }, "below the number of tokens, 10"));
-  model::KvCache<float> cache(config, 8);
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { network->extend(tokens, cache, 1, [](auto, auto) {}); },
-                                           "10 tokens do not fit", "8 positions"));
-  EXPECT_EQ(cache.length(), 0u);
 }
 
 TEST_P(Forward, NanWeightsShowAsAnErrorThatNamesTheRow) {
@@ -245,7 +225,8 @@ TEST(LearnedPositions, EndTheSequence) {
   const auto tokens = toy_tokens(config, 13, 1);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { logits_of<float>(*network, tokens); }, "sequence 0 has 13 tokens",
                                            "12 positions"));
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { extended_logits_of<float>(*network, tokens, 12); }, "13 tokens"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { extended_logits_of<float>(*network, tokens, 12); }, "13 positions",
+                                           "learned 12"));
 }
 
 TEST(RotaryPositions, GoOnBeyondTheConfiguredContext) {

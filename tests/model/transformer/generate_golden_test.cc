@@ -23,6 +23,8 @@ TEST_P(GenerateGolden, GreedyIdsAreThoseOfTheReferenceImplementation) {
   const auto prompt = expected.at("prompt_ids").get<std::vector<TokenId>>();
   for (const auto attention : {model::Attention::kFused, model::Attention::kDecomposed})
     EXPECT_EQ(model::generate(*loaded.model, prompt, {.max_tokens = ids.size(), .forward = {attention}}), ids);
+  for (const auto kind : {model::CacheKind::kNone, model::CacheKind::kIo, model::CacheKind::kWindow})
+    EXPECT_EQ(model::generate(*loaded.model, prompt, {.max_tokens = ids.size(), .cache = {.kind = kind}}), ids);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerateGolden, testing::ValuesIn(kGoldenModels), golden_test_name);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "model/transformer/cache/sequence.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::test {
@@ -35,23 +36,32 @@ Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::T
   return logits_of(model, tokens, std::vector<std::size_t>{tokens.size()}, options);
 }
 
-/// The same of one sequence, from extend() in steps of at most `step` tokens.
+/// The same from a sequence that starts empty and grows by `steps` tokens, one after the other and again from the first
+/// step, until all are in.
 template <class T>
-Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
-                             std::size_t step, const model::ForwardOptions& options = {}) {
-  Matrix<T> logits(tokens.size(), model.config().vocabulary);
-  model::KvCache<T> cache(model.config(), tokens.size());
-  for (std::size_t first = 0; first < tokens.size(); first += step) {
-    const auto part = tokens.subspan(first, std::min(step, tokens.size() - first));
-    model.extend(
-        part, cache, part.size(),
+Matrix<T> extended_logits_of(model::Sequence<T>& sequence, std::span<const model::TokenId> tokens,
+                             const std::vector<std::size_t>& steps, std::size_t vocabulary,
+                             const model::ForwardOptions& options = {}) {
+  Matrix<T> logits(tokens.size(), vocabulary);
+  for (std::size_t first = 0, call = 0; first < tokens.size(); ++call) {
+    const auto part = tokens.subspan(first, std::min(steps[call % steps.size()], tokens.size() - first));
+    sequence.extend(
+        part, part.size(),
         [&](std::span<const std::size_t> chunk, MatrixView<const T> values) {
           for (std::size_t i = 0; i < chunk.size(); ++i)
             std::copy_n(values.row(i).data(), values.cols(), logits.row(first + chunk[i]).data());
         },
         options);
+    first += part.size();
   }
   return logits;
+}
+
+template <class T>
+Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+                             std::size_t step, const model::ForwardOptions& options = {}) {
+  const auto sequence = model::make_sequence(model, {.capacity = tokens.size()});
+  return extended_logits_of(*sequence, tokens, {step}, model.config().vocabulary, options);
 }
 
 }  // namespace nibble::test

@@ -1,0 +1,42 @@
+#include "cli/cache_arguments.h"
+
+#include <array>
+
+#include "cli/choice.h"
+#include "cli/options.h"
+
+namespace nibble::cli {
+namespace {
+
+using model::CacheKind;
+using model::CacheType;
+
+constexpr std::array<Choice<CacheKind>, 4> kKinds = {
+    {{"none", CacheKind::kNone}, {"io", CacheKind::kIo}, {"state", CacheKind::kState}, {"window", CacheKind::kWindow}}};
+constexpr std::array<Choice<CacheType>, 3> kTypes = {
+    {{"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"int8", CacheType::kInt8}}};
+
+}  // namespace
+
+CacheKind cache_kind(std::string_view option, std::string_view name) { return choose(option, name, kKinds); }
+std::string_view cache_kind_name(CacheKind kind) { return name_of(kind, kKinds); }
+std::string_view cache_type_name(CacheType type) { return name_of(type, kTypes); }
+
+model::CacheOptions CacheArguments::options() const {
+  return {.kind = cache_kind("--cache", kind),
+          .type = choose("--cache-type", type, kTypes),
+          .capacity = capacity,
+          .chunk = chunk,
+          .context = context};
+}
+
+void add_cache_arguments(CLI::App& app, CacheArguments& arguments) {
+  app.add_option("--cache", arguments.kind, "Keys and values: none, io, state or window [default: state]")
+      ->type_name("KIND");
+  app.add_option("--cache-type", arguments.type, "They are kept as f32, f16 or int8 [default: f32]")->type_name("TYPE");
+  add_count(app, "--cache-size", arguments.capacity, "Positions that they are kept for [default: as many as needed]");
+  add_count(app, "--window-chunk", arguments.chunk, "Rows of every call of a window [default: 64]");
+  add_count(app, "--window-context", arguments.context, "Positions that a call of a window sees [default: 512]");
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "core/dtype.h"
+
+namespace nibble::model {
+
+/// How a row of n values of one head is kept as Stored, and read back. kScaled: every row has a scale beside it.
+template <class T, class Stored>
+struct CacheElement;
+
+template <class T>
+struct CacheElement<T, T> {
+  static constexpr bool kScaled = false;
+  static float encode(const T* row, std::size_t n, T* stored) {
+    std::copy_n(row, n, stored);
+    return 1.0f;
+  }
+  static T decode(T stored, float) { return stored; }
+};
+
+using Float16Bits = std::uint16_t;
+
+template <>
+struct CacheElement<float, Float16Bits> {
+  static constexpr bool kScaled = false;
+  static float encode(const float* row, std::size_t n, Float16Bits* stored) {
+    convert_to_f16({row, n}, stored);
+    return 1.0f;
+  }
+  static float decode(Float16Bits stored, float) { return f16_to_f32(stored); }
+};
+
+template <>
+struct CacheElement<float, std::int8_t> {
+  static constexpr bool kScaled = true;
+  static float encode(const float* row, std::size_t n, std::int8_t* stored) {
+    float largest = 0.0f;
+    bool finite = true;
+    for (std::size_t i = 0; i < n; ++i) {
+      largest = std::max(largest, std::abs(row[i]));
+      finite &= std::isfinite(row[i]);
+    }
+    // A NaN or infinity must not turn into a number: the whole row reads back as NaN.
+    const float scale = finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
+    for (std::size_t i = 0; i < n; ++i)
+      stored[i] = scale > 0.0f ? static_cast<std::int8_t>(std::nearbyint(std::clamp(row[i] / scale, -127.0f, 127.0f)))
+                               : std::int8_t{0};
+    return scale;
+  }
+  static float decode(std::int8_t stored, float scale) { return static_cast<float>(stored) * scale; }
+};
+
+}  // namespace nibble::model

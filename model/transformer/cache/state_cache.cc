@@ -1,0 +1,67 @@
+#include "model/transformer/cache/state_cache.h"
+
+#include <complex>
+
+#include "core/thread_pool.h"
+#include "model/transformer/cache/cache_bytes.h"
+
+namespace nibble::model {
+namespace {
+
+template <class T, class Stored>
+class RowSource final : public KvSource<T> {
+ public:
+  RowSource(const RowStore<T, Stored>& keys, const RowStore<T, Stored>& values, std::size_t head_dim)
+      : keys_(keys), values_(values), head_dim_(head_dim) {}
+  KvTile<T> tile(std::size_t kv_head, std::size_t first, std::size_t count, std::vector<T>& scratch) const override {
+    if (!std::is_same_v<T, Stored>) scratch.resize(std::max(scratch.size(), 2 * count * head_dim_));
+    return {keys_.rows(kv_head, first, count, scratch.data()), Transpose::kNo,
+            values_.rows(kv_head, first, count, scratch.data() + count * head_dim_)};
+  }
+
+ private:
+  const RowStore<T, Stored>&keys_, &values_;
+  std::size_t head_dim_;
+};
+
+}  // namespace
+
+template <class T, class Stored>
+StateCache<T, Stored>::StateCache(const Config& config, std::size_t capacity)
+    : capacity_(capacity), bytes_(stored_bytes<T, Stored>(config, capacity)) {
+  const StoreShape shape{config.kv_heads, capacity, config.head_dim};
+  layers_.reserve(config.layers);
+  for (std::size_t i = 0; i < config.layers; ++i)
+    layers_.push_back({RowStore<T, Stored>(shape), RowStore<T, Stored>(shape)});
+}
+
+template <class T, class Stored>
+void StateCache<T, Stored>::attend(std::size_t index, const AttentionShape& shape, MatrixView<const T> q,
+                                   MatrixView<const T> k, MatrixView<const T> v, MatrixView<T> out, Attention how) {
+  Layer& layer = layers_.at(index);
+  const std::size_t past = this->length();
+  parallel_for_tiles(q.rows(), 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      for (std::size_t head = 0; head < shape.kv_heads; ++head) {
+        layer.keys.put(head, past + r, k.row(r).data() + head * shape.head_dim);
+        layer.values.put(head, past + r, v.row(r).data() + head * shape.head_dim);
+      }
+    }
+  });
+  attention_over<T>(shape, q, RowSource<T, Stored>(layer.keys, layer.values, shape.head_dim), past + q.rows(), out,
+                    how);
+}
+
+template <class T, class Stored>
+void StateCache<T, Stored>::copy_from(const StateCache& other) {
+  static_cast<KvCache<T>&>(*this) = other;
+  parallel_for(layers_.size(), [&](std::size_t i) { layers_[i] = other.layers_[i]; });
+}
+
+template class StateCache<float, float>;
+template class StateCache<float, Float16Bits>;
+template class StateCache<float, std::int8_t>;
+template class StateCache<double, double>;
+template class StateCache<std::complex<double>, std::complex<double>>;
+
+}  // namespace nibble::model

@@ -1,0 +1,202 @@
+#include "model/transformer/cache/sequence.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/model/transformer/logits_of.h"
+#include "tests/model/transformer/toy_weights.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::test {
+namespace {
+
+using model::Attention;
+using model::CacheKind;
+using model::CacheOptions;
+using model::CacheType;
+using model::Config;
+using model::TokenId;
+
+constexpr std::size_t kTokens = 70;
+// A window that does not slide within kTokens, nor divides them.
+const std::vector<std::pair<std::string, CacheOptions>> kKinds = {
+    {"none", {.kind = CacheKind::kNone, .capacity = kTokens + 3}},
+    {"io", {.kind = CacheKind::kIo, .capacity = kTokens}},
+    {"state", {.kind = CacheKind::kState, .capacity = kTokens}},
+    {"window", {.kind = CacheKind::kWindow, .chunk = 16, .context = 96}},
+    {"uneven window", {.kind = CacheKind::kWindow, .chunk = 7, .context = 80}}};
+
+class SequenceTest : public testing::TestWithParam<std::string> {
+ protected:
+  template <class T>
+  Matrix<T> extended(const model::Transformer<T>& over, const CacheOptions& cache,
+                     const std::vector<std::size_t>& steps, const model::ForwardOptions& options = {}) const {
+    const auto sequence = model::make_sequence(over, cache);
+    return extended_logits_of(*sequence, tokens, steps, config.vocabulary, options);
+  }
+  const Config config = toy_config(GetParam());
+  const ToyWeights weights{config, 7};
+  const std::unique_ptr<model::Model> network = model::make_model(config, weights);
+  const std::unique_ptr<model::Transformer<double>> in_double = model::make_dense_transformer<double>(config, weights);
+  const std::vector<TokenId> tokens = toy_tokens(config, kTokens, 1);
+};
+
+// In double only the order of sums differs: 1e-12 is some thousand roundings, and a row in a wrong slot shows by far.
+TEST_P(SequenceTest, EveryKindGivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
+  const Matrix<double> expected = logits_of<double>(*in_double, tokens);
+  for (const auto& [name, cache] : kKinds)
+    for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {4}, {64}, {3, 1, 17, 2}, {kTokens}})
+      for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+        EXPECT_TRUE(
+            relative_error_within(extended(*in_double, cache, steps, {attention}).values(), expected.values(), 1e-12))
+            << name << ", steps of " << steps.front();
+}
+
+// Float: as in forward_test.cc.
+TEST_P(SequenceTest, FloatAgreesForEveryKind) {
+  const Matrix<float> expected = logits_of<float>(*network, tokens);
+  for (const auto& [name, cache] : kKinds)
+    for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {5, 30}, {kTokens}})
+      for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+        EXPECT_TRUE(
+            relative_error_within(extended(*network, cache, steps, {attention}).values(), expected.values(), 1e-5))
+            << name << ", steps of " << steps.front();
+}
+
+// Keys and values are off by at most 2^-11 or, in int8, half of 1/127 of a row's largest: logits, which are sums over
+// many of them, by less than that in the mean.
+TEST_P(SequenceTest, SmallerTypesStayNear) {
+  const Matrix<float> expected = logits_of<float>(*network, tokens);
+  for (const auto& [name, plain] : kKinds) {
+    if (plain.kind == CacheKind::kNone) continue;
+    CacheOptions cache = plain;
+    for (const auto& [type, limit] : {std::pair(CacheType::kF16, 1.0 / 2048), {CacheType::kInt8, 1.0 / 127}}) {
+      cache.type = type;
+      Matrix<float> previous;
+      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {5, 30}, {kTokens}}) {
+        const Matrix<float> actual = extended(*network, cache, steps);
+        EXPECT_TRUE(relative_error_within(actual.values(), expected.values(), limit)) << name;
+        EXPECT_FALSE(relative_error_within(actual.values(), expected.values(), limit / 1000)) << name;
+        // Cutting changes the order of sums; where it tips a rounding of int8, a step of 1/127 shows in few values.
+        if (previous.size() > 0) {
+          EXPECT_TRUE(relative_error_within(actual.values(), previous.values(), limit / 4)) << name;
+        }
+        previous = actual;
+      }
+    }
+  }
+}
+
+TEST_P(SequenceTest, StatesLiveSideBySide) {
+  const auto other_tokens = toy_tokens(config, 40, 2);
+  const Matrix<float> expected = logits_of<float>(*network, tokens), other = logits_of<float>(*network, other_tokens);
+  for (const auto& [name, cache] : kKinds) {
+    const auto a = model::make_sequence(*network, cache), b = model::make_sequence(*network, cache);
+    const auto last_row = [&](model::Sequence<float>& sequence, std::span<const TokenId> part) {
+      std::vector<float> row;
+      sequence.extend(part, 1, [&](auto, MatrixView<const float> logits) {
+        row.assign(logits.row(0).begin(), logits.row(0).end());
+      });
+      return row;
+    };
+    for (std::size_t i = 0; i < 40; i += 5) {
+      EXPECT_TRUE(relative_error_within(last_row(*a, std::span(tokens).subspan(i, 5)), expected.row(i + 4), 1e-5));
+      EXPECT_TRUE(relative_error_within(last_row(*b, std::span(other_tokens).subspan(i, 5)), other.row(i + 4), 1e-5));
+    }
+    a->reset();
+    EXPECT_EQ(a->length(), 0u);
+    EXPECT_EQ(b->length(), 40u);
+    EXPECT_TRUE(relative_error_within(last_row(*a, std::span(tokens).first(11)), expected.row(10), 1e-5)) << name;
+  }
+}
+
+TEST_P(SequenceTest, RefusesWhatDoesNotFitAndAppendsNothing) {
+  for (const auto& [name, cache] : kKinds) {
+    if (cache.kind == CacheKind::kWindow) continue;
+    const auto sequence = model::make_sequence(*network, cache);
+    sequence->extend(std::span(tokens).first(60), 0, {});
+    const auto many = toy_tokens(config, 20, 3);
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(many, 0, {}); }, "20 tokens do not fit behind 60"));
+    auto wrong = std::vector<TokenId>(tokens.begin(), tokens.begin() + 5);
+    wrong[3] = 5000;
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(wrong, 0, {}); }, "token [3] is 5000"));
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(std::span(tokens).first(2), 3, {}); }, "3 rows"));
+    EXPECT_EQ(sequence->length(), 60u) << name;
+  }
+  const auto window = model::make_sequence(*network, {.kind = CacheKind::kWindow, .chunk = 4, .context = 16});
+  auto wrong = tokens;
+  wrong[30] = 5000;
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { window->extend(wrong, 0, {}); }, "token [30] is 5000"));
+  EXPECT_EQ(window->length(), 0u);
+}
+
+TEST_P(SequenceTest, BytesAreThoseOfTheFormula) {
+  const std::size_t rows = 2 * config.layers * config.kv_heads, dim = config.head_dim;
+  const auto bytes = [&](const CacheOptions& options) {
+    const std::uint64_t said = model::cache_bytes(config, options);
+    EXPECT_EQ(model::make_sequence(*network, options)->bytes(), said);
+    return said;
+  };
+  EXPECT_EQ(bytes({.kind = CacheKind::kNone, .capacity = 10}), 0u);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 10}), rows * 10 * dim * 4);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kF16, .capacity = 10}), rows * 10 * dim * 2);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kInt8, .capacity = 10}), rows * 10 * (dim + 4));
+  EXPECT_EQ(bytes({.kind = CacheKind::kIo, .type = CacheType::kF16, .capacity = 10}), 2 * rows * 10 * dim * 2);
+  EXPECT_EQ(bytes({.kind = CacheKind::kWindow, .chunk = 4, .context = 12}), rows * 12 * dim * 4);
+  EXPECT_EQ(bytes({}), rows * config.max_positions * dim * 4);
+}
+
+TEST_P(SequenceTest, RefusesSettingsThatDoNotFitTogether) {
+  const auto make = [&](const CacheOptions& options) {
+    return [this, options] { model::make_sequence(*network, options); };
+  };
+  EXPECT_TRUE(throws_with<InvalidArgument>(make({.kind = CacheKind::kWindow, .chunk = 8, .context = 8}), "8 of 8"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(make({.kind = CacheKind::kWindow, .chunk = 0, .context = 8}), "0 of 8"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(make({.kind = CacheKind::kNone, .type = CacheType::kF16}), "no type"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { model::make_sequence(*in_double, {.type = CacheType::kInt8}); },
+                                           "float model only"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SequenceTest, testing::Values("gpt2", "llama"),
+                         [](const auto& instance) { return instance.param; });
+
+// With one layer, keys and values depend on their own token alone, so a window gives what a prompt of the visible
+// tokens gives: rotary embeddings see only distances.
+TEST(SlidingWindow, SeesItsContextAndNothingBefore) {
+  Config config = toy_llama();
+  config.layers = 1;
+  const ToyWeights weights(config, 3);
+  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  const auto tokens = toy_tokens(config, 50, 4);
+  const std::size_t chunk = 4, context = 10;
+  for (const std::vector<std::size_t>& steps : {std::vector<std::size_t>{1}, {3, 9}, {50}}) {
+    const auto sequence =
+        model::make_sequence(*in_double, {.kind = CacheKind::kWindow, .chunk = chunk, .context = context});
+    const Matrix<double> actual = extended_logits_of(*sequence, tokens, steps, config.vocabulary);
+    for (std::size_t position = 0; position < tokens.size(); ++position) {
+      const std::size_t chunk_start = position / chunk * chunk, kept = context - chunk;
+      const std::size_t first = chunk_start > kept ? chunk_start - kept : 0;
+      const auto visible = std::span<const TokenId>(tokens).subspan(first, position - first + 1);
+      const Matrix<double> expected = logits_of<double>(*in_double, visible);
+      ASSERT_TRUE(relative_error_within(actual.row(position), expected.row(visible.size() - 1), 1e-12)) << position;
+    }
+  }
+}
+
+TEST(SlidingWindow, RefusesToPassLearnedPositions) {
+  Config config = toy_gpt2();
+  config.max_positions = 21;  // ends within a chunk
+  const auto network = model::make_model(config, ToyWeights(config, 1));
+  const auto tokens = toy_tokens(config, 22, 1);
+  const auto sequence = model::make_sequence(*network, {.kind = CacheKind::kWindow, .chunk = 4, .context = 64});
+  const Matrix<float> expected = logits_of<float>(*network, std::span(tokens).first(21));
+  EXPECT_TRUE(
+      relative_error_within(extended_logits_of(*sequence, std::span(tokens).first(21), {1}, config.vocabulary).values(),
+                            expected.values(), 1e-5));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(std::span(tokens).last(1), 0, {}); },
+                                           "1 tokens do not fit behind 21"));
+}
+
+}  // namespace
+}  // namespace nibble::test
