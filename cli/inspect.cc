@@ -9,6 +9,8 @@
 
 #include "cli/command.h"
 #include "cli/human.h"
+#include "cli/inspect_compress.h"
+#include "cli/memory_size.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
@@ -24,6 +26,8 @@ using quant::TensorDescription;
 struct Arguments {
   CommonOptions common;
   std::filesystem::path model;
+  bool compress = false;
+  std::string sample = "512K";
 };
 
 nlohmann::ordered_json json_of(const model::Config& config) {
@@ -107,6 +111,10 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
 
 void run(const Arguments& arguments) {
   arguments.common.apply();
+  if (arguments.compress) {
+    print_storage_study(arguments.model, parse_memory_size("--sample", arguments.sample), arguments.common);
+    return;
+  }
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   const ModelDescription model = quant::describe_model(arguments.model, bar.sink());
   bar.finish();
@@ -128,8 +136,16 @@ Command inspect_command(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = program.add_subcommand("inspect", "Show a checkpoint: architecture, tensors, sizes, statistics");
   add_model(*app, arguments->model);
+  auto* compress = app->add_flag("--compress", arguments->compress,
+                                 "What compressors make of the stored codes, scales and float weights instead");
+  app->add_option("--sample", arguments->sample, "Bytes of each kind of number to compress, at most")
+      ->type_name("SIZE")
+      ->needs(compress)
+      ->capture_default_str();
   add_common_options(*app, arguments->common);
-  app->footer("Example:\n  nibble inspect datasets/demo/gpt2-demo");
+  app->footer(
+      "Example:\n  nibble inspect datasets/demo/gpt2-demo\n"
+      "  nibble inspect datasets/demo/gpt2-demo --compress");
   return {app, [arguments] { run(*arguments); }};
 }
 

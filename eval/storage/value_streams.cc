@@ -1,0 +1,128 @@
+#include "eval/storage/value_streams.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "core/error.h"
+#include "model/checkpoint/checkpoint.h"
+#include "quant/format/codes.h"
+#include "quant/pipeline/model_weights.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr std::uint64_t kRunRows = 16;
+constexpr std::uint64_t kMaxSampleBytes = std::uint64_t{1} << 28;
+
+// One stored matrix: how large it is and how to append one of its rows.
+struct Matrix {
+  model::TensorView view;
+  std::uint64_t rows = 0, cols = 0;
+  std::function<void(std::uint64_t row, std::vector<std::uint32_t>& values)> append;
+};
+
+struct Kind {
+  unsigned width = 8;
+  bool offset_binary = false;
+  std::vector<Matrix> matrices;
+};
+using Kinds = std::map<std::string, Kind>;
+
+Matrix code_matrix(const model::TensorView& view, const quant::TensorSpec& spec) {
+  return {view, spec.rows, spec.codes_per_row(), [=](std::uint64_t row, std::vector<std::uint32_t>& values) {
+            std::vector<std::uint8_t> codes(spec.codes_per_row());
+            quant::unpack_codes(view.data.subspan(row * spec.row_bytes(), spec.row_bytes()), spec.bits, codes);
+            values.insert(values.end(), codes.begin(), codes.end());
+          }};
+}
+
+// Plain numbers of 1, 2 or 4 bytes: (rows, cols); a vector is one row.
+Matrix number_matrix(const model::TensorView& view) {
+  const std::size_t size = dtype_size(view.dtype);
+  const std::uint64_t rows = view.shape.size() > 1 ? view.shape.front() : 1;
+  const std::uint64_t cols = rows > 0 ? view.element_count() / rows : 0;
+  return {view, rows, cols, [=](std::uint64_t row, std::vector<std::uint32_t>& values) {
+            const std::byte* source = view.data.data() + row * cols * size;
+            for (std::uint64_t j = 0; j < cols; ++j) {
+              std::uint32_t value = 0;
+              std::memcpy(&value, source + j * size, size);
+              values.push_back(value);
+            }
+          }};
+}
+
+void add_numbers(Kinds& kinds, const std::string& what, const model::TensorView& view) {
+  Kind& kind = kinds[fmt::format("{}, {}", what, dtype_name(view.dtype))];
+  kind.width = static_cast<unsigned>(dtype_size(view.dtype) * 8);
+  kind.matrices.push_back(number_matrix(view));
+}
+
+Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
+  Kinds kinds;
+  const quant::QuantizedWeights quantized = quant::open_quantized_weights(checkpoint);
+  for (const auto& [module, weight] : quantized) {
+    const quant::TensorSpec& spec = weight->tensor().spec();
+    Kind& codes = kinds[fmt::format("codes, {} bit{}", spec.bits, spec.bits == 1 ? "" : "s")];
+    codes.width = spec.bits;
+    codes.offset_binary = true;
+    codes.matrices.push_back(code_matrix(checkpoint->tensor(module + ".codes"), spec));
+    for (const auto& [suffix, what] : {std::pair(".scale", "row scales"), std::pair(".block_scale", "block scales"),
+                                       std::pair(".block_zero", "block zeros")})
+      if (checkpoint->contains(module + suffix)) add_numbers(kinds, what, checkpoint->tensor(module + suffix));
+  }
+  for (const std::string& name : checkpoint->tensor_names()) {
+    if (quant::is_quantized_part(quantized, name)) continue;
+    const model::TensorView view = checkpoint->tensor(name);
+    if (is_float(view.dtype) && view.shape.size() == 2) add_numbers(kinds, "weights", view);
+  }
+  return kinds;
+}
+
+ValueStream sample(const std::string& name, const Kind& kind, std::uint64_t sample_bytes,
+                   const model::Checkpoint& checkpoint) {
+  ValueStream stream;
+  stream.name = name;
+  stream.patterns.width = kind.width;
+  stream.patterns.offset_binary = kind.offset_binary;
+  stream.tensors = kind.matrices.size();
+  for (const Matrix& matrix : kind.matrices) stream.values_in_model += matrix.rows * matrix.cols;
+
+  const double wanted = static_cast<double>(sample_bytes) * 8.0 / kind.width;
+  const double share = std::min(1.0, wanted / static_cast<double>(std::max<std::uint64_t>(1, stream.values_in_model)));
+  double credit = 0.0;  // values that may be taken: a run is, as soon as there is enough for it
+  for (const Matrix& matrix : kind.matrices) {
+    for (std::uint64_t begin = 0; begin < matrix.rows; begin += kRunRows) {
+      const std::uint64_t end = std::min(matrix.rows, begin + kRunRows);
+      const auto run = static_cast<double>((end - begin) * matrix.cols);
+      credit += share * run;
+      if (credit < run) continue;
+      credit -= run;
+      for (std::uint64_t row = begin; row < end; ++row) {
+        stream.rows.push_back({stream.patterns.values.size(), matrix.cols, row > begin});
+        matrix.append(row, stream.patterns.values);
+      }
+    }
+    checkpoint.check_intact(matrix.view);
+    checkpoint.release(matrix.view);
+  }
+  return stream;
+}
+
+}  // namespace
+
+std::vector<ValueStream> collect_value_streams(const std::filesystem::path& model, std::uint64_t sample_bytes) {
+  NIBBLE_REQUIRE(sample_bytes > 0 && sample_bytes <= kMaxSampleBytes, InvalidArgument,
+                 "storage study: a sample of {} bytes, expected 1 to {}", sample_bytes, kMaxSampleBytes);
+  const auto checkpoint = model::Checkpoint::open(model);
+  std::vector<ValueStream> streams;
+  for (const auto& [name, kind] : kinds_of(checkpoint)) {
+    ValueStream stream = sample(name, kind, sample_bytes, *checkpoint);
+    if (!stream.patterns.values.empty()) streams.push_back(std::move(stream));
+  }
+  return streams;
+}
+
+}  // namespace nibble::eval
