@@ -42,6 +42,9 @@ struct Avx2 {
     const D power = _mm256_castsi256_pd(_mm256_slli_epi64(exponent, 52));
     return _mm256_and_pd(_mm256_mul_pd(p, power), _mm256_cmp_pd(x, set(kLowest), _CMP_NLT_UQ));  // true for a NaN
   }
+  static D weighted(D weight, D x, D sum) {
+    return _mm256_add_pd(sum, _mm256_and_pd(_mm256_mul_pd(weight, x), _mm256_cmp_pd(weight, set(0.0), _CMP_NEQ_UQ)));
+  }
   static double total(D a) {
     double lanes[4];
     _mm256_storeu_pd(lanes, a);
@@ -53,6 +56,10 @@ struct Avx2 {
 
 void max_and_sum_exp_avx2(const float* values, std::size_t count, float* max, double* sum) {
   max_and_sum_exp<Avx2>(values, count, max, sum);
+}
+
+void softmax_sums_avx2(const float* p, const float* q, std::size_t count, SoftmaxSums* sums) {
+  softmax_sums<Avx2>(p, q, count, sums);
 }
 
 }  // namespace nibble::eval::kernels

@@ -30,6 +30,9 @@ struct Avx512 {
   static D at_least(D x, D lowest) { return _mm512_max_pd(lowest, x); }  // of a NaN the second operand comes through
   static D round(D x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static D scale(D p, D n, D) { return _mm512_scalef_pd(p, n); }  // 2^n underflows to 0 at kLowest
+  static D weighted(D weight, D x, D sum) {
+    return _mm512_mask3_fmadd_pd(weight, x, sum, _mm512_cmp_pd_mask(weight, set(0.0), _CMP_NEQ_UQ));
+  }
   static double total(D a) { return _mm512_reduce_add_pd(a); }
 };
 
@@ -37,6 +40,10 @@ struct Avx512 {
 
 void max_and_sum_exp_avx512(const float* values, std::size_t count, float* max, double* sum) {
   max_and_sum_exp<Avx512>(values, count, max, sum);
+}
+
+void softmax_sums_avx512(const float* p, const float* q, std::size_t count, SoftmaxSums* sums) {
+  softmax_sums<Avx512>(p, q, count, sums);
 }
 
 }  // namespace nibble::eval::kernels

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "eval/quality/log_sum_exp_kernels.h"
+
 // Maximum and sum of exponentials over a vector type V of one instruction set. V lives in an anonymous namespace of the
 // file that includes this, so everything here has internal linkage and cannot leak into code for other processors.
 //
@@ -13,6 +15,7 @@
 //            at_least(x, lowest)      the larger of both; a NaN stays
 //            round(x)                 to the nearest integer
 //            scale(p, n, x)           p 2^n; 0 where x is below kLowest
+//            weighted(w, x, sum)      sum + w x; sum where w is 0, whatever x is
 //            kLowest                  exp of this is as good as 0
 namespace nibble::eval::kernels {
 
@@ -54,6 +57,37 @@ void max_and_sum_exp(const float* values, std::size_t count, float* max, double*
     high = V::add(high, exp<V>(V::sub(V::high(x), shift)));
   }
   *sum = V::total(V::add(low, high));
+}
+
+template <class V>
+void softmax_sums(const float* p, const float* q, std::size_t count, SoftmaxSums* sums) {
+  constexpr std::size_t kWidth = 2 * V::kHalf;
+  auto largest_p = V::load(p, 0), largest_q = V::load(q, 0);
+  for (std::size_t i = 0; i < count; i += kWidth) {
+    largest_p = V::max(V::load(p + i, count - i), largest_p);
+    largest_q = V::max(V::load(q + i, count - i), largest_q);
+  }
+  sums->max_p = V::largest(largest_p);
+  sums->max_q = V::largest(largest_q);
+
+  using D = typename V::D;
+  const D shift_p = V::set(static_cast<double>(sums->max_p)), shift_q = V::set(static_cast<double>(sums->max_q));
+  D low_p = V::set(0.0), high_p = V::set(0.0), low_q = V::set(0.0), high_q = V::set(0.0);
+  D low_difference = V::set(0.0), high_difference = V::set(0.0);
+  const auto add = [&](D x, D y, D& sum_p, D& sum_q, D& difference) {
+    const D weight = exp<V>(V::sub(x, shift_p));
+    sum_p = V::add(sum_p, weight);
+    sum_q = V::add(sum_q, exp<V>(V::sub(y, shift_q)));
+    difference = V::weighted(weight, V::sub(x, y), difference);
+  };
+  for (std::size_t i = 0; i < count; i += kWidth) {
+    const auto x = V::load(p + i, count - i), y = V::load(q + i, count - i);
+    add(V::low(x), V::low(y), low_p, low_q, low_difference);
+    add(V::high(x), V::high(y), high_p, high_q, high_difference);
+  }
+  sums->sum_p = V::total(V::add(low_p, high_p));
+  sums->sum_q = V::total(V::add(low_q, high_q));
+  sums->weighted_difference = V::total(V::add(low_difference, high_difference));
 }
 
 }  // namespace nibble::eval::kernels

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "datasets/eval_windows.h"
+#include "eval/quality/perplexity.h"
+#include "eval/quality/window_batch.h"
+
+namespace nibble::eval {
+
+/// A mean over a text and its standard error.
+struct Estimate {
+  double mean = 0.0;
+  double standard_error = 0.0;
+};
+
+/// A text cut up as a protocol says: which batches are run, and how what was found for each target is averaged. What
+/// perplexity() and compare_with_reference() share.
+class ProtocolRun {
+ public:
+  /// `tokens` must outlive this. Throws InvalidArgument: ids outside the vocabulary, or as evaluation_windows() does.
+  ProtocolRun(const model::Config& config, std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+
+  std::size_t targets() const { return targets_; }
+  /// Calls body(batch, first) for each batch in order; the batch's targets are [first, first + batch.targets.size()).
+  /// Reports progress after each.
+  void for_each_batch(const std::function<void(const WindowBatch& batch, std::size_t first)>& body) const;
+
+  /// The mean of a figure per target as the protocol averages it: over window means or over all targets, with its
+  /// standard error (sd / √windows, or for `half` sd / √(targets - 1)).
+  Estimate estimate(std::span<const double> per_target) const;
+
+  /// Everything about a text of which the NLL of each target is known.
+  PerplexityResult result(std::span<const double> nll, double seconds) const;
+
+ private:
+  std::vector<double> window_means(std::span<const double> per_target) const;
+  double bits_per_byte(std::span<const double> nll) const;
+
+  std::span<const model::TokenId> tokens_;
+  PerplexityOptions options_;
+  std::vector<datasets::Window> windows_;
+  std::size_t targets_ = 0, tokens_run_ = 0;
+};
+
+}  // namespace nibble::eval

@@ -1,0 +1,93 @@
+#include "eval/quality/reference_comparison.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "eval/quality/logit_stream.h"
+#include "eval/quality/protocol_run.h"
+#include "eval/quality/softmax_comparison.h"
+#include "eval/quality/statistics.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr std::size_t kRowTile = 4;  // rows of logits per piece of work
+
+// What is found for each target.
+struct Findings {
+  explicit Findings(std::size_t targets)
+      : nll(targets), reference_nll(targets), divergence(targets), same_top(targets) {}
+  std::vector<double> nll, reference_nll, divergence;
+  std::vector<unsigned char> same_top;  // not bool: threads write neighbours
+
+  void add(std::size_t target, model::TokenId token, std::span<const float> reference, std::span<const float> logits) {
+    const SoftmaxComparison row = compare_softmax(reference, logits);
+    nll[target] = row.log_sum - static_cast<double>(logits[token]);
+    reference_nll[target] = row.reference_log_sum - static_cast<double>(reference[token]);
+    divergence[target] = row.divergence;
+    same_top[target] = row.same_top;
+  }
+};
+
+void compare_batch(const model::Model& model, const model::Model& reference, const WindowBatch& batch,
+                   const model::ForwardOptions& options, std::size_t before, Findings& findings) {
+  LogitStream stream(reference, batch, options);
+  visit_scored_logits(model, batch, options, [&](std::size_t first, MatrixView<const float> logits) {
+    for (std::size_t done = 0; done < logits.rows();) {
+      const MatrixView<const float> expected = stream.next(logits.rows() - done);
+      NIBBLE_REQUIRE(expected.rows() > 0, InvalidArgument, "comparing models: the reference gave too few logits");
+      parallel_for_tiles(expected.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t row = begin; row < end; ++row) {
+          const std::size_t target = first + done + row;
+          findings.add(before + target, batch.targets[target], expected.row(row), logits.row(done + row));
+        }
+      });
+      done += expected.rows();
+    }
+  });
+}
+
+}  // namespace
+
+ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
+                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
+  NIBBLE_REQUIRE(model.config().vocabulary == reference.config().vocabulary, InvalidArgument,
+                 "comparing models: expected one vocabulary, got {} tokens and {} for the reference",
+                 model.config().vocabulary, reference.config().vocabulary);
+  PerplexityOptions resolved = options;  // where the defaults come from the model, both models run with the same
+  if (resolved.context == 0) resolved.context = model.config().max_positions;
+  const ProtocolRun run(model.config(), tokens, resolved);
+  Findings findings(run.targets());
+  const auto start = std::chrono::steady_clock::now();
+  run.for_each_batch([&](const WindowBatch& batch, std::size_t before) {
+    compare_batch(model, reference, batch, resolved.forward, before, findings);
+  });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  ReferenceComparison result;
+  result.model = run.result(findings.nll, seconds);
+  result.reference = run.result(findings.reference_nll, seconds);
+  std::vector<double> difference(run.targets());
+  std::size_t agreeing = 0;
+  for (std::size_t i = 0; i < difference.size(); ++i) {
+    difference[i] = findings.nll[i] - findings.reference_nll[i];
+    agreeing += findings.same_top[i];
+  }
+  const Estimate log_ratio = run.estimate(difference);
+  result.perplexity_ratio = std::exp(log_ratio.mean);
+  result.perplexity_ratio_stderr = result.perplexity_ratio * log_ratio.standard_error;
+  result.top1_agreement = static_cast<double>(agreeing) / static_cast<double>(run.targets());
+  result.kl_mean = mean(findings.divergence);
+  result.kl_mean_stderr = sample_deviation(findings.divergence) / std::sqrt(static_cast<double>(run.targets()));
+  constexpr double kShares[] = {0.5, 0.99, 0.999, 1.0};
+  const std::vector<double> at = quantiles(std::move(findings.divergence), kShares);
+  result.kl_median = at[0];
+  result.kl_99 = at[1];
+  result.kl_999 = at[2];
+  result.kl_max = at[3];
+  return result;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "eval/quality/perplexity.h"
+
+namespace nibble::eval {
+
+/// How far a model's predictions are from those of a reference (the float model) on one text.
+struct ReferenceComparison {
+  PerplexityResult model;  ///< the same figures as perplexity() gives, but tokens_per_second counts both models' work
+  PerplexityResult reference;  ///< of the reference, likewise
+
+  /// KL(reference ‖ model) of the predictions of the scored tokens, in nats per token.
+  double kl_mean = 0.0;
+  double kl_mean_stderr = 0.0;  ///< sd / √tokens
+  double kl_median = 0.0, kl_99 = 0.0, kl_999 = 0.0, kl_max = 0.0;
+  double top1_agreement = 0.0;  ///< share of scored tokens for which both models rank the same token first
+
+  /// perplexity / reference's perplexity, and its standard error from the paired differences of NLLs: far smaller than
+  /// what the two standard errors suggest, as both models find the same passages hard.
+  double perplexity_ratio = 0.0;
+  double perplexity_ratio_stderr = 0.0;
+};
+
+/// Runs both models over `tokens` and compares them, row of logits by row of logits.
+///
+/// Memory   beside what each model needs for a forward pass, one chunk of logits of each (at most 32 MB) and 24 bytes
+///          per scored token: the reference's logits are never kept.
+/// Cost     two forward passes and one pass over both logits (softmax_comparison.h).
+/// Throws InvalidArgument: different vocabularies, or as perplexity() does.
+ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
+                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+
+}  // namespace nibble::eval
