@@ -9,11 +9,15 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/choice.h"
 #include "cli/command.h"
+#include "cli/comparison_figures.h"
 #include "cli/human.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -25,6 +29,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
+#include "eval/quality/reference_comparison.h"
 #include "quant/pipeline/load_model.h"
 
 namespace nibble::cli {
@@ -40,7 +45,7 @@ constexpr std::array<Choice<Attention>, 2> kAttentions = {
 
 struct Arguments {
   CommonOptions common;
-  std::filesystem::path model;
+  std::filesystem::path model, reference;
   TokenInputOptions input;
   std::string protocol = "sliding", average = "windows", attention = "fused";
   std::uint64_t context = 0, stride = 0;
@@ -74,12 +79,13 @@ struct Report {
   const TokenInput& input;
   const eval::PerplexityOptions& options;
   const eval::PerplexityResult& result;
+  const std::optional<eval::ReferenceComparison>& comparison;
   double seconds = 0.0;
   std::uint64_t peak_anonymous_bytes = 0;
 };
 
 nlohmann::ordered_json json_of(const Report& report) {
-  const auto& [arguments, model, input, options, result, seconds, peak] = report;
+  const auto& [arguments, model, input, options, result, comparison, seconds, peak] = report;
   nlohmann::ordered_json object = {
       {"model", arguments.model.string()},
       {"method", model.method},
@@ -111,16 +117,17 @@ nlohmann::ordered_json json_of(const Report& report) {
   };
   if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
   if (input.text_hash) object["text_hash"] = *input.text_hash;
+  if (comparison) object["reference"] = comparison_json(arguments.reference.string(), *comparison);
   return object;
 }
 
 std::string text_of(const Report& report) {
-  const auto& [arguments, model, input, options, result, seconds, peak] = report;
+  const auto& [arguments, model, input, options, result, comparison, seconds, peak] = report;
   std::string protocol =
       fmt::format("{}, context {}", datasets::protocol_name(options.protocol), with_separators(options.context));
   if (options.protocol == Protocol::kSliding)
     protocol += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
-  return aligned_facts({
+  std::vector<std::pair<std::string, std::string>> facts = {
       {"model",
        fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
       {"protocol", protocol},
@@ -136,7 +143,19 @@ std::string text_of(const Report& report) {
                             human_duration(seconds), thread_count(), thread_count() == 1 ? "" : "s", gemm_identity())},
       {"peak memory", fmt::format("{} beside the mapped checkpoint of {}", human_bytes(peak),
                                   human_bytes(model.checkpoint->tensor_bytes()))},
-  });
+  };
+  if (comparison) {
+    const auto more = comparison_facts(arguments.reference.string(), *comparison);
+    facts.insert(facts.end() - 2, more.begin(), more.end());
+  }
+  return aligned_facts(facts);
+}
+
+// The reference is read with the model's tokens, so both must mean the same by them.
+void require_same_tokenizer(const TokenInput& input, const std::filesystem::path& reference) {
+  const auto tokenizer = open_tokenizer_if_any(reference);
+  NIBBLE_REQUIRE(!tokenizer || !input.tokenizer || tokenizer->fingerprint() == input.tokenizer->fingerprint(),
+                 InvalidArgument, "--reference '{}' has another tokenizer than the model", reference.string());
 }
 
 void run(const Arguments& arguments) {
@@ -152,7 +171,14 @@ void run(const Arguments& arguments) {
   }
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
-  const eval::PerplexityResult result = eval::perplexity(*model.transformer, input.tokens, options);
+  std::optional<eval::ReferenceComparison> comparison;
+  if (!arguments.reference.empty()) {
+    require_same_tokenizer(input, arguments.reference);
+    const quant::LoadedModel reference = quant::load_model(arguments.reference);
+    comparison = eval::compare_with_reference(*model.transformer, *reference.transformer, input.tokens, options);
+  }
+  const eval::PerplexityResult result =
+      comparison ? comparison->model : eval::perplexity(*model.transformer, input.tokens, options);
   bar.finish();
 
   const Report report{
@@ -161,6 +187,7 @@ void run(const Arguments& arguments) {
       .input = input,
       .options = options,
       .result = result,
+      .comparison = comparison,
       .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
       .peak_anonymous_bytes = memory.bytes(),
   };
@@ -178,6 +205,8 @@ Command perplexity_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("perplexity", "How well a model predicts a text: perplexity, bits per byte");
   add_model(*app, arguments->model);
   add_token_input(*app, arguments->input);
+  add_path(*app, "--reference", arguments->reference, "DIR",
+           "Float model to compare with: KL divergence, top-1 agreement, ratio of perplexities");
   app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
       ->type_name("NAME")
       ->capture_default_str();
@@ -194,6 +223,7 @@ Command perplexity_command(CLI::App& program) {
   app->footer(
       "Example:\n"
       "  nibble perplexity datasets/demo/gpt2-demo --text datasets/demo/eval.txt\n"
+      "  nibble perplexity build/gpt2-demo-int4 --text datasets/demo/eval.txt --reference datasets/demo/gpt2-demo\n"
       "  nibble perplexity MODEL --text wiki.test.raw --hf-join --context 1024 --stride 512 --json");
   return {app, [arguments] { run(*arguments); }};
 }

@@ -83,6 +83,30 @@ TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
   EXPECT_TRUE(near(run("1", "decomposed"), run("1", "fused"), {.rel = 1e-5}));
 }
 
+TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
+  const std::vector<std::string> options = {"--text", kText, "--max-tokens", "800", "--reference", model};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return arguments;
+  };
+  const auto self = nibble_json(with({"perplexity", model}))["reference"];
+  EXPECT_EQ(self["kl_nats_per_token"], 0.0);
+  EXPECT_EQ(self["top1_agreement"], 1.0);
+  EXPECT_EQ(self["perplexity_ratio"], 1.0);
+
+  ASSERT_EQ(nibble({"quantize", model, "--set", "bits=3", "-o", temp / "q"}).exit_code, 0);
+  const auto quantized = nibble_json(with({"perplexity", temp / "q"}));
+  const auto& reference = quantized["reference"];
+  EXPECT_EQ(quantized["perplexity"],
+            nibble_json({"perplexity", temp / "q", "--text", kText, "--max-tokens", "800"})["perplexity"]);
+  EXPECT_TRUE(near(reference["perplexity_ratio"],
+                   quantized["perplexity"].get<double>() / reference["perplexity"].get<double>(), {.rel = 1e-12}));
+  EXPECT_GT(reference["kl_nats_per_token"], reference["kl_median"]);
+  EXPECT_GT(reference["kl_999"], reference["kl_99"]);
+  const ProgramRun run = nibble(with({"perplexity", temp / "q"}));
+  for (const char* words : {"KL divergence", "same top token", "(paired)"}) EXPECT_THAT(run.out, HasSubstr(words));
+}
+
 TEST_F(Perplexity, HumanOutputNamesProtocolAndUnits) {
   const ProgramRun run = nibble({"perplexity", model, "--text", kText, "--protocol", "half", "--max-tokens", "800"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
