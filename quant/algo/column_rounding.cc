@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/checked_math.h"
 #include "core/error.h"
@@ -60,6 +61,14 @@ GridRounding::GridRounding(MatrixView<const float> w, const BlockRoundingOptions
       grids_(round_blocks(w, options)) {
   options_.block = 0;
 }
+
+GridRounding::GridRounding(BlockRounding rounded, const BlockRoundingOptions& options)
+    : options_(options),
+      block_(options.block == 0 ? rounded.codes.cols() : std::min(options.block, rounded.codes.cols())),
+      static_groups_(true),
+      half_(static_cast<float>(1u << (options.bits - 1))),
+      top_(static_cast<float>((1u << options.bits) - 1)),
+      grids_(std::move(rounded)) {}
 
 void GridRounding::round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,
                          float* decoded) const {

@@ -59,6 +59,8 @@ class GridRounding final : public ColumnRounding {
   /// reaches it, from the weights as they are then; whole rows (block = 0) are the same either way. Throws as
   /// round_blocks().
   GridRounding(MatrixView<const float> w, const BlockRoundingOptions& options, bool static_groups);
+  /// Static: the grids that `rounded` has, searched ones for example. `options` as they were made with.
+  GridRounding(BlockRounding rounded, const BlockRoundingOptions& options);
 
   void round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,
              float* decoded) const override;

@@ -12,7 +12,7 @@ namespace nibble::quant {
 namespace {
 
 // Keys that no value but the default can be carried out for yet.
-constexpr std::string_view kNotYet[] = {"cluster_dim",        "search",        "sequential", "input_scaling",
+constexpr std::string_view kNotYet[] = {"cluster_dim",                "sequential", "input_scaling",
                                         "outliers_sensitive", "outliers_large"};
 
 void require_available(const std::string& name, const TensorSettings& settings) {

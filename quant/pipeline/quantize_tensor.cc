@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
+#include "quant/algo/block_search.h"
 #include "quant/algo/palettize.h"
 #include "quant/algo/scaled_palette.h"
 #include "quant/algo/sensitivity.h"
@@ -61,8 +62,8 @@ WeightParts round_to_float16(const std::string& name, const WeightSource& source
   return made;
 }
 
-// The weights F of the palettes, as the recipe's `weighting` says; empty for none.
-Matrix<float> palette_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
+// The weights F of squared errors, as the recipe's `weighting` says; empty for none.
+Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
   if (weighting == Weighting::kNone) return {};
   if (weighting == Weighting::kFisher) return kmeans_weights(statistics.fisher);
   const auto& per_input = weighting == Weighting::kSecondMoment ? statistics.second_moment : statistics.magnitude;
@@ -85,7 +86,7 @@ ScaledPaletteOptions scaled_options(const TensorSettings& settings, const Palett
 // Scales, palettes and codes; scales stay empty without scaling. Codes are the nearest entries.
 ScaledPalettization fit_palettes(const Matrix<float>& w, const TensorSettings& settings, DType palette_dtype,
                                  const WeightStatistics& statistics) {
-  const Matrix<float> weights = palette_weights(w, settings.weighting, statistics);
+  const Matrix<float> weights = sensitivity_weights(w, settings.weighting, statistics);
   const PalettizeOptions options{
       .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype};
   if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
@@ -104,16 +105,28 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
                              fitted.palettes.values(), dtype, fitted.scales);
 }
 
+BlockRounding nearest_blocks(const Matrix<float>& w, const TensorSettings& settings, const BlockRoundingOptions& grid,
+                             const WeightStatistics& statistics) {
+  switch (settings.search) {
+    case ScaleSearch::kError:
+      return search_blocks(w, {}, grid);
+    case ScaleSearch::kWeighted:
+      return search_blocks(w, sensitivity_weights(w, settings.weighting, statistics), grid);
+    case ScaleSearch::kHessian:
+      return search_blocks_hessian(w, statistics.hessian, grid);
+    case ScaleSearch::kNone:
+      break;
+  }
+  return round_blocks(w, grid);
+}
+
 QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
                              const WeightStatistics& statistics, WeightParts& made) {
   const BlockRoundingOptions grid{
       .bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)};
-  BlockRounding rounded;
-  if (settings.solver == Solver::kNearest) {
-    rounded = round_blocks(w, grid);
-  } else {
+  BlockRounding rounded = nearest_blocks(w, settings, grid, statistics);
+  if (settings.solver != Solver::kNearest)
     made.solver = solve_block_codes(w, statistics.hessian, settings, grid, rounded);
-  }
   return make_block_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),
                            rounded.scales.values(), rounded.zeros.values());
 }

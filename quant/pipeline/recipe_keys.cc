@@ -214,8 +214,12 @@ void check_combination(const TensorSettings& s) {
       InvalidArgument,
       "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
       "in order: it needs act_order: false");
+  NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
+                 "search: grids are searched before error feedback starts: it needs static_groups: true");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
+  NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone, InvalidArgument,
+                 "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
 }
 
 Granularity parse_granularity(std::string_view text) {

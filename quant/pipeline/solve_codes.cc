@@ -57,7 +57,8 @@ SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h
 SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                 const BlockRoundingOptions& grid, BlockRounding& rounded) {
   const HessianFactor factor = factor_for(h, settings);
-  GridRounding rounding(w, grid, settings.static_groups);
+  GridRounding rounding =
+      settings.static_groups ? GridRounding(std::move(rounded), grid) : GridRounding(w, grid, false);
   rounded.codes = solve(w, h, settings, factor, rounding);
   rounded.scales = rounding.scales();
   rounded.zeros = rounding.zeros();

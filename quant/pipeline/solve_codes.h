@@ -24,7 +24,8 @@ struct SolverFigures {
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                   DType palette_dtype, ScaledPalettization& fitted);
 
-/// The same on uniform grids: scales, zeros and codes.
+/// The same on uniform grids: the codes on those of `rounded`, or, without static_groups, grids as error feedback
+/// finds them.
 SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                 const BlockRoundingOptions& grid, BlockRounding& rounded);
 

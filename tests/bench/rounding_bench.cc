@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "quant/algo/block_rounding.h"
+#include "quant/algo/block_search.h"
 #include "quant/algo/palette.h"
 #include "tests/bench/measure.h"
 
@@ -52,6 +53,23 @@ int main() {
     BlockRounding rounded;
     const auto timing = bench::measure(9, [&] { rounded = round_blocks(w, {.bits = 4, .block = 32, .scale = rule}); });
     report("int4-block 32 " + name, timing, copy_rate);
+  }
+  // Searched scales, on a 64th of the weights; of their memory traffic there is little to say.
+  const MatrixView<const float> few = w.view().block(0, 0, kRows / 8, kCols / 8);
+  Matrix<float> sensitivities(few.rows(), few.cols()), hessian(few.cols(), few.cols());
+  for (float& value : sensitivities.values()) value = static_cast<float>(random.uniform());
+  for (std::size_t i = 0; i < hessian.rows(); ++i)
+    for (std::size_t j = 0; j < hessian.cols(); ++j) hessian(i, j) = i == j ? 1.0f : 0.1f;
+  const auto report_search = [&](const std::string& name, const bench::Timing& timing) {
+    fmt::print("{:36} {:8.2f} {:8.1f}\n", name, timing.median_seconds * 1e3,
+               static_cast<double>(few.rows() * few.cols()) / timing.median_seconds / 1e6);
+  };
+  for (const auto& [name, rule] : rules) {
+    const BlockRoundingOptions options{.bits = 4, .block = 32, .scale = rule};
+    report_search("search weighted " + name,
+                  bench::measure(5, [&] { (void)search_blocks(few, sensitivities, options); }));
+    report_search("search hessian " + name,
+                  bench::measure(3, [&] { (void)search_blocks_hessian(few, hessian, options); }));
   }
   std::vector<std::uint8_t> codes(w.size());
   for (const std::size_t k : {4u, 16u, 64u, 256u}) {

@@ -104,6 +104,8 @@ TEST(QuantizeModel, EveryDataFreeFormatWritesAModelThatLoadsAndRuns) {
   for (const auto scale : {"extreme-8", "absmax-7", "absmax-7.5"})
     sections.push_back(fmt::format("{{format: int4-block, int4_scale: {}}}", scale));
   sections.emplace_back("{format: int4-block, int4_scale: minmax, zero_point: true}");
+  sections.emplace_back("{format: int4-block, search: error}");
+  sections.emplace_back("{format: uniform, bits: 3, zero_point: true, search: error}");
   for (std::size_t i = 0; i < sections.size(); ++i) {
     const std::string model = i % 2 == 0 ? "gpt2" : "llama";
     SCOPED_TRACE(model + " " + sections[i]);
@@ -338,7 +340,6 @@ TEST(QuantizeModel, RefusesWhatItCannotDoYetAndSaysSo) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {"defaults: {format: uniform, search: error}", "search: error"},
       {"defaults: {input_scaling: awq}", "input_scaling: awq"},
       {"defaults: {outliers_large: 0.01}", "outliers_large: 0.01"},
       {"defaults: {cluster_dim: 2}", "cluster_dim: 2"},
