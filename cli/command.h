@@ -17,6 +17,7 @@ Command inspect_command(CLI::App& program);
 Command calibrate_command(CLI::App& program);
 Command quantize_command(CLI::App& program);
 Command perplexity_command(CLI::App& program);
+Command compare_logits_command(CLI::App& program);
 Command tokenize_command(CLI::App& program);
 Command generate_command(CLI::App& program);
 Command export_command(CLI::App& program);

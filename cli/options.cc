@@ -67,6 +67,23 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
       ->check(in_range<std::uint64_t>(range.low, range.high, "a whole number"));
 }
 
+CLI::Option* add_count_list(CLI::App& app, const std::string& name, std::vector<std::size_t>& values,
+                            const std::string& description, CountRange range) {
+  return app
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&values](const std::vector<std::string>& words) {
+            values.clear();
+            for (const std::string& word : words) {
+              std::from_chars(word.data(), word.data() + word.size(), values.emplace_back());
+            }
+          },
+          description)
+      ->delimiter(',')
+      ->type_name("LIST")
+      ->check(in_range<std::uint64_t>(range.low, range.high, "a whole number"));
+}
+
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,
                         double low, double high) {
   return app

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace nibble::cli {
 
@@ -34,6 +35,10 @@ struct CountRange {
 /// the largest number there is.
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value, const std::string& description,
                        CountRange range = {});
+
+/// An option that takes whole numbers in the range between commas.
+CLI::Option* add_count_list(CLI::App& app, const std::string& name, std::vector<std::size_t>& values,
+                            const std::string& description, CountRange range = {});
 
 /// An option that takes a number in [low, high].
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,

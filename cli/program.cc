@@ -90,9 +90,10 @@ int run_program(int argc, char** argv) {
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);
   const std::vector<Command> commands = {
-      inspect_command(program),    calibrate_command(program),  quantize_command(program),
-      perplexity_command(program), tokenize_command(program),   generate_command(program),
-      export_command(program),     synthesize_command(program), version_command(program),
+      inspect_command(program),    calibrate_command(program),      quantize_command(program),
+      perplexity_command(program), compare_logits_command(program), tokenize_command(program),
+      generate_command(program),   export_command(program),         synthesize_command(program),
+      version_command(program),
   };
 
   const auto selected = [&]() -> const Command* {

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -28,9 +29,9 @@ std::size_t available_processors() {
 thread_local std::size_t this_thread_index = 0;
 thread_local bool inside_body = false;
 
-// Spins for about this many pauses before a worker sleeps (or the caller waits): inside one token's forward pass, the
-// next loop follows within microseconds.
-constexpr int kSpins = 2000;
+// Inside a token's forward pass the next loop follows within microseconds, and waking a sleeping thread costs as much
+// as several of them. So threads that wait look again and again for this long, and then sleep.
+constexpr std::chrono::microseconds kSpin{40};
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -38,18 +39,33 @@ void pause_briefly() {
 #endif
 }
 
+// Waits until `done()`, at most as long as `patience`; tells whether it is.
+template <class Done>
+bool spin_until(std::chrono::steady_clock::duration patience, Done done) {
+  if (done()) return true;
+  if (patience.count() == 0) return false;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  do {
+    for (int i = 0; i < 8; ++i) {  // some 0.3 microseconds between looks at the clock
+      pause_briefly();
+      if (done()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+// One loop at a time is published. Workers that are awake join it through `gate_`; the caller closes the gate when no
+// index is left and waits for those inside. A worker that wakes late finds the gate closed and is waited for by nobody,
+// so a loop never takes longer than the caller alone would need plus the bodies that others began.
 class ThreadPool {
  public:
-  explicit ThreadPool(std::size_t threads) {
+  explicit ThreadPool(std::size_t threads)
+      : patience_(threads <= available_processors() ? kSpin : std::chrono::microseconds{0}) {
     for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   }
   ~ThreadPool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-      generation_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
+    stop_.store(true, std::memory_order_relaxed);
+    announce();
     for (std::thread& worker : workers_) worker.join();
   }
   ThreadPool(const ThreadPool&) = delete;
@@ -59,43 +75,49 @@ class ThreadPool {
 
   void run(std::size_t count, const std::function<void(std::size_t)>& body) {
     const std::lock_guard turn(turn_);
-    {
-      const std::lock_guard lock(mutex_);
-      body_ = &body;
-      count_ = count;
-      next_.store(0, std::memory_order_relaxed);
-      error_ = nullptr;
-      running_.store(workers_.size(), std::memory_order_relaxed);
-      generation_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
+    body_ = &body;
+    count_ = count;
+    error_ = nullptr;
+    next_.store(0, std::memory_order_relaxed);
+    gate_.store(kOpen, std::memory_order_release);
+    announce();
     take_indices();
-    for (int spin = 0; running_.load(std::memory_order_acquire) != 0 && spin < kSpins; ++spin) pause_briefly();
-    if (running_.load(std::memory_order_acquire) != 0) {
-      std::unique_lock lock(mutex_);
-      done_.wait(lock, [this] { return running_.load(std::memory_order_acquire) == 0; });
-    }
+    std::uint32_t inside = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+    const auto all_left = [&] { return (inside = gate_.load(std::memory_order_acquire)) == 0; };
+    if (inside != 0 && !spin_until(patience_, all_left))
+      for (; !all_left();) gate_.wait(inside, std::memory_order_acquire);
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
+  static constexpr std::uint32_t kOpen = 1u << 31;  // the rest of gate_ counts the workers inside
+
+  void announce() {
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();  // no system call when nobody sleeps
+  }
+
   void work(std::size_t index) {
     this_thread_index = index;
-    std::size_t seen = 0;
+    std::uint32_t seen = 0;
     while (true) {
-      for (int spin = 0; generation_.load(std::memory_order_acquire) == seen && spin < kSpins; ++spin) pause_briefly();
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
-        seen = generation_.load(std::memory_order_relaxed);
-        if (stop_) return;
-      }
+      if (!spin_until(patience_, [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
+        generation_.wait(seen, std::memory_order_relaxed);
+      seen = generation_.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_relaxed)) return;
+      if (!enter()) continue;
       take_indices();
-      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        const std::lock_guard lock(mutex_);
-        done_.notify_one();
-      }
+      if (gate_.fetch_sub(1, std::memory_order_acq_rel) == 1) gate_.notify_one();  // the last one, after closing time
     }
+  }
+
+  // The gate may be that of a later loop than the one that woke this worker: any open loop is as good.
+  bool enter() {
+    std::uint32_t gate = gate_.load(std::memory_order_relaxed);
+    while ((gate & kOpen) != 0)
+      if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed))
+        return true;
+    return false;
   }
 
   void take_indices() {
@@ -106,7 +128,7 @@ class ThreadPool {
       try {
         (*body_)(index);
       } catch (...) {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(error_mutex_);
         if (!error_ || index < error_index_) {
           error_ = std::current_exception();
           error_index_ = index;
@@ -117,18 +139,20 @@ class ThreadPool {
     inside_body = false;
   }
 
+  const std::chrono::steady_clock::duration patience_;  // none where threads share processors
   std::vector<std::thread> workers_;
-  std::mutex turn_;   // one run() at a time
-  std::mutex mutex_;  // guards what follows, except the atomics' own reads
-  std::condition_variable wake_, done_;
-  const std::function<void(std::size_t)>* body_ = nullptr;
-  std::size_t count_ = 0;
+  std::mutex turn_;  // one run() at a time
+  std::mutex error_mutex_;
   std::exception_ptr error_;
   std::size_t error_index_ = 0;
-  bool stop_ = false;
-  alignas(64) std::atomic<std::size_t> generation_{0};
+  std::atomic<bool> stop_{false};
+  // Written by the caller while the gate is closed and nobody is inside; read by those inside.
+  alignas(64) const std::function<void(std::size_t)>* body_ = nullptr;
+  std::size_t count_ = 0;
+  // Each on a cache line of its own: all threads write them, at different times.
+  alignas(64) std::atomic<std::uint32_t> generation_{0};
+  alignas(64) std::atomic<std::uint32_t> gate_{0};
   alignas(64) std::atomic<std::size_t> next_{0};
-  alignas(64) std::atomic<std::size_t> running_{0};
 };
 
 std::mutex pool_mutex;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
 #include "model/transformer/cache/sequence.h"
+#include "model/transformer/row_ops.h"
 
 namespace nibble::model {
 namespace {
@@ -15,6 +17,23 @@ void check(const SamplingOptions& options) {
                  "sampling: expected a finite temperature of at least 0, got {}", options.temperature);
   NIBBLE_REQUIRE(options.top_p > 0.0 && options.top_p <= 1.0, InvalidArgument,
                  "sampling: expected top_p above 0 and at most 1, got {}", options.top_p);
+}
+
+// The id of the largest logit, of equal ones the lowest: the block that holds it by vectors, then its place in there.
+TokenId first_largest(std::span<const float> logits) {
+  constexpr std::size_t kBlock = 4096;
+  std::size_t block = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (std::size_t first = 0; first < logits.size(); first += kBlock) {
+    const float here = max_real(logits.data() + first, std::min(kBlock, logits.size() - first));
+    if (here > largest) {
+      largest = here;
+      block = first;
+    }
+  }
+  const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(block);
+  const auto found = std::find(begin, logits.end(), largest);
+  return found == logits.end() ? 0 : static_cast<TokenId>(found - logits.begin());
 }
 
 // The ids that top_k leaves, largest logit first; in id order when there is nothing to sort for.
@@ -34,15 +53,15 @@ std::vector<TokenId> candidates(std::span<const float> logits, const SamplingOpt
 TokenId sample_token(std::span<const float> logits, const SamplingOptions& options, Random& random) {
   check(options);
   NIBBLE_REQUIRE(!logits.empty(), InvalidArgument, "sampling: expected at least one logit");
-  const auto largest = std::max_element(logits.begin(), logits.end());
-  if (options.temperature <= 0.0) return static_cast<TokenId>(largest - logits.begin());
+  const TokenId largest = first_largest(logits);
+  if (options.temperature <= 0.0) return largest;
 
   const std::vector<TokenId> ids = candidates(logits, options);
   std::vector<double> cumulative;  // not normalised
   cumulative.reserve(ids.size());
   double total = 0.0;
   for (const TokenId id : ids) {
-    total += std::exp((static_cast<double>(logits[id]) - static_cast<double>(*largest)) / options.temperature);
+    total += std::exp((static_cast<double>(logits[id]) - static_cast<double>(logits[largest])) / options.temperature);
     cumulative.push_back(total);
   }
   const auto first_reaching = [&](double mass) {

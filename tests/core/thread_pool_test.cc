@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -38,6 +40,40 @@ TEST_F(ThreadPoolTest, ManyShortLoopsInARowLoseNothing) {
   std::atomic<std::size_t> sum{0};
   for (int round = 0; round < 5000; ++round) parallel_for(3, [&](std::size_t i) { sum += i; });
   EXPECT_EQ(sum.load(), 5000u * 3u);
+}
+
+// More threads than processors, with pauses in which they fall asleep: none may be missed or waited for in vain.
+TEST_F(ThreadPoolTest, LoopsBetweenSleepsLoseNothing) {
+  for (const std::size_t threads : {2u, 16u}) {
+    set_thread_count(threads);
+    std::atomic<std::size_t> sum{0};
+    std::size_t expected = 0;
+    for (std::size_t round = 0; round < 600; ++round) {
+      const std::size_t count = 2 + round % 40;
+      parallel_for(count, [&](std::size_t i) { sum += i + 1; });
+      expected += count * (count + 1) / 2;
+      ASSERT_EQ(sum.load(), expected) << "round " << round;
+      if (round % 60 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+}
+
+TEST_F(ThreadPoolTest, AnIdlePoolSleeps) {
+  set_thread_count(2);
+  parallel_for(100, [](std::size_t) {});
+  const std::clock_t before = std::clock();  // processor time of all threads
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double busy_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(busy_seconds, 0.02);  // spinning would take 0.2
+}
+
+TEST_F(ThreadPoolTest, PoolsMayBeReplacedBetweenLoops) {
+  for (std::size_t round = 0; round < 50; ++round) {
+    set_thread_count(1 + round % 7);
+    std::atomic<std::size_t> runs{0};
+    parallel_for(20, [&](std::size_t) { ++runs; });
+    ASSERT_EQ(runs.load(), 20u);
+  }
 }
 
 TEST_F(ThreadPoolTest, ANestedLoopRunsInOrderOnItsThread) {

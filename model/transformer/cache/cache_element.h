@@ -10,7 +10,8 @@
 
 namespace nibble::model {
 
-/// How a row of n values of one head is kept as Stored, and read back. kScaled: every row has a scale beside it.
+/// How a row of n values of one head is kept as Stored, and read back. kScaled: encode() returns a scale that is kept
+/// beside the row, and what widen() gives must be multiplied by.
 template <class T, class Stored>
 struct CacheElement;
 
@@ -21,7 +22,6 @@ struct CacheElement<T, T> {
     std::copy_n(row, n, stored);
     return 1.0f;
   }
-  static T decode(T stored, float) { return stored; }
 };
 
 using Float16Bits = std::uint16_t;
@@ -33,7 +33,9 @@ struct CacheElement<float, Float16Bits> {
     convert_to_f16({row, n}, stored);
     return 1.0f;
   }
-  static float decode(Float16Bits stored, float) { return f16_to_f32(stored); }
+  static void widen(const Float16Bits* stored, std::size_t n, float* values) {
+    convert_to_f32(DType::kF16, reinterpret_cast<const std::byte*>(stored), n, values);
+  }
 };
 
 template <>
@@ -53,7 +55,9 @@ struct CacheElement<float, std::int8_t> {
                                : std::int8_t{0};
     return scale;
   }
-  static float decode(std::int8_t stored, float scale) { return static_cast<float>(stored) * scale; }
+  static void widen(const std::int8_t* stored, std::size_t n, float* values) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(stored[i]);
+  }
 };
 
 }  // namespace nibble::model

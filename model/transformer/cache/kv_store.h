@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/matrix_view.h"
+#include "model/transformer/cache/attention_kernels.h"
 #include "model/transformer/cache/cache_element.h"
 
 namespace nibble::model {
@@ -38,11 +39,18 @@ class RowStore {
     if constexpr (std::is_same_v<T, Stored>) {
       return {stored, count, n};
     } else {
-      for (std::size_t r = 0; r < count; ++r)
-        for (std::size_t i = 0; i < n; ++i)
-          scratch[r * n + i] = Element::decode(stored[r * n + i], Element::kScaled ? scales_[index + r] : 1.0f);
+      Element::widen(stored, count * n, scratch);
+      if (Element::kScaled)
+        for (std::size_t r = 0; r < count; ++r)
+          for (std::size_t i = 0; i < n; ++i) scratch[r * n + i] *= scales_[index + r];
       return {scratch, count, n};
     }
+  }
+  /// The same rows as they are kept.
+  attention_kernels::Rows<Stored> stored(std::size_t kv_head, std::size_t first, std::size_t count) const {
+    const std::size_t index = kv_head * shape_.positions + first;
+    return {values_.data() + index * shape_.head_dim, Element::kScaled ? scales_.data() + index : nullptr, count,
+            shape_.head_dim};
   }
   /// Every position moves down by `count`; the first `count` are lost.
   void slide(std::size_t count) {
@@ -89,10 +97,12 @@ class ColumnStore {
       return {stored, shape_.head_dim, count, shape_.positions};
     } else {
       const float* scales = Element::kScaled ? scales_.data() + kv_head * shape_.positions + first : nullptr;
-      for (std::size_t i = 0; i < shape_.head_dim; ++i)
-        for (std::size_t c = 0; c < count; ++c)
-          scratch[i * count + c] =
-              Element::decode(stored[i * shape_.positions + c], Element::kScaled ? scales[c] : 1.0f);
+      for (std::size_t i = 0; i < shape_.head_dim; ++i) {
+        T* row = scratch + i * count;
+        Element::widen(stored + i * shape_.positions, count, row);
+        if (Element::kScaled)
+          for (std::size_t c = 0; c < count; ++c) row[c] *= scales[c];
+      }
       return {scratch, shape_.head_dim, count};
     }
   }

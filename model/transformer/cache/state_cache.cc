@@ -4,6 +4,7 @@
 
 #include "core/thread_pool.h"
 #include "model/transformer/cache/cache_bytes.h"
+#include "model/transformer/cache/decode_attention.h"
 
 namespace nibble::model {
 namespace {
@@ -40,6 +41,10 @@ void StateCache<T, Stored>::attend(std::size_t index, const AttentionShape& shap
                                    MatrixView<const T> k, MatrixView<const T> v, MatrixView<T> out, Attention how) {
   Layer& layer = layers_.at(index);
   const std::size_t past = this->length();
+  if constexpr (std::is_same_v<T, float>) {
+    if (how == Attention::kFused && q.rows() <= kDecodeQueries)
+      return decode_attention<Stored>(shape, q, k, v, layer.keys, layer.values, past, out);
+  }
   parallel_for_tiles(q.rows(), 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       for (std::size_t head = 0; head < shape.kv_heads; ++head) {

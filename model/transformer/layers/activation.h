@@ -15,11 +15,10 @@ template <class T>
 void activate(MatrixView<const T> inner, MatrixView<T> y) {
   const std::size_t n = y.cols();
   const bool gated = inner.cols() != n;
-  parallel_for_tiles(y.rows(), 8, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t r = begin; r < end; ++r) {
-      const T* in = inner.row(r).data();
-      gated ? silu_mul_row(in, in + n, y.row(r).data(), n) : gelu_row(in, y.row(r).data(), n);
-    }
+  for_row_pieces(y.rows(), n, [&](std::size_t r, std::size_t first, std::size_t count) {
+    const T* in = inner.row(r).data() + first;
+    T* out = y.row(r).data() + first;
+    gated ? silu_mul_row(in, in + n, out, count) : gelu_row(in, out, count);
   });
 }
 

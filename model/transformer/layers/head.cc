@@ -28,8 +28,8 @@ bool has_nan(std::span<const T> row) {
 
 template <class T>
 void require_no_nan(MatrixView<const T> logits, std::span<const std::size_t> rows) {
-  parallel_for(logits.rows(), [&](std::size_t r) {
-    NIBBLE_REQUIRE(!has_nan<T>(logits.row(r)), NumericalError,
+  for_row_pieces(logits.rows(), logits.cols(), [&](std::size_t r, std::size_t first, std::size_t count) {
+    NIBBLE_REQUIRE(!has_nan<T>(logits.row(r).subspan(first, count)), NumericalError,
                    "transformer: logits of row {} hold NaN; a weight or an activation is not finite", rows[r]);
   });
 }

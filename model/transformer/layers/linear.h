@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,20 @@ struct NamedLinear {
     op->backward_input(dy, dx);
   }
 };
+
+/// Runs body(row, first column, columns) over all of a (rows, cols) matrix, on all threads: in pieces of 2048 columns,
+/// so that a single row of many is shared out too, and several rows at a time where they are short.
+template <class Body>
+void for_row_pieces(std::size_t rows, std::size_t cols, const Body& body) {
+  constexpr std::size_t kPiece = 2048;
+  const std::size_t pieces = (cols + kPiece - 1) / kPiece, at_a_time = rows > 1 ? 8 : 1;
+  parallel_for_tiles(rows * pieces, at_a_time, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t first = i % pieces * kPiece;
+      body(i / pieces, first, std::min(kPiece, cols - first));
+    }
+  });
+}
 
 /// y += x, on all threads.
 template <class T>

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Contract of the kernels of attention over cached rows, one table per instruction set. Only plain types: the files of
+// the instruction sets include this.
+namespace nibble::model::attention_kernels {
+
+/// Cached rows (n, dim), one after the other. int8 values have a scale per row; others none (null).
+template <class Stored>
+struct Rows {
+  const Stored* values;
+  const float* scales;
+  std::size_t n, dim;
+};
+
+/// A few rows of float `stride` apart.
+struct FloatRows {
+  float* values;
+  std::size_t rows, stride;
+};
+struct ConstFloatRows {
+  const float* values;
+  std::size_t rows, stride;
+};
+
+/// For rows stored as Stored. `count` queries read every key and value once per group of kernel rows, so heads that
+/// share keys share the loads. Sums run in float, within (dim or n) roundings of the exact result relative to the sum
+/// of magnitudes.
+template <class Stored>
+struct Kernels {
+  /// scores(r, i) = scale * q(r) · keys(i): q (rows, dim), scores (rows, n).
+  void (*scores)(ConstFloatRows q, const Rows<Stored>& keys, float scale, FloatRows scores);
+  /// out(r) += sum over i of weights(r, i) values(i): weights (rows, n), out (rows, dim).
+  void (*add_weighted)(ConstFloatRows weights, const Rows<Stored>& values, FloatRows out);
+};
+
+struct Table {
+  Kernels<float> f32;
+  Kernels<std::uint16_t> f16;  ///< IEEE binary16
+  Kernels<std::int8_t> int8;
+};
+
+/// The table of active_isa().
+const Table& active();
+
+extern const Table kScalar;
+extern const Table kAvx2;
+extern const Table kAvx512;
+
+}  // namespace nibble::model::attention_kernels

@@ -1,0 +1,103 @@
+// What one decoded token costs outside the matrix products: a transformer of Llama-3.2-1B's shape whose linear layers
+// do nothing but hand out one empty task per thread, with caches of several types and lengths. Median of the runs.
+// Arguments: threads (0: all), tokens per run, runs.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/thread_pool.h"
+#include "model/transformer/build.h"
+#include "model/transformer/cache/sequence.h"
+#include "model/transformer/sampling.h"
+#include "tests/bench/measure.h"
+
+namespace {
+
+using namespace nibble;
+using model::CacheOptions;
+using model::CacheType;
+
+class EmptyLinear final : public LinearOp<float> {
+ public:
+  EmptyLinear(std::size_t out, std::size_t in) : out_(out), in_(in) {}
+  std::size_t in_features() const override { return in_; }
+  std::size_t out_features() const override { return out_; }
+  void forward(MatrixView<const float>, MatrixView<float>) const override {
+    parallel_for(thread_count(), [](std::size_t) {});
+  }
+  void backward_input(MatrixView<const float>, MatrixView<float>) const override {}
+
+ private:
+  std::size_t out_, in_;
+};
+
+class Ones final : public WeightSource {
+ public:
+  Ones(std::size_t rows, std::size_t cols) : rows_(rows), cols_(cols) {}
+  std::size_t rows() const override { return rows_; }
+  std::size_t cols() const override { return cols_; }
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+    std::fill_n(destination, (end - begin) * cols_, 1.0f);
+  }
+
+ private:
+  std::size_t rows_, cols_;
+};
+
+class EmptyWeights final : public model::WeightProvider {
+ public:
+  bool contains(const std::string& tensor) const override { return tensor.find("bias") == std::string::npos; }
+  std::vector<float> vector(const std::string&, std::size_t size) const override {
+    return std::vector<float>(size, 1.0f);
+  }
+  std::shared_ptr<const WeightSource> matrix(const std::string&, std::size_t out, std::size_t in, bool) const override {
+    return std::make_shared<Ones>(out, in);
+  }
+  std::unique_ptr<LinearOp<float>> linear(const std::string&, std::size_t out, std::size_t in, bool) const override {
+    return std::make_unique<EmptyLinear>(out, in);
+  }
+};
+
+model::Config llama_1b() {
+  model::Config config;
+  config.family = model::Family::kLlama;
+  config.vocabulary = 128256;
+  config.hidden = 2048;
+  config.layers = 16;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 64;
+  config.intermediate = 8192;
+  config.max_positions = 131072;
+  config.rope_theta = 500000.0;
+  config.tied_head = true;
+  return config;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  set_thread_count(argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 0);
+  const std::size_t tokens = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 50;
+  const std::size_t runs = argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 5;
+  const auto network = model::make_model(llama_1b(), EmptyWeights());
+  fmt::print("{} threads, microseconds per token\n{:>8} {:>10} {:>10} {:>10}\n", thread_count(), "context", "f32",
+             "f16", "int8");
+  Random random(0);
+  const auto greedy = [&](auto, MatrixView<const float> logits) { model::sample_token(logits.row(0), {}, random); };
+  for (const std::size_t context : {1u, 128u, 512u, 2048u}) {
+    fmt::print("{:>8}", context);
+    for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kInt8}) {
+      const auto sequence =
+          model::make_sequence(*network, CacheOptions{.type = type, .capacity = context + (runs + 1) * tokens});
+      sequence->extend(std::vector<model::TokenId>(context, 1), 0, greedy);
+      const model::TokenId token = 1;
+      const auto timing = bench::measure(runs, [&] {
+        for (std::size_t i = 0; i < tokens; ++i) sequence->extend({&token, 1}, 1, greedy);
+      });
+      fmt::print(" {:>10.1f}", timing.median_seconds / static_cast<double>(tokens) * 1e6);
+    }
+    fmt::print("\n");
+  }
+  return 0;
+}
