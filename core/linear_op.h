@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/matrix_view.h"
 
 namespace nibble {
@@ -24,6 +26,8 @@ class LinearOp {
   virtual void backward_input(MatrixView<const T> dy, MatrixView<T> dx) const = 0;
   /// Tells that the weights will not be needed for a while: mapped pages may go. The next call reads them again.
   virtual void release() const {}
+  /// What does the multiplying, for records of speed.
+  virtual std::string kernel_name() const { return "gemm"; }
 };
 
 /// Where the rows of a weight come from: decodes stored rows to float on demand. Implemented per storage format.
@@ -39,6 +43,15 @@ class WeightSource {
   /// Writes the same rows as columns: `destination` (in, end - begin), row-major. Only called if stored_transposed().
   virtual void decode_rows_transposed(std::size_t begin, std::size_t end, float* destination) const;
   virtual void release() const {}
+  /// The whole storage where it lies, row-major (out, in), or (in, out) if stored_transposed(), when it is plain floats
+  /// that the processor can read; otherwise `data` is null. Call check_intact() after reading and before using.
+  struct PlainFloats {
+    const void* data = nullptr;
+    DType dtype = DType::kF32;
+  };
+  virtual PlainFloats plain_floats() const { return {}; }
+  /// Throws FormatError when values read so far may be wrong: a mapped file shrank. decode_rows() does it by itself.
+  virtual void check_intact() const {}
 };
 
 /// Y = X Wᵀ + b over any WeightSource: tiles of rows are decoded to float in a per-thread buffer and multiplied with

@@ -27,6 +27,8 @@ class MappedSource final : public WeightSource {
   std::size_t cols() const override { return tensor_.shape[transposed_ ? 0 : 1]; }
   bool stored_transposed() const override { return transposed_; }
   void release() const override { checkpoint_->release(tensor_); }
+  PlainFloats plain_floats() const override { return {tensor_.data.data(), tensor_.dtype}; }
+  void check_intact() const override { checkpoint_->check_intact(tensor_); }
 
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
     check_range(begin, end, rows());

@@ -73,21 +73,26 @@ class QuantizedTensor final : public WeightSource {
   std::uint64_t stored_bits() const;  ///< of all parts
   std::uint64_t weights() const { return static_cast<std::uint64_t>(spec_.rows) * spec_.cols; }
 
+  // For kernels, which keep a layout of their own.
+  const TensorPart* find(std::string_view suffix) const;       ///< null when absent
+  std::span<const std::byte> code_row(std::size_t row) const;  ///< packed, row_bytes()
+  /// The entries of palette `group` as float, (entries[, cluster_dim]); palettes only.
+  void load_palette(std::size_t group, std::vector<float>& table) const;
+  const std::vector<std::int32_t>& outlier_rows() const { return outlier_rows_; }  ///< empty without outliers
+  const std::vector<std::int32_t>& outlier_columns() const { return outlier_columns_; }
+
   std::size_t rows() const override { return spec_.rows; }
   std::size_t cols() const override { return spec_.cols; }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;
 
  private:
-  const TensorPart* find(std::string_view suffix) const;
   const TensorPart& require(std::string_view suffix, std::span<const DType> dtypes,
                             std::vector<std::uint64_t> shape) const;
   void check_palette() const;
   void check_blocks() const;
   void read_outliers();
-  void load_palette(std::size_t group, std::vector<float>& table) const;
   void decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const;
   void decode_block_rows(std::size_t begin, std::size_t end, float* destination) const;
-  std::span<const std::byte> code_row(std::size_t row) const;
 
   std::string name_;
   TensorSpec spec_;

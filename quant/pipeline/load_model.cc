@@ -1,11 +1,14 @@
 #include "quant/pipeline/load_model.h"
 
+#include <set>
+
+#include "model/transformer/build.h"
 #include "quant/pipeline/model_size.h"
 #include "quant/pipeline/model_weights.h"
 
 namespace nibble::quant {
 
-LoadedModel load_model(const std::filesystem::path& directory) {
+LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions& options) {
   LoadedModel loaded;
   loaded.checkpoint = model::Checkpoint::open(directory);
   loaded.config = model::parse_config(loaded.checkpoint->config_text(), config_place(*loaded.checkpoint));
@@ -14,8 +17,14 @@ LoadedModel load_model(const std::filesystem::path& directory) {
   loaded.bits_per_weight = size.bits_per_weight;
   loaded.model_bits_per_weight = size.model_bits_per_weight;
   loaded.method = std::move(size.method);
-  const auto weights = make_weight_provider(loaded.checkpoint, std::move(quantized));
-  loaded.transformer = model::make_model(loaded.config, *weights);
+  const auto weights = make_weight_provider(loaded.checkpoint, std::move(quantized), options);
+  std::set<std::string> kernels;
+  loaded.transformer = model::build_transformer<float>(loaded.config, *weights, [&](const model::LinearLayer& layer) {
+    auto linear = weights->linear(layer.module, layer.out, layer.in, layer.conv1d);
+    kernels.insert(linear->kernel_name());
+    return linear;
+  });
+  loaded.kernels.assign(kernels.begin(), kernels.end());
   return loaded;
 }
 

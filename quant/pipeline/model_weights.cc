@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "quant/kernels/packed_weight.h"
 #include "quant/pipeline/load_model.h"
 
 namespace nibble::quant {
@@ -39,8 +40,10 @@ QuantizedTensor checked_tensor(const std::shared_ptr<const model::Checkpoint>& c
 // Quantized weights where there are some, float ones elsewhere.
 class ModelWeights final : public model::WeightProvider {
  public:
-  ModelWeights(std::shared_ptr<const model::Checkpoint> checkpoint, QuantizedWeights quantized)
-      : directory_(checkpoint->directory().string()),
+  ModelWeights(std::shared_ptr<const model::Checkpoint> checkpoint, QuantizedWeights quantized,
+               const LoadOptions& options)
+      : options_(options),
+        directory_(checkpoint->directory().string()),
         floats_(model::make_float_provider(std::move(checkpoint))),
         quantized_(std::move(quantized)) {}
 
@@ -72,17 +75,42 @@ class ModelWeights final : public model::WeightProvider {
 
   std::unique_ptr<LinearOp<float>> linear(const std::string& module, std::size_t out, std::size_t in,
                                           bool conv1d) const override {
-    const std::string bias = module + ".bias";
-    return std::make_unique<DecodingLinear>(
-        matrix(module, out, in, conv1d), floats_->contains(bias) ? floats_->vector(bias, out) : std::vector<float>{});
+    const std::string bias_name = module + ".bias";
+    auto bias = floats_->contains(bias_name) ? floats_->vector(bias_name, out) : std::vector<float>{};
+    if (options_.packed) return packed_linear(module, out, in, conv1d, std::move(bias));
+    return std::make_unique<DecodingLinear>(matrix(module, out, in, conv1d), std::move(bias));
   }
 
  private:
+  std::unique_ptr<LinearOp<float>> packed_linear(const std::string& module, std::size_t out, std::size_t in,
+                                                 bool conv1d, std::vector<float> bias) const {
+    if (is_split(module)) {
+      std::vector<std::unique_ptr<LinearOp<float>>> parts;
+      const std::size_t width = out / std::size(kAttentionParts);
+      for (std::size_t i = 0; i < std::size(kAttentionParts); ++i) {
+        const auto first = bias.begin() + static_cast<std::ptrdiff_t>(bias.empty() ? 0 : i * width);
+        std::vector<float> share(first, bias.empty() ? first : first + static_cast<std::ptrdiff_t>(width));
+        parts.push_back(packed_linear(module + kAttentionParts[i], width, in, false, std::move(share)));
+      }
+      return make_stacked_linear(std::move(parts));
+    }
+    auto source = matrix(module, out, in, conv1d);
+    const auto found = quantized_.find(module);
+    if (found == quantized_.end()) return make_float_linear(std::move(source), std::move(bias), options_.compute);
+    const MappedQuantizedWeight& weight = *found->second;
+    if (!can_pack(weight.tensor().spec())) return std::make_unique<DecodingLinear>(std::move(source), std::move(bias));
+    auto packed = make_packed_linear(weight.tensor(), std::move(bias), options_.compute);
+    weight.check_intact();
+    weight.release();
+    return packed;
+  }
+
   bool is_split(const std::string& module) const {
     return std::any_of(std::begin(kAttentionParts), std::end(kAttentionParts),
                        [&](const char* part) { return quantized_.contains(module + part); });
   }
 
+  LoadOptions options_;
   std::string directory_;
   std::unique_ptr<model::WeightProvider> floats_;
   QuantizedWeights quantized_;
@@ -99,6 +127,10 @@ MappedQuantizedWeight::MappedQuantizedWeight(std::shared_ptr<const model::Checkp
 
 void MappedQuantizedWeight::decode_rows(std::size_t begin, std::size_t end, float* destination) const {
   tensor_.decode_rows(begin, end, destination);
+  check_intact();
+}
+
+void MappedQuantizedWeight::check_intact() const {
   for (const model::TensorView& view : views_) checkpoint_->check_intact(view);
 }
 
@@ -131,9 +163,9 @@ bool is_quantized_part(const QuantizedWeights& weights, const std::string& name)
 }
 
 std::unique_ptr<model::WeightProvider> make_weight_provider(std::shared_ptr<const model::Checkpoint> checkpoint,
-                                                            QuantizedWeights quantized) {
-  if (quantized.empty()) return model::make_float_provider(std::move(checkpoint));
-  return std::make_unique<ModelWeights>(std::move(checkpoint), std::move(quantized));
+                                                            QuantizedWeights quantized, const LoadOptions& options) {
+  if (quantized.empty() && !options.packed) return model::make_float_provider(std::move(checkpoint));
+  return std::make_unique<ModelWeights>(std::move(checkpoint), std::move(quantized), options);
 }
 
 std::unique_ptr<model::WeightProvider> make_weight_provider(std::shared_ptr<const model::Checkpoint> checkpoint) {

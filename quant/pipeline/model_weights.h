@@ -8,6 +8,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/format/quantized_tensor.h"
+#include "quant/pipeline/load_model.h"
 #include "quant/pipeline/quantization_config.h"
 
 namespace nibble::quant {
@@ -26,6 +27,7 @@ class MappedQuantizedWeight final : public WeightSource {
   std::size_t cols() const override { return tensor_.cols(); }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;
   void release() const override;
+  void check_intact() const override;
 
  private:
   std::shared_ptr<const model::Checkpoint> checkpoint_;
@@ -47,8 +49,9 @@ std::string config_place(const model::Checkpoint& checkpoint);
 /// Whether `name` is a part of one of `weights` (`.codes`, …; not the bias of its layer).
 bool is_quantized_part(const QuantizedWeights& weights, const std::string& name);
 
-/// The weights of a checkpoint of either kind.
+/// The weights of a checkpoint of either kind; its linear layers multiply as `options` say.
 std::unique_ptr<model::WeightProvider> make_weight_provider(std::shared_ptr<const model::Checkpoint> checkpoint,
-                                                            QuantizedWeights quantized);
+                                                            QuantizedWeights quantized,
+                                                            const LoadOptions& options = {});
 
 }  // namespace nibble::quant

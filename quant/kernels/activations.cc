@@ -1,0 +1,41 @@
+#include "quant/kernels/activations.h"
+
+#include <algorithm>
+
+#include "quant/kernels/code_layout.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kLanes = 16, kField = 4 * kLanes;
+
+void reorder_by_lanes(float* row, std::size_t count) {
+  float copy[kField];
+  for (std::size_t first = 0; first < count; first += kField) {
+    std::copy_n(row + first, kField, copy);
+    for (std::size_t b = 0; b < 4; ++b)
+      for (std::size_t lane = 0; lane < kLanes; ++lane) row[first + b * kLanes + lane] = copy[4 * lane + b];
+  }
+}
+
+}  // namespace
+
+void arrange_activations(MatrixView<const float> x, std::size_t padded, bool by_lanes, bool with_sums,
+                         Activations& arranged) {
+  arranged.stride = padded;
+  arranged.values.resize(x.rows() * padded);
+  const std::size_t blocks = padded / kBlockInputs;
+  arranged.block_sums.resize(with_sums ? x.rows() * blocks : 0);
+  for (std::size_t t = 0; t < x.rows(); ++t) {
+    float* row = arranged.values.data() + t * padded;
+    std::fill(std::copy(x.row(t).begin(), x.row(t).end(), row), row + padded, 0.0f);
+    for (std::size_t block = 0; with_sums && block < blocks; ++block) {
+      double sum = 0.0;
+      for (std::size_t j = 0; j < kBlockInputs; ++j) sum += static_cast<double>(row[block * kBlockInputs + j]);
+      arranged.block_sums[t * blocks + block] = static_cast<float>(sum);
+    }
+    if (by_lanes) reorder_by_lanes(row, padded);
+  }
+}
+
+}  // namespace nibble::quant

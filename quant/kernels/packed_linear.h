@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/linear_op.h"
+#include "quant/format/quantized_tensor.h"
+
+namespace nibble::quant {
+
+/// The arithmetic of a packed product. Weights are always read packed; what differs is what is multiplied.
+///
+/// | mode | weights | activations | error of y_r beyond the format's |
+/// |---|---|---|---|
+/// | exact | just as the format decodes them, float32 | float32 | rounding of float32 sums |
+enum class Compute { kExact };
+
+std::string_view compute_name(Compute compute);                   ///< "exact"
+std::optional<Compute> compute_from_name(std::string_view name);  ///< empty for an unknown name
+
+/// Y = X Wᵀ + b over a quantized weight that is rearranged once, here, on all threads, and multiplied packed: up to
+/// kMostMatvecTokens tokens by matrix-vector kernels of the instruction set in force, more (and backwards) by decoding
+/// tiles to float and the GEMM door. `tensor` is not needed afterwards. Formats without a packed layout (can_pack())
+/// are refused with InvalidArgument: DecodingLinear serves them.
+///
+/// `bias` is empty or has one value per row; throws InvalidArgument otherwise.
+std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tensor, std::vector<float> bias,
+                                                    Compute compute);
+
+/// The same over a float weight, read where it lies when `source` has plain rows; stored transposed, it is turned over
+/// into memory first.
+std::unique_ptr<LinearOp<float>> make_float_linear(std::shared_ptr<const WeightSource> source, std::vector<float> bias,
+                                                   Compute compute);
+
+/// Several operators over the same input, their outputs side by side: GPT-2's q, k, v. Throws InvalidArgument for no
+/// parts or different numbers of inputs.
+std::unique_ptr<LinearOp<float>> make_stacked_linear(std::vector<std::unique_ptr<LinearOp<float>>> parts);
+
+}  // namespace nibble::quant

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "quant/format/quantized_tensor.h"
+#include "quant/kernels/code_layout.h"
+#include "quant/kernels/exact_matvec.h"
+#include "quant/kernels/huge_buffer.h"
+
+namespace nibble::quant {
+
+/// A quantized weight in memory as the kernels read it: codes rearranged (code_layout.h), everything small as float.
+/// Rows beyond the last panel's own and inputs beyond cols hold code 0 and scale 0.
+struct PackedWeight {
+  PackedKind kind = PackedKind::kSharedPalette;
+  CodeLayout layout{4, kPanelRows};
+  std::size_t rows = 0, cols = 0;
+  unsigned middle = 0;             ///< blocks: 2^(bits-1) of the format's width
+  HugeBuffer codes;                ///< (panels, units, unit_bytes)
+  std::vector<float> tables;       ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
+  std::size_t rows_per_table = 0;  ///< 0: one table for all rows
+  HugeBuffer block_scales;         ///< (panels, blocks, 16) float16
+  HugeBuffer block_zeros;          ///< (panels, blocks, 16) bytes, empty for symmetric blocks
+  std::vector<float> row_scale;    ///< (rows), empty: 1
+  std::vector<std::int32_t> outlier_rows, outlier_columns;  ///< CSR; empty without outliers
+  std::vector<float> outlier_values;
+
+  std::size_t entries() const { return std::size_t{1} << layout.bits; }
+  std::size_t blocks() const { return layout.padded_inputs(cols) / kBlockInputs; }
+  const float* table_of(std::size_t row) const {
+    return tables.data() + (rows_per_table == 0 ? 0 : row / rows_per_table * entries());
+  }
+  std::uint64_t bytes() const;  ///< of all of the above: what a product reads
+};
+
+/// Whether there is a packed layout for the tensor: scalar palettes; blocks of a multiple of 32 inputs, or whole rows.
+bool can_pack(const TensorSpec& spec);
+
+/// Requires can_pack(). Reads the tensor once, on all threads.
+PackedWeight pack_weight(const QuantizedTensor& tensor);
+
+}  // namespace nibble::quant

@@ -1,0 +1,33 @@
+#include "quant/kernels/panel_decode.h"
+
+#include "core/isa.h"
+#include "quant/kernels/panel_decode_simd.h"
+#include "quant/kernels/vector_scalar.h"
+
+namespace nibble::quant {
+namespace {
+
+const PanelDecodeTable& active_table() {
+  switch (active_isa()) {
+#if NIBBLE_HAVE_X86_AVX512
+    case Isa::kAvx512:
+      return kPanelDecodeAvx512;
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+    case Isa::kAvx2:
+      return kPanelDecodeAvx2;
+#endif
+    default:
+      return kPanelDecodeScalar;
+  }
+}
+
+}  // namespace
+
+const PanelDecodeTable kPanelDecodeScalar = panel_decode::table<VectorScalar>();
+
+PanelDecode select_panel_decode(unsigned bits, PackedKind kind) {
+  return active_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)];
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,102 @@
+#include "tests/quant/kernels/example_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "quant/format/codes.h"
+
+namespace nibble::test {
+namespace {
+
+using quant::Coding;
+
+template <class T>
+quant::TensorPart part(std::string suffix, DType dtype, std::vector<std::uint64_t> shape,
+                       const std::vector<T>& values) {
+  auto owner = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(owner->data(), values.data(), owner->size());
+  return {std::move(suffix), dtype, std::move(shape), *owner, owner};
+}
+
+std::vector<std::uint16_t> halves(const std::vector<float>& values) {
+  std::vector<std::uint16_t> bits;
+  for (const float value : values) bits.push_back(f32_to_f16(value));
+  return bits;
+}
+
+std::vector<float> random_scales(std::size_t count, bool integers, Random& random) {
+  std::vector<float> scales(count);
+  for (float& scale : scales)
+    scale = integers ? (random.below(2) == 0 ? 1.0f : 2.0f) : static_cast<float>(0.01 + 0.05 * random.uniform());
+  return scales;
+}
+
+void add_palette_parts(const TensorWish& wish, Random& random, std::vector<quant::TensorPart>& parts) {
+  const quant::TensorSpec& spec = wish.spec;
+  std::vector<float> palette(spec.palettes() * spec.entries() * spec.cluster_dim);
+  for (float& entry : palette)
+    entry = wish.integers ? static_cast<float>(random.below(33)) - 16.0f
+                          : round_to_f16(static_cast<float>(random.normal()));
+  const auto entries = static_cast<std::ptrdiff_t>(spec.entries());
+  if (spec.cluster_dim == 1)
+    for (auto at = palette.begin(); at != palette.end(); at += entries) std::sort(at, at + entries);
+  std::vector<std::uint64_t> shape{spec.palettes(), spec.entries()};
+  if (spec.cluster_dim > 1) shape.push_back(spec.cluster_dim);
+  parts.push_back(part("palette", DType::kF16, shape, halves(palette)));
+  if (wish.row_scale) {
+    auto scales = random_scales(spec.rows, wish.integers, random);
+    for (std::size_t i = 0; i < scales.size(); i += 3) scales[i] = -scales[i];
+    parts.push_back(part("scale", DType::kF16, {spec.rows}, halves(scales)));
+  }
+  if (wish.outliers == 0.0) return;
+  std::vector<std::int32_t> rows{0}, columns;
+  std::vector<float> values;
+  for (std::size_t row = 0; row < spec.rows; ++row) {
+    for (std::size_t col = 0; col < spec.cols; ++col) {
+      if (random.uniform() >= wish.outliers) continue;
+      columns.push_back(static_cast<std::int32_t>(col));
+      values.push_back(static_cast<float>(random.below(9)) - 4.0f);
+    }
+    rows.push_back(static_cast<std::int32_t>(columns.size()));
+  }
+  parts.push_back(part("outlier_rows", DType::kI32, {spec.rows + 1}, rows));
+  parts.push_back(part("outlier_columns", DType::kI32, {columns.size()}, columns));
+  parts.push_back(part("outlier_values", DType::kF16, {values.size()}, halves(values)));
+}
+
+void add_block_parts(const TensorWish& wish, Random& random, std::vector<quant::TensorPart>& parts) {
+  const quant::TensorSpec& spec = wish.spec;
+  const std::vector<std::uint64_t> shape{spec.rows, spec.blocks()};
+  parts.push_back(
+      part("block_scale", DType::kF16, shape, halves(random_scales(spec.rows * spec.blocks(), wish.integers, random))));
+  if (!wish.zero_points) return;
+  std::vector<std::uint8_t> zeros(spec.rows * spec.blocks());
+  for (auto& zero : zeros) zero = static_cast<std::uint8_t>(random.below(spec.entries()));
+  parts.push_back(part("block_zero", DType::kU8, shape, zeros));
+}
+
+}  // namespace
+
+quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random) {
+  const quant::TensorSpec& spec = wish.spec;
+  std::vector<std::uint8_t> packed(spec.rows * spec.row_bytes()), codes(spec.codes_per_row());
+  for (std::size_t row = 0; row < spec.rows; ++row) {
+    for (auto& code : codes) code = static_cast<std::uint8_t>(random.below(spec.entries()));
+    quant::pack_codes(codes, spec.bits,
+                      std::as_writable_bytes(std::span(packed)).subspan(row * spec.row_bytes(), spec.row_bytes()));
+  }
+  std::vector<quant::TensorPart> parts{part("codes", DType::kU8, {spec.rows, spec.row_bytes()}, packed)};
+  spec.coding == Coding::kPalette ? add_palette_parts(wish, random, parts) : add_block_parts(wish, random, parts);
+  return {"weight", spec, std::move(parts)};
+}
+
+std::string describe(const TensorWish& wish) {
+  return fmt::format("{} {} bits ({}, {}) group {}{}{}{}", wish.spec.coding == Coding::kPalette ? "palette" : "blocks",
+                     wish.spec.bits, wish.spec.rows, wish.spec.cols, wish.spec.group_size,
+                     wish.row_scale ? " scaled" : "", wish.zero_points ? " with zeros" : "",
+                     wish.outliers > 0 ? " with outliers" : "");
+}
+
+}  // namespace nibble::test

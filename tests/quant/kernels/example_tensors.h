@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "quant/format/quantized_tensor.h"
+
+namespace nibble::test {
+
+/// What a random quantized weight should look like.
+struct TensorWish {
+  quant::TensorSpec spec;
+  bool row_scale = false, zero_points = false, integers = false;
+  double outliers = 0.0;  ///< share of weights
+};
+
+/// A random weight as it would be stored. With `integers`, palettes hold small integers and scales powers of two, so
+/// that float sums of integer activations are exact.
+quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random);
+
+/// For messages: "palette 4 bits 33 x 70 group 8 scaled".
+std::string describe(const TensorWish& wish);
+
+}  // namespace nibble::test

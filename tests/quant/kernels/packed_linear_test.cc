@@ -1,0 +1,207 @@
+#include "quant/kernels/packed_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/isa.h"
+#include "core/thread_pool.h"
+#include "quant/kernels/packed_weight.h"
+#include "tests/quant/kernels/example_tensors.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::quant {
+namespace {
+
+using test::describe;
+using test::random_tensor;
+using test::TensorWish;
+
+std::vector<TensorWish> wishes(bool integers) {
+  std::vector<TensorWish> all;
+  // Odd sizes around panels of 16 rows, blocks of 32 inputs and units of 128 to 512.
+  const std::pair<std::size_t, std::size_t> shapes[] = {{1, 1}, {15, 31}, {17, 33}, {35, 129}, {16, 515}};
+  for (const auto& [rows, cols] : shapes) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
+      for (const std::size_t group : {std::size_t{0}, std::size_t{16}, std::size_t{8}, std::size_t{1}})
+        all.push_back(
+            {{Coding::kPalette, rows, cols, bits, group, 1}, group == 8, false, integers, group == 1 ? 0.02 : 0.0});
+    for (const unsigned bits : {2u, 3u, 4u, 5u, 6u, 7u, 8u})
+      for (const std::size_t width : {std::size_t{0}, std::size_t{32}, std::size_t{64}})
+        for (const bool zeros : {false, true})
+          all.push_back({{Coding::kBlocks, rows, cols, bits, width, 1}, false, zeros, integers, 0.0});
+  }
+  return all;
+}
+
+Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
+  Matrix<float> m(rows, cols);
+  for (float& value : m.values())
+    value = integers ? static_cast<float>(random.below(7)) - 3.0f : static_cast<float>(random.normal());
+  return m;
+}
+
+// Y = X Wᵀ + b and, beside it, sum_j |w x| (with zero points: |code - middle| + |zero - middle| for |code - zero|,
+// which the kernels round with), in double, of the weights that the format defines.
+struct Reference {
+  Matrix<double> y, magnitude;
+};
+Reference reference(const QuantizedTensor& tensor, const Matrix<float>& x, const std::vector<float>& bias) {
+  std::vector<float> w(tensor.rows() * tensor.cols());
+  tensor.decode_rows(0, tensor.rows(), w.data());
+  Reference result{{x.rows(), tensor.rows()}, {x.rows(), tensor.rows()}};
+  float largest = 0.0f;
+  for (const float value : w) largest = std::max(largest, std::abs(value));
+  const bool zeros = tensor.find("block_zero") != nullptr;
+  for (std::size_t t = 0; t < x.rows(); ++t) {
+    for (std::size_t r = 0; r < tensor.rows(); ++r) {
+      double sum = bias.empty() ? 0.0 : static_cast<double>(bias[r]), magnitude = std::abs(sum);
+      for (std::size_t j = 0; j < tensor.cols(); ++j) {
+        const double product = static_cast<double>(w[r * tensor.cols() + j]) * static_cast<double>(x(t, j));
+        sum += product;
+        // |code - middle| + |zero - middle| <= 2 · 2^bits steps of at most `largest` each.
+        magnitude +=
+            zeros ? std::abs(static_cast<double>(x(t, j))) * static_cast<double>(largest) * 4 : std::abs(product);
+      }
+      result.y(t, r) = sum;
+      result.magnitude(t, r) = magnitude;
+    }
+  }
+  return result;
+}
+
+std::vector<float> random_bias(std::size_t rows, Random& random) {
+  std::vector<float> bias(rows);
+  for (float& value : bias) value = static_cast<float>(random.below(9)) - 4.0f;
+  return bias;
+}
+
+TEST(PackedLinear, SumsOfIntegersAreExactForEveryFormatAndNumberOfTokens) {
+  Random random(1);
+  for (const TensorWish& wish : wishes(true)) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const auto bias = random_bias(tensor.rows(), random);
+    const auto op = make_packed_linear(tensor, bias, Compute::kExact);
+    for (const std::size_t tokens : {1u, 5u, 9u}) {  // 4 + 1 at a time; 9 go through the decoder
+      const Matrix<float> x = random_matrix(tokens, tensor.cols(), true, random);
+      Matrix<float> y(tokens, tensor.rows());
+      op->forward(x, y);
+      const auto expected = reference(tensor, x, bias).y;
+      // Sums of at most 515 products below 2^15 of integers: exact in float.
+      for (std::size_t i = 0; i < y.size(); ++i)
+        ASSERT_TRUE(test::near(static_cast<double>(y.values()[i]), expected.values()[i], {})) << "element " << i;
+    }
+  }
+}
+
+TEST(PackedLinear, IsWithinTheBoundOfItsContract) {
+  Random random(2);
+  for (const TensorWish& wish : wishes(false)) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const auto op = make_packed_linear(tensor, {}, Compute::kExact);
+    const Matrix<float> x = random_matrix(3, tensor.cols(), false, random);
+    Matrix<float> y(3, tensor.rows());
+    op->forward(x, y);
+    const Reference expected = reference(tensor, x, {});
+    const double padded = static_cast<double>(tensor.cols()) + 512;
+    for (std::size_t i = 0; i < y.size(); ++i)
+      ASSERT_TRUE(test::near(static_cast<double>(y.values()[i]), expected.y.values()[i],
+                             {.abs = 2 * (padded + 4) * 0x1p-24 * expected.magnitude.values()[i] + 1e-30}));
+  }
+}
+
+TEST(PackedLinear, DecodesJustTheValuesOfTheFormat) {
+  Random random(3);
+  for (const TensorWish& wish : wishes(false)) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const auto op = make_packed_linear(tensor, {}, Compute::kExact);
+    Matrix<float> identity(tensor.rows(), tensor.rows()), w(tensor.rows(), tensor.cols());
+    for (std::size_t i = 0; i < tensor.rows(); ++i) identity(i, i) = 1.0f;
+    op->backward_input(identity, w);  // dX = I W
+    std::vector<float> expected(w.size());
+    tensor.decode_rows(0, tensor.rows(), expected.data());
+    ASSERT_TRUE(test::all_near(w.values(), expected, {}));
+  }
+}
+
+TEST(PackedLinear, ATokenGetsTheSameBitsAloneAndInCompanyOnAnyNumberOfThreads) {
+  Random random(4);
+  const TensorWish wish{{Coding::kPalette, 200, 300, 4, 0, 1}};
+  const auto op = make_packed_linear(random_tensor(wish, random), {}, Compute::kExact);
+  const Matrix<float> x = random_matrix(7, 300, false, random);
+  Matrix<float> together(7, 200), alone(7, 200);
+  op->forward(x, together);
+  set_thread_count(1);
+  for (std::size_t t = 0; t < 7; ++t) op->forward(x.view().rows_slice(t, 1), alone.view().rows_slice(t, 1));
+  set_thread_count(0);
+  EXPECT_TRUE(test::same_bits(together.values(), alone.values()));
+}
+
+TEST(PackedLinear, RefusesWhatHasNoPackedLayout) {
+  Random random(5);
+  const TensorWish vectors{{Coding::kPalette, 8, 8, 4, 0, 2}}, narrow{{Coding::kBlocks, 8, 64, 4, 20, 1}};
+  for (const TensorWish& wish : {vectors, narrow}) {
+    EXPECT_FALSE(can_pack(wish.spec));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make_packed_linear(tensor, {}, Compute::kExact); }, "weight",
+                                                   "no packed layout"));
+  }
+}
+
+TEST(PackedLinear, RefusesShapesThatDoNotFit) {
+  Random random(6);
+  const TensorWish wish{{Coding::kPalette, 5, 7, 4, 0, 1}};
+  const QuantizedTensor tensor = random_tensor(wish, random);
+  const auto op = make_packed_linear(tensor, {}, Compute::kExact);
+  Matrix<float> x(1, 8), y(1, 5);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { op->forward(x, y); }, "(5, 7)", "(1, 8)"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { make_packed_linear(tensor, std::vector<float>(4), Compute::kExact); }, "bias", "5", "4"));
+}
+
+TEST(PackedLinear, NamesTheKernelOfTheInstructionSetInForce) {
+  Random random(7);
+  const TensorWish wish{{Coding::kPalette, 5, 7, 4, 0, 1}};
+  const auto op = make_packed_linear(random_tensor(wish, random), {}, Compute::kExact);
+  EXPECT_EQ(op->kernel_name(), "packed_exact_" + std::string(isa_name(active_isa())));
+}
+
+TEST(StackedLinear, PutsOutputsSideBySideAndAddsGradients) {
+  Random random(8);
+  const TensorWish wish{{Coding::kPalette, 20, 30, 4, 0, 1}, false, false, true};
+  std::vector<std::unique_ptr<LinearOp<float>>> parts, alone;
+  for (int i = 0; i < 3; ++i) {
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    parts.push_back(make_packed_linear(tensor, {}, Compute::kExact));
+    alone.push_back(make_packed_linear(tensor, {}, Compute::kExact));
+  }
+  const auto stacked = make_stacked_linear(std::move(parts));
+  const Matrix<float> x = random_matrix(2, 30, true, random), dy = random_matrix(2, 60, true, random);
+  Matrix<float> y(2, 60), dx(2, 30), expected_dx(2, 30);
+  stacked->forward(x, y);
+  stacked->backward_input(dy, dx);
+  for (std::size_t i = 0; i < 3; ++i) {
+    Matrix<float> part_y(2, 20), part_dx(2, 30);
+    alone[i]->forward(x, part_y);
+    alone[i]->backward_input(dy.view().cols_slice(i * 20, 20), part_dx);
+    for (std::size_t t = 0; t < 2; ++t) {
+      EXPECT_TRUE(test::all_near(y.view().cols_slice(i * 20, 20).row(t), part_y.row(t), {}));
+      for (std::size_t j = 0; j < 30; ++j) expected_dx(t, j) += part_dx(t, j);
+    }
+  }
+  EXPECT_TRUE(test::all_near(dx.values(), expected_dx.values(), {})) << "integers: exact";
+}
+
+TEST(Compute, NamesGoBothWays) {
+  EXPECT_EQ(compute_from_name("exact"), Compute::kExact);
+  EXPECT_EQ(compute_from_name("fast"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace nibble::quant
