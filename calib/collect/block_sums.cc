@@ -71,7 +71,7 @@ void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
 model::Hooks<float> BlockSums::forward_hooks() {
   model::Hooks<float> hooks;
   hooks.on_linear_input = [this](const std::string& module, MatrixView<const float> x) {
-    add_input(entries_.at(index_.at(module)), x);
+    if (const auto found = index_.find(module); found != index_.end()) add_input(entries_[found->second], x);
   };
   return hooks;
 }

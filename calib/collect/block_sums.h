@@ -43,7 +43,7 @@ class BlockSums {
 
   /// Counts the next batch; the hooks called after this belong to it. `first_window` is for messages.
   void begin_batch(std::size_t first_window, std::size_t windows);
-  /// Sums activations and Hessians on the way forward.
+  /// Sums activations and Hessians on the way forward; layers that are not among these pass by.
   model::Hooks<float> forward_hooks();
   /// Sums sensitivities and guided Hessians on the way back; with `activations` or `hessian` wanted, those of X too.
   model::Hooks<float> backward_hooks();

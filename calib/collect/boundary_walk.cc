@@ -1,0 +1,63 @@
+#include "calib/collect/boundary_walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "calib/collect/team.h"
+#include "core/error.h"
+
+namespace nibble::calib {
+
+BoundaryWalk::BoundaryWalk(std::span<const model::TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
+                           std::string name, ResidualStore& store)
+    : tokens_(tokens), per_batch_(per_batch), name_(std::move(name)), store_(store) {
+  NIBBLE_REQUIRE(window_tokens > 0 && per_batch > 0 && !tokens.empty() && tokens.size() % window_tokens == 0,
+                 InvalidArgument, "{} tokens are no whole number of windows of {}", tokens.size(), window_tokens);
+  settings_.window_tokens = window_tokens;
+  settings_.windows = tokens.size() / window_tokens;
+}
+
+std::string BoundaryWalk::boundary(std::size_t block) const { return fmt::format("{}.{:04}", name_, block); }
+
+// Calls body(batch number, windows before it, the batch, room for its rows).
+template <class Body>
+void BoundaryWalk::for_batches(std::size_t hidden, const Body& body) {
+  const std::size_t length = settings_.window_tokens;
+  std::vector<std::size_t> starts;
+  for (std::size_t w = 0; w <= per_batch_; ++w) starts.push_back(w * length);
+  for (std::size_t first = 0, batch = 0; first < settings_.windows; first += per_batch_, ++batch) {
+    const std::size_t windows = std::min<std::size_t>(per_batch_, settings_.windows - first);
+    const auto tokens = tokens_.subspan(first * length, windows * length);
+    if (x_.rows() != tokens.size()) x_ = Matrix<float>(tokens.size(), hidden);
+    body(batch, first, model::Batch{tokens, std::span(starts).first(windows + 1)}, x_.view());
+  }
+}
+
+void BoundaryWalk::embed(const model::Model& model) {
+  for_batches(model.config().hidden,
+              [&](std::size_t batch, std::size_t, const model::Batch& input, MatrixView<float> x) {
+                model.embed(input, x);
+                store_.write(boundary(0), batch, x);
+              });
+}
+
+std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t block,
+                                          std::span<const CollectedLayer> layers, const StatisticSet& what, Go go) {
+  BlockSums sums(layers, what, settings_, no_means_);
+  const model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
+  for_batches(model.config().hidden,
+              [&](std::size_t batch, std::size_t first, const model::Batch& input, MatrixView<float> x) {
+                store_.read(boundary(block), batch, x);
+                sums.begin_batch(first, input.starts.size() - 1);
+                model.forward_block(block, input, x, {}, &hooks);
+                if (go == Go::kOn) store_.write(boundary(block + 1), batch, x);
+              });
+  if (go == Go::kOn) store_.drop(boundary(block));
+  Team alone;
+  sums.reduce(alone);
+  std::vector<LayerStats> statistics;
+  for (std::size_t i = 0; i < layers.size(); ++i) statistics.push_back(sums.take(i));
+  return statistics;
+}
+
+}  // namespace nibble::calib

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calib/collect/block_sums.h"
+#include "calib/collect/residual_store.h"
+#include "calib/stats/run_settings.h"
+#include "model/transformer/transformer.h"
+
+namespace nibble::calib {
+
+/// Token windows on their way through a network whose blocks may change while they wait in front of them: the residual
+/// stream at one boundary after the other, kept in a store under `name`.
+class BoundaryWalk {
+ public:
+  /// `tokens`: windows of `window_tokens`, `per_batch` of which go through a block together. `store` has the shape of
+  /// all of them, in batches of that size. Both must outlive this.
+  BoundaryWalk(std::span<const model::TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
+               std::string name, ResidualStore& store);
+
+  /// The stream in front of `block` is there, perhaps left by a run that was killed.
+  bool holds(std::size_t block) { return store_.holds(boundary(block)); }
+  void embed(const model::Model& model);
+
+  enum class Go { kStay, kOn };
+  /// Runs `block` over the stream in front of it and sums `what` of the inputs of `layers`, some of the block's. kOn:
+  /// what leaves the block becomes the stream in front of the next one, and replaces this one. Throws NumericalError
+  /// for NaN and infinity.
+  std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
+                              const StatisticSet& what, Go go);
+
+ private:
+  template <class Body>
+  void for_batches(std::size_t hidden, const Body& body);
+  std::string boundary(std::size_t block) const;
+
+  std::span<const model::TokenId> tokens_;
+  std::size_t per_batch_;
+  std::string name_;
+  ResidualStore& store_;
+  RunSettings settings_;
+  InputMeans no_means_;
+  Matrix<float> x_;
+};
+
+}  // namespace nibble::calib
