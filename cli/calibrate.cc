@@ -11,6 +11,7 @@
 #include "calib/collect/collector.h"
 #include "calib/stats/merge_stats.h"
 #include "cli/calibrate_show.h"
+#include "cli/calibration_text.h"
 #include "cli/command.h"
 #include "cli/human.h"
 #include "cli/memory_size.h"
@@ -31,41 +32,22 @@ namespace {
 
 struct Arguments {
   CommonOptions common;
-  std::filesystem::path model, tokens, output, show;
-  std::vector<std::string> text, merge;
-  std::string field = "text", collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none";
-  std::string memory = "4G";
-  std::uint64_t length = 0, samples = 0, seed = 0;
+  CalibrationTextOptions text;
+  std::filesystem::path model, output, show;
+  std::vector<std::string> merge;
+  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none";
   bool head = false;
 };
 
-constexpr std::uint64_t kDefaultSamples = 128;
-
-datasets::CalibrationWindows read_windows(const Arguments& arguments, const quant::LoadedModel& model,
-                                          const model::Tokenizer* tokenizer, std::size_t length,
-                                          const ProgressSink& progress) {
-  if (!arguments.tokens.empty())
-    return datasets::fixed_calibration_windows(arguments.tokens, model.config.vocabulary, length, arguments.samples);
-  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "--text: '{}' has no tokenizer; give token ids with --tokens",
-                 arguments.model.string());
-  const std::vector<std::filesystem::path> files(arguments.text.begin(), arguments.text.end());
-  return datasets::sample_calibration_windows(files, *tokenizer,
-                                              {.samples = arguments.samples > 0 ? arguments.samples : kDefaultSamples,
-                                               .length = length,
-                                               .seed = arguments.seed,
-                                               .field = arguments.field,
-                                               .progress = progress});
-}
-
 calib::RunSettings settings_of(const Arguments& arguments, const quant::LoadedModel& model,
                                const model::Tokenizer* tokenizer, const datasets::CalibrationWindows& windows) {
-  const bool sampled = arguments.tokens.empty();
+  const bool sampled = arguments.text.tokens.empty();
   return {.model_hash = model.checkpoint->fingerprint(),
           .tokenizer_hash = sampled ? tokenizer->fingerprint() : "none",
           .text_hash = windows.fingerprint,
           .sampling = sampled ? "random slices" : "consecutive windows",
           .window_tokens = windows.length,
-          .seeds = {arguments.seed},
+          .seeds = {arguments.text.seed},
           .flavour = calib::parse_fisher_flavour(arguments.fisher),
           .labels = calib::parse_labels(arguments.labels),
           .head = arguments.head,
@@ -85,11 +67,10 @@ void collect(const Arguments& arguments, MpiSession& mpi) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
-  const auto tokenizer = arguments.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
+  const auto tokenizer = arguments.text.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
-  const std::size_t length =
-      arguments.length > 0 ? arguments.length : std::min<std::size_t>(512, model.config.max_positions);
-  const datasets::CalibrationWindows windows = read_windows(arguments, model, tokenizer.get(), length, bar.sink());
+  const datasets::CalibrationWindows windows =
+      read_calibration_windows(arguments.text, model.config, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   if (first) {
     for (const std::string& warning : datasets::warnings(windows)) warn(warning);
@@ -99,7 +80,7 @@ void collect(const Arguments& arguments, MpiSession& mpi) {
                             .tokens = windows.tokens,
                             .settings = settings_of(arguments, model, tokenizer.get(), windows),
                             .output = arguments.output,
-                            .memory_bytes = parse_memory_size("--memory", arguments.memory),
+                            .memory_bytes = parse_memory_size("--memory", arguments.text.memory),
                             .progress = bar.sink(),
                             .team = &mpi.team()};
   if (arguments.centre == "own") {
@@ -166,7 +147,7 @@ void run(const Arguments& arguments) {
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "calibrate: -o, the file to write, is missing");
   if (!arguments.merge.empty()) return merge(arguments);
-  NIBBLE_REQUIRE(arguments.text.empty() != arguments.tokens.empty(), InvalidArgument,
+  NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
   MpiSession mpi;
   mpi.run([&] { collect(arguments, mpi); });
@@ -178,15 +159,7 @@ Command calibrate_command(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = program.add_subcommand("calibrate", "Collect activation statistics and Fisher sensitivities");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
-  app->add_option("--text", arguments->text, "Texts to sample from: .txt, .jsonl, also .gz and .zst")
-      ->type_name("FILE…");
-  add_path(*app, "--tokens", arguments->tokens, "FILE", "Consecutive windows of token ids (.u16, .u32) instead");
-  app->add_option("--field", arguments->field, "The text's key in .jsonl")->type_name("NAME")->capture_default_str();
-  add_count(*app, "--length", arguments->length, "Tokens in a window [default: 512, or the model's context]",
-            {.low = 2, .high = 1 << 24});
-  add_count(*app, "--samples", arguments->samples, "Windows to take [default: 128; with --tokens all]",
-            {.low = 1, .high = 1 << 30});
-  add_count(*app, "--seed", arguments->seed, "Seed of the sampling and of --labels sampled", {.low = 0});
+  add_calibration_text(*app, arguments->text);
   app->add_option("--collect", arguments->collect, "List of activations, fisher, hessian, guided-hessian")
       ->type_name("LIST")
       ->capture_default_str();
@@ -201,9 +174,6 @@ Command calibrate_command(CLI::App& program) {
       ->type_name("NAME")
       ->capture_default_str();
   app->add_flag("--head", arguments->head, "Collect the output layer too");
-  app->add_option("--memory", arguments->memory, "Memory to use, like 512M or 4G; beyond it goes to a scratch file")
-      ->type_name("SIZE")
-      ->capture_default_str();
   add_path(*app, "-o,--output", arguments->output, "FILE", "Calibration file to write (HDF5)");
   app->add_option("--merge", arguments->merge, "Calibration files to add up into -o")->type_name("FILE…");
   add_path(*app, "--show", arguments->show, "FILE", "Print what a calibration file holds, layer by layer");

@@ -20,6 +20,8 @@ constexpr double kSecondsBetweenBars = 0.1;
 constexpr double kSecondsBetweenLines = 5.0;
 constexpr double kSecondsBeforeGuess = 0.5;  // earlier, the rate is mostly start-up
 
+const std::string kWipe = "\r\x1b[K";  // to the start, wipe to the end of the line
+
 std::atomic<bool> bar_is_visible = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "read in a signal handler");
 
@@ -94,16 +96,21 @@ void ProgressBar::update(const ProgressUpdate& update) {
   } else {
     line = fmt::format("{} {}", stage_, percent).substr(0, columns > 0 ? columns - 1 : 0);
   }
-  surroundings_.write("\r\x1b[K" + line);  // to the start, wipe to the end of the line
-  visible_ = true;
+  bar_ = kWipe + line;
+  surroundings_.write(bar_);
   bar_is_visible.store(true, std::memory_order_relaxed);
+}
+
+void ProgressBar::print_line(std::string_view text) {
+  if (style_ == Style::kQuiet) return;
+  surroundings_.write(fmt::format("{}{}\n{}", bar_.empty() ? "" : kWipe, text, bar_));
 }
 
 void ProgressBar::finish() {
   stage_.clear();
-  if (!visible_) return;
-  surroundings_.write("\r\x1b[K");
-  visible_ = false;
+  if (bar_.empty()) return;
+  surroundings_.write(kWipe);
+  bar_.clear();
   bar_is_visible.store(false, std::memory_order_relaxed);
 }
 

@@ -32,6 +32,8 @@ class ProgressBar {
 
   /// What to hand to a library; the bar must outlive it.
   ProgressSink sink();
+  /// Writes a line of text: above the bar, where there is one. Nothing if quiet.
+  void print_line(std::string_view text);
   /// Wipes the bar, so that other text can follow. The next update draws it again.
   void finish();
 
@@ -42,7 +44,7 @@ class ProgressBar {
   Surroundings surroundings_;
   std::string stage_;  // of the last update; a new one starts the clock again
   double stage_start_ = 0.0, next_drawing_ = 0.0;
-  bool visible_ = false;
+  std::string bar_;  // as it stands on the terminal; empty when it does not
 };
 
 /// True while a bar stands on the terminal: a signal handler then ends the line before the program leaves.

@@ -10,17 +10,23 @@
 #include <string>
 #include <vector>
 
+#include "cli/budget_table.h"
+#include "cli/calibration_text.h"
 #include "cli/command.h"
 #include "cli/human.h"
+#include "cli/memory_size.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "cli/table.h"
+#include "cli/token_input.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
+#include "quant/pipeline/assemble.h"
 #include "quant/pipeline/quantize_model.h"
 #include "quant/pipeline/recipe.h"
+#include "quant/pipeline/shard.h"
 
 namespace nibble::cli {
 namespace {
@@ -29,6 +35,7 @@ struct Arguments {
   CommonOptions common;
   std::filesystem::path model, recipe, output;
   std::vector<std::string> calibration;
+  CalibrationTextOptions text;
   std::string preset;
   std::vector<std::string> assignments;
   bool overwrite = false, print_recipe = false;
@@ -54,32 +61,29 @@ std::uint64_t weights_of(const quant::QuantizeResult& result) {
 nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& recipe,
                                const quant::QuantizeResult& result, double seconds, std::uint64_t peak) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
-  for (const quant::TensorResult& tensor : result.tensors) {
-    nlohmann::ordered_json figures{{"name", tensor.name},
-                                   {"format", tensor.format},
-                                   {"weights", tensor.weights},
-                                   {"stored_bits", tensor.stored_bits},
-                                   {"bits_per_weight", tensor.bits_per_weight},
-                                   {"relative_weight_error", tensor.relative_weight_error},
-                                   {"optimality_gap", tensor.optimality_gap}};
-    if (tensor.output_error) figures["output_error"] = *tensor.output_error;
-    if (tensor.fisher_error) figures["fisher_error"] = *tensor.fisher_error;
-    if (tensor.damping) figures["damping"] = *tensor.damping;
-    if (tensor.silent_inputs) figures["silent_inputs"] = *tensor.silent_inputs;
-    figures["seconds"] = tensor.seconds;
-    tensors.push_back(std::move(figures));
-  }
-  return {{"model", arguments.model.string()},
-          {"output", arguments.output.string()},
-          {"bits_per_weight", result.bits_per_weight},
-          {"model_bits_per_weight", result.model_bits_per_weight},
-          {"file_bytes", result.file_bytes},
-          {"weights", weights_of(result)},
-          {"seconds", seconds},
-          {"threads", thread_count()},
-          {"peak_anonymous_bytes", peak},
-          {"recipe", recipe.canonical_json()},
-          {"tensors", std::move(tensors)}};
+  for (const quant::TensorResult& tensor : result.tensors) tensors.push_back(quant::figures_json(tensor));
+  nlohmann::ordered_json json{{"model", arguments.model.string()},
+                              {"output", arguments.output.string()},
+                              {"bits_per_weight", result.bits_per_weight},
+                              {"model_bits_per_weight", result.model_bits_per_weight},
+                              {"file_bytes", result.file_bytes},
+                              {"weights", weights_of(result)},
+                              {"seconds", seconds},
+                              {"threads", thread_count()},
+                              {"peak_anonymous_bytes", peak},
+                              {"recipe", recipe.canonical_json()},
+                              {"tensors", std::move(tensors)}};
+  if (result.budget) json["budget"] = quant::budget_json(*result.budget);
+  return json;
+}
+
+// What is said of a weight when it is finished.
+std::string line_of(const quant::TensorResult& tensor) {
+  constexpr int kUsualName = 32;
+  std::string line = fmt::format("{:<{}}  {:>7.4f} bits/weight  weight error {:.6f}", tensor.name, kUsualName,
+                                 tensor.bits_per_weight, tensor.relative_weight_error);
+  if (tensor.output_error) line += fmt::format("  output error {:.6f}", *tensor.output_error);
+  return line + "  " + human_duration(tensor.seconds) + (tensor.resumed ? " (in an earlier run)" : "");
 }
 
 std::string text_of(const Arguments& arguments, const quant::QuantizeResult& result, double seconds,
@@ -106,11 +110,31 @@ std::string text_of(const Arguments& arguments, const quant::QuantizeResult& res
   table.add_rule();
   table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(weights_of(result)),
                  fmt::format("{:.4f}", result.bits_per_weight), "", "", "", "", human_duration(seconds)});
-  return table.text() + "\n" +
+  return (result.budget ? budget_text(*result.budget) + "\n" : "") + table.text() + "\n" +
          aligned_facts({{"output", arguments.output.string()},
                         {"size", fmt::format("{} of tensors, {:.4f} bits per weight over the whole model",
                                              human_bytes(result.file_bytes), result.model_bits_per_weight)},
                         {"peak memory", human_bytes(peak)}});
+}
+
+// The windows for `sequential: true`.
+std::optional<quant::SequentialText> read_text(const Arguments& arguments, ProgressBar& bar) {
+  const CalibrationTextOptions& options = arguments.text;
+  if (!options.given()) return std::nullopt;
+  NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
+                 "expected either --text or --tokens, got both");
+  const auto checkpoint = model::Checkpoint::open(arguments.model);
+  const model::Config config = model::parse_config(
+      checkpoint->config_text(), fmt::format("config.json of checkpoint '{}'", arguments.model.string()));
+  const auto tokenizer = options.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
+  datasets::CalibrationWindows windows =
+      read_calibration_windows(options, config, tokenizer.get(), arguments.model, bar.sink());
+  bar.finish();
+  for (const std::string& warning : datasets::warnings(windows)) warn(warning);
+  return quant::SequentialText{.tokens = std::move(windows.tokens),
+                               .window_tokens = windows.length,
+                               .fingerprint = windows.fingerprint,
+                               .memory_bytes = parse_memory_size("--memory", options.memory)};
 }
 
 void run(const Arguments& arguments) {
@@ -130,13 +154,16 @@ void run(const Arguments& arguments) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  const auto text = read_text(arguments, bar);
   const quant::QuantizeResult result =
       quant::quantize_model({.model = arguments.model,
                              .output = arguments.output,
                              .recipe = recipe,
                              .calibration = {arguments.calibration.begin(), arguments.calibration.end()},
+                             .text = text,
                              .overwrite = arguments.overwrite,
-                             .progress = bar.sink()});
+                             .progress = bar.sink(),
+                             .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
@@ -165,6 +192,7 @@ Command quantize_command(CLI::App& program) {
                   "that has it")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  add_calibration_text(*app, arguments->text);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   app->add_flag("--print-recipe", arguments->print_recipe,
                 "Print the recipe with every default filled in, and do nothing else");

@@ -13,7 +13,8 @@ struct ProgressUpdate {
   std::string_view unit;  ///< "tokens", "weights", …
 };
 
-/// Called from the thread that called the library, at most a few thousand times per piece of work. May be empty.
+/// One call at a time, at most a few thousand per piece of work; from the thread that called the library unless it says
+/// otherwise. May be empty.
 using ProgressSink = std::function<void(const ProgressUpdate&)>;
 
 }  // namespace nibble

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "quant/pipeline/copy_tensor.h"
+#include "quant/pipeline/shifted_bias.h"
 
 namespace nibble::quant {
 namespace {
@@ -29,28 +30,13 @@ std::vector<model::TensorDeclaration> declarations_of(const std::map<std::string
   return declarations;
 }
 
-// What the bias was, plus what each shifted weight of its layer adds.
 void append_bias(const BiasItem& bias, const Plan& plan, const std::vector<Shard>& shards,
                  const model::Checkpoint& checkpoint, model::SafetensorsWriter& writer) {
-  std::vector<float> values(bias.size);
-  if (bias.original) {
-    convert_to_f32(bias.original->dtype, bias.original->data.data(), bias.size, values.data());
-    checkpoint.check_intact(*bias.original);
-  }
-  for (const std::size_t weight : bias.weights) {
-    const std::vector<float>& correction = shards[weight].bias_correction;
-    const std::size_t first_row = plan.items[weight].layer.first_row;
-    for (std::size_t i = 0; i < correction.size(); ++i) values[first_row + i] += correction[i];
-  }
+  const std::vector<float> values = shifted_bias(bias, plan, shards, checkpoint);
+  if (bias.dtype == DType::kF32) return writer.write(std::as_bytes(std::span(values)));
   std::vector<std::uint16_t> halves(bias.size);
-  if (bias.dtype == DType::kF16) {
-    convert_to_f16(values, halves.data());
-    for (std::size_t i = 0; i < bias.size; ++i) values[i] = f16_to_f32(halves[i]);
-  }
-  for (std::size_t i = 0; i < bias.size; ++i)
-    NIBBLE_REQUIRE(std::isfinite(values[i]), NumericalError, "{}: the shifted bias at index {} is too large for {}",
-                   bias.name, i, dtype_name(bias.dtype));
-  writer.write(bias.dtype == DType::kF16 ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(values)));
+  convert_to_f16(values, halves.data());
+  writer.write(std::as_bytes(std::span(halves)));
 }
 
 // Results by their place in the checkpoint, and which of them bits_per_weight is about.
@@ -129,14 +115,44 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
   return result;
 }
 
+nlohmann::ordered_json budget_json(const BudgetResult& budget) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const BudgetTensor& tensor : budget.tensors) {
+    nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
+    for (const BudgetCandidate& candidate : tensor.candidates)
+      candidates.push_back({{"layout", candidate.layout},
+                            {"stored_bits", candidate.stored_bits},
+                            {"bits_per_weight", candidate.bits_per_weight},
+                            {"predicted_loss", candidate.predicted_loss},
+                            {"chosen", candidate.chosen}});
+    tensors.push_back({{"name", tensor.name}, {"candidates", std::move(candidates)}});
+  }
+  return {{"limit_bits_per_weight", budget.limit_bits_per_weight},
+          {"loss_estimate", budget.loss_estimate},
+          {"predicted_loss_nats_per_token", budget.predicted_loss},
+          {"lower_bound_nats_per_token", budget.lower_bound},
+          {"exact", budget.exact},
+          {"tensors", std::move(tensors)}};
+}
+
 std::string report_json(const QuantizeResult& result) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const TensorResult& tensor : result.tensors) tensors.push_back(figures_json(tensor));
-  const nlohmann::ordered_json json{{"bits_per_weight", result.bits_per_weight},
-                                    {"model_bits_per_weight", result.model_bits_per_weight},
-                                    {"parameters", result.parameters},
-                                    {"tensor_bytes", result.tensor_bytes},
-                                    {"tensors", std::move(tensors)}};
+  nlohmann::ordered_json scaling = nlohmann::ordered_json::array();
+  for (const InputScalingResult& group : result.input_scaling)
+    scaling.push_back({{"norm", group.norm},
+                       {"exponent", group.exponent},
+                       {"least_scale", group.least_scale},
+                       {"most_scale", group.most_scale},
+                       {"output_error_before", group.output_error_before},
+                       {"output_error_after", group.output_error_after}});
+  nlohmann::ordered_json json{{"bits_per_weight", result.bits_per_weight},
+                              {"model_bits_per_weight", result.model_bits_per_weight},
+                              {"parameters", result.parameters},
+                              {"tensor_bytes", result.tensor_bytes},
+                              {"tensors", std::move(tensors)}};
+  if (!scaling.empty()) json["input_scaling"] = std::move(scaling);
+  if (result.budget) json["budget"] = budget_json(*result.budget);
   return json.dump(2) + "\n";
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ TensorResult tensor_result(const std::string& name, Format format, std::uint64_t
 /// in name order, and adds up the figures. Throws FormatError, NumericalError (a value too large for float16).
 QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
                         const std::filesystem::path& file);
+
+/// A budget's table, as it is stored and printed with --json.
+nlohmann::ordered_json budget_json(const BudgetResult& budget);
 
 /// quantization.json.
 std::string report_json(const QuantizeResult& result);

@@ -65,11 +65,32 @@ const calib::StatsFile* Calibration::find(const std::string& layer, const Statis
   return found == files_.end() ? nullptr : found->get();
 }
 
+Calibration Calibration::with(LiveStatistics live) const {
+  Calibration both = *this;
+  both.live_ = std::move(live);
+  return both;
+}
+
+const LayerStats* Calibration::live(const std::string& layer, const StatisticSet& what) const {
+  const auto found = live_.layers.find(layer);
+  return found != live_.layers.end() && found->second->holds().includes(what) ? found->second.get() : nullptr;
+}
+
+std::vector<double> Calibration::input_drift(const QuantizeItem& item) const {
+  const auto found = live_.drift.find(item.layer.module);
+  return found == live_.drift.end() ? std::vector<double>() : found->second;
+}
+
 bool Calibration::holds(const std::string& layer, const StatisticSet& what) const {
-  return find(layer, what) != nullptr;
+  return live(layer, what) != nullptr || find(layer, what) != nullptr;
 }
 
 LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what) const {
+  if (const LayerStats* newer = live(item.layer.module, what)) {
+    NIBBLE_REQUIRE(newer->in == item.source->cols(), FormatError, "{}: statistics of {} inputs for a weight of {}",
+                   item.identity.name, newer->in, item.source->cols());
+    return rows_of(*newer, 0, item.source->rows());
+  }
   const calib::StatsFile* file = find(item.layer.module, what);
   NIBBLE_REQUIRE(file != nullptr, InvalidArgument, "{}: no calibration file holds the statistics {} of layer '{}'",
                  item.identity.name, calib::to_text(what), item.layer.module);
@@ -81,20 +102,30 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
 }
 
 void Calibration::require_for(const QuantizeItem& item) const {
+  constexpr StatisticSet kCollectedOnTheWay{.activations = true, .hessian = true};
   for (const Need& need : needs_of(item.settings)) {
-    if (holds(item.layer.module, need.what)) continue;
+    if (item.settings.sequential && kCollectedOnTheWay.includes(need.what)) continue;
     const auto value = find_recipe_key(need.key).print(item.settings);
-    std::vector<std::string> names;
-    for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
-    throw InvalidArgument(
-        fmt::format("{}: {}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
-                    "  nibble calibrate {} --text FILE --collect {} -o calib.h5\nand pass --calib calib.h5",
-                    item.identity.name, need.key, value.is_string() ? value.get<std::string>() : value.dump(),
-                    calib::to_text(need.what), item.layer.module,
-                    names.empty() ? "only calibration gives (no --calib was given)"
-                                  : fmt::format("is not in {}", fmt::join(names, ", ")),
-                    model_, calib::to_text(need.what)));
+    require(item, fmt::format("{}: {}", need.key, value.is_string() ? value.get<std::string>() : value.dump()),
+            need.what);
   }
+}
+
+void Calibration::require(const QuantizeItem& item, std::string_view purpose, const StatisticSet& what) const {
+  if (holds(item.layer.module, what)) return;
+  std::vector<std::string> names;
+  for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
+  throw InvalidArgument(
+      fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
+                  "  nibble calibrate {} --text FILE --collect {} -o calib.h5\nand pass --calib calib.h5",
+                  item.identity.name, purpose, calib::to_text(what), item.layer.module,
+                  names.empty() ? "only calibration gives (no --calib was given)"
+                                : fmt::format("is not in {}", fmt::join(names, ", ")),
+                  model_, calib::to_text(what)));
+}
+
+calib::FisherFlavour Calibration::flavour(const std::string& layer, const StatisticSet& what) const {
+  return find(layer, what)->settings().flavour;
 }
 
 std::vector<std::string> Calibration::fingerprints() const {

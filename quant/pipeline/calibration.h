@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,14 @@
 #include "quant/pipeline/plan.h"
 
 namespace nibble::quant {
+
+/// Statistics of layers that were collected a moment ago, by module name: they take precedence over files. Layers that
+/// share an input share an entry.
+struct LiveStatistics {
+  std::map<std::string, std::shared_ptr<const calib::LayerStats>> layers;
+  /// mu - mu~, the mean inputs of the float model less those of `layers`, for layers whose bias is shifted.
+  std::map<std::string, std::vector<double>> drift;
+};
 
 /// The calibration files of one job, read a layer at a time. Statistics that are used together come from one file, the
 /// first that holds all of them: so Fisher sensitivities and mean inputs may come from different texts.
@@ -24,22 +33,36 @@ class Calibration {
   /// both.
   Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint);
 
+  /// The same files under statistics that are newer.
+  Calibration with(LiveStatistics live) const;
+
   /// Whether a file holds all of `what` for a layer.
   bool holds(const std::string& layer, const calib::StatisticSet& what) const;
   /// The statistics of the weight that `item` is: of its rows only, where it is a part of a layer. Throws
   /// InvalidArgument when no file holds them, saying which command collects them; FormatError for a layer of another
   /// shape.
   calib::LayerStats read(const QuantizeItem& item, const calib::StatisticSet& what) const;
-  /// Refuses, before any work, an item whose settings need statistics that no file holds: InvalidArgument naming
+  /// LiveStatistics::drift of the item's layer; empty where there is none.
+  std::vector<double> input_drift(const QuantizeItem& item) const;
+  /// Refuses, before any work, an item whose settings need statistics that neither a file holds nor, with `sequential`,
+  /// the run itself will collect (mean inputs and Hessians): InvalidArgument naming
   /// tensor, setting, statistic and layer, with the command that collects them.
   void require_for(const QuantizeItem& item) const;
+  /// The same for the statistics `what`, which something else needs: `purpose` begins the message.
+  void require(const QuantizeItem& item, std::string_view purpose, const calib::StatisticSet& what) const;
+  /// How the gradients of a layer were squared and summed in the file that read() takes `what` from. Requires holds().
+  calib::FisherFlavour flavour(const std::string& layer, const calib::StatisticSet& what) const;
   /// One for each file: its settings (model, text, windows, seeds, …), hashed.
   std::vector<std::string> fingerprints() const;
 
  private:
   const calib::StatsFile* find(const std::string& layer, const calib::StatisticSet& what) const;
 
+  // Live statistics of `layer` if they include `what`, else null.
+  const calib::LayerStats* live(const std::string& layer, const calib::StatisticSet& what) const;
+
   std::string model_;
+  LiveStatistics live_;
   std::vector<std::shared_ptr<const calib::StatsFile>> files_;
 };
 

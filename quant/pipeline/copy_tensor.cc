@@ -16,7 +16,8 @@ constexpr std::size_t kPiece = 1 << 18;  // elements
 }  // namespace
 
 model::TensorDeclaration declaration(const CopyItem& item) {
-  return {item.name, item.round_to_f16 ? DType::kF16 : item.tensor.dtype, item.tensor.shape};
+  const DType kept = item.divisor ? DType::kF32 : item.tensor.dtype;
+  return {item.name, item.round_to_f16 ? DType::kF16 : kept, item.tensor.shape};
 }
 
 double append_copy(const CopyItem& item, const model::Checkpoint& checkpoint, model::SafetensorsWriter& writer) {
@@ -28,12 +29,18 @@ double append_copy(const CopyItem& item, const model::Checkpoint& checkpoint, mo
   for (std::size_t begin = 0; begin < count; begin += kPiece) {
     const std::size_t length = std::min(kPiece, count - begin);
     const auto bytes = tensor.data.subspan(begin * size, length * size);
-    if (!item.round_to_f16) {
+    if (!item.round_to_f16 && !item.divisor) {
       writer.write(bytes);
       continue;
     }
     values.resize(length), halves.resize(length);
     convert_to_f32(tensor.dtype, bytes.data(), length, values.data());
+    if (item.divisor)
+      for (std::size_t i = 0; i < length; ++i) values[i] /= item.divisor->at(begin + i);
+    if (!item.round_to_f16) {
+      writer.write(std::as_bytes(std::span(values)));
+      continue;
+    }
     convert_to_f16(values, halves.data());
     for (std::size_t i = 0; i < length; ++i) {
       const double value = values[i], rounded = f16_to_f32(halves[i]);

@@ -94,7 +94,7 @@ ExportedTensors exported_tensors(const std::shared_ptr<const model::Checkpoint>&
     if (fused || is_quantized_part(quantized, name) || model::is_ignored_buffer(name)) continue;
     model::TensorView view = checkpoint->tensor(name);
     const bool round = is_float(view.dtype);
-    const auto item = std::make_shared<const CopyItem>(CopyItem{std::move(view), name, round, std::nullopt});
+    const auto item = std::make_shared<const CopyItem>(CopyItem{std::move(view), name, round, {}, std::nullopt});
     tensors[name] = {declaration(*item),
                      [item, checkpoint](SafetensorsWriter& writer) { append_copy(*item, *checkpoint, writer); }};
   }

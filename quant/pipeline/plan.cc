@@ -12,8 +12,7 @@ namespace nibble::quant {
 namespace {
 
 // Keys that no value but the default can be carried out for yet.
-constexpr std::string_view kNotYet[] = {"cluster_dim",                "sequential", "input_scaling",
-                                        "outliers_sensitive", "outliers_large"};
+constexpr std::string_view kNotYet[] = {"cluster_dim", "outliers_sensitive", "outliers_large"};
 
 void require_available(const std::string& name, const TensorSettings& settings) {
   const auto refuse = [&](std::string_view key) {
@@ -106,7 +105,7 @@ class Planner {
     NIBBLE_REQUIRE(!whole_settings.shifting, InvalidArgument,
                    "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none", module);
     const WeightIdentity whole{module, order_++, false};
-    add_weight(whole, {{whole, source, whole_settings, {module, rows, 0}, false}});
+    add_weight(whole, {{whole, source, whole_settings, {module, rows, 0}, false, {}}});
   }
 
   // A weight in one or several parts: a plain float16 tensor as it lies if that is what all of them are.
@@ -120,7 +119,7 @@ class Planner {
       plan_.parameters += part.weights();
     }
     if (plain) {
-      plan_.copies.push_back({checkpoint_->tensor(stored), whole.name + ".weight", true, whole});
+      plan_.copies.push_back({checkpoint_->tensor(stored), whole.name + ".weight", true, {}, whole});
     } else {
       std::move(parts.begin(), parts.end(), std::back_inserter(plan_.items));
     }
@@ -141,7 +140,7 @@ class Planner {
       plan_.parameters += tensor.element_count();
       const bool round = recipe_.matching_rule(name) && settings(name).format == Format::kFloat16;
       const bool to_f16 = round && is_float(tensor.dtype);
-      plan_.copies.push_back({std::move(tensor), name, to_f16, std::nullopt});
+      plan_.copies.push_back({std::move(tensor), name, to_f16, {}, std::nullopt});
     }
   }
 
@@ -159,8 +158,6 @@ class Planner {
 
 Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config,
                const Recipe& recipe) {
-  NIBBLE_REQUIRE(!recipe.budget(), InvalidArgument,
-                 "budget is not available in this version; set bits by rules instead");
   return Planner(checkpoint, config, recipe).make();
 }
 

@@ -9,6 +9,7 @@
 #include "model/checkpoint/weights.h"
 #include "model/transformer/config.h"
 #include "quant/pipeline/recipe.h"
+#include "quant/pipeline/scaled_source.h"
 
 namespace nibble::quant {
 
@@ -33,7 +34,8 @@ struct QuantizeItem {
   std::shared_ptr<const WeightSource> source;
   TensorSettings settings;
   LayerPart layer;
-  bool adds_bias = false;  ///< its layer had none: the bias counts as stored for this weight
+  bool adds_bias = false;         ///< its layer had none: the bias counts as stored for this weight
+  InputScales input_scales = {};  ///< that `source` is multiplied with already, or null (input_scaling.h)
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };
 
@@ -42,6 +44,7 @@ struct CopyItem {
   model::TensorView tensor;
   std::string name;  ///< in the output: without GPT-2's "transformer."
   bool round_to_f16 = false;
+  InputScales divisor = {};  ///< null, or what the values of a norm are divided by; then stored as float32
   std::optional<WeightIdentity> reported;  ///< a weight for which the recipe says float16
 };
 

@@ -1,42 +1,41 @@
 #include "quant/pipeline/quantize_model.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/gemm.h"
 #include "core/hash.h"
 #include "core/isa.h"
 #include "core/thread_pool.h"
 #include "model/checkpoint/tensor_checks.h"
 #include "quant/pipeline/assemble.h"
+#include "quant/pipeline/budget.h"
 #include "quant/pipeline/calibration.h"
-#include "quant/pipeline/memory_gate.h"
+#include "quant/pipeline/input_scaling.h"
+#include "quant/pipeline/make_shards.h"
 #include "quant/pipeline/output_directory.h"
 #include "quant/pipeline/plan.h"
 #include "quant/pipeline/quantization_config.h"
-#include "quant/pipeline/quantize_tensor.h"
-#include "quant/pipeline/shard.h"
-#include "quant/pipeline/weight_statistics.h"
+#include "quant/pipeline/sequential.h"
 
 namespace nibble::quant {
 namespace {
 
-constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Everything that decides the bytes of the output.
-std::string job_fingerprint(const model::Checkpoint& checkpoint, const Recipe& recipe, const Calibration& calibration) {
+std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeOptions& options,
+                            const Calibration& calibration) {
   Hasher hasher;
   hasher.update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
       .update(checkpoint.fingerprint())
-      .update(recipe.canonical_text())
+      .update(options.recipe.canonical_text())
       .update(isa_name(active_isa()));
   for (const std::string& file : calibration.fingerprints()) hasher.update(file);
+  if (options.text)
+    hasher.update(options.text->fingerprint)
+        .update(fmt::format("{}", options.text->window_tokens))
+        .update(std::as_bytes(std::span(options.text->tokens)))
+        .update(gemm_identity());
   return hasher.hex();
 }
 
@@ -55,53 +54,47 @@ void require_finite(const Plan& plan, const model::Checkpoint& checkpoint) {
   });
 }
 
-Shard make_shard(const std::filesystem::path& file, const QuantizeItem& item, const Calibration& calibration) {
-  const double start = now_seconds();
-  WeightParts made =
-      quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration));
-  item.source->release();
-  std::uint64_t bits = item.adds_bias ? item.source->rows() * 16 : 0;
-  for (const TensorPart& part : made.parts) bits += part.bytes.size() * 8;
-  const TensorResult result = tensor_result(item.identity.name, item.settings.format, item.weights(), bits, made);
-  Shard shard = write_shard(file, result, std::move(made));
-  shard.result.seconds = now_seconds() - start;
-  return shard;
+void check_sequential(const Plan& plan, const model::Config& config, const QuantizeOptions& options) {
+  const bool wanted = std::any_of(plan.items.begin(), plan.items.end(),
+                                  [](const QuantizeItem& item) { return item.settings.sequential; });
+  NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
+                 "sequential: true recomputes statistics while quantizing, and needs text for that: --text FILE, or "
+                 "token ids with --tokens FILE");
+  NIBBLE_REQUIRE(wanted || !options.text, InvalidArgument,
+                 "the text is for `sequential: true`, which the recipe says of no layer; other statistics come from "
+                 "nibble calibrate");
+  if (options.text) check_text(config, *options.text);
 }
 
-// Quantizes all items, largest first, or finds them done by a run that was killed. Shards in the order of items.
-std::vector<Shard> make_shards(const std::vector<QuantizeItem>& items, const Calibration& calibration,
-                               const OutputDirectory& output, const ProgressSink& progress) {
-  std::vector<std::size_t> order(items.size());
-  std::uint64_t total = 0, allowed_bytes = kAlwaysAllowedBytes;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    order[i] = i;
-    total += items[i].weights();
-    allowed_bytes = std::max({allowed_bytes, items[i].weights() * 16, work_bytes(items[i], calibration)});
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return items[a].weights() > items[b].weights(); });
-  std::vector<Shard> shards(items.size());
-  std::atomic<std::uint64_t> done{0};
-  const auto report = [&] {
-    if (progress) progress({"quantizing", static_cast<double>(done.load()), static_cast<double>(total), "weights"});
+std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
+                                                 const Calibration& calibration, const std::filesystem::path& scratch,
+                                                 JobReporter& reporter) {
+  const auto weights_of = [&](const InputGroup& group) {
+    std::uint64_t weights = 0;
+    for (const std::size_t index : group.items) weights += plan.items[index].weights();
+    return weights;
   };
-  MemoryGate gate(allowed_bytes);
-  report();
-  parallel_for(items.size(), [&](std::size_t position) {
-    const QuantizeItem& item = items[order[position]];
-    const auto file = output.scratch() / (item.identity.name + ".safetensors");
-    Shard& shard = shards[order[position]];
-    if (auto found = find_shard(file, item.identity.name)) {
-      shard = std::move(*found);
-    } else {
-      const MemoryGate::Pass pass(gate, work_bytes(item, calibration));
-      shard = make_shard(file, item, calibration);
-    }
-    done += item.weights();
-    if (thread_index() == 0) report();
-  });
-  report();
-  return shards;
+  std::uint64_t total = 0;
+  for (const InputGroup& group : groups) total += weights_of(group);
+  if (total > 0) reporter.begin("scaling inputs", total);
+  std::vector<InputScalingResult> results;
+  for (const InputGroup& group : groups) {
+    results.push_back(scale_inputs(group, plan, calibration, scratch));
+    reporter.advance(weights_of(group));
+  }
+  return results;
+}
+
+std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, const std::filesystem::path& scratch,
+                             JobReporter& reporter) {
+  std::vector<ShardJob> jobs;
+  std::uint64_t weights = 0;
+  for (const QuantizeItem& item : plan.items) {
+    jobs.push_back({&item, scratch / (item.identity.name + ".safetensors")});
+    weights += item.weights();
+  }
+  reporter.begin("quantizing", weights);
+  return make_shards(jobs, calibration, reporter);
 }
 
 void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
@@ -121,14 +114,33 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());
-  const Plan plan = make_plan(checkpoint, config, options.recipe);
+  Plan plan = make_plan(checkpoint, config, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
+  const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
+  for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
+  check_sequential(plan, config, options);
+  std::optional<BudgetFit> budget;
+  if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
   require_finite(plan, *checkpoint);
 
-  OutputDirectory output(options.output, options.overwrite, job_fingerprint(*checkpoint, options.recipe, calibration));
-  const std::vector<Shard> shards = make_shards(plan.items, calibration, output, options.progress);
-  const QuantizeResult result = assemble(plan, shards, *checkpoint, output.partial() / "model.safetensors");
+  const std::string identity = job_fingerprint(*checkpoint, options, calibration);
+  OutputDirectory output(options.output, options.overwrite, identity);
+  JobReporter reporter(options.progress, options.tensor_done);
+  std::vector<InputScalingResult> scaling;
+  if (!options.text) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
+  BudgetOutcome made;
+  if (budget) made = budget->run(plan, output.scratch(), reporter);
+  if (options.text) {
+    const SequentialJob job{checkpoint, config,           *options.text, calibration,
+                            groups,     output.scratch(), identity,      reporter};
+    made.shards = quantize_sequentially(job, plan, scaling);
+  } else if (!budget) {
+    made.shards = shards_of(plan, calibration, output.scratch(), reporter);
+  }
+  QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
+  result.input_scaling = scaling;
+  if (budget) result.budget = std::move(made.result);
 
   QuantizationConfig quantization;
   for (const QuantizeItem& item : plan.items)

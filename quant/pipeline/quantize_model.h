@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/progress.h"
+#include "model/transformer/transformer.h"
+#include "quant/pipeline/budget_result.h"
 #include "quant/pipeline/recipe.h"
 
 namespace nibble::quant {
@@ -29,7 +32,18 @@ struct TensorResult {
   /// that did not make it positive definite; and the inputs that were always 0, or constant (centred Hessians).
   std::optional<double> damping;
   std::optional<std::uint64_t> silent_inputs;
-  double seconds = 0.0;
+  std::optional<double> predicted_loss = {};  ///< with a budget: estimated increase of the loss, nats per token
+  double seconds = 0.0;                       ///< that it took, in whichever run
+  bool resumed = false;                       ///< an earlier run, which was killed, had finished it
+};
+
+/// What `input_scaling: awq` did behind one norm.
+struct InputScalingResult {
+  std::string norm;
+  double exponent = 0.0;                       ///< r: the scales are E|x|^r, but for a factor; 0 = none
+  double least_scale = 1.0, most_scale = 1.0;  ///< of the inputs
+  double output_error_before = 0.0,
+         output_error_after = 0.0;  ///< TensorResult::output_error of the group, with r = 0 and r
 };
 
 struct QuantizeResult {
@@ -38,8 +52,21 @@ struct QuantizeResult {
   double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 of the written file over all parameters
   std::uint64_t parameters = 0;
   std::uint64_t tensor_bytes = 0;
-  std::uint64_t file_bytes = 0;           ///< of model.safetensors
-  std::vector<std::string> unused_rules;  ///< patterns of the recipe that match no tensor
+  std::uint64_t file_bytes = 0;                   ///< of model.safetensors
+  std::vector<std::string> unused_rules;          ///< patterns of the recipe that match no tensor
+  std::vector<InputScalingResult> input_scaling;  ///< by norm
+  std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
+};
+
+/// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.
+using TensorSink = std::function<void(const TensorResult&)>;
+
+/// The text that `sequential: true` runs through the model while it is being quantized.
+struct SequentialText {
+  std::vector<model::TokenId> tokens;  ///< windows, one after the other
+  std::size_t window_tokens = 0;
+  std::string fingerprint;                              ///< of what the windows were made from, and how
+  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< beyond which boundary activations go to a scratch file
 };
 
 struct QuantizeOptions {
@@ -47,8 +74,10 @@ struct QuantizeOptions {
   std::filesystem::path output;
   Recipe recipe;
   std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
+  std::optional<SequentialText> text = {};              ///< with `sequential: true`, and only then
   bool overwrite = false;                               ///< replace an existing output directory
-  ProgressSink progress;                                ///< in weights
+  ProgressSink progress = {};                           ///< in weights; calls take turns with those of tensor_done
+  TensorSink tensor_done = {};
 };
 
 /// Quantizes a float checkpoint: the one data flow behind `nibble quantize`.
@@ -56,7 +85,8 @@ struct QuantizeOptions {
 /// Output   the directory of docs/formats.md: model.safetensors, config.json with a quantization_config,
 ///          quantization.json, and the tokenizer's files. It appears under its name only when complete; until then it
 ///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model,
-///          recipe and calibration goes on from there, and ends in the same bytes; any other starts afresh.
+///          recipe and calibration goes on from there, and ends in the same bytes (but for the seconds in
+///          quantization.json); any other starts afresh.
 /// Threads  several weights at once on all threads; the bytes do not depend on their number.
 /// Memory   what the most expensive weight needs with its statistics, or four times the largest weight as float, or
 ///          256 MiB, whichever is most; however many threads.

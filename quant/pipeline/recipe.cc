@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/output_file.h"
@@ -100,11 +101,15 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
 
 Budget parse_budget(const YamlNode& node, const std::string& where) {
   expect(node, YamlNode::Kind::kMapping, where, "{bits_per_weight: …, bits: […], granularity: […]}");
-  constexpr std::array<std::string_view, 3> known{"bits_per_weight", "bits", "granularity"};
-  Budget budget{0.0, {}, {}};
+  constexpr std::array<std::string_view, 4> known{"bits_per_weight", "bits", "granularity", "estimate"};
+  Budget budget{0.0, {}, {}, LossEstimate::kAuto};
   const auto each = [&](const YamlNode& list, const auto& action) {
     NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument, "expected a list");
-    for (const YamlNode& item : list.items) action(item.text);
+    std::set<std::string> seen;
+    for (const YamlNode& item : list.items) {
+      NIBBLE_REQUIRE(seen.insert(item.text).second, InvalidArgument, "'{}' is listed twice", item.text);
+      action(item.text);
+    }
   };
   for (const auto& [name, value] : node.entries)
     at(where, value.line, [&, &name = name, &value = value] {
@@ -114,6 +119,8 @@ Budget parse_budget(const YamlNode& node, const std::string& where) {
         each(value, [&](const std::string& text) { budget.bits.push_back(parse_bits(text)); });
       else if (name == "granularity")
         each(value, [&](const std::string& text) { budget.granularity.push_back(parse_granularity(text)); });
+      else if (name == "estimate")
+        budget.estimate = parse_loss_estimate(value.text);
       else
         throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, known)));
     });
@@ -225,6 +232,11 @@ std::optional<std::size_t> Recipe::matching_rule(std::string_view name) const {
   return std::nullopt;
 }
 
+bool Recipe::rule_names(std::string_view name, std::string_view key) const {
+  const auto rule = matching_rule(name);
+  return rule && given_value(state_->rules[*rule].section, key) != nullptr;
+}
+
 TensorSettings Recipe::settings(std::string_view name) const {
   const auto rule = matching_rule(name);
   return rule ? state_->resolve_rule(*rule) : state_->resolve_defaults();
@@ -251,6 +263,7 @@ Json Recipe::canonical_json() const {
         {"bits_per_weight", budget->bits_per_weight}, {"bits", budget->bits}, {"granularity", Json::array()}};
     for (const Granularity granularity : budget->granularity)
       json["budget"]["granularity"].push_back(granularity_name(granularity));
+    json["budget"]["estimate"] = loss_estimate_name(budget->estimate);
   }
   return json;
 }

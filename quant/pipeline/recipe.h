@@ -18,6 +18,7 @@ struct Budget {
   double bits_per_weight = 0.0;
   std::vector<unsigned> bits;
   std::vector<Granularity> granularity;
+  LossEstimate estimate = LossEstimate::kAuto;
 };
 
 /// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of
@@ -66,6 +67,8 @@ class Recipe {
   TensorSettings settings(std::string_view name) const;
   /// The first rule that matches, if any: norms, biases, positions and embeddings stay float unless a rule names them.
   std::optional<std::size_t> matching_rule(std::string_view name) const;
+  /// Whether that rule gives `key` a value of its own.
+  bool rule_names(std::string_view name, std::string_view key) const;
   /// The patterns of the rules, in order.
   std::vector<std::string> rules() const;
   const std::optional<Budget>& budget() const;

@@ -127,6 +127,7 @@ RecipeKey cluster_dim_key() {
   return key;
 }
 
+constexpr std::array<std::string_view, 4> kLossEstimates{"auto", "fisher", "guided-hessian", "fisher-hessian"};
 constexpr std::string_view kGranularities[] = {"tensor", "channel-group", "channel"};
 
 std::vector<RecipeKey> make_keys() {
@@ -216,6 +217,11 @@ void check_combination(const TensorSettings& s) {
       "in order: it needs act_order: false");
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
+  const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
+  NIBBLE_REQUIRE(
+      !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,
+      "sequential: its Hessians come from forward passes, which have no gradients to guide them; say hessian: "
+      "plain or centred");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
   NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone, InvalidArgument,
@@ -230,6 +236,17 @@ Granularity parse_granularity(std::string_view text) {
 
 std::string_view granularity_name(Granularity granularity) {
   return kGranularities[static_cast<std::size_t>(granularity)];
+}
+
+LossEstimate parse_loss_estimate(std::string_view text) {
+  const auto found = std::find(std::begin(kLossEstimates), std::end(kLossEstimates), text);
+  NIBBLE_REQUIRE(found != std::end(kLossEstimates), InvalidArgument, "estimate: expected {}, got '{}'{}",
+                 fmt::join(kLossEstimates, ", "), text, did_you_mean(text, kLossEstimates));
+  return static_cast<LossEstimate>(found - std::begin(kLossEstimates));
+}
+
+std::string_view loss_estimate_name(LossEstimate estimate) {
+  return kLossEstimates[static_cast<std::size_t>(estimate)];
 }
 
 unsigned parse_bits(std::string_view text) {

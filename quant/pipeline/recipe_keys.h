@@ -35,6 +35,8 @@ void check_combination(const TensorSettings& settings);
 
 Granularity parse_granularity(std::string_view text);
 std::string_view granularity_name(Granularity granularity);
+LossEstimate parse_loss_estimate(std::string_view text);
+std::string_view loss_estimate_name(LossEstimate estimate);
 unsigned parse_bits(std::string_view text);
 /// A finite number; throws InvalidArgument starting with `key`.
 double parse_number(std::string_view key, std::string_view text, double least, double most);

@@ -20,6 +20,9 @@ enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax }
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
 
+/// How a budget predicts losses (predicted_loss.h): kAuto by what calibration there is and how errors arise.
+enum class LossEstimate : std::uint8_t { kAuto, kFisher, kGuidedHessian, kFisherHessian };
+
 /// Everything that decides how one tensor is quantized: a recipe resolved for it, defaults filled in.
 struct TensorSettings {
   Format format = Format::kPalette;

@@ -31,6 +31,9 @@ TensorResult parse_figures(const std::string& text, const std::string& what) {
   result.fisher_error = optional_number("fisher_error");
   result.damping = optional_number("damping");
   if (json.contains("silent_inputs")) result.silent_inputs = json["silent_inputs"].get<std::uint64_t>();
+  result.predicted_loss = optional_number("predicted_loss");
+  result.seconds = json.at("seconds").get<double>();
+  result.resumed = true;
   return result;
 }
 
@@ -52,6 +55,8 @@ nlohmann::ordered_json figures_json(const TensorResult& result) {
   if (result.fisher_error) json["fisher_error"] = *result.fisher_error;
   if (result.damping) json["damping"] = *result.damping;
   if (result.silent_inputs) json["silent_inputs"] = *result.silent_inputs;
+  if (result.predicted_loss) json["predicted_loss"] = *result.predicted_loss;
+  json["seconds"] = result.seconds;
   return json;
 }
 
@@ -105,6 +110,16 @@ std::optional<Shard> find_shard(const std::filesystem::path& file, const std::st
   } catch (const std::out_of_range&) {
   }
   return std::nullopt;
+}
+
+std::vector<TensorPart> shard_parts(const Shard& shard) {
+  const auto mapped = std::make_shared<const model::MappedFile>(shard.file);
+  std::vector<TensorPart> parts;
+  for (model::TensorView& tensor : model::parse_safetensors(mapped->bytes(), shard.file.string()).tensors)
+    if (!is_correction(tensor, shard.result.name))
+      parts.push_back({tensor.name.substr(shard.result.name.size() + 1), tensor.dtype, std::move(tensor.shape),
+                       tensor.data, mapped});
+  return parts;
 }
 
 void append_shard(const Shard& shard, model::SafetensorsWriter& writer) {

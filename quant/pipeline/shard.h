@@ -22,15 +22,19 @@ struct Shard {
   std::vector<float> bias_correction;             ///< (out) of a shifted weight: goes into the bias, not the output
 };
 
-/// The figures of one weight as they are written to shards and quantization.json: without times, so that the same job
-/// gives the same bytes.
+/// The figures of one weight as they are written to shards and quantization.json, and printed with --json. All but the
+/// seconds are the same for the same job.
 nlohmann::ordered_json figures_json(const TensorResult& result);
 
 /// Writes what was made of the weight `result.name` to `file`, flushed and renamed. Throws FormatError.
 Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made);
 
-/// Reads back the description of a shard that an earlier run wrote; empty if there is none, or if it is damaged.
+/// Reads back the description of a shard that an earlier run wrote (marked `resumed`); empty if there is none, or if it
+/// is damaged.
 std::optional<Shard> find_shard(const std::filesystem::path& file, const std::string& name);
+
+/// The parts of a shard that the output gets, where they lie: mapped. Throws FormatError.
+std::vector<TensorPart> shard_parts(const Shard& shard);
 
 /// Appends the bytes of shard.tensors to `writer`, in their order. Throws FormatError.
 void append_shard(const Shard& shard, model::SafetensorsWriter& writer);

@@ -29,6 +29,7 @@ void measure_errors(const Matrix<float>& w, const WeightSource& decoded, const W
   const bool weighted = statistics.fisher.size() != 0, projected = statistics.hessian.size() != 0;
   Matrix<float> differences(std::min(kTileRows, w.rows()), w.cols()), product;
   if (projected) product = Matrix<float>(differences.rows(), w.cols());
+  const bool drifted = !statistics.input_drift.empty();
   ErrorSum error;
   double fisher_error = 0.0, output_error = 0.0, output = 0.0;
   for (std::size_t begin = 0; begin < w.rows(); begin += kTileRows) {
@@ -41,6 +42,7 @@ void measure_errors(const Matrix<float>& w, const WeightSource& decoded, const W
         error.add(value, approximation);
         if (weighted) fisher_error += statistics.fisher(begin + i, j) * difference * difference;
         if (shifting) correction += difference * statistics.mean_input[j];
+        if (shifting && drifted) correction += value * statistics.input_drift[j];
         differences(i, j) = static_cast<float>(difference);
       }
       if (shifting) made.bias_correction.push_back(static_cast<float>(correction));

@@ -1,6 +1,8 @@
 #include "quant/pipeline/weight_statistics.h"
 
 #include <algorithm>
+#include <span>
+#include <type_traits>
 
 #include "calib/stats/derived.h"
 #include "quant/pipeline/hessian_choice.h"
@@ -13,6 +15,26 @@ using calib::StatisticSet;
 bool needs_activations(const TensorSettings& settings) {
   return settings.shifting || settings.weighting == Weighting::kSecondMoment ||
          settings.weighting == Weighting::kMagnitude;
+}
+
+// The statistics of x/s, which is what a weight W · diag(s) is given.
+void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
+  const auto divide = [&](auto values, bool squared) {  // one value per input
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      const double scale = static_cast<double>(s[j]);
+      values[j] = static_cast<std::decay_t<decltype(values[j])>>(static_cast<double>(values[j]) /
+                                                                 (squared ? scale * scale : scale));
+    }
+  };
+  divide(std::span(statistics.second_moment), true);
+  divide(std::span(statistics.magnitude), false);
+  divide(std::span(statistics.mean_input), false);
+  divide(std::span(statistics.input_drift), false);
+  for (std::size_t i = 0; i < statistics.fisher.rows(); ++i) divide(statistics.fisher.row(i), true);
+  for (std::size_t i = 0; i < statistics.hessian.rows(); ++i) {
+    divide(statistics.hessian.row(i), false);
+    for (float& value : statistics.hessian.row(i)) value /= s[i];
+  }
 }
 
 }  // namespace
@@ -39,6 +61,8 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
     std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
                    [](double value) { return static_cast<float>(value); });
   }
+  if (settings.shifting) statistics.input_drift = calibration.input_drift(item);
+  if (item.input_scales) divide_inputs(*item.input_scales, statistics);
   return statistics;
 }
 

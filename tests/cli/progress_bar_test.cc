@@ -84,6 +84,24 @@ TEST(ProgressBarStyleBar, ANewStageStartsTheClockAgain) {
   EXPECT_THAT(stage.drawn(102.01, 500, "scoring"), HasSubstr("250 tokens/s"));
 }
 
+TEST(ProgressBarStyleBar, LinesOfTextGoAboveTheBar) {
+  Stage stage(ProgressBar::Style::kBar);
+  const std::string bar = stage.drawn(0, 0);
+  stage.written.clear();
+  stage.bar.print_line("h.0 is done");
+  EXPECT_EQ(stage.written, "\r\x1b[Kh.0 is done\n" + bar);
+  stage.bar.finish();
+  stage.written.clear();
+  stage.bar.print_line("h.1 is done");
+  EXPECT_EQ(stage.written, "h.1 is done\n") << "no bar stands there any more";
+}
+
+TEST(ProgressBarStyleQuiet, PrintsNoLines) {
+  Stage stage(ProgressBar::Style::kQuiet);
+  stage.bar.print_line("h.0 is done");
+  EXPECT_EQ(stage.written, "");
+}
+
 TEST(ProgressBarStyleLines, ShortWorkLeavesNoTrace) {
   Stage stage(ProgressBar::Style::kLines);
   EXPECT_EQ(stage.drawn(0, 0), "");

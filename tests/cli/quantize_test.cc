@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 namespace nibble::test {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -41,7 +43,15 @@ TEST_F(Quantize, HumanOutputIsATableWithTotals) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   for (const char* words : {"tensor", "bits/weight", "relative error", "h.0.attn.c_attn.q", "24 tensors", "4.5000"})
     EXPECT_THAT(run.out, HasSubstr(words));
-  EXPECT_EQ(run.err, "") << "no progress is drawn for short work that nobody watches";
+  EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 24) << "a line for each weight, and nothing else";
+  EXPECT_THAT(run.err, ContainsRegex("h.3.mlp.c_fc +4.5000 bits/weight  weight error 0.0[0-9]+  [0-9.]+ m?s\n"));
+  EXPECT_THAT(run.err, Not(HasSubstr("\x1b"))) << "a log file is no terminal";
+}
+
+TEST_F(Quantize, QuietIsQuiet) {
+  const ProgramRun run = nibble({"quantize", model, "--preset", "int4-block", "-o", output, "--quiet"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err, "");
 }
 
 TEST_F(Quantize, AnExistingOutputIsKeptUnlessOverwriteIsGiven) {

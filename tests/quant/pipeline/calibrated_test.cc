@@ -267,7 +267,8 @@ TEST(Resuming, IsForTheSameCalibrationOnly) {
                                      }}),
                  Stop);
     quantize(dir / "model", dir / "out", yaml, {dir / (std::string(name) + ".h5")});
-    EXPECT_EQ(test::files_of(dir / "out"), test::files_of(dir / ("expected-" + std::string(name))));
+    EXPECT_EQ(test::files_without_times(dir / "out"),
+              test::files_without_times(dir / ("expected-" + std::string(name))));
   }
 }
 

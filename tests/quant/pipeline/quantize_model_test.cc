@@ -271,7 +271,7 @@ TEST(QuantizeModel, GivesTheSameBytesWithAnyNumberOfThreads) {
   for (const std::size_t threads : {1u, 2u, 5u}) {
     set_thread_count(threads);
     quantize(dir / "model", dir / "out", with, true);
-    const auto files = test::files_of(dir / "out");
+    const auto files = test::files_without_times(dir / "out");
     if (first.empty()) first = files;
     EXPECT_EQ(files, first) << threads << " threads";
   }
@@ -340,12 +340,9 @@ TEST(QuantizeModel, RefusesWhatItCannotDoYetAndSaysSo) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {"defaults: {input_scaling: awq}", "input_scaling: awq"},
       {"defaults: {outliers_large: 0.01}", "outliers_large: 0.01"},
       {"defaults: {cluster_dim: 2}", "cluster_dim: 2"},
       {"defaults: {palette_dtype: int8}", "palette_dtype: int8 is not available in this version"},
-      {"defaults: {sequential: true}", "sequential: true"},
-      {"budget: {bits_per_weight: 3}", "budget is not available"},
   };
   for (const auto& [yaml, words] : cases) {
     EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out", recipe(yaml)); }, words))

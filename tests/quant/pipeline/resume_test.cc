@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <set>
@@ -58,13 +59,43 @@ TEST(Resuming, ReusesFinishedWeightsAndEndsInTheSameBytes) {
   EXPECT_FALSE(fs::exists(dir / "out"));
   const auto done = shards_in(dir / "out.partial");
   ASSERT_FALSE(done.empty());
-  // Seconds are 0 for weights that were found: the sign that they were not made again.
   const auto result = quantize(dir / "model", dir / "out");
   std::size_t found = 0;
-  for (const auto& tensor : result.tensors) found += tensor.seconds == 0.0 ? 1 : 0;
+  for (const auto& tensor : result.tensors) {
+    found += tensor.resumed ? 1 : 0;
+    EXPECT_GT(tensor.seconds, 0.0) << "of the run that made it";
+  }
   EXPECT_EQ(found, done.size());
-  EXPECT_EQ(test::files_of(dir / "out"), test::files_of(dir / "expected"));
+  EXPECT_EQ(test::files_without_times(dir / "out"), test::files_without_times(dir / "expected"));
   EXPECT_FALSE(fs::exists(dir / "out.partial"));
+}
+
+TEST(Reporting, HearsOfEveryWeightOnceBeforeTheProgressThatCountsIt) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  std::vector<std::string> heard;
+  double weights = 0.0, done = -1.0, total = 0.0;
+  const auto result = quantize_model({.model = dir / "model",
+                                      .output = dir / "out",
+                                      .recipe = {},
+                                      .progress =
+                                          [&](const ProgressUpdate& at) {
+                                            EXPECT_EQ(at.done, weights);
+                                            EXPECT_GT(at.done, done);
+                                            done = at.done, total = at.total;
+                                          },
+                                      .tensor_done =
+                                          [&](const TensorResult& tensor) {
+                                            heard.push_back(tensor.name);
+                                            weights += static_cast<double>(tensor.weights);
+                                            EXPECT_GT(tensor.seconds, 0.0);
+                                          }});
+  EXPECT_EQ(done, total);
+  std::vector<std::string> expected;
+  for (const auto& tensor : result.tensors) expected.push_back(tensor.name);
+  std::sort(heard.begin(), heard.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(heard, expected);
 }
 
 TEST(Resuming, StartsAfreshForAnotherRecipeOrModel) {
@@ -73,14 +104,14 @@ TEST(Resuming, StartsAfreshForAnotherRecipeOrModel) {
   quantize(dir / "model", dir / "expected", "bits=2");
   quantize_partly(dir / "model", dir / "out", 1000);
   const auto result = quantize(dir / "model", dir / "out", "bits=2");
-  for (const auto& tensor : result.tensors) EXPECT_GT(tensor.seconds, 0.0) << tensor.name;
-  EXPECT_EQ(test::files_of(dir / "out"), test::files_of(dir / "expected"));
+  for (const auto& tensor : result.tensors) EXPECT_FALSE(tensor.resumed) << tensor.name;
+  EXPECT_EQ(test::files_without_times(dir / "out"), test::files_without_times(dir / "expected"));
 
   quantize_partly(dir / "model", dir / "other", 1000);
   auto changed = test::tiny_llama();
   changed.tensor("model.norm.weight").bytes[0] ^= 1;
   changed.write(dir / "model");
-  for (const auto& tensor : quantize(dir / "model", dir / "other").tensors) EXPECT_GT(tensor.seconds, 0.0);
+  for (const auto& tensor : quantize(dir / "model", dir / "other").tensors) EXPECT_FALSE(tensor.resumed);
 }
 
 TEST(Resuming, MakesDamagedShardsAgain) {
@@ -111,7 +142,7 @@ TEST(Resuming, MakesDamagedShardsAgain) {
     test::write_file(path, bytes);
   }
   quantize(dir / "model", dir / "out");
-  EXPECT_EQ(test::files_of(dir / "out"), test::files_of(dir / "expected"));
+  EXPECT_EQ(test::files_without_times(dir / "out"), test::files_without_times(dir / "expected"));
 }
 
 // Run by other tests in processes of their own, which they kill or limit.
@@ -138,7 +169,7 @@ TEST(Resuming, SurvivesBeingKilledAtAnyMoment) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
   quantize(dir / "model", dir / "expected");
-  const auto expected = test::files_of(dir / "expected");
+  const auto expected = test::files_without_times(dir / "expected");
   Random random(17);
   SCOPED_TRACE("seed 17");
   int killed = 0;
@@ -152,12 +183,12 @@ TEST(Resuming, SurvivesBeingKilledAtAnyMoment) {
     killed += run_child("Quantizes", dir, options).exit_code == 128 + SIGKILL ? 1 : 0;
     // Under the final name there is the complete directory or nothing.
     if (!fs::exists(dir / "out")) continue;
-    EXPECT_EQ(test::files_of(dir / "out"), expected);
+    EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     fs::remove_all(dir / "out");
   }
   EXPECT_GT(killed, 0);
   quantize(dir / "model", dir / "out");
-  EXPECT_EQ(test::files_of(dir / "out"), expected);
+  EXPECT_EQ(test::files_without_times(dir / "out"), expected);
 }
 
 TEST(Output, IsNotReplacedUnasked) {
@@ -165,9 +196,9 @@ TEST(Output, IsNotReplacedUnasked) {
   test::tiny_gpt2().write(dir / "model");
   quantize(dir / "model", dir / "out");
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out"); }, "exists"));
-  const auto before = test::files_of(dir / "out");
+  const auto before = test::files_without_times(dir / "out");
   quantize(dir / "model", dir / "out/", "bits=2", true);
-  EXPECT_NE(test::files_of(dir / "out"), before);
+  EXPECT_NE(test::files_without_times(dir / "out"), before);
   EXPECT_FALSE(fs::exists(dir / "out.replaced"));
 }
 

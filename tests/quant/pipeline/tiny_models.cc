@@ -112,4 +112,13 @@ std::map<std::string, std::string> files_of(const std::filesystem::path& directo
   return files;
 }
 
+std::map<std::string, std::string> files_without_times(const std::filesystem::path& directory) {
+  auto files = files_of(directory);
+  std::string& report = files.at("quantization.json");
+  constexpr std::string_view kKey = "\"seconds\": ";
+  for (auto at = report.find(kKey); at != std::string::npos; at = report.find(kKey, at + 1))
+    report.erase(at + kKey.size(), report.find_first_of(",\n", at) - at - kKey.size());
+  return files;
+}
+
 }  // namespace nibble::test

@@ -32,5 +32,7 @@ std::vector<float> logits_of_model(const std::filesystem::path& directory);
 
 /// All files below `directory`, by relative path.
 std::map<std::string, std::string> files_of(const std::filesystem::path& directory);
+/// The same of a quantized checkpoint, without the seconds in quantization.json: what equal jobs have in common.
+std::map<std::string, std::string> files_without_times(const std::filesystem::path& directory);
 
 }  // namespace nibble::test

@@ -1,0 +1,64 @@
+#include "quant/pipeline/make_shards.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/thread_pool.h"
+#include "quant/pipeline/assemble.h"
+#include "quant/pipeline/memory_gate.h"
+#include "quant/pipeline/weight_statistics.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Shard make_shard(const ShardJob& job, const Calibration& calibration) {
+  const double start = now_seconds();
+  const QuantizeItem& item = *job.item;
+  WeightParts made =
+      quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration));
+  std::uint64_t bits = item.adds_bias ? item.source->rows() * 16 : 0;
+  for (const TensorPart& part : made.parts) bits += part.bytes.size() * 8;
+  TensorResult result = tensor_result(item.identity.name, item.settings.format, item.weights(), bits, made);
+  if (job.estimate) result.predicted_loss = predicted_loss(item, made, calibration, *job.estimate);
+  item.source->release();
+  result.seconds = now_seconds() - start;
+  return write_shard(job.file, result, std::move(made));
+}
+
+}  // namespace
+
+std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration& calibration, JobReporter& reporter,
+                               Announce announce) {
+  std::vector<std::size_t> order(jobs.size());
+  std::uint64_t allowed_bytes = kAlwaysAllowedBytes;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    order[i] = i;
+    const QuantizeItem& item = *jobs[i].item;
+    allowed_bytes = std::max({allowed_bytes, item.weights() * 16, work_bytes(item, calibration)});
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return jobs[a].item->weights() > jobs[b].item->weights(); });
+  std::vector<Shard> shards(jobs.size());
+  MemoryGate gate(allowed_bytes);
+  parallel_for(jobs.size(), [&](std::size_t position) {
+    const ShardJob& job = jobs[order[position]];
+    Shard& shard = shards[order[position]];
+    if (auto found = find_shard(job.file, job.item->identity.name)) {
+      shard = std::move(*found);
+    } else {
+      const MemoryGate::Pass pass(gate, work_bytes(*job.item, calibration));
+      shard = make_shard(job, calibration);
+    }
+    if (announce == Announce::kYes) reporter.announce(shard.result);
+    reporter.advance(job.item->weights());
+  });
+  return shards;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "quant/pipeline/calibration.h"
+#include "quant/pipeline/job_reporter.h"
+#include "quant/pipeline/plan.h"
+#include "quant/pipeline/predicted_loss.h"
+#include "quant/pipeline/shard.h"
+
+namespace nibble::quant {
+
+/// A weight to quantize, and the file that keeps what comes out.
+struct ShardJob {
+  const QuantizeItem* item = nullptr;
+  std::filesystem::path file;
+  std::optional<LossEstimate> estimate = {};  ///< sets TensorResult::predicted_loss
+};
+
+/// Whether the caller of quantize_model() hears of each weight, or only of the progress.
+enum class Announce { kYes, kNo };
+
+/// Quantizes all weights on all threads, largest first, or finds them done by a run that was killed; `reporter` hears
+/// of each. Shards in the order of `jobs`.
+/// Memory   what the most expensive weight needs with its statistics, or four times the largest weight as float, or
+///          256 MiB, whichever is most; however many threads.
+std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration& calibration, JobReporter& reporter,
+                               Announce announce = Announce::kYes);
+
+}  // namespace nibble::quant
