@@ -31,8 +31,8 @@ std::vector<Cut> cuts_of(std::span<const std::size_t> chunks, std::size_t tokens
 struct LogitDifferences {
   std::string cache, cut;
   bool exact = true;
-  std::vector<double>
-      by_position;  ///< max over the vocabulary of |logit - expected|; NaN where a logit is NaN or missing
+  /// max over the vocabulary of |logit - expected|; NaN where a logit is NaN or missing
+  std::vector<double> by_position = {};
   std::size_t worst_position = 0;
   double largest = 0.0;  ///< by_position[worst_position]
 
