@@ -42,11 +42,12 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
     const QuantizeItem& item = *jobs[i].item;
     allowed_bytes = std::max({allowed_bytes, item.weights() * 16, work_bytes(item, calibration)});
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return jobs[a].item->weights() > jobs[b].item->weights(); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return work_bytes(*jobs[a].item, calibration) > work_bytes(*jobs[b].item, calibration);
+  });
   std::vector<Shard> shards(jobs.size());
   MemoryGate gate(allowed_bytes);
-  parallel_for(jobs.size(), [&](std::size_t position) {
+  const auto make_one = [&](std::size_t position) {
     const ShardJob& job = jobs[order[position]];
     Shard& shard = shards[order[position]];
     if (auto found = find_shard(job.file, job.item->identity.name)) {
@@ -57,7 +58,15 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
     }
     if (announce == Announce::kYes) reporter.announce(shard.result);
     reporter.advance(job.item->weights());
-  });
+  };
+  // Solvers keep all threads busy with one weight: where memory holds fewer weights than there are threads, one weight
+  // after the other; the rest side by side.
+  const auto alone = [&](const QuantizeItem& item) {
+    return item.settings.solver != Solver::kNearest && work_bytes(item, calibration) > allowed_bytes / thread_count();
+  };
+  std::size_t first_small = 0;
+  while (first_small < jobs.size() && alone(*jobs[order[first_small]].item)) make_one(first_small++);
+  parallel_for(jobs.size() - first_small, [&](std::size_t small) { make_one(first_small + small); });
   return shards;
 }
 

@@ -64,8 +64,10 @@ defaults:
   damping: 0.01
 )"},
     {"best",
-     R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, error feedback through the centred Hessian
-# weighted by the loss, and the bias corrected.
+     R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, then error feedback, coordinate descent and
+# the best palettes and scales in turns under the centred Hessian weighted by the loss, and the bias corrected.
+# docs/results/ablation.md has what each of them is worth. A palette per row instead:
+#   --set granularity=channel --set scaling=none
 defaults:
   format: palette
   bits: 4
@@ -76,9 +78,9 @@ defaults:
   sign: search
   joint_iterations: 4
   shifting: true
-  solver: gptq
+  solver: coordinate-descent
   hessian: guided-centred
-  codebook_iterations: 2
+  codebook_iterations: 4
 )"},
 }};
 

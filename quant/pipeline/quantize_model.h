@@ -87,8 +87,9 @@ struct QuantizeOptions {
 ///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model,
 ///          recipe and calibration goes on from there, and ends in the same bytes (but for the seconds in
 ///          quantization.json); any other starts afresh.
-/// Threads  several weights at once on all threads; the bytes do not depend on their number.
-/// Memory   what the most expensive weight needs with its statistics, or four times the largest weight as float, or
+/// Threads  all: several weights at once, or one of which memory holds no second; the bytes do not depend on their
+/// number. Memory   what the most expensive weight needs with its statistics, or four times the largest weight as
+/// float, or
 ///          256 MiB, whichever is most; however many threads.
 /// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
 ///          holds (with the command that collects them), a calibration of another model, the model is quantized

@@ -17,6 +17,15 @@ HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings)
   return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
 }
 
+/// H with the factor's damping on its diagonal, for coordinate descent: H alone would be fitted to what little the
+/// calibration text says of its small eigenvalues (docs/results/ablation.md).
+Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
+  Matrix<float> result = h;
+  for (std::size_t j = 0; j < h.rows(); ++j)
+    if (factor.silent[j] == 0) result(j, j) += static_cast<float>(factor.damping);
+  return result;
+}
+
 std::size_t sweeps_for(const TensorSettings& settings) {
   return settings.solver == Solver::kCoordinateDescent ? kSweeps : 0;
 }
@@ -35,14 +44,15 @@ SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_s
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                   DType palette_dtype, ScaledPalettization& fitted) {
   const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
   PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
-  fitted.codes = solve(w, h, settings, factor, rounding);
+  fitted.codes = solve(w, objective, settings, factor, rounding);
   if (settings.codebook_iterations == 0) return figures_of(factor);
   PaletteWeight weight{.palettes = std::move(fitted.palettes),
                        .group_rows = settings.effective_group_size(),
                        .scales = std::move(fitted.scales),
                        .codes = std::move(fitted.codes)};
-  refine_palettes(w, h, settings.solver == Solver::kGptq ? &factor : nullptr,
+  refine_palettes(w, objective, settings.solver == Solver::kGptq ? &factor : nullptr,
                   {.iterations = settings.codebook_iterations,
                    .sweeps = sweeps_for(settings),
                    .scales = !weight.scales.empty(),
@@ -57,9 +67,10 @@ SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h
 SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                 const BlockRoundingOptions& grid, BlockRounding& rounded) {
   const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
   GridRounding rounding =
       settings.static_groups ? GridRounding(std::move(rounded), grid) : GridRounding(w, grid, false);
-  rounded.codes = solve(w, h, settings, factor, rounding);
+  rounded.codes = solve(w, objective, settings, factor, rounding);
   rounded.scales = rounding.scales();
   rounded.zeros = rounding.zeros();
   return figures_of(factor);

@@ -20,7 +20,7 @@ struct SolverFigures {
 /// codes, palettes and scales are there already.
 ///
 /// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by sweeps of coordinate_descent().
-/// codebook_iterations: as many rounds of refine_palettes() after that.
+/// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                   DType palette_dtype, ScaledPalettization& fitted);
 
