@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -15,6 +18,21 @@ namespace {
 
 [[noreturn]] void fail(std::string_view action, const std::filesystem::path& path) {
   throw FormatError(fmt::format("{} '{}': {}", action, path.string(), std::strerror(errno)));
+}
+
+std::mutex unflushed_mutex;
+std::vector<std::string> unflushed;  // prefixes, one for each UnflushedDirectory alive
+
+std::string prefix_of(const std::filesystem::path& directory) {
+  return (std::filesystem::absolute(directory) / "").lexically_normal().string();
+}
+
+bool is_flushed(const std::filesystem::path& path) {
+  const std::lock_guard lock(unflushed_mutex);
+  if (unflushed.empty()) return true;
+  const std::string name = std::filesystem::absolute(path).lexically_normal().string();
+  return std::none_of(unflushed.begin(), unflushed.end(),
+                      [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 }  // namespace
@@ -45,7 +63,7 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void OutputFile::commit() {
-  if (::fsync(file_) != 0) fail("cannot flush", partial_);
+  if (is_flushed(path_) && ::fsync(file_) != 0) fail("cannot flush", partial_);
   const int file = file_;
   file_ = -1;  // from here on the destructor leaves things alone
   if (::close(file) != 0) fail("cannot close", partial_);
@@ -78,7 +96,18 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
   return text;
 }
 
+UnflushedDirectory::UnflushedDirectory(const std::filesystem::path& directory) : prefix_(prefix_of(directory)) {
+  const std::lock_guard lock(unflushed_mutex);
+  unflushed.push_back(prefix_);
+}
+
+UnflushedDirectory::~UnflushedDirectory() {
+  const std::lock_guard lock(unflushed_mutex);
+  unflushed.erase(std::find(unflushed.begin(), unflushed.end(), prefix_));
+}
+
 void sync_directory(const std::filesystem::path& directory) {
+  if (!is_flushed(directory / "")) return;
   const int file = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail("cannot open directory", directory);
   const int status = ::fsync(file);

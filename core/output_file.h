@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace nibble {
@@ -30,10 +31,24 @@ class OutputFile {
   std::uint64_t written_ = 0;
 };
 
+/// While one lives, files written under `directory` are renamed into place but not flushed to disk: for scratch that is
+/// quickly made, soon deleted, and after a power cut not trusted. A killed process loses nothing of it.
+class UnflushedDirectory {
+ public:
+  explicit UnflushedDirectory(const std::filesystem::path& directory);
+  ~UnflushedDirectory();
+  UnflushedDirectory(const UnflushedDirectory&) = delete;
+  UnflushedDirectory& operator=(const UnflushedDirectory&) = delete;
+
+ private:
+  std::string prefix_;
+};
+
 /// The whole of a small text file. Throws FormatError when it cannot be read or exceeds `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
-/// fsync of a directory, so that a rename inside it survives a power cut. Throws FormatError.
+/// fsync of a directory, so that a rename inside it survives a power cut (but see UnflushedDirectory). Throws
+/// FormatError.
 void sync_directory(const std::filesystem::path& directory);
 
 }  // namespace nibble

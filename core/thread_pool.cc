@@ -33,6 +33,9 @@ thread_local bool inside_body = false;
 // as several of them. So threads that wait look again and again for this long, and then sleep.
 constexpr std::chrono::microseconds kSpin{40};
 
+class ThreadPool;
+thread_local ThreadPool* own_pool = nullptr;  // of a ThreadTeam; else the pool of the process
+
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -99,6 +102,7 @@ class ThreadPool {
 
   void work(std::size_t index) {
     this_thread_index = index;
+    own_pool = this;
     std::uint32_t seen = 0;
     while (true) {
       if (!spin_until(patience_, [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
@@ -159,6 +163,7 @@ std::mutex pool_mutex;
 std::unique_ptr<ThreadPool> pool_instance;  // made on first use
 
 ThreadPool& pool() {
+  if (own_pool != nullptr) return *own_pool;
   const std::lock_guard lock(pool_mutex);
   if (!pool_instance) pool_instance = std::make_unique<ThreadPool>(available_processors());
   return *pool_instance;
@@ -176,6 +181,21 @@ void set_thread_count(std::size_t threads) {
 }
 
 std::size_t thread_count() { return pool().size(); }
+
+struct ThreadTeam::State {
+  explicit State(std::size_t threads) : pool(threads), before(own_pool) { own_pool = &pool; }
+  ~State() { own_pool = before; }
+  ThreadPool pool;
+  ThreadPool* before;
+};
+
+ThreadTeam::ThreadTeam(std::size_t threads) {
+  NIBBLE_REQUIRE(threads >= 1 && threads <= 1024, InvalidArgument, "threads of a team: expected 1 to 1024, got {}",
+                 threads);
+  state_ = std::make_unique<State>(threads);
+}
+
+ThreadTeam::~ThreadTeam() = default;
 
 std::size_t thread_index() { return this_thread_index; }
 

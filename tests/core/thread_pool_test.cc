@@ -35,6 +35,27 @@ TEST_F(ThreadPoolTest, EveryIndexRunsExactlyOnce) {
   }
 }
 
+TEST_F(ThreadPoolTest, TeamsRunSideBySideOnThreadsOfTheirOwn) {
+  set_thread_count(3);
+  std::atomic<int> inside{0};
+  const auto work = [&](std::size_t threads) {
+    const ThreadTeam team(threads);
+    EXPECT_EQ(thread_count(), threads);
+    // Both loops are inside at once, or this never ends: teams do not take turns.
+    parallel_for(threads, [&](std::size_t) {
+      EXPECT_EQ(thread_count(), threads);
+      EXPECT_LT(thread_index(), threads);
+      ++inside;
+      while (inside < 3) std::this_thread::yield();
+    });
+  };
+  std::thread other([&] { work(1); });
+  work(2);
+  other.join();
+  EXPECT_EQ(thread_count(), 3u);
+  EXPECT_EQ(inside.load(), 3);
+}
+
 TEST_F(ThreadPoolTest, ManyShortLoopsInARowLoseNothing) {
   set_thread_count(4);
   std::atomic<std::size_t> sum{0};
