@@ -47,8 +47,20 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
 
 }  // namespace
 
-Calibration::Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint)
-    : model_(checkpoint.directory().string()) {
+StatisticSet statistics_needed(const TensorSettings& settings) {
+  StatisticSet all;
+  for (const Need& need : needs_of(settings)) {
+    all.activations |= need.what.activations;
+    all.fisher |= need.what.fisher;
+    all.hessian |= need.what.hessian;
+    all.guided_hessian |= need.what.guided_hessian;
+  }
+  return all;
+}
+
+Calibration::Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint,
+                         const StatisticSet& limit)
+    : model_(checkpoint.directory().string()), limit_(limit) {
   for (const auto& path : files) {
     files_.push_back(calib::StatsFile::open(path));
     const std::string& made_from = files_.back()->settings().model_hash;
@@ -59,6 +71,7 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
 }
 
 const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {
+  if (!limit_.includes(what)) return nullptr;
   const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& file) {
     return file->settings().collected.includes(what) && file->contains(layer);
   });

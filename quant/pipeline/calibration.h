@@ -13,6 +13,12 @@
 
 namespace nibble::quant {
 
+constexpr calib::StatisticSet kAllStatistics{
+    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true};
+
+/// What a weight with these settings cannot be quantized without.
+calib::StatisticSet statistics_needed(const TensorSettings& settings);
+
 /// Statistics of layers that were collected a moment ago, by module name: they take precedence over files. Layers that
 /// share an input share an entry.
 struct LiveStatistics {
@@ -31,7 +37,10 @@ class Calibration {
   Calibration() = default;
   /// Throws FormatError (files), InvalidArgument when a file was made from another model than `checkpoint`, naming
   /// both.
-  Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint);
+  /// Statistics beyond `limit` count as absent: what a quantization depends on is then the same whatever else the file
+  /// has.
+  Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint,
+              const calib::StatisticSet& limit = kAllStatistics);
 
   /// The same files under statistics that are newer.
   Calibration with(LiveStatistics live) const;
@@ -63,6 +72,7 @@ class Calibration {
 
   std::string model_;
   LiveStatistics live_;
+  calib::StatisticSet limit_ = kAllStatistics;
   std::vector<std::shared_ptr<const calib::StatsFile>> files_;
 };
 

@@ -36,6 +36,7 @@ std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeO
         .update(fmt::format("{}", options.text->window_tokens))
         .update(std::as_bytes(std::span(options.text->tokens)))
         .update(gemm_identity());
+  if (options.statistics != kAllStatistics) hasher.update(calib::to_text(options.statistics));
   return hasher.hex();
 }
 
@@ -115,7 +116,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());
   Plan plan = make_plan(checkpoint, config, options.recipe);
-  const Calibration calibration(options.calibration, *checkpoint);
+  const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);

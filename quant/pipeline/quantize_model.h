@@ -10,6 +10,7 @@
 #include "core/progress.h"
 #include "model/transformer/transformer.h"
 #include "quant/pipeline/budget_result.h"
+#include "quant/pipeline/calibration.h"
 #include "quant/pipeline/recipe.h"
 
 namespace nibble::quant {
@@ -75,6 +76,7 @@ struct QuantizeOptions {
   Recipe recipe;
   std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
   std::optional<SequentialText> text = {};              ///< with `sequential: true`, and only then
+  calib::StatisticSet statistics = kAllStatistics;      ///< of the files: others count as absent
   bool overwrite = false;                               ///< replace an existing output directory
   ProgressSink progress = {};                           ///< in weights; calls take turns with those of tensor_done
   TensorSink tensor_done = {};
