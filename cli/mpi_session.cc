@@ -43,7 +43,7 @@ MpiSession::MpiSession() {
   team_ = std::make_unique<calib::MpiTeam>();
 #else
   throw InvalidArgument(
-      "calibrate: started by mpirun, but this build has no MPI (NIBBLE_MPI); the processes would do the same work");
+      "started by mpirun, but this build has no MPI (NIBBLE_MPI); the processes would do the same work");
 #endif
 }
 

@@ -27,7 +27,7 @@ void reduce(const boost::mpi::communicator& world, std::span<T> values, const Op
 }  // namespace
 
 struct MpiTeam::State {
-  boost::mpi::environment environment{boost::mpi::threading::funneled, false};
+  boost::mpi::environment environment{boost::mpi::threading::serialized, false};
   boost::mpi::communicator world;
 };
 

@@ -304,6 +304,11 @@ std::string_view fact(const Facts& facts, std::string_view name) {
   return {};
 }
 
+std::string cell_name(const SweepRecord& record) {
+  return fmt::format("{} · {} · {}", fact(record.labels, "model"), fact(record.labels, "recipe"),
+                     fact(record.labels, "evaluation"));
+}
+
 Facts settings_of(const SweepRecord& record) {
   Facts settings = record.labels;
   for (const char* part : {"recipe", "evaluation"}) {

@@ -105,6 +105,9 @@ bool is_record_name(const std::filesystem::path& file);
 /// The value of `name` in `facts`, or an empty text.
 std::string_view fact(const Facts& facts, std::string_view name);
 
+/// "model · recipe · evaluation", for people.
+std::string cell_name(const SweepRecord& record);
+
 /// What tables can be pivoted by: labels; then the recipe's keys ("bits": "3", from its `defaults`), and the
 /// evaluation's ("protocol": "half", "context": "512"). A name appears once.
 Facts settings_of(const SweepRecord& record);

@@ -1,0 +1,199 @@
+#include "cli/sweep_show.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/diff_show.h"
+#include "cli/human.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "eval/sweep/results_directory.h"
+#include "eval/sweep/sweep_cost.h"
+
+namespace nibble::cli {
+namespace {
+
+using eval::fact;
+
+std::string perplexity_text(const eval::CellMeasures& measures) {
+  if (!measures.perplexity_stderr) return fmt::format("{:.3f}", measures.perplexity);
+  return fmt::format("{:.3f} ± {:.3f}", measures.perplexity, *measures.perplexity_stderr);
+}
+
+bool in_shard(std::size_t job, const eval::Shard& shard) { return job % shard.count == shard.index - 1; }
+
+}  // namespace
+
+SweepDisplay::SweepDisplay(bool quiet, bool with_bar)
+    : quiet_(quiet), with_bar_(with_bar), bar_(ProgressBar::for_process(quiet || !with_bar)), sink_(bar_.sink()) {}
+
+void SweepDisplay::update(const eval::SweepProgress& progress) {
+  last_ = progress;
+  if (!sink_) return;
+  std::string stage = progress.stage;
+  if (stage.empty()) {
+    stage = "sweep";
+    if (progress.best) stage += fmt::format(", best {:.2f}", progress.best->measures->perplexity);
+  }
+  stage_ = stage;
+  const auto cells = static_cast<double>(progress.cells);
+  sink_({stage_, progress.share * cells, cells, "cells"});
+}
+
+void SweepDisplay::finished(const eval::SweepRecord& record) {
+  if (quiet_) return;
+  bar_.finish();
+  const std::size_t there = last_.done + last_.failed;
+  fmt::print(stderr, "[{}/{}] {}: {}\n", there, last_.cells, eval::cell_name(record), outcome_text(record));
+}
+
+void SweepDisplay::close() { bar_.finish(); }
+
+std::string outcome_text(const eval::SweepRecord& record) {
+  if (record.error) return fmt::format("failed: {}", record.error->message);
+  return fmt::format("{:.3f} bits per weight, perplexity {}", record.measures->bits_per_weight,
+                     perplexity_text(*record.measures));
+}
+
+void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint64_t memory, bool json) {
+  Table table({{"model", Align::kLeft},
+               {"recipe", Align::kLeft},
+               {"evaluation", Align::kLeft},
+               {"time"},
+               {"memory"},
+               {"disk"}});
+  nlohmann::ordered_json cells = nlohmann::ordered_json::array();
+  std::vector<const eval::PlannedJob*> jobs;
+  double seconds = 0.0;
+  std::uint64_t calibration_disk = 0, scratch = 0;
+  for (const eval::PlannedCalibration& calibration : plan.calibrations) {
+    seconds += calibration.cost.seconds;
+    calibration_disk += calibration.cost.disk;
+    table.add_row({plan.models[calibration.model].source.name,
+                   "calibration: " + calib::to_text(calibration.settings.collected), "",
+                   human_duration(calibration.cost.seconds), human_bytes(calibration.cost.memory),
+                   human_bytes(calibration.cost.disk)});
+  }
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    if (!in_shard(i, shard)) continue;
+    const eval::PlannedJob& job = plan.jobs[i];
+    jobs.push_back(&job);
+    scratch = std::max(scratch, job.cost.disk);
+    for (const eval::PlannedCell& cell : job.cells) {
+      const auto& labels = cell.record.labels;
+      const double on_all = cell.cost.seconds / static_cast<double>(thread_count());
+      seconds += on_all;
+      table.add_row({std::string(fact(labels, "model")), std::string(fact(labels, "recipe")),
+                     std::string(fact(labels, "evaluation")), human_duration(on_all), human_bytes(job.cost.memory),
+                     human_bytes(job.cost.disk)});
+      cells.push_back({{"id", cell.record.id},
+                       {"model", fact(labels, "model")},
+                       {"recipe", fact(labels, "recipe")},
+                       {"evaluation", fact(labels, "evaluation")},
+                       {"seconds", on_all},
+                       {"memory_bytes", job.cost.memory},
+                       {"disk_bytes", job.cost.disk}});
+    }
+  }
+  const std::size_t workers = eval::workers_for(jobs, thread_count(), memory), count = cells.size();
+  const std::uint64_t disk = calibration_disk + workers * scratch;
+  std::uint64_t needed = 0;
+  for (const eval::PlannedJob* job : jobs) needed = std::max(needed, job->cost.memory * workers);
+  if (json)
+    return print_json({{"cells", std::move(cells)},
+                       {"repeated", plan.repeated},
+                       {"workers", workers},
+                       {"seconds", seconds},
+                       {"memory_bytes", needed},
+                       {"disk_bytes", disk},
+                       {"warnings", plan.warnings}});
+  table.add_rule();
+  table.add_row({fmt::format("{} cells", count), fmt::format("{} at a time", workers), "", human_duration(seconds),
+                 human_bytes(needed), human_bytes(disk)});
+  print(table.text());
+  if (plan.repeated > 0) print(fmt::format("\n{} cells say the same as others and are left out\n", plan.repeated));
+  for (const std::string& warning : plan.warnings) warn(warning);
+}
+
+void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options, const eval::SweepSummary& summary,
+                  bool json) {
+  const eval::ResultsDirectory results(options.output);
+  Table table({{"model", Align::kLeft},
+               {"recipe", Align::kLeft},
+               {"evaluation", Align::kLeft},
+               {"bits/weight"},
+               {"perplexity"}});
+  nlohmann::ordered_json records = nlohmann::ordered_json::array();
+  std::size_t failed = 0, absent = 0;
+  std::string first_error;
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    if (!in_shard(i, options.shard)) continue;
+    for (const eval::PlannedCell& cell : plan.jobs[i].cells) {
+      if (results.state(cell.record.id) == eval::ResultsDirectory::State::kAbsent) {
+        ++absent;
+        continue;
+      }
+      const eval::SweepRecord record = eval::read_record(results.record_file(cell.record.id));
+      const auto& labels = cell.record.labels;
+      nlohmann::ordered_json line{{"id", record.id},
+                                  {"model", fact(labels, "model")},
+                                  {"recipe", fact(labels, "recipe")},
+                                  {"evaluation", fact(labels, "evaluation")}};
+      std::string bits = "-", outcome = "failed";
+      if (record.error) {
+        if (++failed == 1) first_error = record.error->message;
+        line["error"] = record.error->message;
+      } else {
+        bits = fmt::format("{:.4f}", record.measures->bits_per_weight);
+        outcome = perplexity_text(*record.measures);
+        line["bits_per_weight"] = record.measures->bits_per_weight;
+        line["perplexity"] = record.measures->perplexity;
+      }
+      table.add_row({std::string(fact(labels, "model")), std::string(fact(labels, "recipe")),
+                     std::string(fact(labels, "evaluation")), bits, outcome});
+      records.push_back(std::move(line));
+    }
+  }
+  if (json) {
+    print_json({{"output", options.output.string()},
+                {"cells", summary.cells},
+                {"present", summary.present},
+                {"done", summary.done},
+                {"failed", failed},
+                {"seconds", summary.seconds},
+                {"calibration_seconds", summary.calibration_seconds},
+                {"records", std::move(records)}});
+  } else {
+    print(table.text());
+    print(fmt::format("\n{} cells: {} were there, {} done in {} (calibration {}){}\n", summary.cells, summary.present,
+                      summary.done, human_duration(summary.seconds), human_duration(summary.calibration_seconds),
+                      failed > 0 ? fmt::format(", {} failed", failed) : ""));
+  }
+  NIBBLE_REQUIRE(failed == 0, NumericalError,
+                 "{} of {} cells failed and are recorded so; the first: {}. --retry-failed does them again", failed,
+                 summary.cells, first_error);
+  NIBBLE_REQUIRE(absent == 0, FormatError, "{} of {} records are not there: another process deleted them?", absent,
+                 summary.cells);
+}
+
+void show_repetition(const eval::RecordDiff& diff, bool json) {
+  show_record_diff(diff, json);
+  NIBBLE_REQUIRE(diff.same_measures, NumericalError, "the measures differ from the record's");
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace nibble::cli

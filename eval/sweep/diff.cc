@@ -1,0 +1,224 @@
+#include "eval/sweep/diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/matrix_view.h"
+#include "core/output_file.h"
+#include "core/strict_json.h"
+#include "core/thread_pool.h"
+#include "model/transformer/config.h"
+#include "quant/pipeline/error_sum.h"
+#include "quant/pipeline/load_model.h"
+#include "quant/pipeline/model_weights.h"
+
+namespace nibble::eval {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// {"defaults": {"bits": 3}, "layers": [{"match": "x"}]} -> ("recipe.defaults.bits", "3"), …
+void flatten(const std::string& name, const Json& json, Facts& facts) {
+  if (json.is_structured() && !json.empty() && (json.is_object() || json[0].is_structured())) {
+    std::size_t index = 0;
+    for (const auto& [key, value] : json.items())
+      flatten(json.is_object() ? name + "." + key : fmt::format("{}[{}]", name, index++), value, facts);
+    return;
+  }
+  facts.emplace_back(name, json.is_string() ? json.get<std::string>() : json.dump());
+}
+
+Facts flattened(const Facts& values) {
+  Facts facts;
+  for (const auto& [name, text] : values) {
+    const Json json = Json::parse(text, nullptr, false);
+    flatten(name, json.is_discarded() ? Json(text) : json, facts);
+  }
+  return facts;
+}
+
+void add_settings(const Facts& a, const Facts& b, std::vector<SettingDiff>& differences) {
+  for (const auto& [name, value] : a)
+    if (const std::string_view other = fact(b, name); value != other)
+      differences.push_back({name, value, std::string(other)});
+  for (const auto& [name, value] : b)
+    if (std::none_of(a.begin(), a.end(), [&, key = name](const auto& entry) { return entry.first == key; }))
+      differences.push_back({name, "", value});
+}
+
+std::vector<MeasureDiff> measures_of(const CellMeasures& a, const CellMeasures& b) {
+  std::vector<MeasureDiff> measures{{"perplexity", a.perplexity, b.perplexity},
+                                    {"nll_nats_per_token", a.nll_nats_per_token, b.nll_nats_per_token}};
+  if (a.bits_per_byte && b.bits_per_byte) measures.push_back({"bits_per_byte", *a.bits_per_byte, *b.bits_per_byte});
+  if (a.divergence && b.divergence)
+    measures.push_back({"divergence_nats_per_token", a.divergence->nats_per_token, b.divergence->nats_per_token});
+  measures.push_back({"bits_per_weight", a.bits_per_weight, b.bits_per_weight});
+  measures.push_back({"model_bits_per_weight", a.model_bits_per_weight, b.model_bits_per_weight});
+  measures.push_back({"model_bytes", static_cast<double>(a.model_bytes), static_cast<double>(b.model_bytes)});
+  return measures;
+}
+
+std::optional<PairedDifference> paired(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size() || a.size() < 2) return std::nullopt;
+  const auto count = static_cast<double>(a.size());
+  double mean = 0.0, squares = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) mean += (b[i] - a[i]) / count;
+  for (std::size_t i = 0; i < a.size(); ++i) squares += (b[i] - a[i] - mean) * (b[i] - a[i] - mean);
+  return PairedDifference{mean, std::sqrt(squares / (count - 1.0) / count), a.size()};
+}
+
+LayerDiff& layer_called(const std::string& name, std::vector<LayerDiff>& layers) {
+  const auto found =
+      std::find_if(layers.begin(), layers.end(), [&](const LayerDiff& layer) { return layer.name == name; });
+  if (found != layers.end()) return *found;
+  layers.push_back({.name = name,
+                    .bits_a = {},
+                    .bits_b = {},
+                    .error_a = {},
+                    .error_b = {},
+                    .fisher_a = {},
+                    .fisher_b = {},
+                    .output_a = {},
+                    .output_b = {},
+                    .between = {}});
+  return layers.back();
+}
+
+/// Two models of one architecture, weight by weight.
+struct Side {
+  std::shared_ptr<const model::Checkpoint> checkpoint;
+  model::Config config;
+  quant::QuantizedWeights quantized;
+  std::unique_ptr<model::WeightProvider> weights;
+  Json figures;  // quantization.json by name; empty for a float model
+
+  explicit Side(const std::filesystem::path& path) : checkpoint(model::Checkpoint::open(path)) {
+    config = model::parse_config(checkpoint->config_text(), quant::config_place(*checkpoint));
+    quantized = quant::open_quantized_weights(checkpoint);
+    weights = quant::make_weight_provider(checkpoint, quantized);
+    constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
+    const auto file = path / "quantization.json";
+    if (quantized.empty() || !std::filesystem::exists(file)) return;
+    const auto json = parse_strict_json(read_text_file(file, kMaxBytes), fmt::format("'{}'", file.string()));
+    if (!json.is_object() || !json.contains("tensors") || !json["tensors"].is_array()) return;
+    for (const auto& tensor : json["tensors"])
+      if (tensor.is_object() && tensor.value("name", nlohmann::json()).is_string())
+        figures[tensor["name"].get<std::string>()] = tensor;
+  }
+
+  std::optional<double> figure(const std::string& name, const char* key) const {
+    if (!figures.contains(name) || !figures[name].contains(key) || !figures[name][key].is_number()) return std::nullopt;
+    return figures[name][key].get<double>();
+  }
+  Facts recipe() const {
+    const Json json = Json::parse(checkpoint->config_text(), nullptr, false);
+    Facts facts;
+    if (json.is_object() && json.contains("quantization_config"))
+      for (const auto& [key, value] : json["quantization_config"].items())
+        if (key != "tensors") flatten(key, value, facts);
+    return facts;
+  }
+};
+
+// A linear layer is one stored weight, or GPT-2's q, k and v where either side has them apart.
+std::vector<std::string> parts_of(const std::string& module, const Side& a, const Side& b) {
+  for (const Side* side : {&a, &b})
+    if (side->quantized.contains(module + ".q")) return {module + ".q", module + ".k", module + ".v"};
+  return {module};
+}
+
+}  // namespace
+
+RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
+  RecordDiff diff;
+  diff.name_a = cell_name(a);
+  diff.name_b = cell_name(b);
+  add_settings(flattened(a.configuration), flattened(b.configuration), diff.settings);
+  add_settings(a.environment, b.environment, diff.settings);
+  if (!a.measures || !b.measures) {
+    const auto outcome = [](const SweepRecord& record) { return record.error ? record.error->message : "ok"; };
+    add_settings({{"outcome", outcome(a)}}, {{"outcome", outcome(b)}}, diff.settings);
+    diff.same_measures = !a.measures && !b.measures && a.error->message == b.error->message;
+    return diff;
+  }
+  diff.measures = measures_of(*a.measures, *b.measures);
+  if (fact(a.configuration, "evaluation") == fact(b.configuration, "evaluation"))
+    diff.paired = paired(a.measures->window_nll, b.measures->window_nll);
+  for (const TensorRecord& tensor : a.measures->tensors) {
+    LayerDiff& layer = layer_called(tensor.name, diff.layers);
+    layer.bits_a = tensor.bits_per_weight;
+    layer.error_a = tensor.relative_weight_error;
+    layer.fisher_a = tensor.fisher_error;
+    layer.output_a = tensor.output_error;
+  }
+  for (const TensorRecord& tensor : b.measures->tensors) {
+    LayerDiff& layer = layer_called(tensor.name, diff.layers);
+    layer.bits_b = tensor.bits_per_weight;
+    layer.error_b = tensor.relative_weight_error;
+    layer.fisher_b = tensor.fisher_error;
+    layer.output_b = tensor.output_error;
+  }
+  SweepRecord only_a = a, only_b = a;
+  only_b.measures = b.measures;
+  diff.same_measures = record_text(only_a) == record_text(only_b);
+  return diff;
+}
+
+CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
+  const Side a(path_a), b(path_b);
+  const auto layers = model::linear_layers(a.config), others = model::linear_layers(b.config);
+  const bool alike = std::equal(layers.begin(), layers.end(), others.begin(), others.end(),
+                                [](const model::LinearLayer& x, const model::LinearLayer& y) {
+                                  return x.module == y.module && x.out == y.out && x.in == y.in;
+                                });
+  NIBBLE_REQUIRE(alike, InvalidArgument, "'{}' and '{}' have different layers: nothing to compare", path_a.string(),
+                 path_b.string());
+  CheckpointDiff diff;
+  add_settings(a.recipe(), b.recipe(), diff.settings);
+  const quant::LoadedModel loaded_a = quant::load_model(path_a), loaded_b = quant::load_model(path_b);
+  diff.measures = {{"bits_per_weight", loaded_a.bits_per_weight, loaded_b.bits_per_weight},
+                   {"model_bits_per_weight", loaded_a.model_bits_per_weight, loaded_b.model_bits_per_weight},
+                   {"model_bytes", static_cast<double>(a.checkpoint->tensor_bytes()),
+                    static_cast<double>(b.checkpoint->tensor_bytes())}};
+
+  std::vector<std::vector<LayerDiff>> found(layers.size());
+  parallel_for(layers.size(), [&](std::size_t i) {
+    const model::LinearLayer& layer = layers[i];
+    const auto left = a.weights->matrix(layer.module, layer.out, layer.in, layer.conv1d);
+    const auto right = b.weights->matrix(layer.module, layer.out, layer.in, layer.conv1d);
+    const auto names = parts_of(layer.module, a, b);
+    const std::size_t rows = layer.out / names.size();
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      constexpr std::size_t kRows = 64;
+      quant::ErrorSum error;
+      Matrix<float> x(kRows, layer.in), y(kRows, layer.in);
+      for (std::size_t row = 0; row < rows; row += kRows) {
+        const std::size_t begin = part * rows + row, count = std::min(kRows, rows - row);
+        left->decode_rows(begin, begin + count, x.data());
+        right->decode_rows(begin, begin + count, y.data());
+        for (std::size_t j = 0; j < count * layer.in; ++j)
+          error.add(static_cast<double>(x.data()[j]), static_cast<double>(y.data()[j]));
+      }
+      const std::string& name = names[part];
+      LayerDiff& line = layer_called(name, found[i]);
+      line.bits_a = a.figure(name, "bits_per_weight");
+      line.bits_b = b.figure(name, "bits_per_weight");
+      line.error_a = a.figure(name, "relative_weight_error");
+      line.error_b = b.figure(name, "relative_weight_error");
+      line.fisher_a = a.figure(name, "fisher_error");
+      line.fisher_b = b.figure(name, "fisher_error");
+      line.output_a = a.figure(name, "output_error");
+      line.output_b = b.figure(name, "output_error");
+      line.between = error.relative();
+    }
+    left->release();
+    right->release();
+  });
+  for (auto& lines : found) diff.layers.insert(diff.layers.end(), lines.begin(), lines.end());
+  return diff;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,197 @@
+#include "eval/sweep/recipe_grid.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/suggest.h"
+#include "eval/sweep/yaml_section.h"
+#include "quant/pipeline/recipe_keys.h"
+
+namespace nibble::eval {
+namespace {
+
+using quant::YamlNode;
+
+constexpr std::string_view kFloat = "float";
+
+/// A setting of a cell, and where it stands.
+struct Setting {
+  std::string key, value;
+  const YamlNode* at = nullptr;
+};
+using Settings = std::vector<Setting>;
+
+bool is_start(const Setting& setting) { return setting.key == "preset" || setting.key == "recipe"; }
+
+// Refuses keys that are neither the recipe's nor one of `others`.
+void check_keys(const YamlNode& node, std::string_view what, std::string_view section,
+                std::vector<std::string_view> others) {
+  for (const quant::RecipeKey& key : quant::recipe_keys()) others.push_back(key.name);
+  const YamlSection checked(node, what, section, others);
+}
+
+Settings settings_of(const YamlNode& node, std::string_view what, std::string_view section) {
+  Settings settings;
+  for (const auto& [key, value] : node.entries)
+    if (key != "name") settings.push_back({key, scalar_text(what, value, fmt::format("{}: {}", section, key)), &value});
+  return settings;
+}
+
+// Later settings win. The start is `preset` or `recipe`, else the recipe of `nibble quantize`.
+quant::Recipe make_recipe(const Settings& settings, std::string_view what) {
+  quant::Recipe recipe;
+  const YamlNode* at = nullptr;
+  try {
+    const auto start = std::find_if(settings.rbegin(), settings.rend(), is_start);
+    if (start != settings.rend()) {
+      at = start->at;
+      recipe = start->key == "preset" ? quant::Recipe::preset(start->value) : quant::Recipe::load(start->value);
+    }
+    for (const Setting& setting : settings) {
+      if (is_start(setting)) continue;
+      at = setting.at;
+      recipe.apply_set(setting.key, setting.value);
+    }
+    recipe.validate();
+  } catch (const Error& error) {
+    std::vector<std::string> texts;
+    for (const Setting& setting : settings) texts.push_back(setting.key + "=" + setting.value);
+    throw InvalidArgument(fmt::format("{}, line {}: cell {}: {}; correct it, or leave it out with `exclude`", what,
+                                      at != nullptr ? at->line : 0, fmt::join(texts, " "), error.what()));
+  }
+  return recipe;
+}
+
+std::string name_of(const Settings& settings) {
+  std::vector<std::string> words;
+  for (const Setting& setting : settings)
+    words.push_back(is_start(setting) ? setting.value : setting.key + "=" + setting.value);
+  return words.empty() ? "defaults" : fmt::format("{}", fmt::join(words, " "));
+}
+
+bool is_excluded(const Settings& settings, std::span<const Exclusion> exclusions) {
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const Setting& setting : settings) given.emplace_back(setting.key, setting.value);
+  return std::any_of(exclusions.begin(), exclusions.end(),
+                     [&](const Exclusion& exclusion) { return exclusion.covers_given(given); });
+}
+
+void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Exclusion> exclusions,
+              std::string_view what, std::vector<SweepRecipe>& recipes) {
+  check_keys(grid, what, "grid", {"preset", "recipe"});
+  std::vector<std::vector<std::string>> values;
+  std::size_t cells = 1;
+  for (const auto& [key, value] : grid.entries) {
+    values.push_back(scalar_texts(what, value, "grid: " + key));
+    cells *= values.back().size();
+    if (cells > kMaxCells) fail_at(what, grid, fmt::format("grid: more than {} cells", kMaxCells));
+  }
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    Settings all = defaults, named;
+    std::size_t rest = cell, below = cells;
+    for (std::size_t axis = 0; axis < values.size(); ++axis) {  // the last axis runs fastest
+      below /= values[axis].size();
+      const auto& [key, node] = grid.entries[axis];
+      const Setting setting{key, values[axis][rest / below], &node};
+      rest %= below;
+      all.push_back(setting);
+      if (values[axis].size() > 1) named.push_back(setting);
+    }
+    if (!is_excluded(all, exclusions)) recipes.push_back({name_of(named), make_recipe(all, what)});
+  }
+}
+
+void add_listed(const YamlNode& item, const Settings& defaults, std::string_view what,
+                std::vector<SweepRecipe>& recipes) {
+  if (item.kind == YamlNode::Kind::kScalar) {
+    if (item.text != kFloat)
+      fail_at(what, item, fmt::format("list: expected settings, or the word '{}', got '{}'", kFloat, item.text));
+    recipes.push_back({std::string(kFloat), std::nullopt});
+    return;
+  }
+  check_keys(item, what, "list", {"preset", "recipe", "name"});
+  const Settings own = settings_of(item, what, "list");
+  Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
+  all.insert(all.end(), own.begin(), own.end());
+  std::string name = name_of(own);
+  for (const auto& [key, value] : item.entries)
+    if (key == "name") name = scalar_text(what, value, "list: name");
+  recipes.push_back({std::move(name), make_recipe(all, what)});
+}
+
+}  // namespace
+
+std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
+                                        std::string_view what) {
+  Settings defaults;
+  if (nodes.defaults != nullptr) {
+    check_keys(*nodes.defaults, what, "defaults", {"preset", "recipe"});
+    defaults = settings_of(*nodes.defaults, what, "defaults");
+  }
+  std::vector<SweepRecipe> recipes;
+  if (nodes.grid != nullptr) add_grid(*nodes.grid, defaults, exclusions, what, recipes);
+  if (nodes.list != nullptr) {
+    if (nodes.list->kind != YamlNode::Kind::kSequence) fail_at(what, *nodes.list, "list: expected a list of cells");
+    for (const YamlNode& item : nodes.list->items) add_listed(item, defaults, what, recipes);
+  }
+  return recipes;
+}
+
+Exclusion::Exclusion(const YamlNode& node, std::string_view what) {
+  check_keys(node, what, "exclude", {"recipe", "model", "evaluation"});
+  for (const auto& [key, value] : node.entries) {
+    std::vector<std::string> values = scalar_texts(what, value, "exclude: " + key);
+    if (key != "recipe" && key != "model" && key != "evaluation") {
+      for (std::string& text : values) {
+        quant::TensorSettings settings;
+        try {
+          quant::find_recipe_key(key).assign(settings, text);
+        } catch (const InvalidArgument& error) {
+          fail_at(what, value, fmt::format("exclude: {}", error.what()));
+        }
+        text = quant::find_recipe_key(key).print(settings).dump();
+      }
+    }
+    keys_.emplace_back(key, std::move(values));
+  }
+}
+
+bool Exclusion::covers(const SweepModel& model, const SweepRecipe& recipe, const SweepEvaluation& evaluation) const {
+  nlohmann::ordered_json defaults;
+  if (recipe.recipe) defaults = recipe.recipe->canonical_json()["defaults"];
+  return std::all_of(keys_.begin(), keys_.end(), [&](const auto& entry) {
+    const auto& [key, values] = entry;
+    const auto holds = [&](const std::string& value) {
+      return std::find(values.begin(), values.end(), value) != values.end();
+    };
+    if (key == "model") return holds(model.name);
+    if (key == "evaluation") return holds(evaluation.name);
+    if (key == "recipe") return holds(recipe.name);
+    if (!recipe.recipe) return false;
+    // What a recipe leaves out is at its default.
+    return holds(defaults.contains(key) ? defaults[key].dump() : quant::find_recipe_key(key).print({}).dump());
+  });
+}
+
+bool Exclusion::covers_given(const std::vector<std::pair<std::string, std::string>>& settings) const {
+  return std::all_of(keys_.begin(), keys_.end(), [&](const auto& entry) {
+    const auto& [key, values] = entry;
+    const auto given = std::find_if(settings.rbegin(), settings.rend(), [&, name = key](const auto& setting) {
+      return setting.first == name && name != "recipe";  // there a file, here a name
+    });
+    if (given == settings.rend()) return false;
+    quant::TensorSettings parsed;
+    try {
+      quant::find_recipe_key(key).assign(parsed, given->second);
+    } catch (const InvalidArgument&) {
+      return false;  // reported when the recipe is made
+    }
+    const std::string value = quant::find_recipe_key(key).print(parsed).dump();
+    return std::find(values.begin(), values.end(), value) != values.end();
+  });
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eval/sweep/sweep_file.h"
+#include "quant/pipeline/yaml_reader.h"
+
+namespace nibble::eval {
+
+/// One entry of `exclude`: the cells that have one of the values of every key given.
+class Exclusion {
+ public:
+  /// Keys: the recipe's, `recipe` (the recipe's name in the table), `model`, `evaluation`. Throws InvalidArgument.
+  Exclusion(const quant::YamlNode& node, std::string_view what);
+  bool covers(const SweepModel& model, const SweepRecipe& recipe, const SweepEvaluation& evaluation) const;
+  /// Whether the settings as they are given, before they are known to make sense together, rule the recipe out.
+  bool covers_given(const std::vector<std::pair<std::string, std::string>>& settings) const;
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string>>> keys_;  // recipe's keys: values as JSON
+};
+
+/// The recipes of a sweep: the product of `grid`, then the entries of `list`. Nodes may be null (not given).
+/// Settings are the recipe's keys, `preset` and `recipe` (a file) to start from, and in `list` a `name`. `defaults`
+/// hold for the grid, and for entries that name no preset or recipe of their own. What an exclusion covers is
+/// left out before its settings are checked. Throws InvalidArgument with the line.
+struct RecipeNodes {
+  const quant::YamlNode* defaults = nullptr;
+  const quant::YamlNode* grid = nullptr;
+  const quant::YamlNode* list = nullptr;
+};
+std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
+                                        std::string_view what);
+
+}  // namespace nibble::eval

@@ -1,0 +1,106 @@
+#include "eval/sweep/results_directory.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/output_file.h"
+#include "core/strict_json.h"
+
+namespace nibble::eval {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{256} << 20;
+
+fs::path prepared(fs::path directory) {
+  std::error_code error;
+  fs::create_directories(directory / ".sweep", error);
+  NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", (directory / ".sweep").string(), error.message());
+  return directory;
+}
+
+}  // namespace
+
+ResultsDirectory::ResultsDirectory(fs::path directory)
+    : directory_(prepared(std::move(directory))), claims_(directory_ / ".sweep/claims") {}
+
+fs::path ResultsDirectory::record_file(const std::string& id) const { return directory_ / (id + ".json"); }
+fs::path ResultsDirectory::scratch(const std::string& job) const { return directory_ / ".sweep/scratch" / job; }
+fs::path ResultsDirectory::default_cache() const { return directory_ / ".sweep/cache"; }
+
+ResultsDirectory::State ResultsDirectory::state(const std::string& id) const {
+  std::error_code error;
+  if (!fs::exists(record_file(id), error)) return State::kAbsent;
+  try {
+    const SweepRecord record = read_record(record_file(id));
+    if (record.id != id) return State::kAbsent;
+    return record.error ? State::kFailed : State::kDone;
+  } catch (const FormatError&) {
+    return State::kAbsent;
+  }
+}
+
+void ResultsDirectory::write(const SweepRecord& record) const {
+  OutputFile file(record_file(record.id));
+  file.write(record_text(record));
+  file.commit();
+}
+
+void ResultsDirectory::announce(const SweepPlan& plan) const {
+  nlohmann::ordered_json cells = nlohmann::ordered_json::array();
+  Hasher hasher;
+  for (const PlannedJob& job : plan.jobs) {
+    for (const PlannedCell& cell : job.cells) {
+      hasher.update(cell.record.id);
+      cells.push_back({{"id", cell.record.id}, {"job", job.id}, {"name", cell_name(cell.record)}});
+    }
+  }
+  const fs::path path = directory_ / ".sweep" / ("plan-" + hasher.hex() + ".json");
+  std::error_code error;
+  const auto claim = claims_.try_claim(path.filename().string());
+  if (!claim || fs::exists(path, error)) return;  // another process of the same sweep does it, or did
+  OutputFile file(path);
+  file.write(nlohmann::ordered_json{{"cells", std::move(cells)}}.dump(
+      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  file.commit();
+}
+
+std::vector<ResultsDirectory::AnnouncedCell> ResultsDirectory::announced() const {
+  std::vector<AnnouncedCell> cells;
+  std::set<std::string> known, files;
+  for (const auto& entry : fs::directory_iterator(directory_ / ".sweep"))
+    if (entry.path().filename().string().starts_with("plan-") && entry.path().extension() == ".json")
+      files.insert(entry.path().string());
+  for (const std::string& file : files) {
+    const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxPlanBytes), fmt::format("'{}'", file));
+    const auto found = json.find("cells");
+    NIBBLE_REQUIRE(json.is_object() && found != json.end() && found->is_array(), FormatError,
+                   "'{}': expected a list of cells", file);
+    for (const auto& cell : *found) {
+      NIBBLE_REQUIRE(cell.is_object() && cell.value("id", nlohmann::json()).is_string() &&
+                         cell.value("job", nlohmann::json()).is_string() &&
+                         cell.value("name", nlohmann::json()).is_string(),
+                     FormatError, "'{}': expected cells with id, job and name", file);
+      if (known.insert(cell["id"].get<std::string>()).second)
+        cells.push_back(
+            {cell["id"].get<std::string>(), cell["job"].get<std::string>(), cell["name"].get<std::string>()});
+    }
+  }
+  return cells;
+}
+
+void ResultsDirectory::tidy() const {
+  std::error_code error;
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entry(directory_ / ".sweep/scratch", error), end; !error && entry != end;
+       entry.increment(error))
+    left.push_back(entry->path());
+  for (const fs::path& path : left) {
+    if (const auto claim = claims_.try_claim(path.filename().string())) fs::remove_all(path, error);
+  }
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "eval/sweep/claims.h"
+#include "eval/sweep/record.h"
+#include "eval/sweep/sweep_plan.h"
+
+namespace nibble::eval {
+
+/// Where the records of sweeps gather. Several processes, of one sweep or of several, may work in it at once.
+///
+///   ID.json                 records
+///   .sweep/claims           who works at what (claims.h)
+///   .sweep/plan-HASH.json   the cells of each sweep that was started here, for those who watch
+///   .sweep/scratch/JOB      models in work
+///   .sweep/cache            shared work, unless it is kept elsewhere
+class ResultsDirectory {
+ public:
+  /// Makes it if need be. Throws FormatError.
+  explicit ResultsDirectory(std::filesystem::path directory);
+
+  const std::filesystem::path& path() const { return directory_; }
+  const Claims& claims() const { return claims_; }
+  std::filesystem::path record_file(const std::string& id) const;
+  std::filesystem::path scratch(const std::string& job) const;
+  std::filesystem::path default_cache() const;
+
+  /// What is there of a cell: nothing, a failure, or a result. A damaged record counts as nothing.
+  enum class State { kAbsent, kFailed, kDone };
+  State state(const std::string& id) const;
+  /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
+  void write(const SweepRecord& record) const;
+
+  /// Says which cells a sweep has. Throws FormatError.
+  void announce(const SweepPlan& plan) const;
+  struct AnnouncedCell {
+    std::string id, job, name;
+  };
+  /// The cells of all sweeps announced here, each once.
+  std::vector<AnnouncedCell> announced() const;
+
+  /// Removes what killed runs left of models in work that nobody works at.
+  void tidy() const;
+
+ private:
+  std::filesystem::path directory_;
+  Claims claims_;
+};
+
+}  // namespace nibble::eval

@@ -1,0 +1,147 @@
+#include "eval/sweep/run_job.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "core/error.h"
+#include "core/output_file.h"
+#include "core/thread_pool.h"
+#include "eval/sweep/tensor_facts.h"
+#include "quant/pipeline/load_model.h"
+#include "quant/pipeline/quantize_model.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr double kQuantizingShare = 0.05;  // of a job's time
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::optional<double> if_finite(double value) { return std::isfinite(value) ? std::optional(value) : std::nullopt; }
+
+CellError describe(const std::exception& error) {
+  const char* kind = "Unexpected";
+  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) kind = "InvalidArgument";
+  if (dynamic_cast<const FormatError*>(&error) != nullptr) kind = "FormatError";
+  if (dynamic_cast<const NumericalError*>(&error) != nullptr) kind = "NumericalError";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) kind = "OutOfMemory";
+  return {kind, error.what()};
+}
+
+// Runs `work`; an exception becomes the answer, unless it is a full disk.
+std::optional<CellError> guarded(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (is_disk_full(error.what())) throw;
+    return describe(error);
+  }
+  return std::nullopt;
+}
+
+class Job {
+ public:
+  Job(const PlannedJob& job, const JobContext& context) : job_(job), context_(context), flush_(context.scratch) {}
+  ~Job() {
+    std::error_code ignored;
+    std::filesystem::remove_all(context_.scratch, ignored);
+  }
+
+  void run() {
+    for (const PlannedCell& cell : job_.cells)
+      if (context_.wanted(cell)) wanted_.push_back(&cell);
+    const auto failure = guarded([&] { make_model(); });
+    for (const PlannedCell* cell : wanted_) {
+      SweepRecord record = cell->record;
+      record.environment = context_.environment;
+      record.error = failure ? failure : guarded([&] { evaluate(*cell, record); });
+      if (record.error) record.measures.reset();
+      context_.finished(record);
+      ++done_;
+    }
+  }
+
+ private:
+  void report(double share_of_cell) const {
+    const double cells = static_cast<double>(done_) + share_of_cell;
+    const double start = job_.recipe ? kQuantizingShare : 0.0;
+    if (context_.progress)
+      context_.progress(start + (1.0 - start) * cells / static_cast<double>(std::max<std::size_t>(1, wanted_.size())));
+  }
+
+  void make_model() {
+    const auto start = Clock::now();
+    if (!job_.recipe) {
+      model_ = quant::load_model(context_.model.source.path);
+      return;
+    }
+    const auto directory = context_.scratch / "model";
+    std::error_code error;
+    std::filesystem::remove_all(directory, error);  // complete, but of a run that was killed: not trusted
+    std::filesystem::create_directories(context_.scratch, error);
+    NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", context_.scratch.string(), error.message());
+    quant::QuantizeOptions options;
+    options.model = context_.model.source.path;
+    options.output = directory;
+    options.recipe = *job_.recipe;
+    options.statistics = job_.statistics;
+    if (!context_.calibration.empty()) options.calibration = {context_.calibration};
+    options.progress = [&](const ProgressUpdate& update) {
+      if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);
+    };
+    const quant::QuantizeResult result = quant::quantize_model(options);
+    quantize_seconds_ = seconds_since(start);
+    model_ = quant::load_model(directory);
+    tensors_ =
+        tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.config, *job_.recipe);
+  }
+
+  void evaluate(const PlannedCell& cell, SweepRecord& record) {
+    const auto start = Clock::now();
+    PerplexityOptions options = cell.options;
+    options.progress = [&](const ProgressUpdate& update) { report(update.total > 0 ? update.done / update.total : 0); };
+    const PerplexityResult result = perplexity(*model_.transformer, cell.tokens->tokens, options);
+    record.measures = CellMeasures{.perplexity = result.perplexity,
+                                   .perplexity_stderr = if_finite(result.perplexity_stderr),
+                                   .nll_nats_per_token = result.nll_nats_per_token,
+                                   .bits_per_byte = if_finite(result.bits_per_byte),
+                                   .tokens_scored = result.tokens_scored,
+                                   .window_nll = result.window_nll,
+                                   .divergence = std::nullopt,
+                                   .bits_per_weight = model_.bits_per_weight,
+                                   .model_bits_per_weight = model_.model_bits_per_weight,
+                                   .model_bytes = model_.checkpoint->tensor_bytes(),
+                                   .tensors = tensors_};
+    record.timings = {{"quantize_seconds", quantize_seconds_},
+                      {"evaluate_seconds", seconds_since(start)},
+                      {"tokens_per_second", result.tokens_per_second},
+                      {"threads", static_cast<double>(thread_count())}};
+  }
+
+  const PlannedJob& job_;
+  const JobContext& context_;
+  const UnflushedDirectory flush_;
+  std::vector<const PlannedCell*> wanted_;
+  std::size_t done_ = 0;
+  double quantize_seconds_ = 0.0;
+  quant::LoadedModel model_;
+  std::vector<TensorRecord> tensors_;
+};
+
+}  // namespace
+
+void run_job(const PlannedJob& job, const JobContext& context) { Job(job, context).run(); }
+
+bool is_disk_full(std::string_view message) {
+  for (const int code : {ENOSPC, EDQUOT, EFBIG})
+    if (message.find(std::strerror(code)) != std::string_view::npos) return true;
+  return false;
+}
+
+}  // namespace nibble::eval

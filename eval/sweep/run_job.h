@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "eval/sweep/sweep_plan.h"
+
+namespace nibble::eval {
+
+/// What one job works with.
+struct JobContext {
+  const PlannedModel& model;
+  std::filesystem::path calibration;  ///< file; empty: none
+  std::filesystem::path scratch;      ///< a directory for this job's model: made, and removed at the end
+  Facts environment;
+  /// Whether a cell is still to be done.
+  std::function<bool(const PlannedCell&)> wanted;
+  /// Receives each cell's record as soon as it is there.
+  std::function<void(const SweepRecord&)> finished;
+  std::function<void(double share)> progress;  ///< of the job's work, in [0, 1]
+};
+
+/// Quantizes the job's model and runs its evaluations. What goes wrong with a cell is its record's error, and other
+/// cells go on. Throws FormatError when the disk is full: no cell is to blame.
+void run_job(const PlannedJob& job, const JobContext& context);
+
+/// Whether the text of an error says that the disk, or a quota, is full.
+bool is_disk_full(std::string_view message);
+
+}  // namespace nibble::eval

@@ -1,0 +1,244 @@
+#include "eval/sweep/run_sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "calib/collect/collector.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "eval/sweep/cache.h"
+#include "eval/sweep/results_directory.h"
+#include "eval/sweep/run_job.h"
+#include "eval/sweep/sweep_cost.h"
+#include "quant/pipeline/load_model.h"
+
+namespace nibble::eval {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::milliseconds(200);
+constexpr const char* kCalibrationFile = "calibration.h5";
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Sweep {
+ public:
+  Sweep(const SweepPlan& plan, const SweepOptions& options)
+      : plan_(plan),
+        options_(options),
+        results_(options.output),
+        cache_(options.cache.empty() ? results_.default_cache() : options.cache, options.cache_bytes) {}
+
+  SweepSummary run() {
+    const auto start = Clock::now();
+    results_.announce(plan_);
+    select_jobs();
+    const auto selected = Clock::now();
+    calibrate_models();
+    cells_start_ = Clock::now();
+    summary_.calibration_seconds = std::chrono::duration<double>(cells_start_ - selected).count();
+    if (!jobs_.empty()) run_jobs();
+    results_.tidy();
+    summary_.seconds = seconds_since(start);
+    return summary_;
+  }
+
+ private:
+  bool wanted(const PlannedCell& cell) const {
+    const auto state = results_.state(cell.record.id);
+    return state == ResultsDirectory::State::kAbsent ||
+           (state == ResultsDirectory::State::kFailed && options_.retry_failed && !tried_before(cell.record.id));
+  }
+  // A failure of this very run is not tried again.
+  bool tried_before(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    return std::find(failed_.begin(), failed_.end(), id) != failed_.end();
+  }
+
+  void select_jobs() {
+    for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
+      if (i % options_.shard.count != options_.shard.index - 1) continue;
+      const PlannedJob& job = plan_.jobs[i];
+      summary_.cells += job.cells.size();
+      const auto open = static_cast<std::size_t>(
+          std::count_if(job.cells.begin(), job.cells.end(), [&](const PlannedCell& cell) { return wanted(cell); }));
+      summary_.present += job.cells.size() - open;
+      jobs_.push_back(&job);
+      total_work_ += open > 0 ? job.cost.operations : 0.0;
+    }
+    progress_.cells = summary_.cells;
+    progress_.done = summary_.present;
+  }
+
+  bool is_open(const PlannedJob& job) const {
+    return std::any_of(job.cells.begin(), job.cells.end(), [&](const PlannedCell& cell) { return wanted(cell); });
+  }
+
+  void report(const std::string& stage) {
+    const std::lock_guard lock(mutex_);
+    progress_.stage = stage;
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  // Those that jobs still to be done look at.
+  void calibrate_models() {
+    for (std::size_t i = 0; i < plan_.calibrations.size(); ++i) {
+      const bool needed = std::any_of(jobs_.begin(), jobs_.end(),
+                                      [&](const PlannedJob* job) { return job->calibration == i && is_open(*job); });
+      if (!needed) continue;
+      const PlannedCalibration& calibration = plan_.calibrations[i];
+      const std::string& name = plan_.models[calibration.model].source.name;
+      entries_.emplace(i, cache_.get(
+                              calibration.key, [&](const auto& directory) { make_calibration(calibration, directory); },
+                              [&] { report(fmt::format("waiting for another process calibrating {}", name)); }));
+    }
+  }
+
+  void make_calibration(const PlannedCalibration& calibration, const std::filesystem::path& directory) {
+    const std::string stage = fmt::format("calibrating {}", plan_.models[calibration.model].source.name);
+    report(stage);
+    const quant::LoadedModel model = quant::load_model(plan_.models[calibration.model].source.path);
+    calib::CalibrationJob job{.model = *model.transformer,
+                              .tokens = calibration.windows.tokens,
+                              .settings = calibration.settings,
+                              .centre = calibration.centre_own ? calib::Centre::kOwn : calib::Centre::kNone,
+                              .output = directory / kCalibrationFile,
+                              .memory_bytes = options_.memory_bytes};
+    job.progress = [&](const ProgressUpdate& update) {
+      const std::lock_guard lock(mutex_);
+      progress_.stage = stage;
+      progress_.share = update.total > 0.0 ? update.done / update.total : 0.0;
+      progress_.seconds = 0.0;
+      if (options_.progress) options_.progress(progress_);
+    };
+    calib::calibrate(job);
+    progress_.share = 0.0;
+  }
+
+  void run_jobs() {
+    const auto hand_out =
+        options_.hand_out ? options_.hand_out(jobs_.size()) : std::unique_ptr<HandOut>(new LocalHandOut(jobs_.size()));
+    const std::size_t threads = thread_count();
+    const std::size_t workers = workers_for(jobs_, threads, options_.memory_bytes);
+    std::vector<std::thread> others;
+    std::vector<std::exception_ptr> errors(workers);
+    const auto work = [&](std::size_t worker) {
+      try {
+        const ThreadTeam team(threads / workers + (worker < threads % workers ? 1 : 0));
+        take_jobs(*hand_out);
+      } catch (...) {
+        errors[worker] = std::current_exception();
+        stop_ = true;
+      }
+    };
+    for (std::size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
+    work(0);
+    for (std::thread& other : others) other.join();
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
+  }
+
+  void take_jobs(HandOut& hand_out) {
+    std::vector<const PlannedJob*> elsewhere;
+    while (!stop_) {
+      const auto next = hand_out.next();
+      if (!next) break;
+      if (!try_job(*jobs_[*next])) elsewhere.push_back(jobs_[*next]);
+    }
+    // What others worked at: done by now, or they died, or it is waited for.
+    while (!stop_ && !elsewhere.empty()) {
+      std::erase_if(elsewhere, [&](const PlannedJob* job) { return !stop_ && try_job(*job); });
+      if (elsewhere.empty()) break;
+      report(fmt::format("waiting for another process with {} of the cells", elsewhere.size()));
+      std::this_thread::sleep_for(kPatience);
+    }
+  }
+
+  // False: another process is at it.
+  bool try_job(const PlannedJob& job) {
+    if (!is_open(job)) return true;
+    const auto claim = results_.claims().try_claim(job.id);
+    if (!claim) return false;
+    const std::filesystem::path calibration =
+        job.calibration ? entries_.at(*job.calibration).directory / kCalibrationFile : std::filesystem::path{};
+    run_job(job, {.model = plan_.models[job.model],
+                  .calibration = calibration,
+                  .scratch = results_.scratch(job.id),
+                  .environment = options_.environment,
+                  .wanted = [&](const PlannedCell& cell) { return wanted(cell); },
+                  .finished = [&](const SweepRecord& record) { finish(record); },
+                  .progress = [&](double share) { in_work(job, share); }});
+    const std::lock_guard lock(mutex_);
+    shares_.erase(&job);
+    finished_work_ += job.cost.operations;
+    return true;
+  }
+
+  void in_work(const PlannedJob& job, double share) {
+    const std::lock_guard lock(mutex_);
+    shares_[&job] = share;
+    publish();
+  }
+
+  void finish(const SweepRecord& record) {
+    results_.write(record);
+    const std::lock_guard lock(mutex_);
+    if (record.error) {
+      ++summary_.failed;
+      ++progress_.failed;
+      failed_.push_back(record.id);
+    } else {
+      ++summary_.done;
+      ++progress_.done;
+      const bool comparable =
+          !progress_.best || fact(progress_.best->labels, "evaluation") == fact(record.labels, "evaluation");
+      if (comparable && fact(record.configuration, "recipe") != "null" &&
+          (!progress_.best || record.measures->perplexity < progress_.best->measures->perplexity))
+        progress_.best = record;
+    }
+    publish();
+    if (options_.finished) options_.finished(record);
+  }
+
+  // Requires mutex_.
+  void publish() {
+    double work = finished_work_;
+    for (const auto& [job, share] : shares_) work += share * job->cost.operations;
+    progress_.stage.clear();
+    progress_.share = total_work_ > 0.0 ? std::min(1.0, work / total_work_) : 1.0;
+    progress_.seconds = seconds_since(cells_start_);
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  const SweepPlan& plan_;
+  const SweepOptions& options_;
+  ResultsDirectory results_;
+  Cache cache_;
+  std::vector<const PlannedJob*> jobs_;          // of this shard
+  std::map<std::size_t, Cache::Entry> entries_;  // of calibrations
+  std::atomic<bool> stop_ = false;
+  Clock::time_point cells_start_;
+  double total_work_ = 0.0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  SweepSummary summary_;
+  SweepProgress progress_;
+  std::map<const PlannedJob*, double> shares_;  // of jobs in work
+  double finished_work_ = 0.0;
+  std::vector<std::string> failed_;
+};
+
+}  // namespace
+
+SweepSummary run_sweep(const SweepPlan& plan, const SweepOptions& options) {
+  NIBBLE_REQUIRE(options.shard.index >= 1 && options.shard.index <= options.shard.count, InvalidArgument,
+                 "shard: expected 1 <= i <= n, got {}/{}", options.shard.index, options.shard.count);
+  return Sweep(plan, options).run();
+}
+
+}  // namespace nibble::eval

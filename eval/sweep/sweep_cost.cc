@@ -1,0 +1,95 @@
+#include "eval/sweep/sweep_cost.h"
+
+#include <algorithm>
+
+#include "calib/collect/plan.h"
+#include "core/thread_pool.h"
+#include "datasets/eval_windows.h"
+
+namespace nibble::eval {
+namespace {
+
+double linear_weights(const model::Config& config) {
+  double weights = 0.0;
+  for (const model::LinearLayer& layer : model::linear_layers(config))
+    weights += static_cast<double>(layer.out) * static_cast<double>(layer.in);
+  return weights;
+}
+
+}  // namespace
+
+Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
+  constexpr std::uint64_t kFixed = std::uint64_t{64} << 20;  // logits, decoded tiles, the program
+  const model::Config& config = model.config;
+  double tokens = 0.0, attended = 0.0, scored = 0.0;
+  std::size_t longest = 0;
+  for (const datasets::Window& window : datasets::evaluation_windows(cell.options.protocol, cell.tokens->tokens.size(),
+                                                                     cell.options.context, cell.options.stride)) {
+    const auto length = static_cast<double>(window.end - window.begin);
+    tokens += length;
+    attended += length * length / 2;
+    scored += static_cast<double>(window.last_target - window.first_target);
+    longest = std::max(longest, window.end - window.begin);
+  }
+  const auto width = static_cast<double>(config.q_width()), layers = static_cast<double>(config.layers);
+  const double head = static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
+  const std::uint64_t wide = config.family == model::Family::kLlama ? 2 : 1;
+  const std::uint64_t row =
+      2 * (config.hidden + config.q_width() + config.kv_width()) + wide * config.intermediate;  // transformer.h
+  Cost cost;
+  cost.operations = 2.0 * (linear_weights(config) * tokens + head * scored) + 4.0 * width * layers * attended;
+  cost.memory = kFixed + row * sizeof(float) * std::max(longest, cell.options.batch_tokens);
+  if (cell.divergence) {
+    cost.operations *= 2;
+    cost.memory *= 2;
+  }
+  return cost;
+}
+
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
+  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/pipeline/weight_statistics.cc, work_bytes()
+  constexpr double kOperationsPerWeight = 2000.0;             // 40 ns of one thread
+  Cost cost;
+  for (const model::LinearLayer& layer : model::linear_layers(model.config)) {
+    const std::uint64_t hessian = job.statistics.hessian ? std::uint64_t{layer.in} * layer.in * kPerHessian : 0;
+    cost.memory = std::max(cost.memory, std::uint64_t{layer.out} * layer.in * kPerWeight + hessian);
+  }
+  cost.operations = kOperationsPerWeight * linear_weights(model.config);
+  cost.disk = 2 * model.checkpoint->tensor_bytes();
+  return cost;
+}
+
+Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory) {
+  const calib::CalibrationPlan plan = calib::plan_calibration(model.config, calibration.settings, memory);
+  return {.operations = plan.operations, .seconds = 0.0, .memory = plan.memory_bytes, .disk = plan.disk_bytes};
+}
+
+void estimate(SweepPlan& plan, std::uint64_t memory) {
+  constexpr double kProbe = 1e9;
+  const double per_operation = calib::estimate_seconds({.operations = kProbe}) / kProbe;  // on all threads
+  const double per_thread = per_operation * static_cast<double>(thread_count());
+  for (PlannedCalibration& calibration : plan.calibrations) {
+    calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory);
+    calibration.cost.seconds = calibration.cost.operations * per_operation;
+  }
+  for (PlannedJob& job : plan.jobs) {
+    const PlannedModel& model = plan.models[job.model];
+    job.cost = job.recipe ? quantization_cost(model, job) : Cost{};
+    for (PlannedCell& cell : job.cells) {
+      cell.cost = evaluation_cost(model, cell);
+      cell.cost.seconds = cell.cost.operations * per_thread;
+      job.cost.operations += cell.cost.operations;
+      job.cost.memory = std::max(job.cost.memory, cell.cost.memory);
+    }
+    job.cost.seconds = job.cost.operations * per_thread;
+  }
+}
+
+std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory) {
+  std::uint64_t most = 1;
+  for (const PlannedJob* job : jobs) most = std::max(most, job->cost.memory);
+  const std::size_t fitting = static_cast<std::size_t>(std::min<std::uint64_t>(memory / most, threads));
+  return std::max<std::size_t>(1, std::min({threads, jobs.size(), fitting}));
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "eval/sweep/sweep_plan.h"
+
+namespace nibble::eval {
+
+/// One forward pass over the windows of an evaluation; twice with a divergence.
+Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell);
+/// Making the quantized model of a job: its memory and disk; the time is a share of a forward pass.
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job);
+/// A calibration within `memory` bytes. Throws InvalidArgument when it needs more.
+Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory);
+
+/// Fills in the costs of jobs and calibrations. Seconds from the speed of this machine, which is measured (a few
+/// hundredths of a second).
+void estimate(SweepPlan& plan, std::uint64_t memory);
+
+/// Jobs that run side by side, each on threads / workers of `threads` threads, so that all fit `memory`; at least 1.
+std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory);
+
+}  // namespace nibble::eval

@@ -1,0 +1,156 @@
+#include "eval/sweep/sweep_file.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/error.h"
+#include "core/output_file.h"
+#include "core/suggest.h"
+#include "eval/sweep/recipe_grid.h"
+#include "eval/sweep/yaml_section.h"
+
+namespace nibble::eval {
+namespace {
+
+using quant::YamlNode;
+
+constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40;
+
+const std::vector<YamlNode>& items_of(const YamlSection& file, const YamlNode& root, std::string_view key) {
+  const YamlNode* node = file.find(key);
+  if (node == nullptr) file.fail(root, fmt::format("'{}' is missing: a list", key));
+  if (node->kind != YamlNode::Kind::kSequence || node->items.empty())
+    file.fail(*node, fmt::format("{}: expected a list", key));
+  return node->items;
+}
+
+SweepModel parse_model(const YamlNode& node, std::string_view what) {
+  SweepModel model;
+  if (node.kind == YamlNode::Kind::kScalar) {
+    model.path = node.text;
+  } else {
+    constexpr std::array<std::string_view, 2> kKeys{"path", "name"};
+    const YamlSection section(node, what, "models", kKeys);
+    model.path = section.text("path");
+    model.name = section.text("name");
+  }
+  if (model.path.empty()) fail_at(what, node, "models: expected the path of a checkpoint directory");
+  if (model.name.empty()) {
+    const auto normal = (model.path / "").lexically_normal().parent_path();
+    model.name = normal.filename().string();
+  }
+  return model;
+}
+
+SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) {
+  constexpr std::array<std::string_view, 10> kKeys{"text", "tokens", "field",  "samples", "length",
+                                                   "seed", "fisher", "labels", "centre",  "collect"};
+  const YamlSection section(node, what, "calibration", kKeys);
+  SweepCalibration calibration;
+  for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
+  calibration.tokens = section.text("tokens");
+  if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
+  calibration.field = section.text("field", "text");
+  calibration.samples = section.count("samples", 1, 1 << 30, 0);
+  calibration.length = section.count("length", 2, 1 << 24, 0);
+  calibration.seed = section.count("seed", 0, ~std::uint64_t{0}, 0);
+  calibration.flavour = section.parsed("fisher", "sequence", calib::parse_fisher_flavour);
+  calibration.labels = section.parsed("labels", "data", calib::parse_labels);
+  calibration.centre_own = section.parsed("centre", "none", [](const std::string& text) {
+    NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
+    return text == "own";
+  });
+  if (section.has("collect")) {
+    std::string list;
+    for (const std::string& name : section.texts("collect")) list += (list.empty() ? "" : ",") + name;
+    try {
+      calibration.collect = list == "none" ? calib::StatisticSet{} : calib::parse_statistic_set(list);
+    } catch (const InvalidArgument& error) {
+      section.fail(*section.find("collect"), error.what());
+    }
+  }
+  return calibration;
+}
+
+SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
+  constexpr std::array<std::string_view, 10> kKeys{"name",     "text",    "tokens", "hf_join", "max_tokens",
+                                                   "protocol", "context", "stride", "average", "divergence"};
+  const YamlSection section(node, what, "evaluations", kKeys);
+  SweepEvaluation evaluation;
+  evaluation.text = section.text("text");
+  evaluation.tokens = section.text("tokens");
+  if (evaluation.text.empty() == evaluation.tokens.empty()) section.fail(node, "expected either text or tokens");
+  evaluation.hf_join = section.flag("hf_join");
+  if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
+  evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);
+  evaluation.protocol = section.parsed("protocol", "sliding", datasets::protocol_from_name);
+  evaluation.context = section.count("context", 2, kMostTokens, 0);
+  evaluation.stride = section.count("stride", 1, kMostTokens, 0);
+  if (evaluation.protocol != datasets::Protocol::kSliding)
+    for (const char* key : {"stride", "average"})
+      if (section.has(key)) section.fail(*section.find(key), fmt::format("{} belongs to protocol sliding", key));
+  evaluation.average = section.parsed("average", "windows", [](const std::string& text) {
+    NIBBLE_REQUIRE(text == "windows" || text == "tokens", InvalidArgument,
+                   "average: expected windows or tokens, got '{}'", text);
+    return text == "tokens" ? Average::kTokens : Average::kWindows;
+  });
+  evaluation.divergence = section.flag("divergence");
+  const std::filesystem::path& file = evaluation.text.empty() ? evaluation.tokens : evaluation.text;
+  evaluation.name =
+      section.text("name", fmt::format("{} {}", file.stem().string(), datasets::protocol_name(evaluation.protocol)));
+  return evaluation;
+}
+
+template <class Named>
+void require_unique_names(const std::vector<Named>& list, std::string_view what, std::string_view section) {
+  std::set<std::string> names;
+  for (const Named& item : list)
+    NIBBLE_REQUIRE(names.insert(item.name).second, InvalidArgument, "{}: {}: two are called '{}'; give them a `name`",
+                   what, section, item.name);
+}
+
+}  // namespace
+
+SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
+  const YamlNode root = quant::parse_yaml(yaml, what);
+  constexpr std::array<std::string_view, 7> kKeys{"models", "calibration", "evaluations", "defaults",
+                                                  "grid",   "list",        "exclude"};
+  const YamlSection file(root, what, "sweep", kKeys);
+  SweepSpec spec;
+  for (const YamlNode& node : items_of(file, root, "models")) spec.models.push_back(parse_model(node, what));
+  if (const YamlNode* node = file.find("calibration")) spec.calibration = parse_calibration(*node, what);
+  for (const YamlNode& node : items_of(file, root, "evaluations"))
+    spec.evaluations.push_back(parse_evaluation(node, what));
+  std::vector<Exclusion> exclusions;
+  if (const YamlNode* node = file.find("exclude")) {
+    if (node->kind != YamlNode::Kind::kSequence) fail_at(what, *node, "exclude: expected a list");
+    for (const YamlNode& item : node->items) exclusions.emplace_back(item, what);
+  }
+  spec.recipes = expand_recipes({file.find("defaults"), file.find("grid"), file.find("list")}, exclusions, what);
+  require_unique_names(spec.models, what, "models");
+  require_unique_names(spec.evaluations, what, "evaluations");
+  require_unique_names(spec.recipes, what, "grid and list");
+
+  for (std::size_t m = 0; m < spec.models.size(); ++m) {
+    for (std::size_t r = 0; r < spec.recipes.size(); ++r) {
+      for (std::size_t e = 0; e < spec.evaluations.size(); ++e) {
+        const bool excluded = std::any_of(exclusions.begin(), exclusions.end(), [&](const Exclusion& exclusion) {
+          return exclusion.covers(spec.models[m], spec.recipes[r], spec.evaluations[e]);
+        });
+        if (!excluded) spec.cells.push_back({m, r, e});
+        NIBBLE_REQUIRE(spec.cells.size() <= kMaxCells, InvalidArgument, "{}: more than {} cells", what, kMaxCells);
+      }
+    }
+  }
+  NIBBLE_REQUIRE(!spec.cells.empty(), InvalidArgument,
+                 "{}: there are no cells: give settings under 'grid' or 'list' ('list: [float]' for the float model)",
+                 what);
+  return spec;
+}
+
+SweepSpec load_sweep(const std::filesystem::path& file) {
+  return parse_sweep(read_text_file(file, quant::kMaxYamlBytes), fmt::format("sweep '{}'", file.string()));
+}
+
+}  // namespace nibble::eval

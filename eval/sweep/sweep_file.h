@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calib/stats/run_settings.h"
+#include "datasets/eval_windows.h"
+#include "eval/quality/perplexity.h"
+#include "eval/sweep/record.h"
+#include "quant/pipeline/recipe.h"
+
+namespace nibble::eval {
+
+struct SweepModel {
+  std::string name;  ///< the directory's, unless given
+  std::filesystem::path path;
+};
+
+/// What quantizers are calibrated on: as the options of `nibble calibrate`.
+struct SweepCalibration {
+  std::vector<std::filesystem::path> text;  ///< sampled; or
+  std::filesystem::path tokens;             ///< consecutive windows of token ids
+  std::string field = "text";
+  std::uint64_t samples = 0;  ///< 0: 128, with tokens all
+  std::uint64_t length = 0;   ///< 0: 512, or the model's context
+  std::uint64_t seed = 0;
+  calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;
+  calib::Labels labels = calib::Labels::kData;
+  bool centre_own = false;
+  /// Collected beside what a recipe needs, to measure errors with.
+  calib::StatisticSet collect = {.activations = true, .fisher = true};
+};
+
+/// What cells are measured on: as the options of `nibble perplexity`.
+struct SweepEvaluation {
+  std::string name;
+  std::filesystem::path text, tokens;  ///< one of them
+  bool hf_join = false;
+  std::uint64_t max_tokens = 0;  ///< 0: all
+  datasets::Protocol protocol = datasets::Protocol::kSliding;
+  std::uint64_t context = 0;  ///< 0: the model's
+  std::uint64_t stride = 0;   ///< 0: half the context (sliding)
+  Average average = Average::kWindows;
+  bool divergence = false;  ///< from the float model too
+};
+
+struct SweepRecipe {
+  std::string name;
+  std::optional<quant::Recipe> recipe;  ///< empty: the float model
+};
+
+/// One cell: places in the lists of SweepSpec.
+struct SweepCell {
+  std::size_t model = 0, recipe = 0, evaluation = 0;
+};
+
+/// A sweep as a file describes it (docs/sweep.md): models × recipes × evaluations, without what is excluded.
+struct SweepSpec {
+  std::vector<SweepModel> models;
+  std::optional<SweepCalibration> calibration;
+  std::vector<SweepEvaluation> evaluations;
+  std::vector<SweepRecipe> recipes;
+  std::vector<SweepCell> cells;  ///< by model, recipe, evaluation
+};
+
+/// The most cells of one sweep.
+constexpr std::size_t kMaxCells = 100'000;
+
+/// Reads a sweep in YAML (or JSON). Paths are relative to the current directory. Throws InvalidArgument with `what`,
+/// the line, and the nearest name for an unknown one: unknown keys, values out of range, settings of a cell that make
+/// no sense together, no cells at all, or too many.
+SweepSpec parse_sweep(std::string_view yaml, std::string_view what);
+/// Throws FormatError when the file cannot be read.
+SweepSpec load_sweep(const std::filesystem::path& file);
+
+}  // namespace nibble::eval

@@ -1,0 +1,86 @@
+#include "eval/sweep/sweep_inputs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "datasets/text_source.h"
+#include "datasets/token_file.h"
+
+namespace nibble::eval {
+
+std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& model) {
+  for (const char* name : {"tokenizer.json", "vocab.json"})
+    if (std::filesystem::exists(model / name)) return model::Tokenizer::open(model);
+  return nullptr;
+}
+
+std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model) {
+  const std::size_t limit = evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
+  auto read = std::make_shared<EvaluationTokens>();
+  read->tokenizer = tokenizer_of(model.source.path);
+  if (evaluation.text.empty()) {
+    read->tokens = datasets::read_token_file(evaluation.tokens, model.config.vocabulary, limit);
+  } else {
+    NIBBLE_REQUIRE(read->tokenizer != nullptr, FormatError,
+                   "evaluation '{}': model '{}' has no tokenizer; give token ids with `tokens`", evaluation.name,
+                   model.source.path.string());
+    read->tokens = read->tokenizer->encode(datasets::read_evaluation_text(evaluation.text, evaluation.hf_join));
+    read->tokens.resize(std::min(limit, read->tokens.size()));
+  }
+  read->hash = hash_hex(std::as_bytes(std::span(read->tokens)));
+  return read;
+}
+
+PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const PlannedModel& model,
+                                     const std::shared_ptr<const EvaluationTokens>& tokens) {
+  const bool sliding = evaluation.protocol == datasets::Protocol::kSliding;
+  PerplexityOptions options;
+  options.protocol = evaluation.protocol;
+  options.context = evaluation.context > 0 ? evaluation.context : model.config.max_positions;
+  options.stride = evaluation.stride > 0 ? evaluation.stride : sliding ? options.context / 2 : options.context;
+  options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
+  if (tokens->tokenizer != nullptr) {
+    if (evaluation.protocol == datasets::Protocol::kHalf) options.bos = tokens->tokenizer->added_bos();
+    options.byte_length = [tokens](model::TokenId id) { return tokens->tokenizer->byte_length(id); };
+  }
+  return options;
+}
+
+PlannedCalibration read_calibration(const SweepCalibration& calibration, const PlannedModel& model,
+                                    const calib::StatisticSet& what) {
+  PlannedCalibration planned;
+  const std::size_t length =
+      calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.config.max_positions);
+  const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
+  if (calibration.text.empty()) {
+    planned.windows =
+        datasets::fixed_calibration_windows(calibration.tokens, model.config.vocabulary, length, calibration.samples);
+  } else {
+    NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
+                   "calibration: model '{}' has no tokenizer; give token ids with `tokens`",
+                   model.source.path.string());
+    planned.windows = datasets::sample_calibration_windows(
+        calibration.text, *tokenizer,
+        {.samples = calibration.samples > 0 ? calibration.samples : datasets::SamplingOptions{}.samples,
+         .length = length,
+         .seed = calibration.seed,
+         .field = calibration.field});
+  }
+  planned.settings = {.model_hash = model.checkpoint->fingerprint(),
+                      .tokenizer_hash = tokenizer ? tokenizer->fingerprint() : "none",
+                      .text_hash = planned.windows.fingerprint,
+                      .windows_hash = hash_hex(std::as_bytes(std::span(planned.windows.tokens))),
+                      .sampling = tokenizer ? "random slices" : "consecutive windows",
+                      .windows = planned.windows.samples,
+                      .window_tokens = planned.windows.length,
+                      .seeds = {calibration.seed},
+                      .flavour = calibration.flavour,
+                      .labels = calibration.labels,
+                      .collected = what};
+  planned.centre_own = calibration.centre_own;
+  return planned;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "eval/sweep/sweep_plan.h"
+
+namespace nibble::eval {
+
+/// The tokenizer of a checkpoint directory, or null if it has none. Throws FormatError for one that is malformed.
+std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& model);
+
+/// Reads the tokens of an evaluation for a model. Throws FormatError.
+std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model);
+
+/// The options of an evaluation with every default filled in.
+PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const PlannedModel& model,
+                                     const std::shared_ptr<const EvaluationTokens>& tokens);
+
+/// Reads or samples the windows of a calibration, which is to collect `what`. Throws FormatError, InvalidArgument.
+PlannedCalibration read_calibration(const SweepCalibration& calibration, const PlannedModel& model,
+                                    const calib::StatisticSet& what);
+
+}  // namespace nibble::eval

@@ -1,0 +1,255 @@
+#include "eval/sweep/sweep_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "eval/sweep/sweep_inputs.h"
+#include "quant/pipeline/calibration.h"
+#include "quant/pipeline/plan.h"
+
+namespace nibble::eval {
+namespace {
+
+using calib::StatisticSet;
+using Json = nlohmann::ordered_json;
+
+StatisticSet either(StatisticSet a, const StatisticSet& b) {
+  a.activations |= b.activations;
+  a.fisher |= b.fisher;
+  a.hessian |= b.hessian;
+  a.guided_hessian |= b.guided_hessian;
+  return a;
+}
+
+std::string hash_of(const Facts& facts) {
+  Hasher hasher;
+  for (const auto& [name, value] : facts) hasher.update(name).update(value);
+  return hasher.hex();
+}
+
+// What a calibration's numbers depend on, as one job sees them.
+Json calibration_json(const calib::RunSettings& settings, bool centre_own, const StatisticSet& statistics) {
+  Json json;
+  for (const auto& [name, value] : calib::describe(settings))
+    if (name != "model_hash" && name != "kernels" && name != "head" && name != "centre" && name != "collected")
+      json[name] = value;
+  json["centre"] = centre_own ? calib::kCentreOwn : calib::kCentreNone;
+  json["collected"] = calib::to_text(statistics);
+  return json;
+}
+
+Json evaluation_json(const EvaluationTokens& tokens, const PerplexityOptions& options, bool divergence) {
+  Json json{{"tokens_hash", tokens.hash},
+            {"tokens", tokens.tokens.size()},
+            {"tokenizer_hash", nullptr},
+            {"protocol", datasets::protocol_name(options.protocol)},
+            {"context", options.context},
+            {"stride", options.stride},
+            {"average", options.average == Average::kTokens ? "tokens" : "windows"},
+            {"bos", nullptr},
+            {"divergence", divergence}};
+  if (tokens.tokenizer) json["tokenizer_hash"] = tokens.tokenizer->fingerprint();
+  if (options.bos) json["bos"] = *options.bos;
+  return json;
+}
+
+// The sections of a sweep file that say the same again: `sources` of a record.
+std::string source_text(const SweepCalibration& calibration) {
+  Json json;
+  for (const auto& file : calibration.text) json["text"].push_back(file.string());
+  if (!calibration.tokens.empty()) json["tokens"] = calibration.tokens.string();
+  if (calibration.samples > 0) json["samples"] = calibration.samples;
+  if (calibration.length > 0) json["length"] = calibration.length;
+  json["seed"] = calibration.seed;
+  json["field"] = calibration.field;
+  json["fisher"] = calib::to_text(calibration.flavour);
+  json["labels"] = calib::to_text(calibration.labels);
+  json["centre"] = calibration.centre_own ? "own" : "none";
+  json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
+  return json.dump();
+}
+
+std::string source_text(const SweepEvaluation& evaluation) {
+  Json json{{"name", evaluation.name}};
+  if (!evaluation.text.empty()) json["text"] = evaluation.text.string();
+  if (!evaluation.tokens.empty()) json["tokens"] = evaluation.tokens.string();
+  if (evaluation.hf_join) json["hf_join"] = true;
+  if (evaluation.max_tokens > 0) json["max_tokens"] = evaluation.max_tokens;
+  json["protocol"] = datasets::protocol_name(evaluation.protocol);
+  if (evaluation.context > 0) json["context"] = evaluation.context;
+  if (evaluation.protocol == datasets::Protocol::kSliding) {
+    if (evaluation.stride > 0) json["stride"] = evaluation.stride;
+    json["average"] = evaluation.average == Average::kTokens ? "tokens" : "windows";
+  }
+  if (evaluation.divergence) json["divergence"] = true;
+  return json.dump();
+}
+
+class Planner {
+ public:
+  explicit Planner(const SweepSpec& spec) : spec_(spec) {}
+
+  SweepPlan plan() {
+    for (const SweepModel& model : spec_.models) open(model);
+    for (const SweepCell& cell : spec_.cells) add(cell);
+    std::erase_if(plan_.jobs, [](const PlannedJob& job) { return job.cells.empty(); });
+    finish_calibrations();
+    return std::move(plan_);
+  }
+
+ private:
+  void open(const SweepModel& source) {
+    PlannedModel model{source, model::Checkpoint::open(source.path), {}};
+    model.config = model::parse_config(model.checkpoint->config_text(),
+                                       fmt::format("config.json of checkpoint '{}'", source.path.string()));
+    plan_.models.push_back(std::move(model));
+  }
+
+  // What the recipe needs of the model's calibration, and what is measured with it besides.
+  StatisticSet statistics(const SweepCell& cell) {
+    const SweepRecipe& recipe = spec_.recipes[cell.recipe];
+    const PlannedModel& model = plan_.models[cell.model];
+    StatisticSet needed;
+    const quant::Plan planned = quant::make_plan(model.checkpoint, model.config, *recipe.recipe);
+    for (const quant::QuantizeItem& item : planned.items)
+      needed = either(needed, quant::statistics_needed(item.settings));
+    for (const std::string& rule : planned.unused_rules)
+      plan_.warnings.push_back(
+          fmt::format("recipe '{}': rule '{}' matches no tensor of '{}'", recipe.name, rule, model.source.name));
+    NIBBLE_REQUIRE(spec_.calibration || needed == StatisticSet{}, InvalidArgument,
+                   "sweep: recipe '{}' needs the statistics {}; add a `calibration` section", recipe.name,
+                   calib::to_text(needed));
+    return spec_.calibration ? either(needed, spec_.calibration->collect) : StatisticSet{};
+  }
+
+  std::size_t calibration_of(std::size_t model) {
+    const auto known = calibrations_.find(model);
+    if (known != calibrations_.end()) return known->second;
+    PlannedCalibration calibration = read_calibration(*spec_.calibration, plan_.models[model], {});
+    calibration.model = model;
+    for (std::string& warning : datasets::warnings(calibration.windows)) plan_.warnings.push_back(std::move(warning));
+    plan_.calibrations.push_back(std::move(calibration));
+    return calibrations_[model] = plan_.calibrations.size() - 1;
+  }
+
+  PlannedJob& job_of(const SweepCell& cell) {
+    const auto known = jobs_.find({cell.model, cell.recipe});
+    if (known != jobs_.end()) return plan_.jobs[known->second];
+    PlannedJob job;
+    job.model = cell.model;
+    job.recipe = spec_.recipes[cell.recipe].recipe;
+    std::string calibration = "null";
+    if (job.recipe) job.statistics = statistics(cell);
+    if (!(job.statistics == StatisticSet{})) {
+      job.calibration = calibration_of(cell.model);
+      PlannedCalibration& planned = plan_.calibrations[*job.calibration];
+      planned.settings.collected = either(planned.settings.collected, job.statistics);
+      calibration = calibration_json(planned.settings, planned.centre_own, job.statistics).dump();
+    }
+    const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
+                     {"recipe", job.recipe ? job.recipe->canonical_json().dump() : "null"},
+                     {"calibration", calibration}};
+    job.id = hash_of(made);
+    configurations_.push_back(made);
+    jobs_[{cell.model, cell.recipe}] = plan_.jobs.size();
+    plan_.jobs.push_back(std::move(job));
+    return plan_.jobs.back();
+  }
+
+  const std::shared_ptr<const EvaluationTokens>& tokens_of(const SweepCell& cell) {
+    auto& tokens = tokens_[{cell.model, cell.evaluation}];
+    if (!tokens) tokens = read_tokens(spec_.evaluations[cell.evaluation], plan_.models[cell.model]);
+    return tokens;
+  }
+
+  void add(const SweepCell& cell) {
+    const SweepEvaluation& evaluation = spec_.evaluations[cell.evaluation];
+    const PlannedModel& model = plan_.models[cell.model];
+    PlannedJob& job = job_of(cell);
+    PlannedCell planned;
+    planned.tokens = tokens_of(cell);
+    planned.options = perplexity_options(evaluation, model, planned.tokens);
+    planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
+    datasets::evaluation_windows(planned.options.protocol, planned.tokens->tokens.size(), planned.options.context,
+                                 planned.options.stride);  // throws what is wrong with them now
+    SweepRecord& record = planned.record;
+    record.configuration = configurations_[static_cast<std::size_t>(&job - plan_.jobs.data())];
+    record.configuration.emplace_back("evaluation",
+                                      evaluation_json(*planned.tokens, planned.options, planned.divergence).dump());
+    record.id = hash_of(record.configuration);
+    if (!ids_.insert(record.id).second) {
+      ++plan_.repeated;
+      return;
+    }
+    record.labels = {
+        {"model", model.source.name}, {"recipe", spec_.recipes[cell.recipe].name}, {"evaluation", evaluation.name}};
+    record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
+    if (job.calibration) record.sources.emplace_back("calibration", source_text(*spec_.calibration));
+    record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
+    job.cells.push_back(std::move(planned));
+    ++plan_.cells;
+  }
+
+  // Their keys are known once all recipes have said what they need.
+  void finish_calibrations() {
+    for (PlannedCalibration& calibration : plan_.calibrations) {
+      NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
+                     "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
+      Hasher hasher;
+      hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
+          .update(
+              calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump());
+      calibration.key = "calibration-" + hasher.hex();
+    }
+  }
+
+  const SweepSpec& spec_;
+  SweepPlan plan_;
+  std::map<std::size_t, std::size_t> calibrations_;                  // by model
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> jobs_;  // by model and recipe
+  std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<const EvaluationTokens>> tokens_;  // and evaluation
+  std::vector<Facts> configurations_;  // of jobs, without evaluation
+  std::set<std::string> ids_;
+};
+
+}  // namespace
+
+SweepPlan plan_sweep(const SweepSpec& spec) { return Planner(spec).plan(); }
+
+SweepPlan plan_repetition(const SweepRecord& record) {
+  Json sweep;
+  sweep["models"].push_back({{"path", fact(record.sources, "model")}, {"name", fact(record.labels, "model")}});
+  const std::string what = fmt::format("record {}", record.id);
+  const auto add = [&](const char* name, bool list) {
+    const std::string_view text = fact(record.sources, name);
+    if (text.empty()) return;
+    const Json section = Json::parse(text, nullptr, false);
+    NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
+    if (list) {
+      sweep["evaluations"].push_back(section);
+    } else {
+      sweep[name] = section;
+    }
+  };
+  add("calibration", false);
+  add("evaluation", true);
+  sweep["list"].push_back("float");
+  SweepSpec spec = parse_sweep(sweep.dump(), what);
+  const std::string_view recipe = fact(record.configuration, "recipe");
+  spec.recipes[0].name = fact(record.labels, "recipe");
+  if (recipe != "null") spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
+  SweepPlan plan = plan_sweep(spec);
+  const SweepRecord& planned = plan.jobs.front().cells.front().record;
+  for (const auto& [name, value] : record.configuration)
+    NIBBLE_REQUIRE(fact(planned.configuration, name) == value, InvalidArgument,
+                   "{}: the {} is another one now: the record has {}, here it is {}", what, name, value,
+                   fact(planned.configuration, name));
+  NIBBLE_REQUIRE(planned.id == record.id, InvalidArgument, "{}: its id does not belong to its configuration", what);
+  return plan;
+}
+
+}  // namespace nibble::eval
