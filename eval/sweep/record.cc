@@ -61,8 +61,10 @@ Json measures_json(const CellMeasures& measures) {
   if (const auto& divergence = measures.divergence) {
     json["divergence"] = {{"nats_per_token", divergence->nats_per_token}};
     if (divergence->stderr_nats) json["divergence"]["stderr"] = *divergence->stderr_nats;
+    json["divergence"]["median"] = divergence->median;
+    json["divergence"]["percentile_99"] = divergence->percentile_99;
+    json["divergence"]["largest"] = divergence->largest;
     json["divergence"]["top1_agreement"] = divergence->top1_agreement;
-    json["divergence"]["window_nats"] = divergence->window_nats;
   }
   json["bits_per_weight"] = measures.bits_per_weight;
   json["model_bits_per_weight"] = measures.model_bits_per_weight;
@@ -160,8 +162,10 @@ CellMeasures parse_measures(const nlohmann::json& json, const std::string& place
     const Reader divergence(reader.at("divergence"), reader.place("divergence"));
     measures.divergence = DivergenceMeasures{.nats_per_token = divergence.number("nats_per_token"),
                                              .stderr_nats = divergence.optional_number("stderr"),
-                                             .top1_agreement = divergence.number("top1_agreement"),
-                                             .window_nats = divergence.numbers("window_nats")};
+                                             .median = divergence.number("median"),
+                                             .percentile_99 = divergence.number("percentile_99"),
+                                             .largest = divergence.number("largest"),
+                                             .top1_agreement = divergence.number("top1_agreement")};
   }
   measures.bits_per_weight = reader.number("bits_per_weight");
   measures.model_bits_per_weight = reader.number("model_bits_per_weight");

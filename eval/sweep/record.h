@@ -38,10 +38,10 @@ struct TensorRecord {
 
 /// How far a model's predictions are from those of the float model, over the scored tokens.
 struct DivergenceMeasures {
-  double nats_per_token = 0.0;        ///< mean Kullback-Leibler divergence, float model first
-  std::optional<double> stderr_nats;  ///< of the windows' means
-  double top1_agreement = 0.0;        ///< share of the tokens with the same most probable next token
-  std::vector<double> window_nats;    ///< mean of each window
+  double nats_per_token = 0.0;                              ///< mean Kullback-Leibler divergence, float model first
+  std::optional<double> stderr_nats;                        ///< of that mean
+  double median = 0.0, percentile_99 = 0.0, largest = 0.0;  ///< of the tokens' divergences, nats
+  double top1_agreement = 0.0;  ///< share of the tokens with the same most probable next token
 };
 
 /// What was measured of a cell.

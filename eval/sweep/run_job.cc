@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/output_file.h"
 #include "core/thread_pool.h"
+#include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/pipeline/load_model.h"
 #include "quant/pipeline/quantize_model.h"
@@ -106,14 +107,29 @@ class Job {
     const auto start = Clock::now();
     PerplexityOptions options = cell.options;
     options.progress = [&](const ProgressUpdate& update) { report(update.total > 0 ? update.done / update.total : 0); };
-    const PerplexityResult result = perplexity(*model_.transformer, cell.tokens->tokens, options);
+    std::optional<DivergenceMeasures> divergence;
+    PerplexityResult result;
+    if (cell.divergence) {
+      const quant::LoadedModel reference = quant::load_model(context_.model.source.path);
+      const ReferenceComparison compared =
+          compare_with_reference(*model_.transformer, *reference.transformer, cell.tokens->tokens, options);
+      result = compared.model;
+      divergence = DivergenceMeasures{.nats_per_token = compared.kl_mean,
+                                      .stderr_nats = if_finite(compared.kl_mean_stderr),
+                                      .median = compared.kl_median,
+                                      .percentile_99 = compared.kl_99,
+                                      .largest = compared.kl_max,
+                                      .top1_agreement = compared.top1_agreement};
+    } else {
+      result = perplexity(*model_.transformer, cell.tokens->tokens, options);
+    }
     record.measures = CellMeasures{.perplexity = result.perplexity,
                                    .perplexity_stderr = if_finite(result.perplexity_stderr),
                                    .nll_nats_per_token = result.nll_nats_per_token,
                                    .bits_per_byte = if_finite(result.bits_per_byte),
                                    .tokens_scored = result.tokens_scored,
                                    .window_nll = result.window_nll,
-                                   .divergence = std::nullopt,
+                                   .divergence = divergence,
                                    .bits_per_weight = model_.bits_per_weight,
                                    .model_bits_per_weight = model_.model_bits_per_weight,
                                    .model_bytes = model_.checkpoint->tensor_bytes(),

@@ -1,0 +1,233 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "eval/sweep/record.h"
+#include "tests/cli/nibble.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kMpirun = NIBBLE_MPIEXEC;  // empty without MPI
+
+using Records = std::map<std::string, std::string>;
+
+/// What must not differ between runs, by id.
+Records records(const std::filesystem::path& directory) {
+  Records all;
+  for (const auto& record : eval::read_records(directory)) all[record.id] = eval::record_text_without_timings(record);
+  return all;
+}
+
+struct Sweep : testing::Test {
+  TempDir temp;
+  std::string file = temp / "sweep.yaml", results = temp / "results";
+
+  void SetUp() override { write({"gpt2-demo"}, "grid: {weighting: [none, fisher], bits: [4, 2]}\nlist: [float]"); }
+  void write(const std::vector<std::string>& models, const std::string& cells) const {
+    std::string list;
+    for (const std::string& model : models)
+      list += (list.empty() ? "" : ", ") + (model.find('/') == std::string::npos ? demo_path(model) : model);
+    write_file(file, "models: [" + list + "]\n" + "calibration: {text: " + demo_path("calibration.txt") +
+                         ", samples: 4, length: 32}\n" + "evaluations: [{name: eval, text: " + demo_path("eval.txt") +
+                         ", max_tokens: 96, protocol: blocks, context: 32}]\n" + cells + "\n");
+  }
+  std::vector<std::string> command(const std::string& output, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all{"sweep", file, "-o", output, "--threads", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Records undisturbed() const {
+    const std::string output = temp / "undisturbed";
+    EXPECT_EQ(nibble(command(output)).exit_code, 0);
+    return records(output);
+  }
+};
+
+TEST_F(Sweep, WritesARecordForEachCellAndSkipsThoseThatAreThere) {
+  const auto first = nibble_json(command(results));
+  EXPECT_EQ(first["cells"], 5);
+  EXPECT_EQ(first["done"], 5);
+  EXPECT_EQ(first["records"].size(), 5u);
+  const Records before = records(results);
+  EXPECT_EQ(before.size(), 5u);
+  const auto second = nibble_json(command(results));
+  EXPECT_EQ(second["present"], 5);
+  EXPECT_EQ(second["done"], 0);
+  EXPECT_EQ(records(results), before);
+}
+
+TEST_F(Sweep, ACellHasThePerplexityOfTheQuantizedCheckpoint) {
+  const auto sweep = nibble_json(command(results));
+  const std::string model = temp / "model", calibration = temp / "calib.h5";
+  ASSERT_EQ(nibble({"calibrate", demo_path("gpt2-demo"), "--text", demo_path("calibration.txt"), "--samples", "4",
+                    "--length", "32", "-o", calibration})
+                .exit_code,
+            0);
+  ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "--calib", calibration, "-s", "weighting=fisher", "-s",
+                    "bits=2", "-o", model})
+                .exit_code,
+            0);
+  const auto measured = nibble_json({"perplexity", model, "--text", demo_path("eval.txt"), "--max-tokens", "96",
+                                     "--protocol", "blocks", "--context", "32"});
+  EXPECT_EQ(sweep["records"][3]["recipe"], "weighting=fisher bits=2");
+  EXPECT_EQ(sweep["records"][3]["perplexity"], measured["perplexity"]);
+  EXPECT_EQ(sweep["records"][3]["bits_per_weight"], measured["bits_per_weight"]);
+}
+
+TEST_F(Sweep, KilledAtAnyMomentItEndsInTheSameRecords) {
+  const Records expected = undisturbed();
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  int kills = 0;
+  for (int attempt = 0;; ++attempt) {
+    ASSERT_LT(attempt, 30);
+    const std::chrono::milliseconds moment(random() % (100u << std::min(attempt, 5)));
+    ProgramOptions options;
+    if (attempt < 8) {
+      options.while_running = [moment, attempt](pid_t program) {
+        std::this_thread::sleep_for(moment);
+        kill(program, attempt % 4 == 3 ? SIGINT : SIGKILL);
+      };
+    }
+    const auto run = nibble(command(results, {"-q"}), options);
+    if (run.exit_code == 0) break;
+    EXPECT_TRUE(run.exit_code == 128 + SIGKILL || run.exit_code == 130) << run.exit_code << run.err;
+    ++kills;
+  }
+  EXPECT_GT(kills, 0);
+  EXPECT_EQ(records(results), expected);
+  EXPECT_TRUE(std::filesystem::is_empty(results + "/.sweep/scratch"));
+}
+
+TEST_F(Sweep, AFullDiskStopsItAndIsNobodysFailure) {
+  const std::string shell = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";  // files of 32 KiB at most
+  std::vector<std::string> arguments{"-c", shell, NIBBLE_PROGRAM};
+  for (const std::string& word : command(results)) arguments.push_back(word);
+  const auto run = run_program("/bin/sh", arguments);
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("File too large"));
+  for (const auto& record : eval::read_records(results)) EXPECT_FALSE(record.error) << record.error->message;
+  EXPECT_EQ(nibble(command(results)).exit_code, 0);
+  EXPECT_EQ(records(results), undisturbed());
+}
+
+TEST_F(Sweep, AFailingCellIsRecordedAndTheOthersGoOn) {
+  const std::string broken = temp / "broken";
+  std::filesystem::copy(demo_path("gpt2-demo"), broken);
+  std::string bytes = read_file(broken + "/model.safetensors");
+  bytes.replace(bytes.size() - 2000, 2, "\x00\x7e", 2);  // a NaN in float16
+  write_file(broken + "/model.safetensors", bytes);
+  write({broken, "gpt2-demo"}, "list: [{format: int4-block}]");
+  const auto run = nibble(command(results));
+  EXPECT_EQ(run.exit_code, 4) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("1 of 2 cells failed"));
+  std::string failed;
+  for (const auto& record : eval::read_records(results)) {
+    if (!record.error) continue;
+    failed = results + "/" + record.id + ".json";
+    EXPECT_EQ(record.error->kind, "NumericalError");
+    EXPECT_EQ(eval::fact(record.labels, "model"), "broken");
+  }
+  ASSERT_FALSE(failed.empty());
+
+  const auto written = std::filesystem::last_write_time(failed);
+  EXPECT_EQ(nibble(command(results)).exit_code, 4);
+  EXPECT_EQ(std::filesystem::last_write_time(failed), written);
+  EXPECT_EQ(nibble(command(results, {"--retry-failed"})).exit_code, 4);
+  EXPECT_GT(std::filesystem::last_write_time(failed), written);
+}
+
+TEST_F(Sweep, TwoProcessesShareADirectory) {
+  const Records expected = undisturbed();
+  ProgramRun second;
+  std::thread other([&] { second = nibble(command(results, {"-q"})); });
+  const auto first = nibble(command(results, {"-q"}));
+  other.join();
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(records(results), expected);
+}
+
+TEST_F(Sweep, ShardsMergeByCopying) {
+  const Records expected = undisturbed();
+  for (const std::string shard : {"1/3", "2/3", "3/3"}) {
+    const std::string part = temp / ("part" + shard.substr(0, 1));
+    EXPECT_EQ(nibble(command(part, {"--shard", shard})).exit_code, 0);
+    std::filesystem::create_directories(results);
+    for (const auto& entry : std::filesystem::directory_iterator(part))
+      if (eval::is_record_name(entry.path())) std::filesystem::copy(entry.path(), results);
+  }
+  EXPECT_EQ(records(results), expected);
+}
+
+TEST_F(Sweep, AnMpirunHandsOutTheCells) {
+  if (kMpirun.empty()) GTEST_SKIP() << "built without MPI";
+  const Records expected = undisturbed();
+  std::vector<std::string> arguments{"--allow-run-as-root", "--oversubscribe", "-n", "3", NIBBLE_PROGRAM};
+  for (const std::string& word : command(results, {"--threads", "1"})) arguments.push_back(word);
+  arguments.erase(std::find(arguments.begin(), arguments.end(), "--threads"), arguments.end() - 2);
+  const auto run = run_program(kMpirun, arguments);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  Records found = records(results);
+  EXPECT_EQ(found.size(), expected.size());
+  for (auto& [id, text] : found) {  // the number of threads is a fact of the environment
+    const auto at = text.find("\"threads\": \"1\"");
+    ASSERT_NE(at, std::string::npos);
+    text.replace(at, 14, "\"threads\": \"2\"");
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(Sweep, TheDryRunListsTheCellsAndLeavesNothingBehind) {
+  const auto plan = nibble_json({"sweep", file, "--dry-run"});
+  ASSERT_EQ(plan["cells"].size(), 5u);
+  EXPECT_GT(plan["seconds"], 0.0);
+  EXPECT_GT(plan["memory_bytes"], 0u);
+  EXPECT_GT(plan["disk_bytes"], 0u);
+  EXPECT_FALSE(std::filesystem::exists(results));
+}
+
+TEST_F(Sweep, IsWatchedRepeatedAndCompared) {
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  const auto watched = nibble_json({"sweep", "--watch", results});
+  EXPECT_EQ(watched["cells"], 5);
+  EXPECT_EQ(watched["done"], 5);
+  EXPECT_EQ(watched["best"].size(), 1u);
+
+  const auto all = eval::read_records(results);
+  const std::string a = results + "/" + all[0].id + ".json", b = results + "/" + all[1].id + ".json";
+  EXPECT_EQ(nibble_json({"sweep", "--repeat", a, "--threads", "2"})["same_measures"], true);
+  const auto diff = nibble_json({"diff", a, b});
+  EXPECT_EQ(diff["same_measures"], false);
+  EXPECT_FALSE(diff["settings"].empty());
+  EXPECT_NEAR(diff["paired"]["nats_per_token"].get<double>(),
+              all[1].measures->nll_nats_per_token - all[0].measures->nll_nats_per_token, 1e-9);
+}
+
+TEST_F(Sweep, CheckpointsAreComparedLayerByLayer) {
+  const std::string quantized = temp / "int4";
+  ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "--preset", "int4-block", "-o", quantized}).exit_code, 0);
+  const auto diff = nibble_json({"diff", demo_path("gpt2-demo"), quantized});
+  ASSERT_FALSE(diff["layers"].empty());
+  for (const auto& layer : diff["layers"])  // the same sum, over the same values
+    EXPECT_EQ(layer["between"], layer["relative_weight_error"][1]) << layer;
+}
+
+TEST_F(Sweep, WhatIsWrongWithAFileIsSaidWithItsLine) {
+  write_file(file, "models: [m]\nevaluations:\n  - {text: t, protocl: half}\n");
+  const auto run = nibble(command(results));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("line 3: evaluations: unknown key 'protocl'; did you mean 'protocol'?"));
+}
+
+}  // namespace
+}  // namespace nibble::test

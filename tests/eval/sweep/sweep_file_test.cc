@@ -1,0 +1,104 @@
+#include "eval/sweep/sweep_file.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+const std::string kHead = "models: [a/m, {path: b, name: other}]\nevaluations: [{name: e, tokens: t.u16}]\n";
+
+SweepSpec parse(const std::string& cells) { return parse_sweep(kHead + cells, "s"); }
+
+testing::AssertionResult refused(const std::string& yaml, std::string_view first, std::string_view second = "") {
+  return test::throws_with<InvalidArgument>([&] { parse_sweep(yaml, "sweep 's.yaml'"); }, "sweep 's.yaml'", first,
+                                            second);
+}
+
+TEST(SweepFile, AGridIsAProductWhoseLastAxisRunsFastest) {
+  const SweepSpec spec = parse("grid: {weighting: [none, fisher], bits: [4, 3, 2], format: palette}");
+  ASSERT_EQ(spec.recipes.size(), 6u);
+  EXPECT_EQ(spec.recipes[0].name, "weighting=none bits=4");
+  EXPECT_EQ(spec.recipes[1].name, "weighting=none bits=3");
+  EXPECT_EQ(spec.recipes[5].name, "weighting=fisher bits=2");
+  EXPECT_EQ(spec.recipes[5].recipe->settings("h.0.mlp.c_fc.weight").bits, 2u);
+  EXPECT_EQ(spec.cells.size(), 2u * 6u);
+  EXPECT_EQ(spec.models[0].name, "m");
+  EXPECT_EQ(spec.models[1].name, "other");
+}
+
+TEST(SweepFile, DefaultsHoldForTheGridAndForEntriesWithoutAPreset) {
+  const SweepSpec spec =
+      parse("defaults: {granularity: channel}\ngrid: {bits: 3}\nlist: [{bits: 2}, {preset: palette}, float]");
+  ASSERT_EQ(spec.recipes.size(), 4u);
+  const auto granularity = [&](std::size_t i) { return spec.recipes[i].recipe->settings("x").granularity; };
+  EXPECT_EQ(granularity(0), quant::Granularity::kChannel);
+  EXPECT_EQ(granularity(1), quant::Granularity::kChannel);
+  EXPECT_EQ(granularity(2), quant::Granularity::kTensor);
+  EXPECT_FALSE(spec.recipes[3].recipe);
+  EXPECT_EQ(spec.recipes[3].name, "float");
+}
+
+TEST(SweepFile, ExclusionsCoverGivenAndDefaultSettingsModelsAndEvaluations) {
+  const std::string grid = "grid: {bits: [4, 3], shifting: [false, true]}\n";
+  EXPECT_EQ(parse(grid + "exclude: [{bits: 3}]").cells.size(), 2u * 2u);
+  EXPECT_EQ(parse(grid + "exclude: [{bits: 3, shifting: true}]").cells.size(), 2u * 3u);
+  EXPECT_EQ(parse(grid + "exclude: [{model: other, bits: [3, 4]}]").cells.size(), 4u);
+  EXPECT_EQ(parse(grid + "exclude: [{weighting: none, model: m}]").cells.size(), 4u);  // none is the default
+  EXPECT_TRUE(refused(kHead + grid + "exclude: [{evaluation: e}]", "there are no cells"));
+}
+
+TEST(SweepFile, WhatIsExcludedNeedNotMakeSense) {
+  const std::string grid = "grid: {scaling: [none, std], sign: [plain, flip]}\n";
+  EXPECT_TRUE(refused(kHead + grid, "line 3: cell scaling=none sign=flip", "`exclude`"));
+  EXPECT_EQ(parse(grid + "exclude: [{scaling: none, sign: flip}]").recipes.size(), 3u);
+}
+
+TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
+  const SweepSpec spec = parse_sweep(
+      "models: [m]\n"
+      "calibration: {text: [a.txt, b.jsonl], samples: 7, seed: 3, fisher: position, collect: [hessian]}\n"
+      "evaluations: [{text: w.raw, hf_join: true, context: 1024, stride: 512, average: tokens, divergence: true}]\n"
+      "list: [float]\n",
+      "s");
+  ASSERT_TRUE(spec.calibration);
+  EXPECT_EQ(spec.calibration->text.size(), 2u);
+  EXPECT_EQ(spec.calibration->samples, 7u);
+  EXPECT_EQ(spec.calibration->flavour, calib::FisherFlavour::kPosition);
+  EXPECT_TRUE(spec.calibration->collect.hessian);
+  EXPECT_FALSE(spec.calibration->collect.fisher);
+  const SweepEvaluation& evaluation = spec.evaluations[0];
+  EXPECT_EQ(evaluation.name, "w sliding");
+  EXPECT_TRUE(evaluation.hf_join);
+  EXPECT_EQ(evaluation.stride, 512u);
+  EXPECT_EQ(evaluation.average, Average::kTokens);
+  EXPECT_TRUE(evaluation.divergence);
+}
+
+TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
+  const std::string cells = "list: [float]\n";
+  EXPECT_TRUE(refused(kHead + "gird: {bits: 4}\n", "line 3", "did you mean 'grid'?"));
+  EXPECT_TRUE(refused(kHead + "grid:\n  bits: 4\n  wieghting: none\n", "line 5", "did you mean 'weighting'?"));
+  EXPECT_TRUE(refused(kHead + "grid: {bits: 5}\n", "line 3: cell bits=5"));
+  EXPECT_TRUE(refused(kHead + "list: [floatt]\n", "line 3", "'float'"));
+  EXPECT_TRUE(refused(kHead + cells + "exclude: [{bits: many}]\n", "line 4"));
+  EXPECT_TRUE(refused("evaluations: [{tokens: t}]\n" + cells, "'models' is missing"));
+  EXPECT_TRUE(refused("models: [a, b/a]\nevaluations: [{tokens: t}]\n" + cells, "two are called 'a'", "`name`"));
+  EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, text: u}]\n" + cells, "line 2", "either text or tokens"));
+  EXPECT_TRUE(refused("models: [a]\nevaluations:\n  - {tokens: t, protocol: blocks, stride: 4}\n" + cells, "line 3",
+                      "stride belongs to protocol sliding"));
+  EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, context: -1}]\n" + cells, "line 2", "whole number"));
+  EXPECT_TRUE(refused(kHead + "calibration: {tokens: c, fisher: sequential}\n" + cells, "line 3", "'sequence'"));
+  std::string many = kHead + "grid:\n";
+  for (const char* key : {"bits", "seed", "joint_iterations", "codebook_iterations", "damping", "weighting"}) {
+    many += std::string("  ") + key + ": [0";
+    for (int i = 1; i < 20; ++i) many += "," + std::to_string(i);
+    many += "]\n";
+  }
+  EXPECT_TRUE(refused(many, "more than 100000 cells"));
+}
+
+}  // namespace
+}  // namespace nibble::eval
