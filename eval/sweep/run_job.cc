@@ -26,22 +26,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::optional<double> if_finite(double value) { return std::isfinite(value) ? std::optional(value) : std::nullopt; }
 
-CellError describe(const std::exception& error) {
-  const char* kind = "Unexpected";
-  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) kind = "InvalidArgument";
-  if (dynamic_cast<const FormatError*>(&error) != nullptr) kind = "FormatError";
-  if (dynamic_cast<const NumericalError*>(&error) != nullptr) kind = "NumericalError";
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) kind = "OutOfMemory";
-  return {kind, error.what()};
-}
-
 // Runs `work`; an exception becomes the answer, unless it is a full disk.
 std::optional<CellError> guarded(const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
     if (is_disk_full(error.what())) throw;
-    return describe(error);
+    return cell_error(error);
   }
   return std::nullopt;
 }
@@ -57,7 +48,7 @@ class Job {
   void run() {
     for (const PlannedCell& cell : job_.cells)
       if (context_.wanted(cell)) wanted_.push_back(&cell);
-    const auto failure = guarded([&] { make_model(); });
+    const auto failure = context_.failure ? context_.failure : guarded([&] { make_model(); });
     for (const PlannedCell* cell : wanted_) {
       SweepRecord record = cell->record;
       record.environment = context_.environment;
@@ -153,6 +144,15 @@ class Job {
 }  // namespace
 
 void run_job(const PlannedJob& job, const JobContext& context) { Job(job, context).run(); }
+
+CellError cell_error(const std::exception& error) {
+  const char* kind = "Unexpected";
+  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) kind = "InvalidArgument";
+  if (dynamic_cast<const FormatError*>(&error) != nullptr) kind = "FormatError";
+  if (dynamic_cast<const NumericalError*>(&error) != nullptr) kind = "NumericalError";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) kind = "OutOfMemory";
+  return {kind, error.what()};
+}
 
 bool is_disk_full(std::string_view message) {
   for (const int code : {ENOSPC, EDQUOT, EFBIG})

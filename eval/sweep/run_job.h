@@ -1,7 +1,9 @@
 #pragma once
 
+#include <exception>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "eval/sweep/sweep_plan.h"
 
@@ -11,6 +13,7 @@ namespace nibble::eval {
 struct JobContext {
   const PlannedModel& model;
   std::filesystem::path calibration;  ///< file; empty: none
+  std::optional<CellError> failure;   ///< of its calibration: then the error of every cell
   std::filesystem::path scratch;      ///< a directory for this job's model: made, and removed at the end
   Facts environment;
   /// Whether a cell is still to be done.
@@ -23,6 +26,9 @@ struct JobContext {
 /// Quantizes the job's model and runs its evaluations. What goes wrong with a cell is its record's error, and other
 /// cells go on. Throws FormatError when the disk is full: no cell is to blame.
 void run_job(const PlannedJob& job, const JobContext& context);
+
+/// An exception as a record tells it.
+CellError cell_error(const std::exception& error);
 
 /// Whether the text of an error says that the disk, or a quota, is full.
 bool is_disk_full(std::string_view message);

@@ -1,6 +1,7 @@
 #include "eval/sweep/run_sweep.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -93,9 +94,14 @@ class Sweep {
       if (!needed) continue;
       const PlannedCalibration& calibration = plan_.calibrations[i];
       const std::string& name = plan_.models[calibration.model].source.name;
-      entries_.emplace(i, cache_.get(
-                              calibration.key, [&](const auto& directory) { make_calibration(calibration, directory); },
-                              [&] { report(fmt::format("waiting for another process calibrating {}", name)); }));
+      try {
+        entries_.emplace(i,
+                         cache_.get(
+                             calibration.key, [&](const auto& directory) { make_calibration(calibration, directory); },
+                             [&] { report(fmt::format("waiting for another process calibrating {}", name)); }));
+      } catch (const NumericalError& error) {  // the model's fault: its cells say so, and the others go on
+        calibration_errors_.emplace(i, cell_error(error));
+      }
     }
   }
 
@@ -164,10 +170,19 @@ class Sweep {
     if (!is_open(job)) return true;
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
-    const std::filesystem::path calibration =
-        job.calibration ? entries_.at(*job.calibration).directory / kCalibrationFile : std::filesystem::path{};
+    std::filesystem::path calibration;
+    std::optional<CellError> failure;
+    if (job.calibration) {
+      const auto failed = calibration_errors_.find(*job.calibration);
+      if (failed != calibration_errors_.end()) {
+        failure = failed->second;
+      } else {
+        calibration = entries_.at(*job.calibration).directory / kCalibrationFile;
+      }
+    }
     run_job(job, {.model = plan_.models[job.model],
                   .calibration = calibration,
+                  .failure = failure,
                   .scratch = results_.scratch(job.id),
                   .environment = options_.environment,
                   .wanted = [&](const PlannedCell& cell) { return wanted(cell); },
@@ -221,6 +236,7 @@ class Sweep {
   Cache cache_;
   std::vector<const PlannedJob*> jobs_;          // of this shard
   std::map<std::size_t, Cache::Entry> entries_;  // of calibrations
+  std::map<std::size_t, CellError> calibration_errors_;
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;
   double total_work_ = 0.0;
