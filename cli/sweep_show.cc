@@ -42,6 +42,7 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
     if (progress.best) stage += fmt::format(", best {:.2f}", progress.best->measures->perplexity);
   }
   stage_ = stage;
+  if (!progress.stage.empty()) return sink_({stage_, 100.0 * progress.share, 100.0, "%"});
   const auto cells = static_cast<double>(progress.cells);
   sink_({stage_, progress.share * cells, cells, "cells"});
 }

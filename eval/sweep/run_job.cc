@@ -13,6 +13,7 @@
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/pipeline/load_model.h"
+#include "quant/pipeline/plan.h"
 #include "quant/pipeline/quantize_model.h"
 
 namespace nibble::eval {
@@ -67,6 +68,12 @@ class Job {
       context_.progress(start + (1.0 - start) * cells / static_cast<double>(std::max<std::size_t>(1, wanted_.size())));
   }
 
+  bool is_sequential() const {
+    const quant::Plan plan = quant::make_plan(context_.model.checkpoint, context_.model.config, *job_.recipe);
+    return std::any_of(plan.items.begin(), plan.items.end(),
+                       [](const quant::QuantizeItem& item) { return item.settings.sequential; });
+  }
+
   void make_model() {
     const auto start = Clock::now();
     if (!job_.recipe) {
@@ -84,6 +91,13 @@ class Job {
     options.recipe = *job_.recipe;
     options.statistics = job_.statistics;
     if (!context_.calibration.empty()) options.calibration = {context_.calibration};
+    if (is_sequential()) {
+      NIBBLE_REQUIRE(context_.windows != nullptr, InvalidArgument,
+                     "sequential: the sweep needs a `calibration` section, whose text runs through the model");
+      const datasets::CalibrationWindows& windows = context_.windows->windows;
+      options.text = quant::SequentialText{
+          .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};
+    }
     options.progress = [&](const ProgressUpdate& update) {
       if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);
     };

@@ -12,9 +12,10 @@ namespace nibble::eval {
 /// What one job works with.
 struct JobContext {
   const PlannedModel& model;
-  std::filesystem::path calibration;  ///< file; empty: none
-  std::optional<CellError> failure;   ///< of its calibration: then the error of every cell
-  std::filesystem::path scratch;      ///< a directory for this job's model: made, and removed at the end
+  std::filesystem::path calibration;            ///< file; empty: none
+  const PlannedCalibration* windows = nullptr;  ///< what `sequential` recipes run through the model; null: none
+  std::optional<CellError> failure;             ///< of its calibration: then the error of every cell
+  std::filesystem::path scratch;                ///< a directory for this job's model: made, and removed at the end
   Facts environment;
   /// Whether a cell is still to be done.
   std::function<bool(const PlannedCell&)> wanted;

@@ -182,6 +182,7 @@ class Sweep {
     }
     run_job(job, {.model = plan_.models[job.model],
                   .calibration = calibration,
+                  .windows = job.calibration ? &plan_.calibrations[*job.calibration] : nullptr,
                   .failure = failure,
                   .scratch = results_.scratch(job.id),
                   .environment = options_.environment,
