@@ -24,6 +24,8 @@ Command export_command(CLI::App& program);
 Command synthesize_command(CLI::App& program);
 Command sweep_command(CLI::App& program);
 Command diff_command(CLI::App& program);
+Command speed_command(CLI::App& program);
+Command evaluate_command(CLI::App& program);
 Command version_command(CLI::App& program);
 
 }  // namespace nibble::cli

@@ -24,6 +24,7 @@ ALLOWED = {
     "eval/quality": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets"},
     "eval/sweep": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats",
                    "calib/collect", "quant/format", "quant/algo", "quant/pipeline", "eval/quality"},
+    "eval/speed": {"core", "model/checkpoint", "model/transformer"},
     "eval/storage": {"core", "model/checkpoint", "quant/format", "quant/pipeline"},
     "cli": None,    # the composition root: everything
     "tests": None,

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/comparison_figures.h"
+#include "cli/compute_option.h"
+#include "cli/human.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress_bar.h"
+#include "cli/speed_figures.h"
+#include "cli/table.h"
+#include "cli/token_input.h"
+#include "datasets/eval_windows.h"
+#include "eval/quality/reference_comparison.h"
+#include "quant/pipeline/load_model.h"
+
+namespace nibble::cli {
+namespace {
+
+struct Arguments {
+  CommonOptions common;
+  std::filesystem::path model, reference;
+  TokenInputOptions input;
+  std::string protocol = "sliding", compute = "exact";
+  std::uint64_t context = 0, stride = 0, prompt = 0, generate = 64, repeat = 3;
+  bool skip_limits = false;
+};
+
+struct Quality {
+  eval::PerplexityResult result;
+  std::optional<eval::ReferenceComparison> comparison;
+};
+
+Quality measure_quality(const Arguments& arguments, const quant::LoadedModel& model, const TokenInput& input,
+                        eval::PerplexityOptions options) {
+  if (input.tokenizer) {
+    if (options.protocol == datasets::Protocol::kHalf) options.bos = input.tokenizer->added_bos();
+    options.byte_length = [&](model::TokenId id) { return input.tokenizer->byte_length(id); };
+  }
+  Quality quality;
+  if (arguments.reference.empty()) {
+    quality.result = eval::perplexity(*model.transformer, input.tokens, options);
+  } else {
+    const quant::LoadedModel reference = quant::load_model(arguments.reference);
+    quality.comparison =
+        eval::compare_with_reference(*model.transformer, *reference.transformer, input.tokens, options);
+    quality.result = quality.comparison->model;
+  }
+  return quality;
+}
+
+void run(const Arguments& arguments) {
+  arguments.common.apply();
+  const quant::LoadedModel model =
+      quant::load_model(arguments.model, {.packed = true, .compute = compute_mode(arguments.compute)});
+  const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
+  eval::PerplexityOptions options;
+  options.protocol = datasets::protocol_from_name(arguments.protocol);
+  options.context = arguments.context > 0 ? arguments.context : model.config.max_positions;
+  options.stride = arguments.stride;
+  ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  options.progress = bar.sink();
+  const Quality quality = measure_quality(arguments, model, input, options);
+
+  eval::SpeedOptions speed;
+  const eval::Fit fit = eval::fit_context(
+      model.config.max_positions,
+      arguments.prompt > 0 ? arguments.prompt : std::min<std::size_t>(512, model.config.max_positions / 2),
+      arguments.generate);
+  speed.prompt = fit.prompt;
+  speed.generate = fit.generate;
+  speed.repeat = arguments.repeat;
+  SpeedReport report;
+  report.rows = {{speed, {}}};
+  measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
+  bar.finish();
+
+  const eval::PerplexityResult& result = quality.result;
+  if (arguments.common.json) {
+    nlohmann::ordered_json object = {{"model", arguments.model.string()},
+                                     {"method", model.method},
+                                     {"bits_per_weight", model.bits_per_weight},
+                                     {"compute", arguments.compute},
+                                     {"kernels", model.kernels},
+                                     {"protocol", arguments.protocol},
+                                     {"context", options.context},
+                                     {"perplexity", result.perplexity},
+                                     {"perplexity_stderr", result.perplexity_stderr},
+                                     {"nll_nats_per_token", result.nll_nats_per_token},
+                                     {"bits_per_byte", result.bits_per_byte},
+                                     {"tokens_scored", result.tokens_scored},
+                                     {"tokens_hash", input.tokens_hash}};
+    if (quality.comparison) object["reference"] = comparison_json(arguments.reference.string(), *quality.comparison);
+    object["speed"] = speed_json(report);
+    print_json(object);
+    return;
+  }
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"model",
+       fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
+      {"kernels", fmt::format("{}: {}", arguments.compute, fmt::join(model.kernels, ", "))},
+      {"protocol", fmt::format("{}, context {}, {} tokens scored", arguments.protocol, with_separators(options.context),
+                               with_separators(result.tokens_scored))},
+      {"perplexity", fmt::format("{:.4f} ± {:.4f}", result.perplexity, result.perplexity_stderr)}};
+  if (quality.comparison)
+    for (auto& fact : comparison_facts(arguments.reference.string(), *quality.comparison))
+      facts.push_back(std::move(fact));
+  for (auto& fact : speed_facts(report)) facts.push_back(std::move(fact));
+  print(aligned_facts(facts) + "\n" + speed_table(report));
+}
+
+}  // namespace
+
+Command evaluate_command(CLI::App& program) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app =
+      program.add_subcommand("evaluate", "Perplexity, divergence from the float model and speed, in one table");
+  add_model(*app, arguments->model);
+  add_token_input(*app, arguments->input);
+  add_path(*app, "--reference", arguments->reference, "DIR", "Float model to compare with");
+  app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  add_count(*app, "--context", arguments->context, "Tokens in a window [default: the model's context]", {.low = 2});
+  add_count(*app, "--stride", arguments->stride, "Tokens between windows, sliding only [default: half the context]");
+  add_compute(*app, arguments->compute);
+  add_count(*app, "--prompt", arguments->prompt, "Speed: tokens of the prompt [default: 512, or half the context]");
+  add_count(*app, "--generate", arguments->generate, "Speed: tokens generated after the first [default: 64]");
+  add_count(*app, "--repeat", arguments->repeat, "Speed: runs that count [default: 3]");
+  app->add_flag("--skip-limits", arguments->skip_limits, "Do not measure the machine's read bandwidth and GEMM rate");
+  add_common_options(*app, arguments->common);
+  app->footer(
+      "Example:\n"
+      "  nibble evaluate build/gpt2-demo-int4 --text datasets/demo/eval.txt --reference datasets/demo/gpt2-demo");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,72 @@
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/nibble.h"
+#include "tests/support/compare.h"
+
+namespace nibble::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kModel = demo_path("llama-demo");
+
+TEST(Speed, JsonHasEveryFigureForEachContext) {
+  const auto result = nibble_json({"speed", kModel, "--context", "32,64", "--generate", "4", "--repeat", "2"});
+  for (const char* key : {"model", "method", "compute", "kernels", "model_bytes", "weight_bytes_per_token",
+                          "head_bytes", "peak_resident_bytes", "machine", "speeds"})
+    EXPECT_TRUE(result.contains(key)) << key;
+  for (const char* key : {"threads", "isa", "gemm", "read_bytes_per_second", "gemm_flops_per_second"})
+    EXPECT_TRUE(result["machine"].contains(key)) << key;
+  ASSERT_EQ(result["speeds"].size(), 2u);
+  EXPECT_EQ(result["speeds"][0]["prompt"], 27);
+  EXPECT_EQ(result["speeds"][1]["context"], 64);
+  for (const auto& row : result["speeds"]) {
+    EXPECT_GT(row["ttft_seconds"]["median"], 0.0);
+    EXPECT_GT(row["extend_tokens_per_second"]["median"], 0.0);
+    EXPECT_TRUE(
+        near(row["share_of_read_bandwidth"].get<double>() * result["machine"]["read_bytes_per_second"].get<double>(),
+             result["weight_bytes_per_token"].get<double>() * row["extend_tokens_per_second"]["median"].get<double>(),
+             {.rel = 1e-12}));
+  }
+}
+
+TEST(Speed, TableAndCsv) {
+  const std::vector<std::string> options = {"speed",    kModel, "--prompt",      "8",       "--generate", "2",
+                                            "--repeat", "1",    "--skip-limits", "--cache", "none"};
+  const ProgramRun table = nibble(options);
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  for (const char* words : {"first token, ms", "tok/s", "peak resident", "kernels", "none"})
+    EXPECT_THAT(table.out, HasSubstr(words));
+  auto with_csv = options;
+  with_csv.emplace_back("--csv");
+  const ProgramRun csv = nibble(with_csv);
+  EXPECT_THAT(csv.out, HasSubstr("model,threads,isa,cache"));
+  EXPECT_THAT(csv.out, HasSubstr(",none,f32,11,8,2,"));
+}
+
+TEST(Speed, WrongUsageIsExplained) {
+  const auto error_of = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"speed", kModel, "--skip-limits"});
+    const ProgramRun run = nibble(options);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error_of({"--context", "12,x"}), HasSubstr("'x'"));
+  EXPECT_THAT(error_of({"--compute", "quick"}), HasSubstr("'quick'"));
+  EXPECT_THAT(error_of({"--csv", "--json"}), HasSubstr("--csv"));
+}
+
+TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {
+  const auto result = nibble_json({"evaluate", kModel, "--text", demo_path("eval.txt"), "--max-tokens", "600",
+                                   "--reference", kModel, "--prompt", "8", "--generate", "2", "--skip-limits"});
+  // The packed kernels sum in another order than the reference's decoding: the float rounding of logits.
+  EXPECT_TRUE(near(result["reference"]["kl_nats_per_token"], 0.0, {.abs = 1e-8}));
+  EXPECT_TRUE(near(result["perplexity"], result["reference"]["perplexity"], {.rel = 1e-6}));
+  EXPECT_EQ(result["speed"]["speeds"][0]["prompt"], 8);
+}
+
+}  // namespace
+}  // namespace nibble::test

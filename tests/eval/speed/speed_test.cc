@@ -1,0 +1,83 @@
+#include "eval/speed/speed.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "eval/speed/work.h"
+#include "model/transformer/build.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+using test::near;
+using test::throws_with;
+
+struct MeasureSpeed : testing::Test {
+  std::shared_ptr<const model::Checkpoint> checkpoint =
+      model::Checkpoint::open(test::source_path("datasets/demo/llama-demo"));
+  model::Config config = model::parse_config(checkpoint->config_text(), "demo");
+  std::unique_ptr<model::Model> model = model::make_model(config, *model::make_float_provider(checkpoint));
+};
+
+TEST_F(MeasureSpeed, EveryCacheIsTimedAndSaysItsMemory) {
+  using model::CacheKind;
+  for (const CacheKind kind : {CacheKind::kNone, CacheKind::kIo, CacheKind::kState, CacheKind::kWindow}) {
+    SpeedOptions options{.prompt = 10, .generate = 3, .repeat = 3};
+    options.cache = {.kind = kind, .chunk = 8, .context = 32};
+    const SpeedResult result = measure_speed(*model, options);
+    EXPECT_GT(result.first_token_seconds.min, 0.0);
+    EXPECT_LE(result.first_token_seconds.min, result.first_token_seconds.median);
+    EXPECT_LE(result.first_token_seconds.median, result.first_token_seconds.max);
+    EXPECT_GT(result.tokens_per_second.min, 0.0);
+    options.cache.capacity = 14;
+    EXPECT_EQ(result.cache_bytes, model::cache_bytes(config, options.cache));
+    EXPECT_EQ(result.context, kind == CacheKind::kWindow ? 32u : 14u);
+  }
+}
+
+TEST_F(MeasureSpeed, RefusesWhatDoesNotFit) {
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] { measure_speed(*model, {.prompt = 10, .generate = 10, .context = 19}); }, "10", "19"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { measure_speed(*model, {.prompt = 0}); }, "at least 1"));
+}
+
+TEST_F(MeasureSpeed, CountsTheWorkOfItsShape) {
+  double weights = 0.0;
+  for (const auto& layer : model::linear_layers(config)) weights += static_cast<double>(layer.out * layer.in);
+  const double head = 2.0 * static_cast<double>(config.vocabulary * config.hidden);
+  const double scores = 4.0 * static_cast<double>(config.q_width() * config.layers);  // one query, one key
+  EXPECT_TRUE(near(prompt_flops(config, 1), 2.0 * weights + scores + head, {.rel = 1e-15}));
+  EXPECT_TRUE(near(prompt_flops(config, 3), 6.0 * weights + 6.0 * scores + head, {.rel = 1e-15}));
+
+  // Everything is float16 here: two bytes a weight, norms included; one of embedding and head is read whole.
+  const auto table = 2 * config.vocabulary * config.hidden;
+  const auto norms = 2 * (2 * config.layers + 1) * config.hidden;
+  EXPECT_EQ(weight_bytes_per_token(*checkpoint, config), 2 * static_cast<std::uint64_t>(weights) + table + norms);
+  EXPECT_EQ(head_bytes(*checkpoint, config), table);
+}
+
+TEST(FitContext, LeavesRoomForPromptAndGeneration) {
+  const auto fits = [](std::size_t context, std::optional<std::size_t> prompt, std::size_t generate) {
+    const Fit fit = fit_context(context, prompt, generate);
+    return std::vector<std::size_t>{fit.prompt, fit.generate};
+  };
+  EXPECT_EQ(fits(2048, std::nullopt, 128), (std::vector<std::size_t>{1919, 128}));
+  EXPECT_EQ(fits(2048, 512, 128), (std::vector<std::size_t>{512, 128}));
+  EXPECT_EQ(fits(128, 512, 128), (std::vector<std::size_t>{63, 64}));
+  EXPECT_EQ(fits(4, std::nullopt, 128), (std::vector<std::size_t>{1, 2}));
+  EXPECT_TRUE(throws_with<InvalidArgument>([] { fit_context(3, std::nullopt, 1); }, "at least 4"));
+}
+
+TEST(SpreadOf, IsTheMedianAndTheEnds) {
+  const Spread odd = spread_of({3.0, 1.0, 2.0}), even = spread_of({4.0, 1.0, 2.0, 3.0});
+  EXPECT_EQ(odd.median, 2.0);
+  EXPECT_EQ(odd.min, 1.0);
+  EXPECT_EQ(odd.max, 3.0);
+  EXPECT_EQ(even.median, 2.5);
+}
+
+}  // namespace
+}  // namespace nibble::eval
