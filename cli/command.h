@@ -26,6 +26,7 @@ Command sweep_command(CLI::App& program);
 Command diff_command(CLI::App& program);
 Command speed_command(CLI::App& program);
 Command evaluate_command(CLI::App& program);
+Command report_command(CLI::App& program);
 Command version_command(CLI::App& program);
 
 }  // namespace nibble::cli

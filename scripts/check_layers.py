@@ -25,6 +25,7 @@ ALLOWED = {
     "eval/sweep": {"core", "model/checkpoint", "model/tokenizer", "model/transformer", "datasets", "calib/stats",
                    "calib/collect", "quant/format", "quant/algo", "quant/pipeline", "eval/quality"},
     "eval/speed": {"core", "model/checkpoint", "model/transformer"},
+    "eval/report": {"core", "eval/sweep"},
     "eval/storage": {"core", "model/checkpoint", "quant/format", "quant/pipeline"},
     "cli": None,    # the composition root: everything
     "tests": None,

@@ -1,0 +1,138 @@
+#include "eval/report/build_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "eval/report/figures.h"
+#include "eval/report/tables.h"
+
+namespace nibble::eval {
+namespace {
+
+// Layers are shown of the best cell of each width, of so many models and evaluations: the rest is in the records.
+constexpr std::size_t kMaxLayerGroups = 4, kMaxWidths = 3;
+
+std::vector<Entries> comparable_groups(const Entries& entries) {
+  std::vector<Entries> groups;
+  for (const Entry* entry : entries) {
+    const auto place = std::find_if(groups.begin(), groups.end(), [&](const Entries& group) {
+      return group[0]->comparable_key() == entry->comparable_key();
+    });
+    if (place == groups.end()) {
+      groups.push_back({entry});
+    } else {
+      place->push_back(entry);
+    }
+  }
+  return groups;
+}
+
+std::string place_of(const Entries& group) {
+  return fmt::format("{}, {}", group[0]->setting("model"), group[0]->setting("evaluation"));
+}
+
+void add(Section& section, std::optional<Figure> figure, const std::string& place) {
+  if (!figure) return;
+  figure->title = fmt::format("{} ({})", figure->title, place);
+  section.items.emplace_back(std::move(*figure));
+}
+
+// The best quantized entry of each width, narrowest last.
+Entries best_by_bits(const Entries& group) {
+  std::map<std::string_view, const Entry*, decltype(&natural_less)> best(&natural_less);
+  for (const Entry* entry : group) {
+    if (entry->record.measures->tensors.empty() || !std::isfinite(entry->record.measures->perplexity)) continue;
+    const Entry*& place = best[entry->setting("bits")];
+    if (place == nullptr || entry->record.measures->perplexity < place->record.measures->perplexity) place = entry;
+  }
+  Entries entries;
+  for (auto place = best.rbegin(); place != best.rend() && entries.size() < kMaxWidths; ++place)
+    entries.push_back(place->second);
+  return entries;
+}
+
+std::string summary_of(const ReportInput& input) {
+  std::set<std::string_view> models, evaluations;
+  for (const Entry& entry : input.entries) {
+    models.insert(entry.setting("model"));
+    evaluations.insert(entry.setting("evaluation"));
+  }
+  const auto counted = [](std::size_t count, const char* noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  };
+  std::string text = fmt::format("{} of {}, {}.", counted(input.entries.size(), "cell"),
+                                 counted(models.size(), "model"), counted(evaluations.size(), "evaluation"));
+  if (!input.failed.empty()) text += fmt::format(" {} failed.", counted(input.failed.size(), "cell"));
+  return text;
+}
+
+}  // namespace
+
+Report build_report(const ReportInput& input, const ReportOptions& options) {
+  Report report;
+  report.title = options.title;
+  report.summary = summary_of(input);
+  for (const std::string& problem : input.problems) report.warnings.push_back("passed over: " + problem);
+  Entries all;
+  for (const Entry& entry : input.entries) all.push_back(&entry);
+
+  if (!all.empty()) {
+    if (options.published) {
+      Section beside{.title = "Beside published figures", .items = {}};
+      for (ReportTable& table : published_tables(*options.published, all)) beside.items.emplace_back(std::move(table));
+      report.sections.push_back(std::move(beside));
+    }
+    // The float model has no settings: it is the baseline, and a line in figures and lists.
+    Entries quantized;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
+                 [](const Entry* entry) { return fact(entry->record.configuration, "recipe") != "null"; });
+    PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
+    if (!options.rows.empty()) pivot.rows = options.rows;
+    if (!options.columns.empty()) pivot.columns = options.columns;
+    const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
+    Section tables{.title = "Perplexities", .items = {}};
+    for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))
+      tables.items.emplace_back(pivot_table(part, pivot));
+    report.sections.push_back(std::move(tables));
+
+    const std::vector<Entries> groups = comparable_groups(all);
+    Section figures{.title = "Figures", .items = {}};
+    for (const Entries& group : groups) {
+      add(figures, pareto_figure(group), place_of(group));
+      add(figures, modification_figure(group), place_of(group));
+    }
+    if (auto speed = speed_figure(all)) figures.items.emplace_back(std::move(*speed));
+    if (!figures.items.empty()) report.sections.push_back(std::move(figures));
+
+    Section layers{.title = "Layers", .items = {}};
+    for (std::size_t g = 0; g < std::min(groups.size(), kMaxLayerGroups); ++g)
+      for (const Entry* entry : best_by_bits(groups[g])) {
+        add(layers, layer_figure(*entry), place_of(groups[g]));
+        add(layers, palette_figure(*entry), place_of(groups[g]));
+      }
+    if (!layers.items.empty()) {
+      layers.items.insert(layers.items.begin(),
+                          Paragraph{"Of the best cell of each width. The records hold the same of every cell."});
+      report.sections.push_back(std::move(layers));
+    }
+    Section list{.title = "All cells", .items = {}};
+    for (const Entries& group : groups) list.items.emplace_back(list_table(group));
+    report.sections.push_back(std::move(list));
+  }
+  if (!input.failed.empty()) report.sections.push_back({.title = "Failures", .items = {failed_table(input.failed)}});
+  if (!input.storage.empty()) {
+    Section storage{.title = "Storage", .items = {}};
+    for (const StorageSection& section : input.storage) storage.items.emplace_back(storage_table(section));
+    report.sections.push_back(std::move(storage));
+  }
+  if (!all.empty())
+    report.sections.push_back(
+        {.title = "Environment and commands", .items = {environment_table(all), command_table(all)}});
+  return report;
+}
+
+}  // namespace nibble::eval

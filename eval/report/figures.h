@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+
+#include "eval/report/document.h"
+#include "eval/report/pivot.h"
+
+namespace nibble::eval {
+
+// The drawings of a report, each with its figures as a table. Empty where the entries have nothing to draw.
+
+/// Perplexity over bits per weight, with the Pareto front: of entries of one model and evaluation.
+std::optional<Figure> pareto_figure(const Entries& comparable);
+
+/// What changing one setting of a recipe, and nothing else, does to the loss: every pair of entries that differ in
+/// one setting only, by setting and bits. Of entries of one model and evaluation.
+std::optional<Figure> modification_figure(const Entries& comparable);
+
+/// Two heat maps over blocks and kinds of layers: the output error (or the weights' where no Hessian was at hand) and
+/// the Fisher-weighted error, which estimates what the layer costs the loss.
+std::optional<Figure> layer_figure(const Entry& entry);
+
+/// Histograms of weights with their palettes, of some layers of the first, the middle and the last block.
+std::optional<Figure> palette_figure(const Entry& entry);
+
+/// Tokens per second over the context of the evaluation, per recipe.
+std::optional<Figure> speed_figure(const Entries& entries);
+
+/// "+3.61", "−0.20", with `digits` decimals.
+std::string signed_number(double value, int digits);
+
+}  // namespace nibble::eval

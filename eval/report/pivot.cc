@@ -1,0 +1,191 @@
+#include "eval/report/pivot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::eval {
+namespace {
+
+// Names for people that follow from other settings, or say nothing of their own.
+bool is_label(std::string_view name) { return name == "model" || name == "recipe" || name == "evaluation"; }
+
+// Of an evaluation: where it comes from is named by the label.
+bool is_fingerprint(std::string_view name) {
+  return name.find("hash") != std::string_view::npos || name.find("fingerprint") != std::string_view::npos ||
+         name == "tokens" || name == "text" || name == "tokenizer" || name == "seed";
+}
+
+bool is_off(std::string_view value) { return value.empty() || value == "none" || value == "false" || value == "0"; }
+
+std::optional<double> number(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void check_names(const Entries& entries, const SettingNames& names) {
+  std::set<std::string_view> known;
+  for (const Entry* entry : entries)
+    for (const auto& [name, value] : entry->settings) known.insert(name);
+  const std::vector<std::string_view> candidates(known.begin(), known.end());
+  for (const std::string& name : names)
+    NIBBLE_REQUIRE(known.contains(name), InvalidArgument, "no cell has a setting '{}'{}", name,
+                   did_you_mean(name, candidates));
+}
+
+using Groups = std::vector<Entries>;
+
+// By the value of `name`, in natural order.
+Groups split(const Entries& entries, const std::string& name) {
+  std::map<std::string_view, Entries, decltype(&natural_less)> groups(&natural_less);
+  for (const Entry* entry : entries) groups[entry->setting(name)].push_back(entry);
+  Groups result;
+  for (auto& [value, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+// A setting by which two entries that fall into one cell can be told apart; or nothing. `clash` says whether there are
+// such entries at all.
+std::optional<std::string> separating_setting(const Pivot& pivot, const SettingNames& rows, const SettingNames& columns,
+                                              bool& clash) {
+  std::map<std::pair<std::string, std::string>, const Entry*> seen;
+  clash = false;
+  for (const Entry* entry : pivot.entries) {
+    const auto [place, is_new] = seen.emplace(std::pair(heading(*entry, rows), heading(*entry, columns)), entry);
+    if (is_new) continue;
+    clash = true;
+    for (const std::string& name : varying_settings({place->second, entry}))
+      if (name != "recipe") return name;
+    if (place->second->setting("recipe") != entry->setting("recipe")) return "recipe";
+  }
+  return std::nullopt;
+}
+
+void place(Pivot& pivot, const SettingNames& rows, const SettingNames& columns) {
+  std::set<std::string_view> row_seen, column_seen;
+  for (const Entry* entry : pivot.entries) {
+    std::string row = heading(*entry, rows), column = heading(*entry, columns);
+    if (std::find(pivot.row_names.begin(), pivot.row_names.end(), row) == pivot.row_names.end())
+      pivot.row_names.push_back(row);
+    if (std::find(pivot.column_names.begin(), pivot.column_names.end(), column) == pivot.column_names.end())
+      pivot.column_names.push_back(column);
+    pivot.cells.emplace(std::pair(std::move(row), std::move(column)), entry);
+  }
+  std::stable_sort(pivot.column_names.begin(), pivot.column_names.end(), natural_less);
+  if (rows.size() == 1) std::stable_sort(pivot.row_names.begin(), pivot.row_names.end(), natural_less);
+}
+
+bool contains(const SettingNames& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto key = [](std::string_view text) {
+    const auto value = number(text);
+    return std::tuple(value ? 0 : is_off(text) ? 1 : 2, value.value_or(0.0), text);
+  };
+  return key(a) < key(b);
+}
+
+SettingNames varying_settings(const Entries& entries) {
+  SettingNames names;
+  for (const Entry* entry : entries)
+    for (const auto& [name, value] : entry->settings)
+      if (!contains(names, name) && !is_fingerprint(name)) names.push_back(name);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const Entry* entry) { return entry->setting(name) == entries[0]->setting(name); });
+  });
+  return names;
+}
+
+std::string heading(const Entry& entry, const SettingNames& names) {
+  if (names.size() == 1) {
+    const std::string_view value = entry.setting(names[0]);
+    return std::string(value.empty() ? "–" : value);
+  }
+  std::string text;
+  for (const std::string& name : names) {
+    const std::string_view value = entry.setting(name);
+    if (is_off(value)) continue;
+    if (!text.empty()) text += " + ";
+    text += value == "true" ? name : fmt::format("{} {}", name, value);
+  }
+  return text.empty() ? (names.empty() ? "" : "none") : text;
+}
+
+std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns) {
+  check_names(entries, rows);
+  check_names(entries, columns);
+  std::vector<Pivot> open, done;
+  Groups groups = {entries};
+  std::vector<std::string> always;
+  for (const char* name : {"model", "evaluation"})
+    if (!contains(rows, name) && !contains(columns, name)) always.emplace_back(name);
+  for (const std::string& name : always) {
+    Groups finer;
+    for (const Entries& group : groups)
+      for (Entries& part : split(group, name)) finer.push_back(std::move(part));
+    groups = std::move(finer);
+  }
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    Pivot pivot;
+    pivot.entries = std::move(*group);
+    if (pivot.entries.empty()) continue;
+    for (const std::string& name : always) pivot.fixed.emplace_back(name, pivot.entries[0]->setting(name));
+    open.push_back(std::move(pivot));
+  }
+  while (!open.empty()) {
+    Pivot pivot = std::move(open.back());
+    open.pop_back();
+    bool clash = false;
+    const auto separating = separating_setting(pivot, rows, columns, clash);
+    if (!clash) {
+      place(pivot, rows, columns);
+      done.push_back(std::move(pivot));
+      continue;
+    }
+    Groups parts;
+    if (separating) {
+      parts = split(pivot.entries, *separating);
+    } else {  // twins: the first of each cell stays
+      parts.resize(2);
+      std::set<std::pair<std::string, std::string>> taken;
+      for (const Entry* entry : pivot.entries)
+        parts[taken.emplace(heading(*entry, rows), heading(*entry, columns)).second ? 0 : 1].push_back(entry);
+    }
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      Pivot finer;
+      finer.fixed = pivot.fixed;
+      if (separating) finer.fixed.emplace_back(*separating, (*part)[0]->setting(*separating));
+      finer.entries = std::move(*part);
+      open.push_back(std::move(finer));
+    }
+  }
+  return done;
+}
+
+PivotSettings default_pivot(const Entries& entries) {
+  PivotSettings settings{.rows = {"recipe"}, .columns = {"model"}};
+  SettingNames varying = varying_settings(entries);
+  const auto of_evaluation = [&](const std::string& name) {
+    return is_label(name) || name == "bits" || name == "protocol" || name == "context" || name == "stride" ||
+           name == "average" || name == "max_tokens";
+  };
+  const bool bits_vary = contains(varying, "bits");
+  std::erase_if(varying, of_evaluation);
+  if (bits_vary && !varying.empty()) settings = {.rows = varying, .columns = {"bits"}};
+  return settings;
+}
+
+}  // namespace nibble::eval

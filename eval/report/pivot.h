@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eval/report/report_input.h"
+
+namespace nibble::eval {
+
+using Entries = std::vector<const Entry*>;
+using SettingNames = std::vector<std::string>;
+
+/// Settings that take more than one value among `entries`, in their order of appearance.
+SettingNames varying_settings(const Entries& entries);
+
+/// The values of `names` in one entry as a row or column heading: "3" for one name; for several those that are not
+/// none, false or 0: "weighting fisher, scaling std". "none" if nothing is left.
+std::string heading(const Entry& entry, const SettingNames& names);
+
+/// Entries by rows and columns; a cell holds at most one.
+struct Pivot {
+  std::vector<std::pair<std::string, std::string>> fixed = {};  ///< what all of them have in common: "model", "gpt2", …
+  std::vector<std::string> row_names = {},
+                           column_names = {};  ///< in natural order: numbers by value, none before others
+  std::map<std::pair<std::string, std::string>, const Entry*> cells = {};
+  Entries entries = {};
+};
+
+/// Splits `entries` into tables by `rows` and `columns`: by model and evaluation first, unless those are pivoted by,
+/// and then by whatever setting differs between entries that would fall into one cell. Entries that agree in every
+/// setting (from two calibrations, say) end in tables of their own. Throws InvalidArgument for a setting that no entry
+/// has, with the nearest name.
+std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
+
+/// Rows and columns that suit a set of entries: `bits` over the other settings that vary, where bits vary; else recipes
+/// by model.
+struct PivotSettings {
+  SettingNames rows = {}, columns = {};
+};
+PivotSettings default_pivot(const Entries& entries);
+
+/// Numbers by value and before words, "none" and "false" first of words.
+bool natural_less(std::string_view a, std::string_view b);
+
+}  // namespace nibble::eval

@@ -1,0 +1,258 @@
+#include "eval/report/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "eval/report/figures.h"
+#include "eval/report/svg.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr double kIndistinguishable = 0.05;
+
+double perplexity(const Entry& entry) { return entry.record.measures->perplexity; }
+
+std::string perplexity_text(const CellMeasures& measures) {
+  if (!std::isfinite(measures.perplexity)) return "not finite";
+  std::string text = measures.perplexity < 1e5 ? fmt::format("{:.3f}", measures.perplexity)
+                                               : fmt::format("{:.4g}", measures.perplexity);
+  if (measures.perplexity_stderr) text += fmt::format(" ± {:.2f}", *measures.perplexity_stderr);
+  return text;
+}
+
+std::string stars(double p) { return p < 0.001 ? "***" : p < 0.01 ? "**" : p < 0.05 ? "*" : ""; }
+
+std::string loss_text(const Entry& entry) {
+  if (entry.is_baseline) return "baseline";
+  if (!entry.to_baseline) return "";
+  return fmt::format("{} ± {:.2f}{}", signed_number(entry.to_baseline->mean * 1e3, 2),
+                     entry.to_baseline->standard_error * 1e3, stars(entry.adjusted_p));
+}
+
+std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
+
+// Marks per comparable_key(): perplexities under different protocols never compete.
+struct Marks {
+  std::set<const Entry*> best, near_best;
+};
+
+Marks marks_of(const Entries& entries) {
+  std::map<std::string, const Entry*> best;
+  for (const Entry* entry : entries) {
+    if (entry->is_baseline || !std::isfinite(perplexity(*entry))) continue;
+    const Entry*& place = best[entry->comparable_key()];
+    if (place == nullptr || perplexity(*entry) < perplexity(*place)) place = entry;
+  }
+  Marks marks;
+  for (const auto& [key, entry] : best) marks.best.insert(entry);
+  for (const Entry* entry : entries) {
+    const auto place = best.find(entry->comparable_key());
+    if (place == best.end() || place->second == entry || entry->is_baseline) continue;
+    const auto difference =
+        paired_difference(entry->record.measures->window_nll, place->second->record.measures->window_nll);
+    if (difference && difference->p_value > kIndistinguishable) marks.near_best.insert(entry);
+  }
+  return marks;
+}
+
+std::string joined(const SettingNames& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+TableCell word(std::string_view text) { return {.text = std::string(text), .detail = {}, .is_number = false}; }
+TableCell number(std::string text) { return {.text = std::move(text), .detail = {}}; }
+
+void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::string>& warnings) {
+  std::set<std::string_view> values;
+  for (const Entry* entry : entries) values.insert(fact(entry->record.environment, key));
+  if (values.size() < 2) return;
+  std::string names;
+  for (const std::string_view value : values)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", value.empty() ? "unknown" : value);
+  warnings.push_back(
+      fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
+}
+
+}  // namespace
+
+std::vector<std::string> mixture_warnings(const Entries& entries) {
+  std::vector<std::string> warnings;
+  std::map<std::string_view, std::set<std::string_view>> evaluations;  // by model: evaluation configurations
+  std::map<std::string, std::set<std::string_view>> calibrations;
+  for (const Entry* entry : entries) {
+    evaluations[fact(entry->record.configuration, "model")].insert(fact(entry->record.configuration, "evaluation"));
+    const std::string_view calibration = fact(entry->record.configuration, "calibration");
+    if (calibration != "null" && !calibration.empty())
+      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(calibration);
+  }
+  const auto several = [](const auto& groups) {
+    return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });
+  };
+  if (several(evaluations))
+    warnings.emplace_back(
+        "different evaluations (text, protocol, context or stride) stand side by side: their perplexities must not be "
+        "compared");
+  if (several(calibrations)) warnings.emplace_back("recipes were calibrated on different texts or settings");
+  std::set<std::string_view> keys;
+  for (const Entry* entry : entries)
+    for (const auto& [name, value] : entry->record.environment) keys.insert(name);
+  for (const std::string_view key : keys)
+    if (key != "threads") warn_of_mixture(entries, std::string(key).c_str(), warnings);
+  return warnings;
+}
+
+ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
+  ReportTable table;
+  for (const auto& [name, value] : pivot.fixed)
+    table.title += fmt::format("{}{}", table.title.empty() ? "" : ", ",
+                               name == "model" || name == "evaluation" ? value : fmt::format("{} {}", name, value));
+  if (table.title.empty()) table.title = "Perplexities";
+  table.caption =
+      fmt::format("Perplexity ± standard error, {} by {}.", joined(settings.rows), joined(settings.columns));
+  bool has_losses = false, has_ties = false;
+  table.columns.push_back(joined(settings.rows));
+  for (const std::string& column : pivot.column_names)
+    table.columns.push_back(settings.columns == SettingNames{"bits"} ? column + " bits" : column);
+
+  std::map<const Entry*, std::pair<bool, bool>> marked;
+  for (const std::string& column : pivot.column_names) {
+    Entries in_column;
+    for (const auto& [place, entry] : pivot.cells)
+      if (place.second == column) in_column.push_back(entry);
+    const Marks marks = marks_of(in_column);
+    for (const Entry* entry : in_column) marked[entry] = {marks.best.contains(entry), marks.near_best.contains(entry)};
+  }
+  for (const std::string& row_name : pivot.row_names) {
+    std::vector<TableCell> row = {word(row_name)};
+    for (const std::string& column : pivot.column_names) {
+      const auto found = pivot.cells.find({row_name, column});
+      if (found == pivot.cells.end()) {
+        row.push_back(number("–"));
+        continue;
+      }
+      const Entry& entry = *found->second;
+      const auto [best, tied] = marked[&entry];
+      row.push_back({.text = perplexity_text(*entry.record.measures),
+                     .detail = loss_text(entry),
+                     .is_best = best,
+                     .near_best = tied});
+      has_losses = has_losses || entry.to_baseline;
+      has_ties = has_ties || tied;
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.caption += " Bold: the best of a column.";
+  if (has_ties) table.caption += " †: not to be told from it (paired t-test over windows, p > 0.05).";
+  if (has_losses)
+    table.caption +=
+        " Second line: loss over the baseline in millinats per token ± its paired standard error; *, **, ***: p < "
+        "0.05, "
+        "0.01, 0.001 (two-sided, Holm-adjusted).";
+  table.warnings = mixture_warnings(pivot.entries);
+  return table;
+}
+
+ReportTable list_table(const Entries& entries) {
+  ReportTable table{.title = "",
+                    .caption = "",
+                    .columns = {"recipe", "bits/weight", "model MB", "perplexity", "loss, millinats", "p (Holm)",
+                                "KL, millinats", "top-1 %"},
+                    .rows = {},
+                    .warnings = mixture_warnings(entries)};
+  if (!entries.empty())
+    table.title = fmt::format("{}, {}", entries[0]->setting("model"), entries[0]->setting("evaluation"));
+  Entries sorted = entries;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Entry* a, const Entry* b) { return perplexity(*a) < perplexity(*b); });
+  const Marks marks = marks_of(sorted);
+  for (const Entry* entry : sorted) {
+    const CellMeasures& measures = *entry->record.measures;
+    const auto& divergence = measures.divergence;
+    TableCell result = number(perplexity_text(measures));
+    result.is_best = marks.best.contains(entry);
+    result.near_best = marks.near_best.contains(entry);
+    table.rows.push_back({word(entry->setting("recipe")), number(fmt::format("{:.3f}", measures.bits_per_weight)),
+                          number(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)),
+                          std::move(result), number(loss_text(*entry)),
+                          number(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
+                          number(divergence ? fmt::format("{:.2f}", divergence->nats_per_token * 1e3) : ""),
+                          number(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
+  }
+  // Columns that nobody filled say nothing.
+  for (std::size_t c = table.columns.size(); c-- > 1;) {
+    if (!std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[c].text.empty(); }))
+      continue;
+    table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
+    for (auto& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
+  }
+  return table;
+}
+
+ReportTable failed_table(const std::vector<Entry>& failed) {
+  ReportTable table{.title = "Cells that failed",
+                    .caption = "",
+                    .columns = {"model", "evaluation", "recipe", "why"},
+                    .rows = {},
+                    .warnings = {}};
+  for (const Entry& entry : failed) {
+    const auto& error = entry.record.error;
+    table.rows.push_back({word(entry.setting("model")), word(entry.setting("evaluation")),
+                          word(entry.setting("recipe")),
+                          word(error ? fmt::format("{}: {}", error->kind, error->message) : "")});
+  }
+  return table;
+}
+
+ReportTable storage_table(const StorageSection& section) {
+  ReportTable table{
+      .title = fmt::format("{}: {}", section.model, section.stream),
+      .caption = fmt::format("Entropy {:.3f} bits per value. Ratios of the stored (packed) size to the "
+                             "compressed one; best: over all transforms; every round trip verified; MB/s "
+                             "of stored bytes on one core.",
+                             section.entropy),
+      .columns = {"compressor", "ratio as stored", "best ratio", "bits/value", "after", "in MB/s", "out MB/s"},
+      .rows = {},
+      .warnings = {}};
+  const auto best = std::max_element(section.rows.begin(), section.rows.end(),
+                                     [](const StorageRow& a, const StorageRow& b) { return a.ratio < b.ratio; });
+  for (auto row = section.rows.begin(); row != section.rows.end(); ++row) {
+    TableCell ratio = number(fmt::format("{:.4f}", row->ratio));
+    ratio.is_best = row == best;
+    table.rows.push_back({word(row->codec), number(fmt::format("{:.4f}", row->plain_ratio)), std::move(ratio),
+                          number(fmt::format("{:.3f}", row->bits_per_value)), word(row->transform),
+                          number(short_number(row->compress_rate)), number(short_number(row->decompress_rate))});
+  }
+  return table;
+}
+
+ReportTable environment_table(const Entries& entries) {
+  std::map<Facts, std::size_t> environments;
+  for (const Entry* entry : entries) ++environments[entry->record.environment];
+  ReportTable table{
+      .title = "Environment", .caption = "", .columns = {"what", "value", "cells"}, .rows = {}, .warnings = {}};
+  for (const auto& [environment, count] : environments)
+    for (const auto& [name, value] : environment)
+      table.rows.push_back({word(name), word(value), number(std::to_string(count))});
+  return table;
+}
+
+ReportTable command_table(const Entries& entries) {
+  ReportTable table{.title = "Commands",
+                    .caption = "What repeats each cell.",
+                    .columns = {"record", "recipe", "command"},
+                    .rows = {},
+                    .warnings = {}};
+  for (const Entry* entry : entries)
+    table.rows.push_back(
+        {word(entry->record.id.substr(0, 8)), word(entry->setting("recipe")), word(entry->record.command)});
+  return table;
+}
+
+}  // namespace nibble::eval

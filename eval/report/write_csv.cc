@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "eval/report/text_escape.h"
+#include "eval/report/writers.h"
+
+namespace nibble::eval {
+namespace {
+
+std::string value(double number) { return std::isfinite(number) ? fmt::format("{}", number) : ""; }
+std::string value(const std::optional<double>& number) { return number ? value(*number) : ""; }
+
+std::vector<std::string> setting_names(const ReportInput& input) {
+  std::vector<std::string> names;
+  for (const auto* entries : {&input.entries, &input.failed})
+    for (const Entry& entry : *entries)
+      for (const auto& [name, text] : entry.settings)
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return names;
+}
+
+std::string timing(const SweepRecord& record, std::string_view name) {
+  for (const auto& [key, seconds] : record.timings)
+    if (key == name) return value(seconds);
+  return {};
+}
+
+}  // namespace
+
+std::string csv_report(const ReportInput& input) {
+  const std::vector<std::string> names = setting_names(input);
+  std::string text = "\"id\",\"status\"";
+  for (const std::string& name : names) text += "," + csv_text(name);
+  text +=
+      ",perplexity,perplexity_stderr,nll_nats_per_token,bits_per_byte,tokens_scored,bits_per_weight,"
+      "model_bits_per_weight,model_bytes,kl_nats_per_token,top1_agreement,loss_over_baseline_nats,loss_stderr_nats,"
+      "p_value,p_value_holm,quantize_seconds,evaluate_seconds,commit,error\r\n";
+  for (const auto* entries : {&input.entries, &input.failed})
+    for (const Entry& entry : *entries) {
+      const SweepRecord& record = entry.record;
+      text += csv_text(record.id) + (entry.ok() ? ",\"ok\"" : ",\"failed\"");
+      for (const std::string& name : names) text += "," + csv_text(entry.setting(name));
+      std::vector<std::string> numbers(16);
+      if (const auto& m = record.measures)
+        numbers = {value(m->perplexity),
+                   value(m->perplexity_stderr),
+                   value(m->nll_nats_per_token),
+                   value(m->bits_per_byte),
+                   std::to_string(m->tokens_scored),
+                   value(m->bits_per_weight),
+                   value(m->model_bits_per_weight),
+                   std::to_string(m->model_bytes),
+                   m->divergence ? value(m->divergence->nats_per_token) : "",
+                   m->divergence ? value(m->divergence->top1_agreement) : "",
+                   entry.to_baseline ? value(entry.to_baseline->mean) : "",
+                   entry.to_baseline ? value(entry.to_baseline->standard_error) : "",
+                   entry.to_baseline ? value(entry.to_baseline->p_value) : "",
+                   entry.to_baseline ? value(entry.adjusted_p) : "",
+                   timing(record, "quantize_seconds"),
+                   timing(record, "evaluate_seconds")};
+      for (const std::string& number : numbers) text += "," + number;
+      text += "," + csv_text(fact(record.environment, "commit"));
+      text += "," + csv_text(record.error ? fmt::format("{}: {}", record.error->kind, record.error->message) : "");
+      text += "\r\n";
+    }
+  return text;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,87 @@
+#include "eval/report/pivot.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/eval/report/example_sweep.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+class PivotTest : public testing::Test {
+ protected:
+  void use(const std::vector<SweepRecord>& records) {
+    for (const SweepRecord& record : records)
+      if (fact(record.configuration, "recipe") != "null")
+        store_.push_back({.record = record, .settings = settings_of(record), .to_baseline = {}});
+    for (const Entry& entry : store_) entries_.push_back(&entry);
+  }
+  std::vector<Entry> store_;
+  Entries entries_;
+};
+
+TEST_F(PivotTest, AnAblationBecomesOneTableOfItsSettingsByBits) {
+  use(test::example_sweep());
+  const PivotSettings settings = default_pivot(entries_);
+  EXPECT_EQ(settings.rows, (SettingNames{"weighting", "scaling", "shifting"}));
+  EXPECT_EQ(settings.columns, (SettingNames{"bits"}));
+  const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
+  ASSERT_EQ(pivots.size(), 1u);
+  EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2", "3", "4"}));
+  EXPECT_EQ(pivots[0].row_names.size(), 8u);
+  EXPECT_EQ(pivots[0].row_names.front(), "none");
+  EXPECT_EQ(pivots[0].row_names.back(), "weighting fisher + scaling std + shifting");
+  EXPECT_EQ(pivots[0].cells.size(), 24u);
+}
+
+TEST_F(PivotTest, WhatElseDiffersMakesTablesOfItsOwn) {
+  use(test::example_sweep());
+  const auto pivots = make_pivots(entries_, {"weighting"}, {"scaling"});
+  ASSERT_EQ(pivots.size(), 6u);  // bits x shifting
+  for (const Pivot& pivot : pivots) {
+    EXPECT_EQ(pivot.cells.size(), 4u);
+    EXPECT_EQ(pivot.fixed.size(), 4u);  // model, evaluation, and those two
+  }
+}
+
+TEST_F(PivotTest, EvaluationsNeverShareATableUnlessAskedTo) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  std::vector<SweepRecord> other = records;
+  for (SweepRecord& record : other) {
+    record.labels[2].second = "sliding";
+    record.configuration[3].second = R"({"tokens":"ab12","protocol":"sliding","context":512})";
+  }
+  records.insert(records.end(), other.begin(), other.end());
+  use(records);
+  EXPECT_EQ(make_pivots(entries_, {"recipe"}, {"model"}).size(), 2u);
+  EXPECT_EQ(make_pivots(entries_, {"recipe"}, {"evaluation"}).size(), 1u);
+}
+
+TEST_F(PivotTest, TwinsThatNoSettingTellsApartAreAllShown) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  SweepRecord twin = records[1];
+  twin.configuration[2].second = R"({"text":"another"})";
+  records.push_back(twin);
+  use(records);
+  std::size_t cells = 0;
+  for (const Pivot& pivot : make_pivots(entries_, {"recipe"}, {"model"})) cells += pivot.cells.size();
+  EXPECT_EQ(cells, 25u);
+}
+
+TEST_F(PivotTest, UnknownSettingsAreRefusedWithTheNearest) {
+  use(test::example_sweep());
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make_pivots(entries_, {"wieghting"}, {"bits"}); }, "'wieghting'",
+                                                 "'weighting'"));
+}
+
+TEST(NaturalOrder, CountsNumbersAndPutsNoneFirst) {
+  EXPECT_TRUE(natural_less("2", "10"));
+  EXPECT_TRUE(natural_less("10", "none"));
+  EXPECT_TRUE(natural_less("none", "absmax"));
+  EXPECT_TRUE(natural_less("false", "true"));
+  EXPECT_FALSE(natural_less("fisher", "fisher"));
+}
+
+}  // namespace
+}  // namespace nibble::eval

@@ -1,0 +1,224 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "eval/report/build_report.h"
+#include "eval/report/report_input.h"
+#include "eval/report/writers.h"
+#include "tests/eval/report/example_sweep.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+using test::TempDir;
+using test::throws_with;
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size()) ++found;
+  return found;
+}
+
+class ReportTest : public testing::Test {
+ protected:
+  ReportInput load(const std::vector<SweepRecord>& records, const std::string& baseline = "") {
+    test::write_records(directory_.path(), records);
+    ReportInput input = load_report_input({directory_.path()});
+    compare_to_baseline(input, baseline);
+    return input;
+  }
+  std::string html(const std::vector<SweepRecord>& records, const ReportOptions& options = {}) {
+    return html_report(build_report(load(records), options));
+  }
+  TempDir directory_;
+};
+
+TEST_F(ReportTest, TheAblationFitsOneSmallPageThatFetchesNothing) {
+  const std::string page = html(test::example_sweep());
+  EXPECT_LT(page.size(), 2'000'000u);
+  EXPECT_EQ(count(page, "http"), 1u) << "but for http-equiv";
+  EXPECT_EQ(count(page, "<link"), 0u);
+  EXPECT_EQ(count(page, " src="), 0u);
+  EXPECT_EQ(count(page, "<script"), 1u);
+  EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
+  EXPECT_NE(page.find("@media print"), std::string::npos);
+}
+
+TEST_F(ReportTest, EveryFigureIsThereWithATableAndMarksForTheKeyboard) {
+  const std::string page = html(test::example_sweep());
+  for (const char* title : {"Perplexity over bits per weight", "What each single modification does",
+                            "Error and sensitivity per layer", "Weights and their palettes"})
+    EXPECT_GE(count(page, std::string("<h3>") + title), 1u) << title;
+  EXPECT_GE(count(page, "<svg"), 8u);  // two, and for each of three widths two
+  EXPECT_EQ(count(page, "<summary>As a table"), count(page, "<svg"));
+  EXPECT_EQ(count(page, "<g class=\"item\" tabindex=\"0\""), count(page, "<g class=\"item\""));
+}
+
+TEST_F(ReportTest, TheSameRecordsGiveTheSamePage) {
+  const std::string page = html(test::example_sweep());
+  EXPECT_EQ(page, html(test::example_sweep()));
+}
+
+TEST_F(ReportTest, TheBestCellOfEachColumnIsMarked) {
+  const ReportInput input = load(test::example_sweep());
+  const Report report = build_report(input, {});
+  const auto& table = std::get<ReportTable>(report.sections[0].items[0]);
+  for (std::size_t column = 1; column < table.columns.size(); ++column) {
+    std::size_t best = 0;
+    for (const auto& row : table.rows) {
+      best += row[column].is_best;
+      if (row[column].is_best) {
+        EXPECT_EQ(row[0].text, "weighting fisher + scaling std + shifting");
+      }
+    }
+    EXPECT_EQ(best, 1u) << table.columns[column];
+  }
+  EXPECT_TRUE(table.warnings.empty());
+}
+
+TEST_F(ReportTest, LossesAreAgainstTheFloatModelAndPaired) {
+  const ReportInput input = load(test::example_sweep());
+  for (const Entry& entry : input.entries) {
+    if (entry.is_baseline) {
+      EXPECT_EQ(entry.setting("recipe"), "float");
+      continue;
+    }
+    ASSERT_TRUE(entry.to_baseline) << entry.setting("recipe");
+    EXPECT_GT(entry.to_baseline->mean, 0.0);
+    // Windows differ by 0.15 nats among themselves; the paired error must not see that.
+    EXPECT_LT(entry.to_baseline->standard_error, 0.15 / std::sqrt(78.0) / 2.0);
+    EXPECT_GE(entry.adjusted_p, entry.to_baseline->p_value);
+  }
+}
+
+TEST_F(ReportTest, AnotherBaselineIsTakenByName) {
+  const std::string name = "bits=4 weighting=none scaling=none shifting=false";
+  const ReportInput input = load(test::example_sweep(), name);
+  EXPECT_EQ(std::count_if(input.entries.begin(), input.entries.end(), [](const Entry& e) { return e.is_baseline; }), 1);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { load(test::example_sweep(), "nobody"); }, "'nobody'", "'float'"));
+}
+
+TEST_F(ReportTest, MixedCommitsAndEvaluationsAreFlagged) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records[3].environment[0].second = "another";
+  std::string page = html(records);
+  EXPECT_NE(page.find("2 different values of &#39;commit&#39;"), std::string::npos);
+  EXPECT_EQ(page.find("must not be compared"), std::string::npos);
+  records[5].configuration[3].second = R"({"tokens":"ab12","protocol":"sliding","context":512})";
+  page = html(records, {.rows = {"recipe"}, .columns = {"evaluation"}});
+  EXPECT_NE(page.find("must not be compared"), std::string::npos);
+}
+
+TEST_F(ReportTest, DamagedRecordsAreNamedAndPassedOver) {
+  const std::string name(32, 'd');
+  test::write_file(directory_ / (name + ".json"), "{\"format\": 1");
+  const ReportInput input = load(test::example_sweep());
+  EXPECT_EQ(input.entries.size(), 25u);
+  ASSERT_EQ(input.problems.size(), 1u);
+  EXPECT_NE(input.problems[0].find(name), std::string::npos);
+  EXPECT_NE(html_report(build_report(input, {})).find(name), std::string::npos);
+}
+
+TEST_F(ReportTest, NothingToReportIsRefused) {
+  EXPECT_TRUE(throws_with<FormatError>([&] { load_report_input({directory_.path()}); }, "nothing to report"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { load_report_input({directory_ / "absent"}); }, "absent"));
+}
+
+TEST_F(ReportTest, FailedCellsAreListedWithTheirErrors) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records[4].measures.reset();
+  records[4].error = CellError{"NumericalError", "h.0 is not finite"};
+  const ReportInput input = load(records);
+  EXPECT_EQ(input.failed.size(), 1u);
+  EXPECT_NE(html_report(build_report(input, {})).find("NumericalError: h.0 is not finite"), std::string::npos);
+  EXPECT_NE(csv_report(input).find("\"failed\""), std::string::npos);
+}
+
+TEST_F(ReportTest, NumbersThatAreNotFiniteDoNotBreakIt) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  records[2].measures->perplexity = nan;
+  records[2].measures->window_nll[0] = nan;
+  records[3].measures->bits_per_weight = INFINITY;
+  records[4].measures->perplexity = 1e300;
+  records[5].measures->tensors[0].output_error = nan;
+  records[5].measures->tensors[1].palette = {nan, nan};
+  records[6].measures->tensors[0].histogram->counts.assign(64, 0);
+  const std::string page = html(records);
+  EXPECT_EQ(count(page, "=\"nan"), 0u);
+  EXPECT_EQ(count(page, "nan,"), 0u);
+  EXPECT_EQ(count(page, "inf,"), 0u);
+  EXPECT_EQ(count(page, "=\"inf"), 0u);
+}
+
+// Names and messages of a stranger's records, in every text there is.
+std::vector<SweepRecord> hostile_sweep(const std::string& poison) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (SweepRecord& record : records) {
+    for (auto& [name, value] : record.labels) value += poison;
+    for (auto& [name, value] : record.environment) value += poison;
+    record.environment.emplace_back("key" + poison, "value");
+    record.command += poison;
+    for (TensorRecord& tensor : record.measures->tensors) tensor.name += poison;
+  }
+  records[7].measures.reset();
+  records[7].error = CellError{"Unexpected" + poison, "message" + poison};
+  return records;
+}
+
+TEST_F(ReportTest, HostileNamesStayTextInHtml) {
+  const std::string page = html(hostile_sweep("</script><script>alert(1)</script><img src=x onerror=alert(2)>\""));
+  EXPECT_EQ(count(page, "<script"), 1u);
+  EXPECT_EQ(count(page, "</script>"), 1u);
+  EXPECT_EQ(count(page, "<img"), 0u);
+  EXPECT_EQ(count(page, "&lt;script&gt;alert(1)") > 50, true);
+}
+
+TEST_F(ReportTest, HostileNamesStayTextInTexMarkdownAndCsv) {
+  const ReportInput input = load(hostile_sweep("\\input{/etc/passwd}%|</td>\n=1"));
+  const Report report = build_report(input, {});
+  const std::string tex = tex_report(report), markdown = markdown_report(report), csv = csv_report(input);
+  EXPECT_EQ(count(tex, "\\input"), 0u);
+  EXPECT_GT(count(tex, "\\textbackslash{}input\\{/etc/passwd\\}\\%"), 20u);
+  EXPECT_EQ(count(markdown, "</td>"), 0u);
+  EXPECT_EQ(count(csv, "\n"), 26u) << "a line per cell";
+}
+
+TEST_F(ReportTest, EveryLineOfCsvHasTheFieldsOfTheHead) {
+  const std::string csv = csv_report(load(test::example_sweep()));
+  std::size_t expected = 0, begin = 0;
+  while (begin < csv.size()) {
+    const std::size_t end = csv.find("\r\n", begin);
+    std::size_t commas = 0;
+    bool quoted = false;
+    for (const char c : csv.substr(begin, end - begin)) {
+      if (c == '"') quoted = !quoted;
+      commas += c == ',' && !quoted;
+    }
+    if (expected == 0) expected = commas;
+    EXPECT_EQ(commas, expected);
+    begin = end + 2;
+  }
+  EXPECT_GT(expected, 20u);
+}
+
+TEST_F(ReportTest, StorageStudiesBecomeASection) {
+  test::write_file(directory_ / "storage.json", R"({"model": "m", "sample_bytes": 1, "storage_study": [
+      {"stream": "codes, 4 bits", "entropy_bits_per_value": 3.69, "results": [
+        {"codec": "zlib 6", "transform": "packed", "ratio": 1.05, "bits_per_value": 3.8},
+        {"codec": "zlib 6", "transform": "zigzag, packed", "ratio": 1.07, "bits_per_value": 3.7},
+        {"codec": "rANS", "transform": "plain", "ratio": 1.08, "bits_per_value": 3.69}]}]})");
+  const ReportInput input = load(test::example_sweep());
+  ASSERT_EQ(input.storage.size(), 1u);
+  ASSERT_EQ(input.storage[0].rows.size(), 2u);
+  EXPECT_EQ(input.storage[0].rows[0].transform, "zigzag, packed");
+  EXPECT_NE(html_report(build_report(input, {})).find("m: codes, 4 bits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nibble::eval
