@@ -30,6 +30,16 @@ Isa best_supported_isa() {
   return Isa::kScalar;
 }
 
+bool has_avx512_vnni() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return best_supported_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512vbmi");
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 Isa choose_isa() {

@@ -17,4 +17,7 @@ Isa best_supported_isa();
 /// binds the GEMM library as well. Throws InvalidArgument for an unknown name or a set that this processor lacks.
 Isa active_isa();
 
+/// Whether this processor has AVX-512 VNNI and VBMI as well (of kAvx512 not all have).
+bool has_avx512_vnni();
+
 }  // namespace nibble

@@ -48,7 +48,7 @@ struct Unit {
   static constexpr int kVectors = static_cast<int>(kLayout.unit_bytes() / kVectorBytes);
   static constexpr int kLow = static_cast<int>(kLayout.low_bits()), kHigh = static_cast<int>(kLayout.high_bits());
 
-  typename V::Bytes vectors[kVectors];
+  typename V::Bytes vectors[static_cast<std::size_t>(kVectors)];
 
   [[gnu::always_inline]] explicit Unit(const std::uint8_t* p) {
     unroll<kVectors>([&](auto i) { vectors[i.value] = V::load_bytes(p + i.index * kVectorBytes); });

@@ -15,9 +15,15 @@ namespace nibble::quant {
 /// | mode | weights | activations | error of y_r beyond the format's |
 /// |---|---|---|---|
 /// | exact | just as the format decodes them, float32 | float32 | rounding of float32 sums |
-enum class Compute { kExact };
+/// | int8 | palette entries in 8 bits, codes of blocks as they are | 8 bits, a scale per 32 inputs | + sum_j (s/2
+/// abs(w_rj) + d/2 abs(x_j)) |
+///
+/// where s = max abs(x) over the 32 inputs / 127, and d = row scale · (highest - lowest palette entry) / 255, 0 for
+/// blocks. int8 holds for up to kMostMatvecTokens tokens on AVX-512 with VNNI and VBMI, but for palettes of 8 bits and
+/// float weights; elsewhere products are exact. kernel_name() tells.
+enum class Compute { kExact, kInt8 };
 
-std::string_view compute_name(Compute compute);                   ///< "exact"
+std::string_view compute_name(Compute compute);                   ///< "exact", "int8"
 std::optional<Compute> compute_from_name(std::string_view name);  ///< empty for an unknown name
 
 /// Y = X Wᵀ + b over a quantized weight that is rearranged once, here, on all threads, and multiplied packed: up to

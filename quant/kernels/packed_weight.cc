@@ -95,6 +95,26 @@ std::vector<float> integer_table(unsigned bits, unsigned middle) {
   return table;
 }
 
+// The tables of int8 mode.
+void add_byte_tables(PackedWeight& packed) {
+  const std::size_t entries = packed.entries();
+  if (packed.kind == PackedKind::kBlocks) {
+    for (std::size_t i = 0; i < kVectorBytes; ++i) packed.byte_tables.push_back(static_cast<std::uint8_t>(i % entries));
+    return;
+  }
+  if (entries > kVectorBytes) return;
+  for (std::size_t first = 0; first < packed.tables.size(); first += entries) {
+    const float* table = packed.tables.data() + first;
+    const float lowest = table[0], step = (table[entries - 1] - lowest) / 255.0f;  // ascending
+    for (std::size_t i = 0; i < kVectorBytes; ++i) {
+      const float place = step > 0.0f ? std::min(255.0f, (table[i % entries] - lowest) / step + 0.5f) : 0.0f;
+      packed.byte_tables.push_back(static_cast<std::uint8_t>(place));
+    }
+    packed.table_step.push_back(step);
+    packed.table_lowest.push_back(lowest);
+  }
+}
+
 void pack_palettes(PackedWeight& packed, const QuantizedTensor& tensor) {
   const TensorSpec& spec = tensor.spec();
   std::vector<float> table;
@@ -153,6 +173,7 @@ PackedWeight pack_weight(const QuantizedTensor& tensor) {
         packed.block_zeros = pack_per_block<std::uint8_t>(packed, spec, *zero);
     }
   }
+  add_byte_tables(packed);
   pack_codes_into(packed, tensor);
   return packed;
 }

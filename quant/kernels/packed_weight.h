@@ -16,13 +16,17 @@ struct PackedWeight {
   PackedKind kind = PackedKind::kSharedPalette;
   CodeLayout layout{4, kPanelRows};
   std::size_t rows = 0, cols = 0;
-  unsigned middle = 0;             ///< blocks: 2^(bits-1) of the format's width
-  HugeBuffer codes;                ///< (panels, units, unit_bytes)
-  std::vector<float> tables;       ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
-  std::size_t rows_per_table = 0;  ///< 0: one table for all rows
-  HugeBuffer block_scales;         ///< (panels, blocks, 16) float16
-  HugeBuffer block_zeros;          ///< (panels, blocks, 16) bytes, empty for symmetric blocks
-  std::vector<float> row_scale;    ///< (rows), empty: 1
+  unsigned middle = 0;        ///< blocks: 2^(bits-1) of the format's width
+  HugeBuffer codes;           ///< (panels, units, unit_bytes)
+  std::vector<float> tables;  ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
+  /// Palettes in 8 bits: entry = step · byte + lowest within step / 2, step = (highest - lowest) / 255; and what the
+  /// codes of blocks are, as they are. (palettes, 64): the entries repeat to fill a register. Not for 8 bits.
+  std::vector<std::uint8_t> byte_tables;
+  std::vector<float> table_step, table_lowest;              // (palettes)
+  std::size_t rows_per_table = 0;                           ///< 0: one table for all rows
+  HugeBuffer block_scales;                                  ///< (panels, blocks, 16) float16
+  HugeBuffer block_zeros;                                   ///< (panels, blocks, 16) bytes, empty for symmetric blocks
+  std::vector<float> row_scale;                             ///< (rows), empty: 1
   std::vector<std::int32_t> outlier_rows, outlier_columns;  ///< CSR; empty without outliers
   std::vector<float> outlier_values;
 

@@ -115,6 +115,54 @@ TEST(PackedLinear, IsWithinTheBoundOfItsContract) {
   }
 }
 
+TEST(PackedLinear, Int8IsWithinTheBoundOfItsContract) {
+  Random random(9);
+  for (const TensorWish& wish : wishes(false)) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
+    const Matrix<float> x = random_matrix(2, tensor.cols(), false, random);
+    Matrix<float> y(2, tensor.rows());
+    op->forward(x, y);
+    std::vector<float> w(tensor.rows() * tensor.cols()), table, scale(tensor.rows(), 1.0f);
+    tensor.decode_rows(0, tensor.rows(), w.data());
+    if (const TensorPart* part = tensor.find("scale"))
+      convert_to_f32(DType::kF16, part->bytes.data(), scale.size(), scale.data());
+    for (std::size_t t = 0; t < 2; ++t) {
+      for (std::size_t r = 0; r < tensor.rows(); ++r) {
+        double step = 0.0, sum = 0.0, bound = 0.0;
+        if (wish.spec.coding == Coding::kPalette) {
+          tensor.load_palette(wish.spec.group_size == 0 ? 0 : r / wish.spec.group_size, table);
+          step = std::abs(static_cast<double>(scale[r])) * static_cast<double>(table.back() - table.front()) / 255;
+        }
+        for (std::size_t j = 0; j < tensor.cols(); ++j) {
+          float largest = 0.0f;
+          for (std::size_t k = j / 32 * 32; k < std::min(tensor.cols(), j / 32 * 32 + 32); ++k)
+            largest = std::max(largest, std::abs(x(t, k)));
+          const double value = static_cast<double>(w[r * tensor.cols() + j]), input = static_cast<double>(x(t, j));
+          sum += value * input;
+          const double s = static_cast<double>(largest) / 127;
+          // The step's half times what x8 stands for, up to |x| + s / 2.
+          bound += s / 2 * std::abs(value) + step / 2 * (std::abs(input) + s / 2);
+          // Rounding of float32 sums, of bytes up to 255 steps, and of the exact fallback with zero points.
+          bound += 1100 * 0x1p-24 * (std::abs(value) + 255 * step + 16.0) * (std::abs(input) + s);
+        }
+        ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {.abs = bound})) << "row " << r;
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, Int8PassesNaNOn) {
+  Random random(10);
+  const TensorWish wish{{Coding::kPalette, 5, 70, 4, 0, 1}};
+  const auto op = make_packed_linear(random_tensor(wish, random), {}, Compute::kInt8);
+  Matrix<float> x(1, 70), y(1, 5);
+  x(0, 40) = std::numeric_limits<float>::quiet_NaN();
+  op->forward(x, y);
+  for (const float value : y.values()) EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(PackedLinear, DecodesJustTheValuesOfTheFormat) {
   Random random(3);
   for (const TensorWish& wish : wishes(false)) {
@@ -200,6 +248,7 @@ TEST(StackedLinear, PutsOutputsSideBySideAndAddsGradients) {
 
 TEST(Compute, NamesGoBothWays) {
   EXPECT_EQ(compute_from_name("exact"), Compute::kExact);
+  EXPECT_EQ(compute_from_name(compute_name(Compute::kInt8)), Compute::kInt8);
   EXPECT_EQ(compute_from_name("fast"), std::nullopt);
 }
 
