@@ -13,6 +13,7 @@
 #include "quant/algo/column_rounding.h"
 #include "quant/algo/coordinate_descent.h"
 #include "quant/algo/error_feedback.h"
+#include "quant/algo/palette_rounding.h"
 
 namespace nibble::quant {
 namespace {
@@ -149,12 +150,9 @@ class PaletteSolver {
 void store_sorted(std::span<const double> entries, DType dtype, std::size_t group, PaletteWeight& weight) {
   const std::size_t k = entries.size();
   std::vector<float> rounded(k);
-  for (std::size_t c = 0; c < k; ++c) {
-    const auto entry = static_cast<float>(entries[c]);
-    rounded[c] = dtype == DType::kF16 ? round_to_f16(entry) : entry;
-    NIBBLE_REQUIRE(std::isfinite(rounded[c]), NumericalError, "update_palettes: entry {} of palette {} does not fit {}",
-                   entries[c], group, dtype_name(dtype));
-  }
+  std::transform(entries.begin(), entries.end(), rounded.begin(),
+                 [](double entry) { return static_cast<float>(entry); });
+  round_palette(rounded, dtype, group);
   std::vector<std::size_t> order(k);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rounded[a] < rounded[b]; });
@@ -189,8 +187,6 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, const P
 
 void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype, PaletteWeight& weight) {
   require_valid(w, h, weight);
-  NIBBLE_REQUIRE(palette_dtype == DType::kF16 || palette_dtype == DType::kF32, InvalidArgument,
-                 "update_palettes: palettes are F16 or F32, not {}", dtype_name(palette_dtype));
   const Matrix<double> entries = PaletteSolver(w, h, weight).solve();
   for (std::size_t group = 0; group < entries.rows(); ++group)
     store_sorted(entries.row(group), palette_dtype, group, weight);

@@ -24,7 +24,7 @@ struct PaletteWeight {
 ///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
 ///
 /// solved for the change of c by conjugate gradients, at most min(k, 16) steps: entries that no input has, or that A
-/// does not determine, stay. Entries are rounded to `palette_dtype` (kF16, kF32), sorted, and the codes follow.
+/// does not determine, stay. Entries are rounded to `palette_dtype` (round_palette()), sorted, and the codes follow.
 ///
 /// Before that rounding the loss does not rise. w (out, in), h (in, in).
 /// Throws InvalidArgument for shapes that do not fit; NumericalError for an entry that is not finite in its type.
@@ -45,7 +45,7 @@ struct RefineOptions {
   std::size_t iterations = 2;
   std::size_t sweeps = 4;             ///< of coordinate_descent() per iteration; 0 = none
   bool scales = false;                ///< update row scales as well
-  DType palette_dtype = DType::kF16;  ///< kF16 or kF32
+  DType palette_dtype = DType::kF16;  ///< kF16, kF32 or kI8
 };
 
 /// Losses of refine_palettes(): of the start, after each iteration, and after the last update.

@@ -9,6 +9,7 @@
 #include "core/thread_pool.h"
 #include "quant/algo/finite.h"
 #include "quant/algo/palette.h"
+#include "quant/algo/palette_rounding.h"
 
 namespace nibble::quant {
 namespace {
@@ -18,8 +19,6 @@ constexpr std::size_t kRowTile = 16;
 void require_valid(MatrixView<const float> w, MatrixView<const float> weights, const PalettizeOptions& options) {
   NIBBLE_REQUIRE(options.bits >= 1 && options.bits <= 8, InvalidArgument, "palettize: expected 1 to 8 bits, got {}",
                  options.bits);
-  NIBBLE_REQUIRE(options.palette_dtype == DType::kF16 || options.palette_dtype == DType::kF32, InvalidArgument,
-                 "palettize: palettes are F16 or F32, not {}", dtype_name(options.palette_dtype));
   NIBBLE_REQUIRE(!w.empty(), InvalidArgument, "palettize: the matrix ({}, {}) is empty", w.rows(), w.cols());
   NIBBLE_REQUIRE(weights.data() == nullptr || (weights.rows() == w.rows() && weights.cols() == w.cols()),
                  InvalidArgument, "palettize: values are ({}, {}) but weights ({}, {})", w.rows(), w.cols(),
@@ -32,18 +31,6 @@ std::span<const float> as_span(MatrixView<const float> rows, std::vector<float>&
   buffer.clear();
   for (std::size_t r = 0; r < rows.rows(); ++r) buffer.insert(buffer.end(), rows.row(r).begin(), rows.row(r).end());
   return buffer;
-}
-
-void round_palette(std::span<float> palette, DType dtype, std::size_t group) {
-  if (dtype == DType::kF32) return;
-  for (float& entry : palette) {
-    const float rounded = round_to_f16(entry);
-    NIBBLE_REQUIRE(std::isfinite(rounded), NumericalError,
-                   "palettize: palette entry {} of group {} is beyond float16 (65504); store F32 palettes or scale the "
-                   "weights",
-                   entry, group);
-    entry = rounded;
-  }
 }
 
 /// What one thread needs to fit groups.

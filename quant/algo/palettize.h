@@ -12,7 +12,7 @@ namespace nibble::quant {
 struct PalettizeOptions {
   unsigned bits = 4;                  ///< 1 to 8: palettes of 2^bits entries
   std::size_t group_rows = 0;         ///< output rows that share one palette; 0 = all (whole tensor), 1 = channel
-  DType palette_dtype = DType::kF16;  ///< kF16 or kF32: what the entries are rounded to
+  DType palette_dtype = DType::kF16;  ///< kF16, kF32 or kI8: what round_palette() makes of the entries
   double gap = 0.0;                   ///< as PaletteOptions::gap
 };
 
@@ -24,7 +24,7 @@ struct Palettization {
   double optimality_gap = 0.0;  ///< certified: 1 - (sum of the groups' lower bounds) / (sum of costs before rounding)
 };
 
-/// Fits one palette per group of rows (the last group may be smaller), rounds it to `palette_dtype` (half to even) and
+/// Fits one palette per group of rows (the last group may be smaller), rounds it to `palette_dtype` and
 /// then assigns every weight its nearest rounded entry. `weights` (out, in), or an empty view for ones.
 ///
 /// Throws InvalidArgument: bits, dtype or shapes out of range, negative weights; NumericalError: a NaN or infinite
