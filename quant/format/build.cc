@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -48,6 +49,41 @@ TensorPart float_part(const std::string& name, std::string suffix, DType dtype, 
   return owned_part(std::move(suffix), dtype, std::move(shape), std::move(bytes));
 }
 
+// The float16 unit of a palette whose entries are integers from -127 to 127 times it; 0 for zeros.
+float int8_unit(const std::string& name, std::span<const float> entries, std::size_t palette) {
+  float largest = 0.0f;
+  for (const float entry : entries) {
+    NIBBLE_REQUIRE(std::isfinite(entry), NumericalError, "{}.palette: {} in palette {}", name, entry, palette);
+    largest = std::max(largest, std::abs(entry));
+  }
+  if (largest == 0.0f) return 0.0f;
+  for (float steps = 127.0f; steps >= 1.0f; --steps) {
+    const float unit = largest / steps;
+    const bool fits = round_to_f16(unit) == unit && std::all_of(entries.begin(), entries.end(), [&](float entry) {
+                        return unit * std::nearbyint(entry / unit) == entry;
+                      });
+    if (fits) return unit;
+  }
+  throw InvalidArgument(
+      fmt::format("{}.palette: the entries of palette {} are not integers times one float16", name, palette));
+}
+
+// An I8 palette (palettes, entries) and its units.
+void add_int8_palette(const std::string& name, std::vector<std::uint64_t> shape, std::span<const float> palette,
+                      std::vector<TensorPart>& parts) {
+  const std::size_t palettes = shape[0], size = palette.size() / palettes;
+  std::vector<std::byte> bytes(palette.size());
+  std::vector<float> units(palettes);
+  for (std::size_t p = 0; p < palettes; ++p) {
+    const auto entries = palette.subspan(p * size, size);
+    units[p] = int8_unit(name, entries, p);
+    for (std::size_t k = 0; k < size && units[p] != 0.0f; ++k)
+      bytes[p * size + k] = static_cast<std::byte>(static_cast<std::int8_t>(std::nearbyint(entries[k] / units[p])));
+  }
+  parts.push_back(owned_part("palette", DType::kI8, std::move(shape), std::move(bytes)));
+  parts.push_back(float_part(name, "palette_scale", DType::kF16, {palettes}, units));
+}
+
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian, and written as they lie");
 
 }  // namespace
@@ -60,9 +96,40 @@ QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, st
   if (spec.cluster_dim > 1) shape.push_back(spec.cluster_dim);
   std::vector<TensorPart> parts;
   parts.push_back(codes_part(name, spec, codes));
-  parts.push_back(float_part(name, "palette", palette_dtype, std::move(shape), palette));
+  if (palette_dtype == DType::kI8) {
+    add_int8_palette(name, std::move(shape), palette, parts);
+  } else {
+    parts.push_back(float_part(name, "palette", palette_dtype, std::move(shape), palette));
+  }
   if (!scale.empty()) parts.push_back(float_part(name, "scale", DType::kF16, {spec.rows}, scale));
   return {std::move(name), spec, std::move(parts)};
+}
+
+QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const float> w,
+                              std::span<const std::int32_t> rows, std::span<const std::int32_t> columns) {
+  const TensorSpec& spec = dense.spec();
+  check_count(dense.name(), "row bounds", rows.size(), spec.rows + 1);
+  check_count(dense.name(), "outliers", columns.size(), static_cast<std::size_t>(rows.back()));
+  std::vector<float> values, decoded(spec.cols);
+  for (std::size_t i = 0; i < spec.rows; ++i) {
+    dense.decode_rows(i, i + 1, decoded.data());
+    for (auto at = static_cast<std::size_t>(rows[i]); at < static_cast<std::size_t>(rows[i + 1]); ++at) {
+      const auto column = static_cast<std::size_t>(columns[at]);
+      values.push_back(round_to_f16(w(i, column) - decoded[column]));
+      NIBBLE_REQUIRE(std::isfinite(values.back()), NumericalError,
+                     "{}.outlier_values: {} at row {}, column {} is too far from {} for float16 (65504)", dense.name(),
+                     w(i, column), i, column, decoded[column]);
+    }
+  }
+  std::vector<TensorPart> parts = dense.parts();
+  const auto bytes_of = [](std::span<const std::int32_t> integers) {
+    const auto bytes = std::as_bytes(integers);
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  parts.push_back(owned_part("outlier_rows", DType::kI32, {rows.size()}, bytes_of(rows)));
+  parts.push_back(owned_part("outlier_columns", DType::kI32, {columns.size()}, bytes_of(columns)));
+  parts.push_back(float_part(dense.name(), "outlier_values", DType::kF16, {columns.size()}, values));
+  return {dense.name(), spec, std::move(parts)};
 }
 
 QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,

@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/linear_op.h"
+#include "core/matrix_view.h"
 
 namespace nibble::quant {
 
@@ -104,14 +105,20 @@ class QuantizedTensor final : public WeightSource {
 };
 
 /// Parts of a palette-coded weight from what a method computed: codes (rows, codes_per_row), palette (palettes,
-/// 2^bits, cluster_dim), scale (rows) or empty. Palette values must be exact in `palette_dtype` (kF16 or kF32) and
-/// scales in float16: rounding is the method's business. Throws NumericalError when one is not finite, else
-/// InvalidArgument.
+/// 2^bits, cluster_dim), scale (rows) or empty. Palette values must be exact in `palette_dtype` (kF16, kF32, or kI8:
+/// integers from -127 to 127 times a float16) and scales in float16: rounding is the method's business. Throws
+/// NumericalError when one is not finite, else InvalidArgument.
 QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
                                     std::span<const float> palette, DType palette_dtype, std::span<const float> scale);
 
-/// The same for block-coded weights: scales (rows, blocks), exact in float16; zeros (rows, blocks), or empty for
-/// symmetric blocks.
+/// `dense` with some weights kept apart: those of w (rows, cols) at `rows` (rows + 1) and `columns`, as the parts
+/// outlier_rows and outlier_columns say. The sparse value is w less what `dense` decodes to there, in float16. Throws
+/// NumericalError for one that float16 cannot hold, FormatError for places that are none.
+QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const float> w,
+                              std::span<const std::int32_t> rows, std::span<const std::int32_t> columns);
+
+/// make_palette_tensor() for block-coded weights: scales (rows, blocks), exact in float16; zeros (rows, blocks), or
+/// empty for symmetric blocks.
 QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
                                   std::span<const float> scales, std::span<const std::uint8_t> zeros);
 

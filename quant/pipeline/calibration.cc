@@ -39,6 +39,7 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
   } else if (settings.weighting != Weighting::kNone) {
     needs.push_back({"weighting", {.activations = true}});
   }
+  if (settings.outliers_sensitive > 0.0) needs.push_back({"outliers_sensitive", {.fisher = true}});
   if (settings.shifting) needs.push_back({"shifting", {.activations = true}});
   if (settings.search == ScaleSearch::kHessian) needs.push_back({"search", hessian_statistics(settings)});
   if (settings.solver != Solver::kNearest) needs.push_back({"hessian", hessian_statistics(settings)});

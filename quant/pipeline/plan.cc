@@ -6,23 +6,14 @@
 
 #include "core/error.h"
 #include "model/checkpoint/tensor_checks.h"
-#include "quant/pipeline/recipe_keys.h"
 
 namespace nibble::quant {
 namespace {
 
-// Keys that no value but the default can be carried out for yet.
-constexpr std::string_view kNotYet[] = {"cluster_dim", "outliers_sensitive", "outliers_large"};
-
-void require_available(const std::string& name, const TensorSettings& settings) {
-  const auto refuse = [&](std::string_view key) {
-    const auto value = find_recipe_key(key).print(settings);
-    throw InvalidArgument(fmt::format("{}: {}: {} is not available in this version", name, key,
-                                      value.is_string() ? value.get<std::string>() : value.dump()));
-  };
-  for (const std::string_view key : kNotYet)
-    if (!find_recipe_key(key).is_default(settings)) refuse(key);
-  if (settings.palette_dtype == PaletteDtype::kInt8) refuse("palette_dtype");
+void require_divisible(const std::string& name, const TensorSettings& settings, std::size_t inputs) {
+  NIBBLE_REQUIRE(inputs % settings.cluster_dim == 0, InvalidArgument,
+                 "{}: cluster_dim: its {} inputs cannot be cut into vectors of {}; give it cluster_dim: 1 by a rule",
+                 name, inputs, settings.cluster_dim);
 }
 
 class Planner {
@@ -115,7 +106,7 @@ class Planner {
     const bool plain = std::all_of(parts.begin(), parts.end(),
                                    [](const QuantizeItem& part) { return part.settings.format == Format::kFloat16; });
     for (const QuantizeItem& part : parts) {
-      require_available(part.identity.name, part.settings);
+      require_divisible(part.identity.name, part.settings, part.source->cols());
       plan_.parameters += part.weights();
     }
     if (plain) {

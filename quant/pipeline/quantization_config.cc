@@ -75,7 +75,8 @@ std::string storage_text(const StoredTensor& stored) {
   const std::size_t group = spec.group_size;
   switch (stored.format) {
     case Format::kPalette:
-      return fmt::format("palette {}-bit {}", spec.bits,
+      return fmt::format("palette {}-bit{} {}", spec.bits,
+                         spec.cluster_dim == 1 ? "" : fmt::format(" vectors of {}", spec.cluster_dim),
                          group == 0   ? "tensor"
                          : group == 1 ? "channel"
                                       : fmt::format("channel-group {}", group));

@@ -8,10 +8,8 @@
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
 #include "quant/algo/block_search.h"
-#include "quant/algo/palettize.h"
-#include "quant/algo/scaled_palette.h"
-#include "quant/algo/sensitivity.h"
 #include "quant/pipeline/error_sum.h"
+#include "quant/pipeline/palette_tensor.h"
 #include "quant/pipeline/quantization_config.h"
 #include "quant/pipeline/weight_errors.h"
 
@@ -60,49 +58,6 @@ WeightParts round_to_float16(const std::string& name, const WeightSource& source
   made.parts = {{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}};
   made.relative_error = error.relative();
   return made;
-}
-
-// The weights F of squared errors, as the recipe's `weighting` says; empty for none.
-Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
-  if (weighting == Weighting::kNone) return {};
-  if (weighting == Weighting::kFisher) return kmeans_weights(statistics.fisher);
-  const auto& per_input = weighting == Weighting::kSecondMoment ? statistics.second_moment : statistics.magnitude;
-  const Matrix<float> row = kmeans_weights({per_input.data(), 1, per_input.size()});
-  Matrix<float> weights(w.rows(), w.cols());
-  for (std::size_t i = 0; i < w.rows(); ++i) std::copy(row.data(), row.data() + row.size(), weights.row(i).begin());
-  return weights;
-}
-
-ScaledPaletteOptions scaled_options(const TensorSettings& settings, const PalettizeOptions& palette) {
-  constexpr ScaleSign kSigns[] = {ScaleSign::kPlain, ScaleSign::kFlip, ScaleSign::kSearch};
-  return {.palette = palette,
-          .scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd,
-          .sign = kSigns[static_cast<std::size_t>(settings.sign)],
-          .objective = settings.weighting_scale == WeightingScale::kObjective,
-          .refit_scales = settings.scaling == Scaling::kLeastSquares,
-          .joint_iterations = settings.joint_iterations};
-}
-
-// Scales, palettes and codes; scales stay empty without scaling. Codes are the nearest entries.
-ScaledPalettization fit_palettes(const Matrix<float>& w, const TensorSettings& settings, DType palette_dtype,
-                                 const WeightStatistics& statistics) {
-  const Matrix<float> weights = sensitivity_weights(w, settings.weighting, statistics);
-  const PalettizeOptions options{
-      .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype};
-  if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
-  Palettization made = palettize(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), options);
-  return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}};
-}
-
-QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
-                               const WeightStatistics& statistics, WeightParts& made) {
-  const DType dtype = settings.palette_dtype == PaletteDtype::kFloat32 ? DType::kF32 : DType::kF16;
-  ScaledPalettization fitted = fit_palettes(w, settings, dtype, statistics);
-  made.optimality_gap = fitted.optimality_gap;
-  if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, dtype, fitted);
-  return make_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, fitted.codes.values(),
-                             fitted.palettes.values(), dtype, fitted.scales);
 }
 
 BlockRounding nearest_blocks(const Matrix<float>& w, const TensorSettings& settings, const BlockRoundingOptions& grid,

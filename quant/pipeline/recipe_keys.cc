@@ -215,6 +215,13 @@ void check_combination(const TensorSettings& s) {
       InvalidArgument,
       "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
       "in order: it needs act_order: false");
+  NIBBLE_REQUIRE(s.cluster_dim == 1 || !is_solved(s), InvalidArgument,
+                 "cluster_dim: error feedback goes input by input, and a vector palette codes {} inputs at once: it "
+                 "needs solver: nearest",
+                 s.cluster_dim);
+  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || !is_solved(s), InvalidArgument,
+                 "outliers: error feedback moves weights while it goes, and outliers are chosen before: they need "
+                 "solver: nearest");
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;

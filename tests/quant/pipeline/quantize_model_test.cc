@@ -336,21 +336,6 @@ TEST(QuantizeModel, RefusesValuesThatFloat16CannotHold) {
   EXPECT_NO_THROW(quantize(dir / "model", dir / "out", recipe("defaults: {palette_dtype: float32}")));
 }
 
-TEST(QuantizeModel, RefusesWhatItCannotDoYetAndSaysSo) {
-  const TempDir dir;
-  test::tiny_gpt2().write(dir / "model");
-  const std::pair<std::string_view, std::string_view> cases[] = {
-      {"defaults: {outliers_large: 0.01}", "outliers_large: 0.01"},
-      {"defaults: {cluster_dim: 2}", "cluster_dim: 2"},
-      {"defaults: {palette_dtype: int8}", "palette_dtype: int8 is not available in this version"},
-  };
-  for (const auto& [yaml, words] : cases) {
-    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out", recipe(yaml)); }, words))
-        << yaml;
-    EXPECT_FALSE(std::filesystem::exists(dir / "out.partial")) << "refused before anything is written";
-  }
-}
-
 TEST(QuantizeModel, RefusesWhatNeedsCalibrationWithout) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
