@@ -19,7 +19,7 @@ struct PublishedTable {
   std::vector<PublishedFigure> figures = {};
 };
 
-/// Perplexities that somebody published, to stand beside measured ones: a JSON file (docs/report.md).
+/// Perplexities that somebody published, to stand beside measured ones: a JSON file (scripts/published/ has examples).
 struct PublishedFigures {
   std::string title = {}, source = {};
   std::vector<PublishedTable> tables = {};
