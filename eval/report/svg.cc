@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kMarkRadius = 5.0;
+constexpr double kLargest = 1e300;  // margins and differences of what is drawn must not overflow
+constexpr int kMostTicks = 40;
 
 std::string points_text(const std::vector<std::pair<double, double>>& points) {
   std::string text;
@@ -123,6 +125,10 @@ Axis::Axis(double low, double high, double from, double to, bool logarithmic)
   const double margin = range > 0.0 ? 0.05 * range : std::max(0.05 * std::abs(high_), 1e-6);
   low_ -= margin;
   high_ += margin;
+  // Records may hold any number: what is drawn stays finite, logarithms and all.
+  const double largest = logarithmic_ ? std::log(kLargest) : kLargest;
+  low_ = std::clamp(low_, -largest, largest);
+  high_ = std::clamp(high_, -largest, largest);
 }
 
 double Axis::operator()(double value) const {
@@ -135,17 +141,24 @@ std::vector<Axis::Tick> Axis::ticks() const {
   if (logarithmic_) {
     const double low = std::exp(low_), high = std::exp(high_);
     const bool wide = high / low > 30.0;
-    for (double power = std::pow(10.0, std::floor(std::log10(low))); power <= high; power *= 10.0)
+    const double first = std::floor(std::log10(low)), decades = std::log10(high) - first;
+    const double stride = std::max(1.0, std::ceil(decades / kMostTicks));
+    for (double exponent = first; exponent <= first + decades; exponent += stride) {
+      const double power = std::pow(10.0, exponent);
       for (const double factor : wide ? std::vector<double>{1, 2, 5} : std::vector<double>{1, 1.5, 2, 3, 4, 5, 7})
         if (factor * power >= low && factor * power <= high)
           ticks.push_back({factor * power, short_number(factor * power)});
+    }
     if (ticks.size() >= 2) return ticks;
     ticks.clear();
   }
   const double low = logarithmic_ ? std::exp(low_) : low_, high = logarithmic_ ? std::exp(high_) : high_;
   const double step = nice_step(high - low, 6.0);
-  for (double k = std::ceil(low / step); k * step <= high; k += 1.0)
+  const double first = std::ceil(low / step);
+  for (int i = 0; i < kMostTicks && (first + i) * step <= high; ++i) {
+    const double k = first + i;
     ticks.push_back({k * step, short_number(std::abs(k) < 0.5 ? 0.0 : k * step)});
+  }
   return ticks;
 }
 
