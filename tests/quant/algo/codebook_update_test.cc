@@ -207,7 +207,7 @@ TEST(UpdatePalettes, WhatCannotWorkIsRefused) {
   const Matrix<float> w = random_weights(4, 10, 11);
   PaletteWeight weight = start_of(w, 2, 0, false);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { update_palettes(w, identity(9), DType::kF32, weight); }, "(9, 9)"));
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { update_palettes(w, identity(10), DType::kI8, weight); }, "I8"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { update_palettes(w, identity(10), DType::kBF16, weight); }, "BF16"));
   weight.codes(1, 1) = 4;
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { update_palettes(w, identity(10), DType::kF32, weight); }, "below 4"));
   weight.codes(1, 1) = 0;

@@ -126,7 +126,7 @@ TEST(Palettize, DoesNotDependOnTheNumberOfThreads) {
 TEST(Palettize, BadInputIsNamed) {
   Matrix<float> w = random_matrix(3, 4, 7);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)palettize(w, {}, {.bits = 9}); }, "1 to 8 bits", "9"));
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)palettize(w, {}, {.palette_dtype = DType::kI8}); }, "I8"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)palettize(w, {}, {.palette_dtype = DType::kBF16}); }, "BF16"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)palettize(w, Matrix<float>(4, 3), {}); }, "(3, 4)", "(4, 3)"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)palettize({}, {}, {}); }, "empty"));
   w(2, 1) = std::numeric_limits<float>::quiet_NaN();
@@ -135,7 +135,7 @@ TEST(Palettize, BadInputIsNamed) {
                                             "column 1", "nan"));
   w(2, 1) = 1e6f;
   EXPECT_TRUE(
-      throws_with<NumericalError>([&] { (void)palettize(w, {}, {.group_rows = 1}); }, "1000000", "group 2", "float16"));
+      throws_with<NumericalError>([&] { (void)palettize(w, {}, {.group_rows = 1}); }, "1000000", "palette 2", "65504"));
   EXPECT_NO_THROW((void)palettize(w, {}, {.palette_dtype = DType::kF32}));
 }
 
