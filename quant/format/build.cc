@@ -38,6 +38,7 @@ TensorPart float_part(const std::string& name, std::string suffix, DType dtype, 
     NIBBLE_REQUIRE(dtype == DType::kF32 || round_to_f16(values[i]) == values[i], InvalidArgument,
                    "{}.{}: {} at index {} is not a float16 value", name, suffix, values[i], i);
   }
+  if (values.empty()) return owned_part(std::move(suffix), dtype, std::move(shape), {});  // memcpy wants no null
   std::vector<std::byte> bytes(values.size() * dtype_size(dtype));
   if (dtype == DType::kF32) {
     std::memcpy(bytes.data(), values.data(), bytes.size());
