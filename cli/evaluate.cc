@@ -13,6 +13,7 @@
 #include "cli/comparison_figures.h"
 #include "cli/compute_option.h"
 #include "cli/human.h"
+#include "cli/model_fact.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
@@ -105,8 +106,7 @@ void run(const Arguments& arguments) {
     return;
   }
   std::vector<std::pair<std::string, std::string>> facts = {
-      {"model",
-       fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
+      {"model", model_fact(arguments.model, model)},
       {"kernels", fmt::format("{}: {}", arguments.compute, fmt::join(model.kernels, ", "))},
       {"protocol", fmt::format("{}, context {}, {} tokens scored", arguments.protocol, with_separators(options.context),
                                with_separators(result.tokens_scored))},

@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/comparison_figures.h"
 #include "cli/human.h"
+#include "cli/model_fact.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
@@ -128,8 +129,7 @@ std::string text_of(const Report& report) {
   if (options.protocol == Protocol::kSliding)
     protocol += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
   std::vector<std::pair<std::string, std::string>> facts = {
-      {"model",
-       fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
+      {"model", model_fact(arguments.model, model)},
       {"protocol", protocol},
       {"perplexity", std::isnan(result.perplexity_stderr)
                          ? fmt::format("{:.4f}", result.perplexity)

@@ -14,6 +14,7 @@
 #include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/compute_option.h"
+#include "cli/model_fact.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
@@ -91,8 +92,7 @@ void run(const Arguments& arguments) {
     print_json(object);
   } else {
     std::vector<std::pair<std::string, std::string>> facts = {
-        {"model",
-         fmt::format("{} ({}, {:.3f} bits per weight)", arguments.model.string(), model.method, model.bits_per_weight)},
+        {"model", model_fact(arguments.model, model)},
         {"cache", fmt::format("{}, {}; attention {}", cache_kind_name(report.rows[0].options.cache.kind),
                               cache_type_name(report.rows[0].options.cache.type), arguments.attention)},
         {"kernels", fmt::format("{}: {}", arguments.compute, fmt::join(model.kernels, ", "))}};
