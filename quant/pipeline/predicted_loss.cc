@@ -94,11 +94,16 @@ LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeI
   const bool independent = std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
     return item.settings.format == Format::kFloat16 || item.settings.solver == Solver::kNearest;
   });
-  LossEstimate estimate = wanted == LossEstimate::kAuto ? LossEstimate::kFisher : wanted;
-  if (wanted == LossEstimate::kAuto && !independent)
-    estimate = all_hold(LossEstimate::kGuidedHessian) || !all_hold(LossEstimate::kFisherHessian)
-                   ? LossEstimate::kGuidedHessian
-                   : LossEstimate::kFisherHessian;
+  LossEstimate estimate = wanted;
+  if (wanted == LossEstimate::kAuto) {
+    // What is measured best first (docs/results/budget.md); when none is there, what is missing is asked for.
+    if (!independent && all_hold(LossEstimate::kGuidedHessian))
+      estimate = LossEstimate::kGuidedHessian;
+    else if (all_hold(LossEstimate::kFisherHessian))
+      estimate = LossEstimate::kFisherHessian;
+    else
+      estimate = independent ? LossEstimate::kFisher : LossEstimate::kGuidedHessian;
+  }
   for (const QuantizeItem& item : items)
     if (item.identity.block_linear) calibration.require(item, "budget: weighing bits against loss", needs_of(estimate));
   return estimate;

@@ -33,9 +33,10 @@ QuantizeResult quantize(const TempDir& dir, std::string_view yaml, const std::st
 }
 
 // A Llama with made-up statistics.
-void write_model(const TempDir& dir, calib::FisherFlavour flavour = calib::FisherFlavour::kSequence) {
+void write_model(const TempDir& dir, const calib::StatisticSet& what = calib::kEverything,
+                 calib::FisherFlavour flavour = calib::FisherFlavour::kSequence) {
   test::tiny_llama().write(dir / "model");
-  test::write_calibration(dir / "calib.h5", dir / "model", calib::kEverything, 1, flavour);
+  test::write_calibration(dir / "calib.h5", dir / "model", what, 1, flavour);
 }
 
 const BudgetCandidate& chosen(const BudgetTensor& tensor) {
@@ -116,12 +117,12 @@ void expect_losses(const TempDir& dir, const QuantizeResult& result, double fact
 
 TEST(Budget, PredictsHalfOfFisherTimesSquaredErrorInNatsPerToken) {
   const TempDir dir;
-  write_model(dir);  // windows of 7 tokens: 6 next tokens
+  write_model(dir, {.fisher = true});  // windows of 7 tokens: 6 next tokens
   const auto sequence = quantize(dir, kBudget);
   EXPECT_EQ(sequence.budget->loss_estimate, "fisher");
   expect_losses(dir, sequence, 6.0);
   fs::remove(dir / "calib.h5");
-  write_model(dir, calib::FisherFlavour::kPosition);
+  write_model(dir, {.fisher = true}, calib::FisherFlavour::kPosition);
   expect_losses(dir, quantize(dir, kBudget), 1.0 / 6.0);
 }
 
@@ -150,6 +151,48 @@ TEST(Budget, PredictsWithTheGuidedHessianWhereErrorsFeedBack) {
     // Products in float: 2^-24 times a few, next to a sum that feedback makes small against its terms.
     EXPECT_TRUE(test::near(tensor.predicted_loss.value(), 0.5 * 6.0 * sum / 3.0, {.rel = 1e-4})) << tensor.name;
   }
+}
+
+TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
+  const TempDir dir;
+  write_model(dir);
+  const auto result = quantize(dir, "budget: {bits_per_weight: 6, bits: [2, 3]}");
+  EXPECT_EQ(result.budget->loss_estimate, "fisher-hessian");
+  const auto file = calib::StatsFile::open(dir / "calib.h5");
+  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
+  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  for (const TensorResult& tensor : result.tensors) {
+    const auto layer = file->read(tensor.name);
+    const auto owner = layer.input_of.empty() ? layer : file->read(layer.input_of);
+    std::vector<float> a(layer.out * layer.in), b(a.size());
+    before->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, a.data());
+    after->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, b.data());
+    double power = 0.0, sum = 0.0;
+    for (const double square : layer.sum_x2) power += square;
+    for (std::size_t i = 0; i < layer.out; ++i) {
+      double fisher = 0.0, error = 0.0;
+      for (std::size_t j = 0; j < layer.in; ++j) {
+        fisher += static_cast<double>(layer.fisher(i, j));
+        for (std::size_t k = 0; k < layer.in; ++k)
+          error += (static_cast<double>(a[i * layer.in + j]) - static_cast<double>(b[i * layer.in + j])) *
+                   static_cast<double>(owner.sum_xxt(j, k)) *
+                   (static_cast<double>(a[i * layer.in + k]) - static_cast<double>(b[i * layer.in + k]));
+      }
+      sum += fisher / 3.0 / power * error;  // 3 windows
+    }
+    // As above; f is rounded to float too.
+    EXPECT_TRUE(test::near(tensor.predicted_loss.value(), 0.5 * 6.0 * sum, {.rel = 1e-4})) << tensor.name;
+  }
+}
+
+TEST(Budget, PredictsWithTheEstimateThatIsAskedFor) {
+  const TempDir dir;
+  write_model(dir);
+  const auto result = quantize(dir, "budget: {bits_per_weight: 6, bits: [2, 3], estimate: fisher}");
+  EXPECT_EQ(result.budget->loss_estimate, "fisher");
+  expect_losses(dir, result, 6.0);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir, "budget: {bits_per_weight: 6, estimate: fischer}"); }, "did you mean 'fisher'"));
 }
 
 TEST(Budget, LeavesAloneWhatRulesName) {
