@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/kernels/ahead.h"
 #include "quant/kernels/code_layout.h"
 
 // Taking codes apart, over a vector type V of one instruction set. V lives in an anonymous namespace of the file that
@@ -54,6 +55,11 @@ struct Unit {
     unroll<kVectors>([&](auto i) { vectors[i.value] = V::load_bytes(p + i.index * kVectorBytes); });
   }
 
+  /// Of a stream that is read front to back.
+  [[gnu::always_inline]] explicit Unit(const std::uint8_t* p, const Ahead<V>& ahead) : Unit(p) {
+    unroll<kVectors>([&](auto i) { ahead(p + i.index * kVectorBytes); });
+  }
+
   template <int kField>
   [[gnu::always_inline]] typename V::Bytes field() const {
     constexpr int kPerVector = 8 / kLow;
@@ -64,6 +70,28 @@ struct Unit {
       return V::template merge<(1 << kLow) - 1>(low, shifted_right<V, kField * kHigh - kLow>(vectors[kVectors - 1]));
     }
   }
+};
+
+/// The scales and zero points that go with the codes of `blocks` blocks of 16 rows (R = 16), as far ahead as those.
+template <class V, int kBits>
+class BlockAhead {
+ public:
+  [[gnu::always_inline]] BlockAhead(const std::uint16_t* scales, const std::uint8_t* zeros, std::size_t blocks)
+      : scales_(scales),
+        zeros_(zeros),
+        ahead_of_scales_(scales, blocks * kPanelRows * 2, kAheadBlocks * kPanelRows * 2),
+        ahead_of_zeros_(zeros, zeros == nullptr ? 0 : blocks * kPanelRows, kAheadBlocks * kPanelRows) {}
+
+  [[gnu::always_inline]] void operator()(std::size_t block) const {
+    ahead_of_scales_(scales_ + block * kPanelRows);
+    if (zeros_ != nullptr) ahead_of_zeros_(zeros_ + block * kPanelRows);
+  }
+
+ private:
+  static constexpr std::size_t kAheadBlocks = kAheadBytes / (kPanelRows * kBlockInputs * kBits / 8);
+  const std::uint16_t* scales_;
+  const std::uint8_t* zeros_;
+  Ahead<V> ahead_of_scales_, ahead_of_zeros_;
 };
 
 }  // namespace nibble::quant::code_vectors

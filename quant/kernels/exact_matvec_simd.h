@@ -1,5 +1,6 @@
 #pragma once
 
+#include "quant/kernels/ahead.h"
 #include "quant/kernels/code_vectors.h"
 #include "quant/kernels/exact_matvec.h"
 
@@ -12,6 +13,7 @@
 //            integers<kBits>(v)          low kBits of each lane as floats
 namespace nibble::quant::exact_matvec {
 
+using code_vectors::BlockAhead;
 using code_vectors::Int;
 using code_vectors::Unit;
 using code_vectors::unroll;
@@ -43,9 +45,10 @@ requires(kBits <= 4) struct BlockValues<V, kBits> : PaletteValues<V, kBits> {
 
 // Adds the products of one unit to sums[t][chain]. Chains hide the latency of additions when there are few tokens.
 template <class V, int kBits, bool kSharedX, std::size_t kTokens, std::size_t kChains, class Values>
-[[gnu::always_inline]] inline void add_unit(const std::uint8_t* codes, const float* x, std::size_t x_stride,
-                                            const Values& values, typename V::F (&sums)[kTokens][kChains]) {
-  const Unit<V, kBits> unit(codes);
+[[gnu::always_inline]] inline void add_unit(const std::uint8_t* codes, const Ahead<V>& ahead, const float* x,
+                                            std::size_t x_stride, const Values& values,
+                                            typename V::F (&sums)[kTokens][kChains]) {
+  const Unit<V, kBits> unit(codes, ahead);
   unroll<Unit<V, kBits>::kFields>([&](auto f) {
     const auto field = unit.template field<f.value>();
     unroll<4>([&](auto b) {
@@ -78,13 +81,14 @@ void palettes(const ExactMatvecArgs& args) {
   constexpr std::size_t kChains = 4;
   constexpr std::size_t kInputs = CodeLayout{kBits, kShared ? kPanelRows : 1}.unit_inputs();
   const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const PaletteValues<V, kBits> values(args, panel);
     typename V::F sums[kTokens][kChains];
     clear<V>(sums);
     const float* x = args.x;
     for (std::size_t unit = 0; unit < args.units; ++unit, codes += args.unit_bytes, x += kInputs)
-      add_unit<V, kBits, kShared, kTokens, kChains>(codes, x, args.x_stride, values, sums);
+      add_unit<V, kBits, kShared, kTokens, kChains>(codes, ahead, x, args.x_stride, values, sums);
     for (std::size_t t = 0; t < kTokens; ++t) {
       if constexpr (kShared) {
         V::store(args.y + t * args.y_stride + panel * kPanelRows, total<V>(sums[t]));
@@ -100,6 +104,8 @@ void blocks(const ExactMatvecArgs& args) {
   constexpr std::size_t kChains = 4;
   constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlockInputs / kInputs;
   const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
+  const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const BlockValues<V, kBits> values(args, 0);
     typename V::F totals[kTokens][1];
@@ -108,9 +114,10 @@ void blocks(const ExactMatvecArgs& args) {
       typename V::F sums[kTokens][kChains];
       clear<V>(sums);
       for (std::size_t unit = 0; unit < kUnits; ++unit, codes += args.unit_bytes)
-        add_unit<V, kBits, true, kTokens, kChains>(codes, args.x + block * kBlockInputs + unit * kInputs, args.x_stride,
-                                                   values, sums);
+        add_unit<V, kBits, true, kTokens, kChains>(codes, ahead, args.x + block * kBlockInputs + unit * kInputs,
+                                                   args.x_stride, values, sums);
       const std::size_t at = (panel * args.blocks + block) * kPanelRows;
+      ahead_of_blocks(panel * args.blocks + block);
       const auto scale = V::load_half(args.block_scales + at);
       for (std::size_t t = 0; t < kTokens; ++t) {
         auto sum = total<V>(sums[t]);

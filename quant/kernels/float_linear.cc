@@ -15,7 +15,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kTileBytes = 64u << 10, kVectorInputs = 16;
+constexpr std::size_t kVectorInputs = 16;
 
 // A weight stored (in, out), turned over into (out, in), in the type it is stored as.
 class TurnedSource final : public WeightSource {
@@ -92,8 +92,7 @@ class FloatLinear final : public LinearOp<float> {
     thread_local Activations activations;
     Activations& arranged = activations;  // the calling thread's, for all threads
     arrange_activations(x, (cols + kVectorInputs - 1) / kVectorInputs * kVectorInputs, false, false, arranged);
-    const std::size_t per_tile = std::max<std::size_t>(1, kTileBytes / row_bytes);
-    parallel_for_tiles(out_features(), per_tile, [&](std::size_t begin, std::size_t end) {
+    parallel_for_tiles(out_features(), run_length(out_features(), row_bytes), [&](std::size_t begin, std::size_t end) {
       for_token_groups(x.rows(), [&](std::size_t token, std::size_t tokens) {
         FloatMatvecArgs args{};
         args.weight = weight + begin * row_bytes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "quant/kernels/ahead.h"
 #include "quant/kernels/float_matvec.h"
 
 // The kernels of float_matvec.h over a vector type V (see exact_matvec_simd.h), which also offers load_bfloat(p).
@@ -22,6 +23,7 @@ void rows(const FloatMatvecArgs& args) {
   constexpr std::size_t kChains = 4, kStep = kWidth * kBytes<kType>;
   const std::size_t whole = args.cols / kWidth, rest = args.cols % kWidth;
   const auto* row = static_cast<const unsigned char*>(args.weight);
+  const Ahead<V> ahead(row, args.rows * args.cols * kBytes<kType>);
   for (std::size_t r = 0; r < args.rows; ++r, row += args.cols * kBytes<kType>) {
     typename V::F sums[kTokens][kChains];
     for (auto& token : sums)
@@ -32,8 +34,10 @@ void rows(const FloatMatvecArgs& args) {
     };
     std::size_t i = 0;
     for (; i + kChains <= whole; i += kChains)
-      for (std::size_t chain = 0; chain < kChains; ++chain)
+      for (std::size_t chain = 0; chain < kChains; ++chain) {
+        if (kStep == 64 || chain % 2 == 0) ahead(row + (i + chain) * kStep);  // once a line
         add(load<V, kType>(row + (i + chain) * kStep), i + chain, chain);
+      }
     for (; i < whole; ++i) add(load<V, kType>(row + i * kStep), i, 0);
     if (rest > 0) {  // never read past the row: it may end a page
       unsigned char last[kStep] = {};

@@ -11,7 +11,7 @@ namespace nibble::quant {
 struct Int8MatvecArgs {
   const std::uint8_t* codes;  ///< (panels, units, unit_bytes)
   std::size_t panels, units, unit_bytes;
-  const std::uint8_t* tables;  ///< (…, 64): what the low 6 bits of a byte stand for; panel p as in ExactMatvecArgs
+  const std::uint8_t* tables;  ///< (…, 16, or 64 for 6 bits): what codes stand for; panel p as in ExactMatvecArgs
   std::size_t first_panel, panels_per_table;
   const std::uint16_t* block_scales;  ///< (panels, blocks, 16) float16
   const std::uint8_t* block_zeros;    ///< the same shape, or null: `middle`

@@ -6,20 +6,26 @@ namespace nibble::quant {
 namespace {
 
 using V = Vector512;
+using code_vectors::BlockAhead;
 using code_vectors::Unit;
 using code_vectors::unroll;
 
 // vpermb looks at the low 6 bits of a byte only, and the table repeats to fill them: no masking. Codes of 8 bits are
 // integers as they are.
 template <int kBits>
-__m512i looked_up(__m512i field, __m512i table) {
-  if constexpr (kBits == 8) return field;
-  return _mm512_permutexvar_epi8(field, table);
-}
-
-const std::uint8_t* table_of(const Int8MatvecArgs& args, std::size_t panel) {
-  return args.tables + (args.first_panel + panel) / args.panels_per_table * kVectorBytes;
-}
+struct Lookup {
+  __m512i table = _mm512_setzero_si512();
+  Lookup(const Int8MatvecArgs& args, std::size_t panel) {
+    const std::size_t index = (args.first_panel + panel) / args.panels_per_table;
+    if constexpr (kBits <= 4)
+      table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(args.tables + index * 16)));
+    if constexpr (kBits == 6) table = _mm512_loadu_si512(args.tables + index * 64);
+  }
+  __m512i operator()(__m512i field) const {
+    if constexpr (kBits == 8) return field;
+    return _mm512_permutexvar_epi8(field, table);
+  }
+};
 
 __m512i broadcast_four(const std::int8_t* x) {
   int four = 0;
@@ -32,17 +38,20 @@ template <int kBits, bool kBlocks>
 void shared_panels(const Int8MatvecArgs& args) {
   constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlockInputs / kInputs;
   const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
+  const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros,
+                                             kBlocks ? args.panels * args.blocks : 0);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
-    const __m512i table = _mm512_loadu_si512(table_of(args, panel));
+    const Lookup<kBits> lookup(args, panel);
     __m512 total = _mm512_setzero_ps();
     for (std::size_t block = 0; block < args.blocks; ++block) {
       __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
       if constexpr (kBlocks) sums[0] = _mm512_set1_epi32(-args.middle * args.x_sums[block]);
       const std::int8_t* x = args.x + block * kBlockInputs;
       unroll<static_cast<int>(kUnits)>([&](auto u) {
-        const Unit<V, kBits> unit(codes + u.index * Unit<V, kBits>::kLayout.unit_bytes());
+        const Unit<V, kBits> unit(codes + u.index * Unit<V, kBits>::kLayout.unit_bytes(), ahead);
         unroll<Unit<V, kBits>::kFields>([&](auto f) {
-          const __m512i w = looked_up<kBits>(unit.template field<f.value>(), table);
+          const __m512i w = lookup(unit.template field<f.value>());
           auto& sum = sums[(u.value * Unit<V, kBits>::kFields + f.value) % 2];
           sum = _mm512_dpbusd_epi32(sum, w, broadcast_four(x + u.index * kInputs + f.index * 4));
         });
@@ -52,6 +61,7 @@ void shared_panels(const Int8MatvecArgs& args) {
       __m512 scale = _mm512_set1_ps(args.x_scales[block]);
       if constexpr (kBlocks) {
         const std::size_t at = (panel * args.blocks + block) * kPanelRows;
+        ahead_of_blocks(panel * args.blocks + block);
         scale = _mm512_mul_ps(scale, V::load_half(args.block_scales + at));
         if (args.block_zeros != nullptr) {
           const auto* zeros = reinterpret_cast<const __m128i*>(args.block_zeros + at);
@@ -71,14 +81,15 @@ template <int kBits>
 void single_rows(const Int8MatvecArgs& args) {
   constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
   const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
-    const __m512i table = _mm512_loadu_si512(table_of(args, panel));
+    const Lookup<kBits> lookup(args, panel);
     __m512 totals[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     for (std::size_t unit = 0; unit < args.units; ++unit, codes += args.unit_bytes) {
-      const Unit<V, kBits> loaded(codes);
+      const Unit<V, kBits> loaded(codes, ahead);
       unroll<Unit<V, kBits>::kFields>([&](auto f) {
         const std::size_t input = unit * kInputs + f.index * kVectorBytes;
-        const __m512i w = looked_up<kBits>(loaded.template field<f.value>(), table);
+        const __m512i w = lookup(loaded.template field<f.value>());
         const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, _mm512_loadu_si512(args.x + input));
         auto& total = totals[f.value % 2];
         total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(args.lane_scales + input / 4), total);

@@ -98,20 +98,28 @@ std::vector<float> integer_table(unsigned bits, unsigned middle) {
 // The tables of int8 mode.
 void add_byte_tables(PackedWeight& packed) {
   const std::size_t entries = packed.entries();
+  if (packed.layout.bits == 8) return;
   if (packed.kind == PackedKind::kBlocks) {
-    for (std::size_t i = 0; i < kVectorBytes; ++i) packed.byte_tables.push_back(static_cast<std::uint8_t>(i % entries));
+    for (std::size_t i = 0; i < packed.byte_entries(); ++i)
+      packed.byte_tables.push_back(static_cast<std::uint8_t>(i % entries));
     return;
   }
-  if (entries > kVectorBytes) return;
+  std::vector<float> steps, all_lowest;
   for (std::size_t first = 0; first < packed.tables.size(); first += entries) {
     const float* table = packed.tables.data() + first;
     const float lowest = table[0], step = (table[entries - 1] - lowest) / 255.0f;  // ascending
-    for (std::size_t i = 0; i < kVectorBytes; ++i) {
+    for (std::size_t i = 0; i < packed.byte_entries(); ++i) {
       const float place = step > 0.0f ? std::min(255.0f, (table[i % entries] - lowest) / step + 0.5f) : 0.0f;
       packed.byte_tables.push_back(static_cast<std::uint8_t>(place));
     }
-    packed.table_step.push_back(step);
-    packed.table_lowest.push_back(lowest);
+    steps.push_back(step);
+    all_lowest.push_back(lowest);
+  }
+  for (std::size_t row = 0; row < packed.rows; ++row) {
+    const std::size_t table = packed.rows_per_table == 0 ? 0 : row / packed.rows_per_table;
+    const float scale = packed.row_scale.empty() ? 1.0f : packed.row_scale[row];
+    packed.byte_step.push_back(scale * steps[table]);
+    packed.byte_lowest.push_back(scale * all_lowest[table]);
   }
 }
 

@@ -19,10 +19,10 @@ struct PackedWeight {
   unsigned middle = 0;        ///< blocks: 2^(bits-1) of the format's width
   HugeBuffer codes;           ///< (panels, units, unit_bytes)
   std::vector<float> tables;  ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
-  /// Palettes in 8 bits: entry = step · byte + lowest within step / 2, step = (highest - lowest) / 255; and what the
-  /// codes of blocks are, as they are. (palettes, 64): the entries repeat to fill a register. Not for 8 bits.
+  /// For int8 mode: entries in 8 bits, entry = step · byte + lowest within step / 2, step = (highest - lowest) / 255,
+  /// and what the codes of blocks are, as they are. (palettes, byte_entries()); none for codes of 8 bits.
   std::vector<std::uint8_t> byte_tables;
-  std::vector<float> table_step, table_lowest;              // (palettes)
+  std::vector<float> byte_step, byte_lowest;                ///< (rows), palettes: step and lowest times the row's scale
   std::size_t rows_per_table = 0;                           ///< 0: one table for all rows
   HugeBuffer block_scales;                                  ///< (panels, blocks, 16) float16
   HugeBuffer block_zeros;                                   ///< (panels, blocks, 16) bytes, empty for symmetric blocks
@@ -31,6 +31,8 @@ struct PackedWeight {
   std::vector<float> outlier_values;
 
   std::size_t entries() const { return std::size_t{1} << layout.bits; }
+  /// Entries of a byte table: they repeat to fill a lane of 16 bytes.
+  std::size_t byte_entries() const { return entries() < 16 ? 16 : entries(); }
   std::size_t blocks() const { return layout.padded_inputs(cols) / kBlockInputs; }
   const float* table_of(std::size_t row) const {
     return tables.data() + (rows_per_table == 0 ? 0 : row / rows_per_table * entries());

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+
+#include "core/matrix_view.h"
+#include "quant/kernels/int8_matvec.h"
+#include "quant/kernels/packed_weight.h"
+
+// Y = X Wᵀ + b over a packed weight for a few tokens, on all threads: every thread takes runs of panels. The same bits
+// whatever the number of threads, and for a token whatever others come with it.
+namespace nibble::quant {
+
+/// X (tokens, cols), Y (tokens, rows), bias (rows) or empty. Reads the codes once per four tokens.
+void multiply_exact(const PackedWeight& weight, std::span<const float> bias, MatrixView<const float> x,
+                    MatrixView<float> y);
+
+/// One token. Requires a kernel: int8_kernel() != nullptr.
+void multiply_int8(const PackedWeight& weight, const Int8MatvecTable& kernels, std::span<const float> bias,
+                   std::span<const float> x, std::span<float> y);
+/// Null where int8 mode has none for this weight.
+Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
+
+/// The panels [begin, end) for a kernel; x and y are left to the caller.
+ExactMatvecArgs panel_args(const PackedWeight& weight, std::size_t begin, std::size_t end);
+
+/// Adds what is beside the codes, outliers and bias, to y[first, first + rows) of one token.
+void add_outliers_and_bias(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x,
+                           std::size_t first, std::size_t rows, std::span<float> y);
+
+}  // namespace nibble::quant
