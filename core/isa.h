@@ -1,6 +1,20 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
+
+// A variant of a kernel that only builds for some processors have: null elsewhere. See nibble_isa_sources() in
+// cmake/isa.cmake.
+#if NIBBLE_HAVE_X86_AVX2
+#define NIBBLE_AVX2_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AVX2_VARIANT(variant) nullptr
+#endif
+#if NIBBLE_HAVE_X86_AVX512
+#define NIBBLE_AVX512_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AVX512_VARIANT(variant) nullptr
+#endif
 
 namespace nibble {
 
@@ -19,5 +33,16 @@ Isa active_isa();
 
 /// Whether this processor has AVX-512 VNNI and VBMI as well (of kAvx512 not all have).
 bool has_avx512_vnni();
+
+/// The widest variant of a kernel, or of a table of kernels, that active_isa() allows and the build has (null: it has
+/// none). As in
+///   static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2),
+///   NIBBLE_AVX512_VARIANT(&kAvx512))
+template <class Variant>
+Variant* choose_variant(Variant* scalar, std::type_identity_t<Variant>* avx2, std::type_identity_t<Variant>* avx512) {
+  if (avx512 != nullptr && active_isa() >= Isa::kAvx512) return avx512;
+  if (avx2 != nullptr && active_isa() >= Isa::kAvx2) return avx2;
+  return scalar;
+}
 
 }  // namespace nibble

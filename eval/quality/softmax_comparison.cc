@@ -11,7 +11,6 @@ namespace nibble::eval {
 namespace {
 
 using kernels::SoftmaxSums;
-using Kernel = void (*)(const float*, const float*, std::size_t, SoftmaxSums*);
 
 void softmax_sums_scalar(const float* p, const float* q, std::size_t count, SoftmaxSums* sums) {
   *sums = {*std::max_element(p, p + count), *std::max_element(q, q + count), 0.0, 0.0, 0.0};
@@ -24,16 +23,6 @@ void softmax_sums_scalar(const float* p, const float* q, std::size_t count, Soft
   }
 }
 
-Kernel choose_kernel() {
-#ifdef NIBBLE_HAVE_X86_AVX512
-  if (active_isa() == Isa::kAvx512) return kernels::softmax_sums_avx512;
-#endif
-#ifdef NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return kernels::softmax_sums_avx2;
-#endif
-  return softmax_sums_scalar;
-}
-
 // Whether the first index where `p` is at its maximum is the first one where `q` is.
 bool same_first_maximum(std::span<const float> p, float max_p, std::span<const float> q, float max_q) {
   for (std::size_t i = 0; i < p.size(); ++i)
@@ -44,7 +33,8 @@ bool same_first_maximum(std::span<const float> p, float max_p, std::span<const f
 }  // namespace
 
 SoftmaxComparison compare_softmax(std::span<const float> reference, std::span<const float> logits) {
-  static const Kernel kernel = choose_kernel();
+  static const auto kernel = choose_variant(softmax_sums_scalar, NIBBLE_AVX2_VARIANT(kernels::softmax_sums_avx2),
+                                            NIBBLE_AVX512_VARIANT(kernels::softmax_sums_avx512));
   NIBBLE_REQUIRE(!logits.empty() && reference.size() == logits.size(), InvalidArgument,
                  "comparing logits: expected two rows of one length, got {} and {} values", reference.size(),
                  logits.size());

@@ -13,27 +13,8 @@ const Table kScalar{generic::max_real<float>,
                     generic::silu_mul_row<float>,
                     generic::silu_mul_backward_row<float>};
 
-namespace {
-
-const Table& choose() {
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return kAvx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return kAvx2;
-#endif
-    default:
-      return kScalar;
-  }
-}
-
-}  // namespace
-
 const Table& active() {
-  static const Table& table = choose();
+  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512));
   return table;
 }
 

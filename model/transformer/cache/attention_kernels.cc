@@ -11,18 +11,13 @@ float decode(std::uint16_t stored) { return f16_to_f32(stored); }
 float decode(std::int8_t stored) { return static_cast<float>(stored); }
 
 template <class Stored>
-float scale_of(const Rows<Stored>& rows, std::size_t i) {
-  return rows.scales != nullptr ? rows.scales[i] : 1.0f;
-}
-
-template <class Stored>
-void scores(ConstFloatRows q, const Rows<Stored>& keys, float scale, FloatRows out) {
+void scores(ConstFloatRows q, const KeyBlocks<Stored>& keys, float scale, FloatRows out) {
   for (std::size_t i = 0; i < keys.n; ++i) {
-    const Stored* key = keys.values + i * keys.dim;
+    const Stored* key = keys.values + i / kKeyBlock * kKeyBlock * keys.dim + i % kKeyBlock;
     for (std::size_t r = 0; r < q.rows; ++r) {
       float sum = 0.0f;
-      for (std::size_t j = 0; j < keys.dim; ++j) sum += q.values[r * q.stride + j] * decode(key[j]);
-      out.values[r * out.stride + i] = sum * (scale * scale_of(keys, i));
+      for (std::size_t j = 0; j < keys.dim; ++j) sum += q.values[r * q.stride + j] * decode(key[j * kKeyBlock]);
+      out.values[r * out.stride + i] = sum * (keys.scales != nullptr ? scale * keys.scales[i] : scale);
     }
   }
 }
@@ -32,7 +27,8 @@ void add_weighted(ConstFloatRows weights, const Rows<Stored>& values, FloatRows 
   for (std::size_t i = 0; i < values.n; ++i) {
     const Stored* value = values.values + i * values.dim;
     for (std::size_t r = 0; r < weights.rows; ++r) {
-      const float weight = weights.values[r * weights.stride + i] * scale_of(values, i);
+      const float weight =
+          weights.values[r * weights.stride + i] * (values.scales != nullptr ? values.scales[i] : 1.0f);
       for (std::size_t j = 0; j < values.dim; ++j) out.values[r * out.stride + j] += weight * decode(value[j]);
     }
   }
@@ -41,27 +37,12 @@ void add_weighted(ConstFloatRows weights, const Rows<Stored>& values, FloatRows 
 template <class Stored>
 constexpr Kernels<Stored> kKernels{scores<Stored>, add_weighted<Stored>};
 
-const Table& choose() {
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return kAvx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return kAvx2;
-#endif
-    default:
-      return kScalar;
-  }
-}
-
 }  // namespace
 
 const Table kScalar{kKernels<float>, kKernels<std::uint16_t>, kKernels<std::int8_t>};
 
 const Table& active() {
-  static const Table& table = choose();
+  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512));
   return table;
 }
 

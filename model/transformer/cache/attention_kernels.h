@@ -7,6 +7,18 @@
 // the instruction sets include this.
 namespace nibble::model::attention_kernels {
 
+/// How many keys lie side by side: a vector of them meets one value of a query, so that no sum runs across a vector.
+inline constexpr std::size_t kKeyBlock = 32;
+
+/// Cached keys in blocks of kKeyBlock, one after the other, each (dim, kKeyBlock); the last one may be filled in part.
+/// int8 keys have a scale per key, and place for those of whole blocks; others none (null).
+template <class Stored>
+struct KeyBlocks {
+  const Stored* values;
+  const float* scales;
+  std::size_t n, dim;  ///< keys
+};
+
 /// Cached rows (n, dim), one after the other. int8 values have a scale per row; others none (null).
 template <class Stored>
 struct Rows {
@@ -30,8 +42,9 @@ struct ConstFloatRows {
 /// of magnitudes.
 template <class Stored>
 struct Kernels {
-  /// scores(r, i) = scale * q(r) · keys(i): q (rows, dim), scores (rows, n).
-  void (*scores)(ConstFloatRows q, const Rows<Stored>& keys, float scale, FloatRows scores);
+  /// scores(r, i) = scale * q(r) · keys(i): q (rows, dim), scores (rows, n rounded up to whole blocks; what is
+  /// written behind n is of no use).
+  void (*scores)(ConstFloatRows q, const KeyBlocks<Stored>& keys, float scale, FloatRows scores);
   /// out(r) += sum over i of weights(r, i) values(i): weights (rows, n), out (rows, dim).
   void (*add_weighted)(ConstFloatRows weights, const Rows<Stored>& values, FloatRows out);
 };

@@ -34,17 +34,8 @@ struct Vector256 {
   static F zero() { return _mm256_setzero_ps(); }
   static F set(float x) { return _mm256_set1_ps(x); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  static float sum(F x) {
-    __m128 quad = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    quad = _mm_add_ps(quad, _mm_movehl_ps(quad, quad));
-    return _mm_cvtss_f32(_mm_add_ss(quad, _mm_movehdup_ps(quad)));
-  }
-  static void store_sums(F a, F b, F c, F d, const float* factors, float* p) {
-    const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
-    _mm_storeu_ps(p, _mm_mul_ps(sums, _mm_loadu_ps(factors)));
-  }
 };
 
 }  // namespace

@@ -30,14 +30,8 @@ struct Vector512 {
   static F zero() { return _mm512_setzero_ps(); }
   static F set(float x) { return _mm512_set1_ps(x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  static float sum(F x) { return _mm512_reduce_add_ps(x); }
-  static __m256 halves(F x) { return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
-  static void store_sums(F a, F b, F c, F d, const float* factors, float* p) {
-    const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(halves(a), halves(b)), _mm256_hadd_ps(halves(c), halves(d)));
-    const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
-    _mm_storeu_ps(p, _mm_mul_ps(sums, _mm_loadu_ps(factors)));
-  }
 };
 
 }  // namespace

@@ -9,77 +9,59 @@
 // the file that includes this, so every function below has internal linkage and cannot leak into code for other
 // processors.
 //
-// V offers   F                        a vector of kWidth floats
-//            kRows                    rows of queries that share one load of a key or value; 4 kRows sums fit in
-//            registers load(p), load(p, count)  kWidth values of any stored type as floats, or the first count <
-//            kWidth, then zeros store(p, x), store(p, count, x), zero(), set(x), add(a, b), fma(a, b, c) = a b + c
-//            store_sums(a, b, c, d, factors, p)   p[0…3] = the sums of the four vectors, times factors[0…3]
-//            sum(x)                   of one vector
+// V offers   F                         a vector of kWidth floats
+//            kRows                     rows of queries that share one load of a key or value: kRows * kKeyBlock sums,
+//                                      and kRows * 4 vectors of them, fit in registers
+//            load(p), load(p, count)   kWidth values of any stored type as floats; the first count < kWidth, then zeros
+//            store(p, x), store(p, count, x), zero(), set(x), add(a, b), mul(a, b), fma(a, b, c) = a b + c
 namespace nibble::model::attention_kernels {
 
 template <class V, class Stored>
 struct SimdKernels {
   using F = typename V::F;
-  static constexpr std::size_t kWidth = V::kWidth, kKeys = 4;
+  static constexpr std::size_t kWidth = V::kWidth;
+  // What the processor's own prefetching leaves of the wait for memory goes when the lines are asked for this early.
+  static constexpr std::size_t kAhead = 8192 / sizeof(Stored), kLine = 64 / sizeof(Stored);
 
-  // kKeys keys from `key` on against kCount queries.
+  static void prefetch(const Stored* p, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += kLine) __builtin_prefetch(p + kAhead + i, 0, 2);
+  }
+
+  // One block of keys against kCount queries.
   template <std::size_t kCount>
-  static void four_keys(const float* q, std::size_t q_stride, const Rows<Stored>& keys, std::size_t key, float scale,
-                        float* scores, std::size_t stride) {
-    const Stored* k = keys.values + key * keys.dim;
-    F sums[kCount][kKeys];
+  static void block_scores(ConstFloatRows q, const Stored* keys, const float* scales, std::size_t dim, float scale,
+                           float* scores, std::size_t stride) {
+    constexpr std::size_t kVectors = kKeyBlock / kWidth;
+    F sums[kCount][kVectors];
     for (std::size_t r = 0; r < kCount; ++r)
-      for (std::size_t i = 0; i < kKeys; ++i) sums[r][i] = V::zero();
-    std::size_t j = 0;
-    for (; j + kWidth <= keys.dim; j += kWidth) {
-      const F k0 = V::load(k + j), k1 = V::load(k + keys.dim + j), k2 = V::load(k + 2 * keys.dim + j),
-              k3 = V::load(k + 3 * keys.dim + j);
+      for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = V::zero();
+    for (std::size_t j = 0; j < dim; ++j, keys += kKeyBlock) {
+      F loaded[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) loaded[v] = V::load(keys + v * kWidth);
+      prefetch(keys, kKeyBlock);
       for (std::size_t r = 0; r < kCount; ++r) {
-        const F x = V::load(q + r * q_stride + j);
-        sums[r][0] = V::fma(x, k0, sums[r][0]);
-        sums[r][1] = V::fma(x, k1, sums[r][1]);
-        sums[r][2] = V::fma(x, k2, sums[r][2]);
-        sums[r][3] = V::fma(x, k3, sums[r][3]);
+        const F x = V::set(q.values[r * q.stride + j]);
+        for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = V::fma(x, loaded[v], sums[r][v]);
       }
     }
-    if (j < keys.dim) {
-      const std::size_t rest = keys.dim - j;
-      for (std::size_t i = 0; i < kKeys; ++i) {
-        const F part = V::load(k + i * keys.dim + j, rest);
-        for (std::size_t r = 0; r < kCount; ++r)
-          sums[r][i] = V::fma(V::load(q + r * q_stride + j, rest), part, sums[r][i]);
-      }
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const F factor = scales != nullptr ? V::mul(V::set(scale), V::load(scales + v * kWidth)) : V::set(scale);
+      for (std::size_t r = 0; r < kCount; ++r) V::store(scores + r * stride + v * kWidth, V::mul(sums[r][v], factor));
     }
-    float factors[kKeys];
-    for (std::size_t i = 0; i < kKeys; ++i) factors[i] = keys.scales != nullptr ? scale * keys.scales[key + i] : scale;
-    for (std::size_t r = 0; r < kCount; ++r)
-      V::store_sums(sums[r][0], sums[r][1], sums[r][2], sums[r][3], factors, scores + r * stride + key);
   }
 
-  static void one_key(const float* q, const Rows<Stored>& keys, std::size_t key, float scale, float* score) {
-    const Stored* k = keys.values + key * keys.dim;
-    F sum = V::zero();
-    std::size_t j = 0;
-    for (; j + kWidth <= keys.dim; j += kWidth) sum = V::fma(V::load(q + j), V::load(k + j), sum);
-    if (j < keys.dim) sum = V::fma(V::load(q + j, keys.dim - j), V::load(k + j, keys.dim - j), sum);
-    *score = V::sum(sum) * (keys.scales != nullptr ? scale * keys.scales[key] : scale);
-  }
-
-  template <std::size_t kCount>
-  static void scores_of(const float* q, std::size_t q_stride, const Rows<Stored>& keys, float scale, float* scores,
-                        std::size_t stride) {
-    std::size_t key = 0;
-    for (; key + kKeys <= keys.n; key += kKeys) four_keys<kCount>(q, q_stride, keys, key, scale, scores, stride);
-    for (; key < keys.n; ++key)
-      for (std::size_t r = 0; r < kCount; ++r) one_key(q + r * q_stride, keys, key, scale, scores + r * stride + key);
-  }
-
-  static void scores(ConstFloatRows q, const Rows<Stored>& keys, float scale, FloatRows out) {
-    std::size_t r = 0;
-    for (; r + V::kRows <= q.rows; r += V::kRows)
-      scores_of<V::kRows>(q.values + r * q.stride, q.stride, keys, scale, out.values + r * out.stride, out.stride);
-    for (; r < q.rows; ++r)
-      scores_of<1>(q.values + r * q.stride, q.stride, keys, scale, out.values + r * out.stride, out.stride);
+  static void scores(ConstFloatRows q, const KeyBlocks<Stored>& keys, float scale, FloatRows out) {
+    for (std::size_t key = 0; key < keys.n; key += kKeyBlock) {
+      const Stored* block = keys.values + key * keys.dim;
+      const float* scales = keys.scales != nullptr ? keys.scales + key : nullptr;
+      std::size_t r = 0;
+      for (; r + V::kRows <= q.rows; r += V::kRows)
+        block_scores<V::kRows>({q.values + r * q.stride, V::kRows, q.stride}, block, scales, keys.dim, scale,
+                               out.values + r * out.stride + key, out.stride);
+      for (; r < q.rows; ++r)
+        block_scores<1>({q.values + r * q.stride, 1, q.stride}, block, scales, keys.dim, scale,
+                        out.values + r * out.stride + key, out.stride);
+    }
   }
 
   // Columns [j, j + kVectors * kWidth) of kCount rows of the output; the last vector holds `last` columns.
@@ -95,6 +77,7 @@ struct SimdKernels {
       F loaded[kVectors];
       for (std::size_t c = 0; c < kVectors; ++c)
         loaded[c] = c + 1 < kVectors || whole ? V::load(value + c * kWidth) : V::load(value + c * kWidth, last);
+      prefetch(value, kVectors * kWidth);
       const float scale = values.scales != nullptr ? values.scales[i] : 1.0f;
       for (std::size_t r = 0; r < kCount; ++r) {
         const float weight = weights.values[r * weights.stride + i];

@@ -32,8 +32,9 @@ struct CacheOptions {
 
 /// Bytes that keys, values and scales of one sequence take, with b = 4, 2 or 1 bytes per value and s = 4 bytes per
 /// scale of int8, otherwise 0:
-///   none 0;  state 2 · layers · capacity · kv_heads · (head_dim · b + s);  io twice that, an input and an output;
-///   window as state with `context` for capacity.
+///   none 0;  state layers · (capacity + keys) · kv_heads · (head_dim · b + s), keys being the capacity rounded up to a
+///   multiple of 32;  io twice that, an input and an output;  window 2 · layers · context · kv_heads · (head_dim · b +
+///   s).
 /// Throws InvalidArgument: sizes that overflow, a window with chunk = 0 or chunk >= context, none in a type other than
 /// f32, a capacity beyond learned positions.
 std::uint64_t cache_bytes(const Config& config, const CacheOptions& options);

@@ -8,15 +8,16 @@
 
 namespace nibble::model {
 
-/// Attention of the newest few positions over a cache whose rows are decoded in registers. `past` positions are stored;
-/// k and v (queries, kv_width) are stored behind them on the way, and out (queries, q_width) is set.
+/// Attention of the newest few positions over a cache that is decoded in registers; keys stand in blocks of kKeyBlock.
+/// `past` positions are stored; k and v (queries, kv_width) are stored behind them on the way, and out (queries,
+/// q_width) is set.
 ///
-/// Scores exist for 64 keys of one key-value head at a time. The query heads of that head share the loads of its rows.
-/// Tasks are (key-value head, 256 keys), so that one query keeps many threads busy; their results are put together in
-/// ascending order, so the number of threads changes no bit. Allocates nothing once its scratch has grown.
+/// Tasks are (key-value head, 256 keys), so that one query keeps many threads busy; scores exist for one task at a
+/// time, whose query heads share the loads. What tasks found is put together in ascending order, so the number of
+/// threads changes no bit. Allocates nothing once its scratch has grown.
 template <class Stored>
 void decode_attention(const AttentionShape& shape, MatrixView<const float> q, MatrixView<const float> k,
-                      MatrixView<const float> v, RowStore<float, Stored>& keys, RowStore<float, Stored>& values,
+                      MatrixView<const float> v, ColumnStore<float, Stored>& keys, RowStore<float, Stored>& values,
                       std::size_t past, MatrixView<float> out);
 
 /// Up to how many queries decode_attention() is the quicker way: more of them make matrix products worth it.

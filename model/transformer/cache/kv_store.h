@@ -72,40 +72,51 @@ class RowStore {
   std::vector<float> scales_;
 };
 
-/// The same as (kv_heads, head_dim, positions): a head's keys as the columns of a matrix.
+/// The same with positions side by side, in blocks of some: (kv_heads, blocks, head_dim, block), so that a head's keys
+/// are the columns of matrices (head_dim, block). There is place for whole blocks of positions.
 template <class T, class Stored>
 class ColumnStore {
  public:
   using Element = CacheElement<T, Stored>;
-  explicit ColumnStore(const StoreShape& shape)
-      : shape_(shape),
-        values_(shape.kv_heads * shape.positions * shape.head_dim),
-        scales_(Element::kScaled ? shape.kv_heads * shape.positions : 0) {}
+  /// Requires block > 0.
+  ColumnStore(const StoreShape& shape, std::size_t block)
+      : shape_{shape.kv_heads, whole_blocks(shape.positions, block), shape.head_dim},
+        block_(block),
+        values_(shape_.kv_heads * shape_.positions * shape_.head_dim),
+        scales_(Element::kScaled ? shape_.kv_heads * shape_.positions : 0) {}
+  static std::size_t whole_blocks(std::size_t positions, std::size_t block) {
+    return (positions + block - 1) / block * block;
+  }
 
   void put(std::size_t kv_head, std::size_t position, const T* row) {
-    thread_local std::vector<Stored> column;
-    column.resize(shape_.head_dim);
-    const float scale = Element::encode(row, shape_.head_dim, column.data());
-    for (std::size_t i = 0; i < shape_.head_dim; ++i)
-      values_[(kv_head * shape_.head_dim + i) * shape_.positions + position] = column[i];
+    thread_local std::vector<Stored> encoded;
+    encoded.resize(shape_.head_dim);
+    const float scale = Element::encode(row, shape_.head_dim, encoded.data());
+    Stored* column = values_.data() + offset(kv_head, position);
+    for (std::size_t i = 0; i < shape_.head_dim; ++i) column[i * block_] = encoded[i];
     if (Element::kScaled) scales_[kv_head * shape_.positions + position] = scale;
   }
-  /// (head_dim, count), as RowStore::rows().
+  /// (head_dim, count): in place where a block holds them and nothing needs decoding, otherwise in `scratch`
+  /// (head_dim * count values).
   MatrixView<const T> columns(std::size_t kv_head, std::size_t first, std::size_t count, T* scratch) const {
-    const Stored* stored = values_.data() + kv_head * shape_.head_dim * shape_.positions + first;
-    if constexpr (std::is_same_v<T, Stored>) {
-      return {stored, shape_.head_dim, count, shape_.positions};
-    } else {
-      const float* scales = Element::kScaled ? scales_.data() + kv_head * shape_.positions + first : nullptr;
-      for (std::size_t i = 0; i < shape_.head_dim; ++i) {
-        T* row = scratch + i * count;
-        Element::widen(stored + i * shape_.positions, count, row);
-        if (Element::kScaled)
-          for (std::size_t c = 0; c < count; ++c) row[c] *= scales[c];
-      }
-      return {scratch, shape_.head_dim, count};
+    if constexpr (std::is_same_v<T, Stored>)
+      if (first % block_ + count <= block_)
+        return {values_.data() + offset(kv_head, first), shape_.head_dim, count, block_};
+    for (std::size_t at = first; at < first + count;) {
+      const std::size_t n = std::min(first + count - at, block_ - at % block_);
+      const Stored* stored = values_.data() + offset(kv_head, at);
+      for (std::size_t i = 0; i < shape_.head_dim; ++i)
+        decode(stored + i * block_, kv_head, at, n, scratch + i * count + (at - first));
+      at += n;
     }
+    return {scratch, shape_.head_dim, count};
   }
+  /// The same blocks as they are kept. Requires blocks of kKeyBlock, and `first` at the start of one.
+  attention_kernels::KeyBlocks<Stored> stored(std::size_t kv_head, std::size_t first, std::size_t count) const {
+    const float* scales = Element::kScaled ? scales_.data() + kv_head * shape_.positions + first : nullptr;
+    return {values_.data() + offset(kv_head, first), scales, count, shape_.head_dim};
+  }
+  /// Every position moves down by `count`; the first `count` are lost. Requires a single block.
   void slide(std::size_t count) {
     for (std::size_t row = 0; row < shape_.kv_heads * shape_.head_dim; ++row)
       slide_row(values_.data() + row * shape_.positions, count);
@@ -115,12 +126,27 @@ class ColumnStore {
   }
 
  private:
+  std::size_t offset(std::size_t kv_head, std::size_t position) const {
+    const std::size_t in_block = position % block_;
+    return (kv_head * shape_.positions + position - in_block) * shape_.head_dim + in_block;
+  }
+  void decode(const Stored* stored, std::size_t kv_head, std::size_t position, std::size_t count, T* values) const {
+    if constexpr (std::is_same_v<T, Stored>) {
+      std::copy_n(stored, count, values);
+    } else {
+      Element::widen(stored, count, values);
+      if (!Element::kScaled) return;
+      const float* scales = scales_.data() + kv_head * shape_.positions + position;
+      for (std::size_t i = 0; i < count; ++i) values[i] *= scales[i];
+    }
+  }
   template <class Value>
   void slide_row(Value* row, std::size_t by) {
     std::copy(row + by, row + shape_.positions, row);
   }
 
   StoreShape shape_;
+  std::size_t block_;
   std::vector<Stored> values_;
   std::vector<float> scales_;
 };

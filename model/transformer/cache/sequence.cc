@@ -185,8 +185,9 @@ std::uint64_t cache_bytes(const Config& config, const CacheOptions& options) {
   }
   const std::size_t value = options.type == CacheType::kF32 ? 4 : options.type == CacheType::kF16 ? 2 : 1;
   const std::size_t scale = options.type == CacheType::kInt8 ? sizeof(float) : 0;
-  const std::uint64_t once =
-      stored_bytes(config, options.kind == CacheKind::kWindow ? options.context : capacity, value, scale);
+  const std::uint64_t once = options.kind == CacheKind::kWindow
+                                 ? stored_bytes(config, options.context, options.context, value, scale)
+                                 : stored_bytes(config, key_positions(capacity), capacity, value, scale);
   return options.kind == CacheKind::kIo ? checked_multiply(once, 2, "key-value cache") : once;
 }
 

@@ -10,18 +10,19 @@ namespace nibble::model {
 namespace {
 
 template <class T, class Stored>
-class RowSource final : public KvSource<T> {
+class StateSource final : public KvSource<T> {
  public:
-  RowSource(const RowStore<T, Stored>& keys, const RowStore<T, Stored>& values, std::size_t head_dim)
+  StateSource(const ColumnStore<T, Stored>& keys, const RowStore<T, Stored>& values, std::size_t head_dim)
       : keys_(keys), values_(values), head_dim_(head_dim) {}
   KvTile<T> tile(std::size_t kv_head, std::size_t first, std::size_t count, std::vector<T>& scratch) const override {
-    if (!std::is_same_v<T, Stored>) scratch.resize(std::max(scratch.size(), 2 * count * head_dim_));
-    return {keys_.rows(kv_head, first, count, scratch.data()), Transpose::kNo,
+    scratch.resize(std::max(scratch.size(), 2 * count * head_dim_));
+    return {keys_.columns(kv_head, first, count, scratch.data()), Transpose::kYes,
             values_.rows(kv_head, first, count, scratch.data() + count * head_dim_)};
   }
 
  private:
-  const RowStore<T, Stored>&keys_, &values_;
+  const ColumnStore<T, Stored>& keys_;
+  const RowStore<T, Stored>& values_;
   std::size_t head_dim_;
 };
 
@@ -29,11 +30,11 @@ class RowSource final : public KvSource<T> {
 
 template <class T, class Stored>
 StateCache<T, Stored>::StateCache(const Config& config, std::size_t capacity)
-    : capacity_(capacity), bytes_(stored_bytes<T, Stored>(config, capacity)) {
+    : capacity_(capacity), bytes_(stored_bytes<T, Stored>(config, key_positions(capacity), capacity)) {
   const StoreShape shape{config.kv_heads, capacity, config.head_dim};
   layers_.reserve(config.layers);
   for (std::size_t i = 0; i < config.layers; ++i)
-    layers_.push_back({RowStore<T, Stored>(shape), RowStore<T, Stored>(shape)});
+    layers_.push_back({ColumnStore<T, Stored>(shape, attention_kernels::kKeyBlock), RowStore<T, Stored>(shape)});
 }
 
 template <class T, class Stored>
@@ -53,7 +54,7 @@ void StateCache<T, Stored>::attend(std::size_t index, const AttentionShape& shap
       }
     }
   });
-  attention_over<T>(shape, q, RowSource<T, Stored>(layer.keys, layer.values, shape.head_dim), past + q.rows(), out,
+  attention_over<T>(shape, q, StateSource<T, Stored>(layer.keys, layer.values, shape.head_dim), past + q.rows(), out,
                     how);
 }
 

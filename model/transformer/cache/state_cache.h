@@ -22,7 +22,8 @@ class StateCache : public KvCache<T> {
 
  private:
   struct Layer {
-    RowStore<T, Stored> keys, values;
+    ColumnStore<T, Stored> keys;
+    RowStore<T, Stored> values;
   };
   std::size_t capacity_;
   std::uint64_t bytes_;

@@ -11,8 +11,19 @@
 namespace nibble::test {
 namespace {
 
+using model::AttentionShape;
+using model::ColumnStore;
 using model::Float16Bits;
 using model::RowStore;
+
+template <class Stored>
+struct Cache {
+  Cache(const AttentionShape& shape, std::size_t positions)
+      : keys({shape.kv_heads, positions, shape.head_dim}, model::attention_kernels::kKeyBlock),
+        values({shape.kv_heads, positions, shape.head_dim}) {}
+  ColumnStore<float, Stored> keys;
+  RowStore<float, Stored> values;
+};
 
 Matrix<float> normal_matrix(Random& random, std::size_t rows, std::size_t cols) {
   Matrix<float> m(rows, cols);
@@ -22,22 +33,21 @@ Matrix<float> normal_matrix(Random& random, std::size_t rows, std::size_t cols) 
 
 // The definition, in double, on what the cache holds.
 template <class Stored>
-std::vector<float> expected_attention(const model::AttentionShape& shape, const Matrix<float>& q,
-                                      const RowStore<float, Stored>& keys, const RowStore<float, Stored>& values,
+std::vector<float> expected_attention(const AttentionShape& shape, const Matrix<float>& q, const Cache<Stored>& cache,
                                       std::size_t past) {
   const std::size_t dim = shape.head_dim;
   std::vector<float> out, k_memory((past + q.rows()) * dim), v_memory(k_memory);
   for (std::size_t query = 0; query < q.rows(); ++query) {
     for (std::size_t head = 0; head < shape.heads; ++head) {
       const std::size_t visible = past + query + 1, kv_head = head / (shape.heads / shape.kv_heads);
-      const auto k = keys.rows(kv_head, 0, visible, k_memory.data());
-      const auto v = values.rows(kv_head, 0, visible, v_memory.data());
+      const auto k = cache.keys.columns(kv_head, 0, visible, k_memory.data());
+      const auto v = cache.values.rows(kv_head, 0, visible, v_memory.data());
       std::vector<double> sums(dim);
       double total = 0.0;
       for (std::size_t key = 0; key < visible; ++key) {
         double score = 0.0;
         for (std::size_t i = 0; i < dim; ++i)
-          score += static_cast<double>(q(query, head * dim + i)) * static_cast<double>(k(key, i));
+          score += static_cast<double>(q(query, head * dim + i)) * static_cast<double>(k(i, key));
         const double weight = std::exp(score / std::sqrt(static_cast<double>(dim)));
         total += weight;
         for (std::size_t i = 0; i < dim; ++i) sums[i] += weight * static_cast<double>(v(key, i));
@@ -57,7 +67,7 @@ TYPED_TEST_SUITE(DecodeAttention, StoredTypes);
 // Scores are sums of dim products of about 1, each rounded by 6e-8, and outputs weighted means: 1e-5 is some 100 of
 // them.
 TYPED_TEST(DecodeAttention, GivesTheDefinitionAtOddSizes) {
-  const model::AttentionShape shapes[] = {{1, 1, 1}, {6, 2, 7}, {4, 1, 16}, {8, 2, 64}, {5, 1, 100}, {3, 3, 129}};
+  const AttentionShape shapes[] = {{1, 1, 1}, {6, 2, 7}, {4, 1, 16}, {8, 2, 64}, {5, 1, 100}, {3, 3, 129}};
   for (const auto& shape : shapes) {
     for (const std::size_t past : {0u, 1u, 3u, 62u, 64u, 255u, 600u}) {
       for (const std::size_t queries : {1u, 4u}) {
@@ -65,41 +75,41 @@ TYPED_TEST(DecodeAttention, GivesTheDefinitionAtOddSizes) {
                                         << ", past " << past << ", queries " << queries << ", seed " << past + queries);
         Random random(past + queries);
         const std::size_t kv_width = shape.kv_heads * shape.head_dim;
-        RowStore<float, TypeParam> keys({shape.kv_heads, past + queries, shape.head_dim}), values(keys);
+        Cache<TypeParam> cache(shape, past + queries);
         const auto old = normal_matrix(random, past, 2 * kv_width);
         for (std::size_t r = 0; r < past; ++r) {
           for (std::size_t head = 0; head < shape.kv_heads; ++head) {
-            keys.put(head, r, old.row(r).data() + head * shape.head_dim);
-            values.put(head, r, old.row(r).data() + kv_width + head * shape.head_dim);
+            cache.keys.put(head, r, old.row(r).data() + head * shape.head_dim);
+            cache.values.put(head, r, old.row(r).data() + kv_width + head * shape.head_dim);
           }
         }
         const auto q = normal_matrix(random, queries, shape.heads * shape.head_dim);
         const auto k = normal_matrix(random, queries, kv_width), v = normal_matrix(random, queries, kv_width);
         Matrix<float> out(queries, q.cols());
-        model::decode_attention<TypeParam>(shape, q, k, v, keys, values, past, out);
-        EXPECT_TRUE(all_near(out.values(), expected_attention(shape, q, keys, values, past), {.abs = 1e-5}));
+        model::decode_attention<TypeParam>(shape, q, k, v, cache.keys, cache.values, past, out);
+        EXPECT_TRUE(all_near(out.values(), expected_attention(shape, q, cache, past), {.abs = 1e-5}));
       }
     }
   }
 }
 
 TYPED_TEST(DecodeAttention, TheNumberOfThreadsChangesNoBit) {
-  const model::AttentionShape shape{8, 2, 24};
+  const AttentionShape shape{8, 2, 24};
   Random random(5);
   const std::size_t past = 700, kv_width = 48;
-  RowStore<float, TypeParam> keys({2, past + 1, 24}), values(keys);
+  Cache<TypeParam> cache(shape, past + 1);
   const auto rows = normal_matrix(random, past, kv_width);
   for (std::size_t r = 0; r < past; ++r) {
     for (std::size_t head = 0; head < 2; ++head) {
-      keys.put(head, r, rows.row(r).data() + head * 24);
-      values.put(head, r, rows.row(past - 1 - r).data() + head * 24);
+      cache.keys.put(head, r, rows.row(r).data() + head * 24);
+      cache.values.put(head, r, rows.row(past - 1 - r).data() + head * 24);
     }
   }
   const auto q = normal_matrix(random, 1, 8 * 24), kv = normal_matrix(random, 1, kv_width);
   Matrix<float> outs[2] = {{1, 8 * 24}, {1, 8 * 24}};
   for (std::size_t i = 0; i < 2; ++i) {
     set_thread_count(1 + 2 * i);
-    model::decode_attention<TypeParam>(shape, q, kv, kv, keys, values, past, outs[i]);
+    model::decode_attention<TypeParam>(shape, q, kv, kv, cache.keys, cache.values, past, outs[i]);
   }
   set_thread_count(0);
   EXPECT_TRUE(same_bits(outs[0].values(), outs[1].values()));
@@ -107,17 +117,17 @@ TYPED_TEST(DecodeAttention, TheNumberOfThreadsChangesNoBit) {
 
 // The largest score comes last, tile after tile, so that everything summed before must be put in relation again.
 TEST(DecodeAttentionScores, GrowFromTileToTileWithoutOverflow) {
-  const model::AttentionShape shape{1, 1, 4};
+  const AttentionShape shape{1, 1, 4};
   constexpr std::size_t kPast = 300;
-  RowStore<float, float> keys({1, kPast + 1, 4}), values(keys);
+  Cache<float> cache(shape, kPast + 1);
   for (std::size_t r = 0; r < kPast; ++r) {
     const float key[] = {static_cast<float>(r), 0.0f, 0.0f, 0.0f}, value[] = {static_cast<float>(r), 1.0f, 0.0f, 0.0f};
-    keys.put(0, r, key);
-    values.put(0, r, value);
+    cache.keys.put(0, r, key);
+    cache.values.put(0, r, value);
   }
   Matrix<float> q(1, 4), kv(1, 4), out(1, 4);
   q(0, 0) = 4.0f;  // scores 2 r: up to 598
-  model::decode_attention<float>(shape, q, kv, kv, keys, values, kPast, out);
+  model::decode_attention<float>(shape, q, kv, kv, cache.keys, cache.values, kPast, out);
   // Weights fall by exp(-2) per key from the last but one on: the mean is 299 - 1 / (e^2 - 1).
   EXPECT_TRUE(near(out(0, 0), 299.0 - 1.0 / (std::exp(2.0) - 1.0), {.rel = 1e-6}));
   EXPECT_TRUE(near(out(0, 1), 1.0, {.rel = 1e-6}));

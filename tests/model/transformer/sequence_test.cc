@@ -74,7 +74,7 @@ TEST_P(SequenceTest, SmallerTypesStayNear) {
     for (const auto& [type, limit] : {std::pair(CacheType::kF16, 1.0 / 2048), {CacheType::kInt8, 1.0 / 127}}) {
       cache.type = type;
       Matrix<float> previous;
-      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {5, 30}, {kTokens}}) {
+      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {4}, {64}, {3, 1, 17, 2}, {kTokens}}) {
         const Matrix<float> actual = extended(*network, cache, steps);
         EXPECT_TRUE(relative_error_within(actual.values(), expected.values(), limit)) << name;
         EXPECT_FALSE(relative_error_within(actual.values(), expected.values(), limit / 1000)) << name;
@@ -131,20 +131,22 @@ TEST_P(SequenceTest, RefusesWhatDoesNotFitAndAppendsNothing) {
   EXPECT_EQ(window->length(), 0u);
 }
 
+// A state of 10 positions has place for 32 keys: one block.
 TEST_P(SequenceTest, BytesAreThoseOfTheFormula) {
-  const std::size_t rows = 2 * config.layers * config.kv_heads, dim = config.head_dim;
+  const std::size_t rows = config.layers * config.kv_heads, dim = config.head_dim;
   const auto bytes = [&](const CacheOptions& options) {
     const std::uint64_t said = model::cache_bytes(config, options);
     EXPECT_EQ(model::make_sequence(*network, options)->bytes(), said);
     return said;
   };
   EXPECT_EQ(bytes({.kind = CacheKind::kNone, .capacity = 10}), 0u);
-  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 10}), rows * 10 * dim * 4);
-  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kF16, .capacity = 10}), rows * 10 * dim * 2);
-  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kInt8, .capacity = 10}), rows * 10 * (dim + 4));
-  EXPECT_EQ(bytes({.kind = CacheKind::kIo, .type = CacheType::kF16, .capacity = 10}), 2 * rows * 10 * dim * 2);
-  EXPECT_EQ(bytes({.kind = CacheKind::kWindow, .chunk = 4, .context = 12}), rows * 12 * dim * 4);
-  EXPECT_EQ(bytes({}), rows * config.max_positions * dim * 4);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 10}), rows * (32 + 10) * dim * 4);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 64}), rows * (64 + 64) * dim * 4);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kF16, .capacity = 65}), rows * (96 + 65) * dim * 2);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kInt8, .capacity = 10}), rows * (32 + 10) * (dim + 4));
+  EXPECT_EQ(bytes({.kind = CacheKind::kIo, .type = CacheType::kF16, .capacity = 10}), 2 * rows * (32 + 10) * dim * 2);
+  EXPECT_EQ(bytes({.kind = CacheKind::kWindow, .chunk = 4, .context = 12}), 2 * rows * 12 * dim * 4);
+  EXPECT_EQ(bytes({}), rows * ((config.max_positions + 31) / 32 * 32 + config.max_positions) * dim * 4);
 }
 
 TEST_P(SequenceTest, RefusesSettingsThatDoNotFitTogether) {
