@@ -1,14 +1,87 @@
 #include "quant/kernels/int8_matvec.h"
 
+#include <cmath>
+#include <limits>
+
 #include "core/isa.h"
+#include "quant/kernels/int8_matvec_simd.h"
+#include "quant/kernels/vector_scalar.h"
 
 namespace nibble::quant {
+namespace {
 
-const Int8MatvecTable* active_int8_matvec() {
+struct Int8VectorScalar : VectorScalar {
+  typedef std::int32_t Sums __attribute__((vector_size(64)));
+  struct Inputs {
+    const std::int8_t* first;
+    std::size_t stride;  // from one lane's four to the next one's
+  };
+
+  static Sums set_sums(int value) { return Sums{} + value; }
+  static Sums add_sums(Sums a, Sums b) { return a + b; }
+  static F floats(Sums sums) { return __builtin_convertvector(sums, F); }
+  static Sums less_scaled(Sums sums, const std::uint8_t* bytes, int middle, int factor) {
+    for (std::size_t i = 0; i < kLanes; ++i) sums[i] -= (bytes[i] - middle) * factor;
+    return sums;
+  }
+  static Inputs inputs(const std::int8_t* x) { return {x, 4}; }
+  static Inputs four_inputs(const std::int8_t* x) { return {x, 0}; }
+
+  template <int kBits>
+  struct Entries {
+    static constexpr int kLess = 0;
+    const std::uint8_t* table;
+    explicit Entries(const std::uint8_t* entries) : table(entries) {}
+    Sums dot(Sums sums, Bytes field, Inputs x) const {
+      for (std::size_t i = 0; i < kLanes; ++i)
+        for (std::size_t b = 0; b < 4; ++b)
+          sums[i] += table[field[i] >> 8 * b & ((1u << kBits) - 1)] * x.first[i * x.stride + b];
+      return sums;
+    }
+  };
+
+  template <int kBits>
+  struct Codes {
+    static constexpr int kLess = 0;
+    Sums dot(Sums sums, Bytes field, Inputs x) const {
+      for (std::size_t i = 0; i < kLanes; ++i)
+        for (std::size_t b = 0; b < 4; ++b)
+          sums[i] += static_cast<int>(field[i] >> 8 * b & ((1u << kBits) - 1)) * x.first[i * x.stride + b];
+      return sums;
+    }
+  };
+
+  static void quantize_block(const float* x, std::int8_t* x8, float& scale, std::int32_t& sum) {
+    float largest = 0.0f;
+    bool finite = true;
+    for (std::size_t j = 0; j < kBlockInputs; ++j) {
+      largest = std::max(largest, std::abs(x[j]));
+      finite = finite && std::isfinite(x[j]);
+    }
+    const float inverse = finite && largest > 0.0f ? 127.0f / largest : 0.0f;
+    sum = 0;
+    for (std::size_t j = 0; j < kBlockInputs; ++j) {
+      x8[j] = finite ? static_cast<std::int8_t>(std::lrint(x[j] * inverse)) : std::int8_t{0};
+      sum += x8[j];
+    }
+    scale = finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
+  }
+};
+
+}  // namespace
+
+const Int8MatvecTable kInt8MatvecScalar = int8_matvec::table<Int8VectorScalar>("scalar");
+
+const Int8MatvecTable& active_int8_matvec() {
+  const Isa isa = active_isa();
 #if NIBBLE_HAVE_X86_AVX512_VNNI
-  if (active_isa() == Isa::kAvx512 && has_avx512_vnni()) return &kInt8MatvecAvx512Vnni;
+  if (isa == Isa::kAvx512 && has_avx512_vnni()) return kInt8MatvecAvx512Vnni;
 #endif
-  return nullptr;
+#if NIBBLE_HAVE_X86_AVX2
+  if (isa >= Isa::kAvx2) return kInt8MatvecAvx2;  // AVX-512 without VNNI has all of it
+#endif
+  static_cast<void>(isa);
+  return kInt8MatvecScalar;
 }
 
 }  // namespace nibble::quant

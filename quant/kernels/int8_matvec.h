@@ -20,6 +20,7 @@ struct Int8MatvecArgs {
   const float* x_scales;              ///< (blocks)
   const float* lane_scales;           ///< R = 1: (padded inputs / 4), the scale of each four inputs
   const std::int32_t* x_sums;         ///< (blocks): sums of x
+  float x_total;                      ///< sum over blocks of s_b times the sum of x: what all of x stands for
   std::size_t blocks;
   float* y;  ///< R sums per panel
 };
@@ -31,7 +32,8 @@ struct Int8MatvecArgs {
 using Int8Matvec = void (*)(const Int8MatvecArgs&);
 
 /// x8_j = round(x_j / s_b), s_b = max |x| over the 32 inputs of block b, over 127; so |x_j - s_b x8_j| <= s_b / 2.
-/// `count` is a multiple of 32. A block that holds a NaN gets the scale NaN, so that it reaches every output.
+/// `count` is a multiple of 32. A block that holds a NaN or an infinity gets the scale NaN, so that
+/// it reaches every output. The same bits on every processor.
 using QuantizeActivations = void (*)(const float* x, std::size_t count, std::int8_t* x8, float* scales,
                                      std::int32_t* sums);
 
@@ -39,10 +41,11 @@ using QuantizeActivations = void (*)(const float* x, std::size_t count, std::int
 struct Int8MatvecTable {
   Int8Matvec by_width[6][3];
   QuantizeActivations quantize;
+  const char* name;  ///< of the instruction set
 };
-extern const Int8MatvecTable kInt8MatvecAvx512Vnni;
+extern const Int8MatvecTable kInt8MatvecScalar, kInt8MatvecAvx2, kInt8MatvecAvx512Vnni;
 
-/// The kernels in force, or null where the processor, the build or NIBBLE_FORCE_ISA allows none.
-const Int8MatvecTable* active_int8_matvec();
+/// The kernels of the instruction set in force. On AVX-512 without VNNI and VBMI, those of AVX2.
+const Int8MatvecTable& active_int8_matvec();
 
 }  // namespace nibble::quant

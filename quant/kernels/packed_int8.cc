@@ -48,6 +48,7 @@ Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::siz
   args.x_scales = q.scales.data();
   args.lane_scales = q.lane_scales.data();
   args.x_sums = q.sums.data();
+  args.x_total = q.total;
   args.blocks = exact.blocks;
   return args;
 }

@@ -21,14 +21,13 @@ class PackedLinear final : public LinearOp<float> {
         bias_(bias),
         matrix_(std::make_shared<PackedSource>(weight_), std::move(bias)) {
     if (compute != Compute::kInt8) return;
-    int8_ = active_int8_matvec();
-    if (int8_ != nullptr && int8_kernel(*weight_, *int8_) == nullptr) int8_ = nullptr;
+    if (int8_kernel(*weight_, active_int8_matvec()) != nullptr) int8_ = &active_int8_matvec();
   }
 
   std::size_t in_features() const override { return weight_->cols; }
   std::size_t out_features() const override { return weight_->rows; }
   std::string kernel_name() const override {
-    if (int8_ != nullptr) return "packed_int8_avx512_vnni";
+    if (int8_ != nullptr) return fmt::format("packed_int8_{}", int8_->name);
     return fmt::format("packed_exact_{}", isa_name(active_isa()));
   }
 

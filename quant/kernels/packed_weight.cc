@@ -98,12 +98,7 @@ std::vector<float> integer_table(unsigned bits, unsigned middle) {
 // The tables of int8 mode.
 void add_byte_tables(PackedWeight& packed) {
   const std::size_t entries = packed.entries();
-  if (packed.layout.bits == 8) return;
-  if (packed.kind == PackedKind::kBlocks) {
-    for (std::size_t i = 0; i < packed.byte_entries(); ++i)
-      packed.byte_tables.push_back(static_cast<std::uint8_t>(i % entries));
-    return;
-  }
+  if (packed.layout.bits == 8 || packed.kind == PackedKind::kBlocks) return;
   std::vector<float> steps, all_lowest;
   for (std::size_t first = 0; first < packed.tables.size(); first += entries) {
     const float* table = packed.tables.data() + first;

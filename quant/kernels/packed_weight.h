@@ -19,8 +19,8 @@ struct PackedWeight {
   unsigned middle = 0;        ///< blocks: 2^(bits-1) of the format's width
   HugeBuffer codes;           ///< (panels, units, unit_bytes)
   std::vector<float> tables;  ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
-  /// For int8 mode: entries in 8 bits, entry = step · byte + lowest within step / 2, step = (highest - lowest) / 255,
-  /// and what the codes of blocks are, as they are. (palettes, byte_entries()); none for codes of 8 bits.
+  /// For int8 mode: palettes of up to 6 bits in bytes, (palettes, byte_entries()): entry = step · byte + lowest within
+  /// step / 2, step = (highest - lowest) / 255.
   std::vector<std::uint8_t> byte_tables;
   std::vector<float> byte_step, byte_lowest;                ///< (rows), palettes: step and lowest times the row's scale
   std::size_t rows_per_table = 0;                           ///< 0: one table for all rows

@@ -220,6 +220,18 @@ TEST(PackedLinear, NamesTheKernelOfTheInstructionSetInForce) {
   EXPECT_EQ(op->kernel_name(), "packed_exact_" + std::string(isa_name(active_isa())));
 }
 
+TEST(PackedLinear, Int8RunsOnEveryInstructionSetButForPalettesOf8Bits) {
+  Random random(11);
+  const TensorWish four{{Coding::kPalette, 5, 7, 4, 0, 1}}, eight{{Coding::kPalette, 5, 7, 8, 0, 1}};
+  const auto name = [&](const TensorWish& wish) {
+    return make_packed_linear(random_tensor(wish, random), {}, Compute::kInt8)->kernel_name();
+  };
+  const std::string isa(isa_name(active_isa()));
+  const std::string expected = isa != "avx512" ? isa : has_avx512_vnni() ? "avx512_vnni" : "avx2";
+  EXPECT_EQ(name(four), "packed_int8_" + expected);
+  EXPECT_EQ(name(eight), "packed_exact_" + isa);
+}
+
 TEST(StackedLinear, PutsOutputsSideBySideAndAddsGradients) {
   Random random(8);
   const TensorWish wish{{Coding::kPalette, 20, 30, 4, 0, 1}, false, false, true};

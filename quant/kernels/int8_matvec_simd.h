@@ -1,0 +1,129 @@
+#pragma once
+
+#include "quant/kernels/code_vectors.h"
+#include "quant/kernels/int8_matvec.h"
+
+// The kernels of int8_matvec.h over a vector type V (see code_vectors.h and exact_matvec_simd.h), which also offers
+//            Sums                        16 int32; set_sums(n), add_sums(a, b), floats(sums)
+//            less_scaled(s, p, m, n)     s - (16 bytes at p - m) n
+//            Inputs                      64 int8: inputs(p), or four_inputs(p), the same four in each lane
+//            Entries<kBits>(table)       palettes of up to 64 bytes: dot(s, field, x) = s + the sum over each lane's
+//            Codes<kBits>()              four fields of (entry - kLess) x, of (code - kLess) x; what a field has above
+//                                        its low kBits is ignored
+//            quantize_block(x, x8, scale, sum)   32 inputs, as QuantizeActivations
+namespace nibble::quant::int8_matvec {
+
+using code_vectors::BlockAhead;
+using code_vectors::Unit;
+using code_vectors::unroll;
+
+template <class V, int kBits>
+[[gnu::always_inline]] inline typename V::template Entries<kBits> entries_of(const Int8MatvecArgs& args,
+                                                                             std::size_t panel) {
+  constexpr std::size_t kEntries = kBits <= 4 ? 16 : 64;
+  const std::size_t index = (args.first_panel + panel) / args.panels_per_table;
+  return typename V::template Entries<kBits>(args.tables + index * kEntries);
+}
+
+// The products of one block of 32 inputs; two accumulators hide some of the latency.
+template <class V, int kBits, class Weights>
+[[gnu::always_inline]] inline typename V::Sums block_sums(const Weights& weights, const std::uint8_t* codes,
+                                                          const Ahead<V>& ahead, const std::int8_t* x, int start) {
+  constexpr CodeLayout kLayout{kBits, kPanelRows};
+  constexpr int kUnits = static_cast<int>(kBlockInputs / kLayout.unit_inputs());
+  typename V::Sums sums[2] = {V::set_sums(start), V::set_sums(0)};
+  unroll<kUnits>([&](auto u) {
+    const Unit<V, kBits> unit(codes + u.index * kLayout.unit_bytes(), ahead);
+    unroll<Unit<V, kBits>::kFields>([&](auto f) {
+      auto& sum = sums[(u.value * Unit<V, kBits>::kFields + f.value) % 2];
+      sum = weights.dot(sum, unit.template field<f.value>(),
+                        V::four_inputs(x + u.index * kLayout.unit_inputs() + f.index * 4));
+    });
+  });
+  return V::add_sums(sums[0], sums[1]);
+}
+
+template <class V, int kBits>
+void shared_palettes(const Int8MatvecArgs& args) {
+  const std::size_t block_bytes = kPanelRows * kBlockInputs * kBits / 8;
+  const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.blocks * block_bytes);
+  for (std::size_t panel = 0; panel < args.panels; ++panel) {
+    const auto entries = entries_of<V, kBits>(args, panel);
+    auto total = V::zero();
+    for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
+      const auto sums = block_sums<V, kBits>(entries, codes, ahead, args.x + block * kBlockInputs,
+                                             entries.kLess * args.x_sums[block]);
+      total = V::fma(V::floats(sums), V::set(args.x_scales[block]), total);
+    }
+    V::store(args.y + panel * kPanelRows, total);
+  }
+}
+
+template <class V, int kBits>
+void blocks(const Int8MatvecArgs& args) {
+  const std::size_t block_bytes = kPanelRows * kBlockInputs * kBits / 8;
+  const typename V::template Codes<kBits> weights;
+  const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.blocks * block_bytes);
+  const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
+  for (std::size_t panel = 0; panel < args.panels; ++panel) {
+    auto total = V::zero();
+    for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
+      const std::int32_t x_sum = args.x_sums[block];
+      auto sums = block_sums<V, kBits>(weights, codes, ahead, args.x + block * kBlockInputs,
+                                       (weights.kLess - args.middle) * x_sum);
+      ahead_of_blocks(panel * args.blocks + block);
+      const std::size_t at = (panel * args.blocks + block) * kPanelRows;
+      if (args.block_zeros != nullptr) sums = V::less_scaled(sums, args.block_zeros + at, args.middle, x_sum);
+      const auto scale = V::mul(V::set(args.x_scales[block]), V::load_half(args.block_scales + at));
+      total = V::fma(V::floats(sums), scale, total);
+    }
+    V::store(args.y + panel * kPanelRows, total);
+  }
+}
+
+// One row, 64 inputs a field: each lane has the scale of its own four inputs.
+template <class V, int kBits>
+void single_rows(const Int8MatvecArgs& args) {
+  constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
+  const std::uint8_t* codes = args.codes;
+  const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
+  for (std::size_t panel = 0; panel < args.panels; ++panel) {
+    const auto entries = entries_of<V, kBits>(args, panel);
+    typename V::F totals[2] = {V::zero(), V::zero()};
+    for (std::size_t unit = 0; unit < args.units; ++unit, codes += args.unit_bytes) {
+      const Unit<V, kBits> loaded(codes, ahead);
+      unroll<Unit<V, kBits>::kFields>([&](auto f) {
+        const std::size_t input = unit * kInputs + f.index * kVectorBytes;
+        const auto sums = entries.dot(V::set_sums(0), loaded.template field<f.value>(), V::inputs(args.x + input));
+        auto& total = totals[f.value % 2];
+        total = V::fma(V::floats(sums), V::load(args.lane_scales + input / 4), total);
+      });
+    }
+    args.y[panel] = V::sum(V::add(totals[0], totals[1])) + static_cast<float>(entries.kLess) * args.x_total;
+  }
+}
+
+template <class V>
+void quantize(const float* x, std::size_t count, std::int8_t* x8, float* scales, std::int32_t* sums) {
+  for (std::size_t block = 0; block < count / kBlockInputs; ++block)
+    V::quantize_block(x + block * kBlockInputs, x8 + block * kBlockInputs, scales[block], sums[block]);
+}
+
+#define NIBBLE_WIDTH(bits) \
+  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits> }
+template <class V>
+constexpr Int8MatvecTable table(const char* name) {
+  return {{NIBBLE_WIDTH(1),
+           NIBBLE_WIDTH(2),
+           NIBBLE_WIDTH(3),
+           NIBBLE_WIDTH(4),
+           NIBBLE_WIDTH(6),
+           {nullptr, nullptr, blocks<V, 8>}},
+          quantize<V>,
+          name};
+}
+#undef NIBBLE_WIDTH
+
+}  // namespace nibble::quant::int8_matvec
