@@ -65,19 +65,10 @@ cells_of() {
     cell $bits "GPTQ with a whole-tensor palette (F·s² k-means), std scales, centred Hessian, bias correction" $b \
       $fisher $std $shift $feedback hessian=centred
 
-    cell $bits "$whole: F·s², shifting, signs searched" $b $fisher $std $shift sign=search
-    cell $bits "$whole: the same, 8 joint rounds" $b $fisher $std $shift sign=search joint_iterations=8
-    cell $bits "$whole: feedback, guided-centred" $b $fisher $std $shift $feedback $guided
-    cell $bits "$whole: descent, centred" $b $fisher $std $shift $descent hessian=centred
-    cell $bits "$whole: descent, guided-centred" $b $fisher $std $shift $descent $guided
-    cell $bits "$whole: descent, guided-centred, 1 codebook round" $b $fisher $std $shift $descent $guided \
-      $rounds=1
     cell $bits "$whole: descent, centred, 4 codebook rounds" $b $fisher $std $shift $descent hessian=centred \
       $rounds=4
     cell $bits "$whole: best" preset=best $b
     cell $bits "$row: feedback, guided-centred" $b $rows $fisher $shift $feedback $guided
-    cell $bits "$row: descent, centred, 2 codebook rounds" $b $rows $fisher $shift $descent hessian=centred \
-      $rounds=2
     cell $bits "$row: best" $b $rows $fisher $shift $descent $guided $rounds=2
   done
   cell 4.5 "block int4, 32, extreme/−8 (Q4_0)" format=int4-block

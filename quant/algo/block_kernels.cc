@@ -23,10 +23,9 @@ bool block_extremes_scalar(const float* row, std::size_t count, std::size_t bloc
 void round_row_scalar(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
                       float top, std::uint8_t* codes) {
   for (std::size_t begin = 0; begin < count; begin += block, ++scales, ++zeros) {
-    for (std::size_t j = begin; j < std::min(begin + block, count); ++j) {
-      const float rounded = *scales == 0.0f ? 0.0f : std::nearbyint(row[j] / *scales);
-      codes[j] = static_cast<std::uint8_t>(std::clamp(rounded + *zeros, 0.0f, top));
-    }
+    const float inverse = *scales == 0.0f ? 0.0f : 1.0f / *scales;
+    for (std::size_t j = begin; j < std::min(begin + block, count); ++j)
+      codes[j] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(row[j] * inverse) + *zeros, 0.0f, top));
   }
 }
 

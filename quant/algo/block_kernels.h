@@ -12,8 +12,8 @@ bool block_extremes_scalar(const float* row, std::size_t count, std::size_t bloc
 bool block_extremes_avx2(const float* row, std::size_t count, std::size_t block, float* low, float* high);
 bool block_extremes_avx512(const float* row, std::size_t count, std::size_t block, float* low, float* high);
 
-/// codes[j] = clamp(round_half_even(row[j] / scale) + zero, 0, top), with scale and zero of j's block; scale 0 gives
-/// code zero. Zeros and top are integers held as floats.
+/// codes[j] = clamp(round_half_even(row[j] · (1 / scale)) + zero, 0, top), with scale and zero of j's block; scale 0
+/// gives code zero. Zeros and top are integers held as floats.
 void round_row_scalar(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
                       float top, std::uint8_t* codes);
 void round_row_avx2(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,

@@ -47,17 +47,18 @@ bool block_extremes_avx2(const float* row, std::size_t count, std::size_t block,
 
 void round_row_avx2(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
                     float top, std::uint8_t* codes) {
-  const __m256 none = _mm256_setzero_ps(), most = _mm256_set1_ps(top);
+  const __m256 rounder = _mm256_set1_ps(0x1.8p23f);  // a float's lowest bits are the integer that was added to it
   for (std::size_t begin = 0; begin < count; begin += block, ++scales, ++zeros) {
     const std::size_t end = least(begin + block, count);
-    const __m256 scale = _mm256_set1_ps(*scales), zero = _mm256_set1_ps(*zeros);
-    const __m256 divide = _mm256_cmp_ps(scale, none, _CMP_NEQ_OQ);
+    const __m256 inverse = _mm256_set1_ps(*scales == 0.0f ? 0.0f : 1.0f / *scales);
+    const __m256 lowest = _mm256_set1_ps(-*zeros), highest = _mm256_set1_ps(top - *zeros);
+    const __m256i zero = _mm256_set1_epi32(static_cast<int>(*zeros)), low_byte = _mm256_set1_epi32(0xFF);
     std::size_t j = begin;
     for (; j + 8 <= end; j += 8) {
-      const __m256 quotient = _mm256_and_ps(_mm256_div_ps(_mm256_loadu_ps(row + j), scale), divide);
-      const __m256 rounded = _mm256_round_ps(quotient, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-      const __m256 code = _mm256_min_ps(_mm256_max_ps(_mm256_add_ps(rounded, zero), none), most);
-      const __m256i wide = _mm256_cvtps_epi32(code);
+      const __m256 steps = _mm256_mul_ps(_mm256_loadu_ps(row + j), inverse);
+      const __m256 inside = _mm256_min_ps(_mm256_max_ps(steps, lowest), highest);
+      const __m256i rounded = _mm256_castps_si256(_mm256_add_ps(inside, rounder));
+      const __m256i wide = _mm256_and_si256(_mm256_add_epi32(rounded, zero), low_byte);
       const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
       _mm_storel_epi64(reinterpret_cast<__m128i*>(codes + j), _mm_packus_epi16(words, words));
     }

@@ -32,24 +32,32 @@ bool block_extremes_avx512(const float* row, std::size_t count, std::size_t bloc
       smallest = _mm512_mask_min_ps(smallest, mask, smallest, value);
       largest = _mm512_mask_max_ps(largest, mask, largest, value);
     }
-    *low = _mm512_reduce_min_ps(smallest);
-    *high = _mm512_reduce_max_ps(largest);
+    // Both at once: the largest of [values, -values].
+    const __m512 none = _mm512_setzero_ps(), opposite = _mm512_sub_ps(none, smallest);
+    __m512 both = _mm512_max_ps(_mm512_shuffle_f32x4(largest, opposite, _MM_SHUFFLE(1, 0, 1, 0)),
+                                _mm512_shuffle_f32x4(largest, opposite, _MM_SHUFFLE(3, 2, 3, 2)));
+    both = _mm512_max_ps(both, _mm512_permute_ps(both, _MM_SHUFFLE(1, 0, 3, 2)));
+    both = _mm512_max_ps(both, _mm512_permute_ps(both, _MM_SHUFFLE(2, 3, 0, 1)));
+    both = _mm512_max_ps(both, _mm512_shuffle_f32x4(both, both, _MM_SHUFFLE(2, 3, 0, 1)));
+    *high = _mm512_cvtss_f32(both);
+    *low = -_mm_cvtss_f32(_mm512_extractf32x4_ps(both, 2));
   }
   return bad == 0;
 }
 
 void round_row_avx512(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
                       float top, std::uint8_t* codes) {
-  const __m512 none = _mm512_setzero_ps(), most = _mm512_set1_ps(top);
+  const __m512 rounder = _mm512_set1_ps(0x1.8p23f);  // a float's lowest bits are the integer that was added to it
   for (std::size_t begin = 0; begin < count; begin += block, ++scales, ++zeros) {
     const std::size_t end = least(begin + block, count);
-    const __m512 scale = _mm512_set1_ps(*scales), zero = _mm512_set1_ps(*zeros);
-    const auto divide = static_cast<__mmask16>(*scales == 0.0f ? 0u : 0xFFFFu);
+    const __m512 inverse = _mm512_set1_ps(*scales == 0.0f ? 0.0f : 1.0f / *scales);
+    const __m512 lowest = _mm512_set1_ps(-*zeros), highest = _mm512_set1_ps(top - *zeros);
+    const __m512i zero = _mm512_set1_epi32(static_cast<int>(*zeros));
     const auto codes_of = [&](__m512 value) {
-      const __m512 quotient = _mm512_maskz_div_ps(divide, value, scale);
-      const __m512 rounded = _mm512_roundscale_ps(quotient, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-      const __m512 code = _mm512_min_ps(_mm512_max_ps(_mm512_add_ps(rounded, zero), none), most);
-      return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(code));
+      const __m512 steps = _mm512_mul_ps(value, inverse);
+      const __m512 inside = _mm512_min_ps(_mm512_max_ps(steps, lowest), highest);
+      const __m512i rounded = _mm512_castps_si512(_mm512_add_ps(inside, rounder));
+      return _mm512_cvtepi32_epi8(_mm512_add_epi32(rounded, zero));
     };
     std::size_t j = begin;
     for (; j + 16 <= end; j += 16) {

@@ -16,6 +16,7 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kRowTile = 16;
+constexpr float kRounder = 0x1.8p23f;  // added and taken away again it rounds half to even
 
 /// Block lengths, levels and the rule, as numbers.
 struct Grid {
@@ -32,12 +33,13 @@ struct Buffers {
 
 /// Of each block the value of largest magnitude, the first of them.
 void find_extremes(std::span<const float> row, std::size_t block, const Buffers& buffers, std::span<float> extremes) {
-  bool ambiguous = false;
+  const float *low = buffers.low.data(), *high = buffers.high.data();
+  unsigned ambiguous = 0;  // how many; without a branch, as signs of extremes come at random
   for (std::size_t b = 0; b < extremes.size(); ++b) {
-    extremes[b] = buffers.high[b] > -buffers.low[b] ? buffers.high[b] : buffers.low[b];
-    ambiguous |= buffers.high[b] == -buffers.low[b];
+    extremes[b] = high[b] > -low[b] ? high[b] : low[b];
+    ambiguous += high[b] == -low[b] ? 1u : 0u;
   }
-  for (std::size_t b = 0; b < extremes.size() && ambiguous; ++b) {
+  for (std::size_t b = 0; b < extremes.size() && ambiguous > 0; ++b) {
     if (buffers.high[b] != -buffers.low[b]) continue;
     std::size_t j = b * block;
     while (std::abs(row[j]) != buffers.high[b]) ++j;
@@ -112,8 +114,8 @@ BlockRounding round_blocks(MatrixView<const float> w, const BlockRoundingOptions
       find_scales(row, r, grid, buffers, scales);
       if (zero_points) {
         for (std::size_t b = 0; b < blocks; ++b) {
-          const float zero = scales[b] == 0.0f ? 0.0f : std::nearbyint(-std::min(buffers.low[b], 0.0f) / scales[b]);
-          buffers.zeros[b] = std::min(zero, grid.top);
+          const float steps = scales[b] == 0.0f ? 0.0f : -std::min(buffers.low[b], 0.0f) / scales[b];
+          buffers.zeros[b] = std::min((steps + kRounder) - kRounder, grid.top);
           result.zeros(r, b) = static_cast<std::uint8_t>(buffers.zeros[b]);
         }
       }

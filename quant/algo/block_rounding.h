@@ -33,7 +33,7 @@ struct BlockRounding {
 /// Rounds a weight to uniform grids, one scale (and zero point) per block of a row; a last short block is allowed.
 ///
 /// The scale is computed in float and rounded to float16 (half to even) before codes are chosen:
-///   code = clamp(round_half_even(w / scale) + zero, 0, 2^bits - 1).
+///   code = clamp(round_half_even(w · (1 / scale)) + zero, 0, 2^bits - 1), in float.
 /// A block whose scale rounds to 0 (all zeros, or below float16) gets scale 0 and code = zero: it decodes to zeros.
 ///
 /// Throws InvalidArgument: options out of range; NumericalError: a NaN or infinite value, or a scale beyond float16

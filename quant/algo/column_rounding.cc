@@ -76,7 +76,7 @@ void GridRounding::round(std::size_t column, std::size_t first_row, std::span<co
   const std::size_t block = column / block_;
   for (std::size_t r = 0; r < values.size(); ++r) {
     const float scale = grids_.scales(first_row + r, block), zero = zero_of(first_row + r, block);
-    const float steps = values[r] / (scale == 0.0f ? std::numeric_limits<float>::infinity() : scale);
+    const float steps = values[r] * (scale == 0.0f ? 0.0f : 1.0f / scale);  // as round_blocks()
     const float above = steps > -zero ? steps : -zero, inside = above < top_ - zero ? above : top_ - zero;
     const float rounded = (inside + kRounder) - kRounder;
     codes[r] = static_cast<std::uint8_t>(static_cast<int>(rounded + zero));

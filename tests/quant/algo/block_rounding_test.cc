@@ -55,8 +55,9 @@ Expected round_plainly(const std::vector<float>& block, unsigned bits, BlockScal
   if (rule == BlockScale::kMinmax)
     expected.zero = expected.scale == 0.0f ? 0 : std::min(top, static_cast<int>(std::nearbyint(-low / expected.scale)));
   for (const float value : block) {
-    const double steps = expected.scale == 0.0f ? 0.0 : std::nearbyint(static_cast<double>(value / expected.scale));
-    expected.codes.push_back(static_cast<int>(std::clamp(steps + expected.zero, 0.0, static_cast<double>(top))));
+    const float steps = expected.scale == 0.0f ? 0.0f : std::nearbyint(value * (1.0f / expected.scale));
+    expected.codes.push_back(
+        static_cast<int>(std::clamp(steps + static_cast<float>(expected.zero), 0.0f, static_cast<float>(top))));
   }
   return expected;
 }
