@@ -22,12 +22,12 @@ namespace nibble::quant {
 ///
 /// Ensures  E, as stored, is never above that of round_blocks(), but for rounding in float. Let E* be the least E over
 ///          all scales within the grid's range (and zero points tried), reached with values v = s* q*. A candidate lies
-///          within a factor 1 ± d of s*, d half the grid's spacing (below 1 % at 4 bits), and so
+///          within a factor 1 ± d of s*, d half the grid's spacing (2 % at 4 bits), and so
 ///            sqrt(E) <= sqrt(E*) + d · sqrt(Σ f v²)  before rounding;
 ///          the closed form makes the second term vanish where a candidate has the codes of s*. Measured at 4 bits, E
 ///          is 0.001 to 0.4 % above E*, with heavy-tailed weights up to 2.5 %.
 /// Throws   As round_blocks(); InvalidArgument for shapes or weights that do not fit.
-/// Cost     About 100 to 250 passes of ten instructions over blocks held in cache, 16 rows at a time.
+/// Cost     About 60 to 150 passes of ten instructions over blocks held in cache, 16 rows at a time.
 /// Threads  All; results do not depend on their number. Instruction sets may differ where two scales lose alike.
 [[nodiscard]] BlockRounding search_blocks(MatrixView<const float> w, MatrixView<const float> weights,
                                           const BlockRoundingOptions& options);

@@ -65,8 +65,10 @@ QuantizedTensor dense_and_sparse(const std::string& name, const Matrix<float>& w
   }
   mask_outliers(outliers, dense);
   mask_outliers(outliers, weights);
-  const ScaledPalettization fitted = fit_palettes(dense, weights, settings);
+  ScaledPalettization fitted = fit_palettes(dense, weights, settings);
   made.optimality_gap = fitted.optimality_gap;
+  if (settings.solver != Solver::kNearest)
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), &outliers, fitted);
   return with_outliers(stored(name, w, settings, fitted), w, outliers.rows, outliers.columns);
 }
 
@@ -91,7 +93,7 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
       fit_palettes(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), settings);
   made.optimality_gap = fitted.optimality_gap;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), fitted);
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), nullptr, fitted);
   return stored(name, w, settings, fitted);
 }
 

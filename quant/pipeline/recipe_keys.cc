@@ -219,9 +219,10 @@ void check_combination(const TensorSettings& s) {
                  "cluster_dim: error feedback goes input by input, and a vector palette codes {} inputs at once: it "
                  "needs solver: nearest",
                  s.cluster_dim);
-  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || !is_solved(s), InvalidArgument,
-                 "outliers: error feedback moves weights while it goes, and outliers are chosen before: they need "
-                 "solver: nearest");
+  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || s.codebook_iterations == 0,
+                 InvalidArgument,
+                 "outliers: palettes are fitted without them, and codebook_iterations would fit them again to all "
+                 "weights: say codebook_iterations: 0");
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;

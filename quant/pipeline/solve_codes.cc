@@ -7,6 +7,7 @@
 #include "quant/algo/coordinate_descent.h"
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/hessian.h"
+#include "quant/algo/pinned_rounding.h"
 
 namespace nibble::quant {
 namespace {
@@ -42,10 +43,15 @@ SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_s
 }  // namespace
 
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, ScaledPalettization& fitted) {
+                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted) {
   const HessianFactor factor = factor_for(h, settings);
   const Matrix<float> objective = damped(h, factor);
   PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
+  if (outliers != nullptr) {
+    PinnedRounding pinned(rounding, w, *outliers);
+    fitted.codes = solve(w, objective, settings, factor, pinned);
+    return figures_of(factor);
+  }
   fitted.codes = solve(w, objective, settings, factor, rounding);
   if (settings.codebook_iterations == 0) return figures_of(factor);
   PaletteWeight weight{.palettes = std::move(fitted.palettes),

@@ -5,6 +5,7 @@
 #include "core/dtype.h"
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
+#include "quant/algo/outliers.h"
 #include "quant/algo/scaled_palette.h"
 #include "quant/pipeline/settings.h"
 
@@ -21,8 +22,9 @@ struct SolverFigures {
 ///
 /// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by sweeps of coordinate_descent().
 /// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
+/// `outliers`, if any, stay what they are in w (PinnedRounding); then without codebook_iterations.
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, ScaledPalettization& fitted);
+                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted);
 
 /// The same on uniform grids: the codes on those of `rounded`, or, without static_groups, grids as error feedback
 /// finds them.

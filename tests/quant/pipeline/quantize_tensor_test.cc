@@ -71,7 +71,9 @@ std::vector<std::string> all_recipes() {
                     "outliers_sensitive: 0.02, outliers_large: 0.02",
                     granularity));
     recipes.push_back(fmt::format("granularity: {}, outliers_large: 0.1", granularity));
-    recipes.push_back(fmt::format("granularity: {}, solver: gptq", granularity));
+    recipes.push_back(fmt::format("granularity: {}, solver: gptq, scaling: std, shifting: true", granularity));
+    recipes.push_back(fmt::format(
+        "granularity: {}, solver: coordinate-descent, outliers_sensitive: 0.02, outliers_large: 0.03", granularity));
     recipes.push_back(
         fmt::format("granularity: {}, solver: coordinate-descent, codebook_iterations: 1, "
                     "palette_dtype: int8, scaling: absmax",
@@ -88,7 +90,8 @@ std::vector<std::string> all_recipes() {
                           "format: int4-block, int4_scale: minmax, zero_point: true", "format: uniform, bits: 2",
                           "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16"})
     for (const auto search : {"search: none", "search: error", "search: weighted, weighting: fisher",
-                              "search: weighted, weighting: second-moment", "search: hessian, solver: gptq"})
+                              "search: weighted, weighting: second-moment", "search: hessian, solver: gptq",
+                              "search: error, solver: coordinate-descent"})
       recipes.push_back(fmt::format("{}, {}, shifting: true", grid, search));
   return recipes;
 }
@@ -155,16 +158,18 @@ TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
   for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
   w(3, 7) = 5.0f;
   w(20, 39) = -4.0f;
+  const WeightStatistics statistics = statistics_for(w, false);
   for (const std::string keys :
-       {"", "scaling: std, ", "granularity: channel, ", "cluster_dim: 2, ", "palette_dtype: int8, "}) {
+       {"", "scaling: std, ", "granularity: channel, ", "cluster_dim: 2, ", "palette_dtype: int8, ",
+        "solver: gptq, scaling: std, ", "solver: coordinate-descent, granularity: channel, "}) {
     SCOPED_TRACE(keys);
     const auto settings = settings_of(keys + "bits: 3, outliers_large: 0.0022");  // 2.1 of 960
-    const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, {});
+    const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics);
     const Matrix<float> values = read_back(made, settings, w);
     EXPECT_NEAR(values(3, 7), 5.0f, 5.0f * 0x1p-11f);
     EXPECT_NEAR(values(20, 39), -4.0f, 4.0f * 0x1p-11f);
     const auto plain = settings_of(keys + "bits: 3");
-    const WeightParts without = quantize_tensor("p", MatrixSource(w), plain, {});
+    const WeightParts without = quantize_tensor("p", MatrixSource(w), plain, statistics);
     EXPECT_LT(made.relative_error, without.relative_error) << "and the others fare better";
     const auto bytes = [](const WeightParts& parts) {
       return std::accumulate(parts.parts.begin(), parts.parts.end(), std::size_t{0},

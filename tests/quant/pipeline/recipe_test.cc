@@ -134,6 +134,8 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: int4-block, zero_point: true}", "only int4_scale: minmax has one"},
       {"{format: uniform, search: weighted}", "needs a weighting"},
       {"{format: uniform, outliers_large: 0.01}", "outliers_large"},
+      {"{outliers_large: 0.01, solver: gptq, codebook_iterations: 1}", "codebook_iterations: 0"},
+      {"{cluster_dim: 2, solver: gptq}", "cluster_dim"},
   };
   for (const auto& [section, words] : cases)
     EXPECT_TRUE(refused("defaults: " + std::string(section), "defaults", words)) << section;
@@ -152,7 +154,7 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{cluster_dim: 4}", "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
         "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
         "{bits: 1}", "{bits: 8, palette_dtype: float32}", "{format: float16}", "{input_scaling: awq}",
-        "{outliers_sensitive: 0.0005, outliers_large: 0.004}"})
+        "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}"})
     EXPECT_NO_THROW(Recipe::parse("defaults: " + std::string(section), "r")) << section;
 }
 
