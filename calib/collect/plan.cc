@@ -49,7 +49,8 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
 
 }  // namespace
 
-CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory) {
+CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory,
+                                 std::string_view remedy) {
   const StatisticSet& what = settings.collected;
   const bool gradients = what.needs_gradients();
   const std::vector<CollectedLayer> layers = collected_layers(config, settings.head);
@@ -91,8 +92,8 @@ CalibrationPlan plan_calibration(const model::Config& config, const RunSettings&
                              copied_bytes(layers, settings, batch_tokens);
   NIBBLE_REQUIRE(base <= memory, InvalidArgument,
                  "calibration: the sums of the largest block ({} MB) and one batch need {} MB, but --memory grants {} "
-                 "MB; grant more or --collect less at a time",
-                 plan.accumulator_bytes >> 20, (base >> 20) + 1, memory >> 20);
+                 "MB; grant more or {}",
+                 plan.accumulator_bytes >> 20, (base >> 20) + 1, memory >> 20, remedy);
   plan.residuals_on_disk = base + plan.residual_bytes > memory;
   plan.memory_bytes = base + (plan.residuals_on_disk ? 0 : plan.residual_bytes);
   plan.disk_bytes = 2 * output_bytes + (plan.residuals_on_disk ? plan.residual_bytes : 0);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 #include "calib/stats/run_settings.h"
 #include "model/transformer/config.h"
@@ -21,8 +22,9 @@ struct CalibrationPlan {
 };
 
 /// Plans a run with these settings (`windows` is this process's share) within `memory` bytes. Throws InvalidArgument
-/// when a block's sums and one batch alone need more, saying how much.
-CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory);
+/// when a block's sums and one batch alone need more, saying how much and what helps: to grant more, or `remedy`.
+CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory,
+                                 std::string_view remedy = "--collect less at a time");
 
 /// Seconds that a plan takes on this machine at 60 % of its GEMM rate, which is measured (a few hundredths of a
 /// second).

@@ -26,7 +26,8 @@ calib::CalibrationPlan plan_walk(const model::Config& config, const SequentialTe
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
   settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
-  return calib::plan_calibration(config, settings, text.memory_bytes);
+  return calib::plan_calibration(config, settings, text.memory_bytes,
+                                 "take sequential: false with statistics of --calib, which need no forward pass");
 }
 
 class SequentialRun {

@@ -1,9 +1,13 @@
 // Error feedback (GPTQ) and coordinate descent against their matrix-product floor: m·n² multiply-adds through
 // parallel_gemm(), measured in the same run. Results: docs/results/gptq.md.
+//
+//   gptq_bench [ROWS INPUTS [feedback|descent]]     (768 3072 and 4096 4096, both parts)
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/gemm.h"
@@ -40,65 +44,86 @@ Matrix<float> correlated_hessian(std::size_t n) {
   return h;
 }
 
-void report(const std::string& name, const bench::Timing& timing, double floor_seconds) {
-  fmt::print("  {:44} {:8.3f} s [{:.3f}, {:.3f}]  {:5.2f} x floor\n", name, timing.median_seconds, timing.min_seconds,
-             timing.max_seconds, timing.median_seconds / floor_seconds);
-}
-
-void run(std::size_t m, std::size_t n) {
-  const Matrix<float> w = random_matrix(m, n, 1), h = correlated_hessian(n);
-  Matrix<float> product(m, n);
-  const auto floor =
-      bench::measure(3, [&] { parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, w, h, 0.0f, product); });
-  const double seconds = floor.median_seconds;
-  const double operations = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(n);
-  fmt::print("{} x {}: {:.1f} G multiply-adds/s\n", m, n, operations / seconds / 1e9);
-  report("floor: m·n² through parallel_gemm", floor, seconds);
-
-  HessianFactor factor;
-  report("factor", bench::measure(3, [&] { factor = factor_hessian<float>(h.view(), {}); }), seconds);
-  GridRounding grid(w, {.bits = 4, .block = 0, .scale = BlockScale::kMinmax}, true);
-  FeedbackResult result;
-  report("feedback, uniform per row", bench::measure(3, [&] { result = round_with_feedback(w, factor, grid); }),
-         seconds);
-  GridRounding blocks(w, {.bits = 4, .block = 32}, true);
-  report("feedback, int4 blocks of 32", bench::measure(3, [&] { result = round_with_feedback(w, factor, blocks); }),
-         seconds);
-  for (const std::size_t group_rows : {0u, 1u}) {
-    const Palettization palette = palettize(w, {}, {.bits = 4, .group_rows = group_rows});
-    PaletteRounding rounding(palette.palettes, group_rows, {});
-    const std::string kind = group_rows == 0 ? "palette per tensor" : "palette per row";
-    report("feedback, " + kind, bench::measure(3, [&] { result = round_with_feedback(w, factor, rounding); }), seconds);
-    Matrix<std::uint8_t> codes;
-    report("descent, 1 sweep, " + kind,
-           bench::measure(1,
-                          [&] {
-                            codes = palette.codes;
-                            coordinate_descent(w, h, rounding, 1, codes);
-                          }),
-           seconds);
+/// One shape: its weight, its Hessian, and the floor.
+class Bench {
+ public:
+  Bench(std::size_t m, std::size_t n)
+      : w_(random_matrix(m, n, 1)),
+        h_(correlated_hessian(n)),
+        operations_(static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(n)) {
+    Matrix<float> product(m, n);
+    const auto floor =
+        bench::measure(3, [&] { parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, w_, h_, 0.0f, product); });
+    floor_seconds_ = floor.median_seconds;
+    fmt::print("{} x {}: {:.1f} G multiply-adds/s\n", m, n, operations_ / floor_seconds_ / 1e9);
+    report("floor: m·n² through parallel_gemm", floor);
   }
-  const auto whole = bench::measure(3, [&] {
-    factor = factor_hessian<float>(h.view(), {});
-    result = round_with_feedback(w, factor, grid);
-  });
-  report("factor + feedback, uniform per row", whole, seconds);
-  const double size = static_cast<double>(n), own = size * size * size / 3.0 + operations / 2.0;
-  fmt::print("  that needs n³/3 + m·n²/2 multiply-adds: {:.2f} x the time of a product of as many\n",
-             whole.median_seconds / seconds * operations / own);
-  for (const std::size_t group_rows : {0u, 1u}) {
-    const Palettization palette = palettize(w, {}, {.bits = 4, .group_rows = group_rows});
-    PaletteWeight weight{.palettes = palette.palettes, .group_rows = group_rows, .scales = {}, .codes = palette.codes};
-    report(group_rows == 0 ? "update of one palette" : "update of a palette per row",
-           bench::measure(1, [&] { update_palettes(w, h, DType::kF16, weight); }), seconds);
+
+  void feedback() {
+    HessianFactor factor;
+    report("factor", bench::measure(3, [&] { factor = factor_hessian<float>(h_.view(), {}); }));
+    const auto time = [&](const std::string& name, ColumnRounding& rounding) {
+      report("feedback, " + name, bench::measure(3, [&] { (void)round_with_feedback(w_, factor, rounding); }));
+    };
+    GridRounding grid(w_, {.bits = 4, .block = 0, .scale = BlockScale::kMinmax}, true);
+    time("uniform per row", grid);
+    GridRounding blocks(w_, {.bits = 4, .block = 32}, true);
+    time("int4 blocks of 32", blocks);
+    for (const std::size_t group_rows : {0u, 1u}) {
+      const Palettization palette = palettize(w_, {}, {.bits = 4, .group_rows = group_rows});
+      PaletteRounding entries(palette.palettes, group_rows, {});
+      time(group_rows == 0 ? "one palette" : "palette per row", entries);
+    }
+    const auto whole = bench::measure(3, [&] {
+      factor = factor_hessian<float>(h_.view(), {});
+      (void)round_with_feedback(w_, factor, grid);
+    });
+    report("factor + feedback, uniform per row", whole);
+    const double size = static_cast<double>(w_.cols()), own = size * size * size / 3.0 + operations_ / 2.0;
+    fmt::print("  that needs n³/3 + m·n²/2 multiply-adds: {:.2f} x the time of a product of as many\n",
+               whole.median_seconds / floor_seconds_ * operations_ / own);
   }
-}
+
+  void descent() const {
+    for (const std::size_t group_rows : {0u, 1u}) {
+      const std::string kind = group_rows == 0 ? "one palette" : "palette per row";
+      const Palettization palette = palettize(w_, {}, {.bits = 4, .group_rows = group_rows});
+      const PaletteRounding rounding(palette.palettes, group_rows, {});
+      Matrix<std::uint8_t> codes;
+      report("descent, 1 sweep and both losses, " + kind, bench::measure(1, [&] {
+               codes = palette.codes;
+               coordinate_descent(w_, h_, rounding, 1, codes);
+             }));
+      PaletteWeight weight{
+          .palettes = palette.palettes, .group_rows = group_rows, .scales = {}, .codes = palette.codes};
+      report("palettes under H, " + kind, bench::measure(1, [&] { update_palettes(w_, h_, DType::kF16, weight); }));
+    }
+  }
+
+ private:
+  void report(const std::string& name, const bench::Timing& timing) const {
+    fmt::print("  {:50} {:8.3f} s [{:.3f}, {:.3f}]  {:5.2f} x floor\n", name, timing.median_seconds, timing.min_seconds,
+               timing.max_seconds, timing.median_seconds / floor_seconds_);
+  }
+
+  Matrix<float> w_, h_;
+  double operations_, floor_seconds_ = 0.0;
+};
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
   fmt::print("{}, {} threads; median [min, max] of 3\n", gemm_identity(), thread_count());
-  run(768, 3072);
-  run(4096, 4096);
-  return 0;
+  const auto run = [](std::size_t m, std::size_t n, std::string_view part) {
+    Bench bench(m, n);
+    if (part != "descent") bench.feedback();
+    if (part != "feedback") bench.descent();
+  };
+  if (count < 3) {
+    run(768, 3072, "");
+    run(4096, 4096, "");
+  } else {
+    run(std::strtoull(arguments[1], nullptr, 10), std::strtoull(arguments[2], nullptr, 10),
+        count > 3 ? arguments[3] : "");
+  }
 }

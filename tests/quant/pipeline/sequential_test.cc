@@ -230,7 +230,7 @@ TEST(Sequential, RefusesWhatItCannotDo) {
   EXPECT_TRUE(refused("defaults: {bits: 3}", text(), "the recipe says of no layer"));
   EXPECT_TRUE(refused("defaults: {sequential: true, weighting: fisher}", text(), "needs the statistic 'fisher'"));
   EXPECT_TRUE(refused("defaults: {sequential: true, solver: gptq, hessian: guided}", text(), "no gradients"));
-  EXPECT_TRUE(refused("defaults: {sequential: true}", text(1 << 20), "--memory"));
+  EXPECT_TRUE(refused("defaults: {sequential: true}", text(1 << 20), "sequential: false"));
   auto odd = text();
   odd.tokens.pop_back();
   EXPECT_TRUE(refused("defaults: {sequential: true}", odd, "no whole number of windows"));
