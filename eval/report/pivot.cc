@@ -87,6 +87,35 @@ bool contains(const SettingNames& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Whether a setting differs only in that some entries do not have it, as `sign` without scaling: then others say as
+// much.
+bool varies_by_absence(const Entries& entries, const std::string& name) {
+  std::set<std::string_view> values;
+  for (const Entry* entry : entries) values.insert(entry->setting(name));
+  return values.size() == 2 && values.contains("");
+}
+
+std::size_t count_distinct(const Entries& entries, const SettingNames& names) {
+  std::set<std::string> seen;
+  for (const Entry* entry : entries) {
+    std::string key;
+    for (const std::string& name : names) key += fmt::format("{}\n", entry->setting(name));
+    seen.insert(std::move(key));
+  }
+  return seen.size();
+}
+
+// Without settings that follow from the others.
+void drop_implied(const Entries& entries, SettingNames& names) {
+  const std::size_t distinct = count_distinct(entries, names);
+  for (const std::string& name : SettingNames(names)) {
+    if (!varies_by_absence(entries, name)) continue;
+    SettingNames fewer = names;
+    std::erase(fewer, name);
+    if (count_distinct(entries, fewer) == distinct) names = std::move(fewer);
+  }
+}
+
 }  // namespace
 
 bool natural_less(std::string_view a, std::string_view b) {
@@ -184,6 +213,7 @@ PivotSettings default_pivot(const Entries& entries) {
   };
   const bool bits_vary = contains(varying, "bits");
   std::erase_if(varying, of_evaluation);
+  drop_implied(entries, varying);
   if (bits_vary && !varying.empty()) settings = {.rows = varying, .columns = {"bits"}};
   return settings;
 }

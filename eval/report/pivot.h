@@ -36,7 +36,7 @@ struct Pivot {
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
 
 /// Rows and columns that suit a set of entries: `bits` over the other settings that vary, where bits vary; else recipes
-/// by model.
+/// by model. Settings that follow from others (`sign`, which only cells with scaling have) are left out.
 struct PivotSettings {
   SettingNames rows = {}, columns = {};
 };

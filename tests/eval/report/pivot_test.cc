@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "tests/eval/report/example_sweep.h"
 #include "tests/support/throws.h"
@@ -33,6 +35,31 @@ TEST_F(PivotTest, AnAblationBecomesOneTableOfItsSettingsByBits) {
   EXPECT_EQ(pivots[0].row_names.front(), "none");
   EXPECT_EQ(pivots[0].row_names.back(), "weighting fisher + scaling std + shifting");
   EXPECT_EQ(pivots[0].cells.size(), 24u);
+}
+
+TEST_F(PivotTest, SettingsThatFollowFromOthersAreLeftOut) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (SweepRecord& record : records) {
+    std::string& recipe = record.configuration[1].second;
+    const std::size_t place = recipe.find("\"scaling\":\"std\"");
+    if (place != std::string::npos) recipe.insert(place, "\"sign\":\"plain\",");
+  }
+  use(records);
+  EXPECT_EQ(varying_settings(entries_).size(), 6u);  // recipe, weighting, sign, scaling, shifting, bits
+  EXPECT_EQ(default_pivot(entries_).rows, (SettingNames{"weighting", "scaling", "shifting"}));
+}
+
+TEST_F(PivotTest, SettingsOnlySomeCellsHaveStayWhereNothingElseTellsTheseCells) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  std::vector<SweepRecord> others = records;
+  for (SweepRecord& record : others) {
+    std::string& recipe = record.configuration[1].second;
+    const std::size_t place = recipe.find("\"weighting\"");
+    if (place != std::string::npos) recipe.insert(place, "\"search\":\"error\",");
+  }
+  records.insert(records.end(), others.begin(), others.end());
+  use(records);
+  EXPECT_TRUE(std::ranges::count(default_pivot(entries_).rows, "search"));
 }
 
 TEST_F(PivotTest, WhatElseDiffersMakesTablesOfItsOwn) {
