@@ -107,7 +107,7 @@ void run(const Arguments& arguments) {
   }
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", model_fact(arguments.model, model)},
-      {"kernels", fmt::format("{}: {}", arguments.compute, fmt::join(model.kernels, ", "))},
+      {"kernels", kernels_fact(arguments.compute, model)},
       {"protocol", fmt::format("{}, context {}, {} tokens scored", arguments.protocol, with_separators(options.context),
                                with_separators(result.tokens_scored))},
       {"perplexity", fmt::format("{:.4f} ± {:.4f}", result.perplexity, result.perplexity_stderr)}};

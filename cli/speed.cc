@@ -36,7 +36,7 @@ struct Arguments {
   std::filesystem::path model;
   CacheArguments cache;
   std::string attention = "fused", compute = "exact";
-  std::uint64_t prompt = 512, generate = 128, repeat = 5, seed = 0;
+  std::uint64_t prompt = 512, generate = 128, warm_up = 1, repeat = 5, seed = 0;
   std::vector<std::string> contexts;
   bool csv = false, skip_limits = false;
   const CLI::Option* prompt_option = nullptr;
@@ -52,6 +52,7 @@ std::size_t parse_context(std::string_view word) {
 
 std::vector<SpeedRow> rows_of(const Arguments& arguments) {
   eval::SpeedOptions options;
+  options.warm_up = arguments.warm_up;
   options.repeat = arguments.repeat;
   options.cache = arguments.cache.options();
   options.seed = arguments.seed;
@@ -95,7 +96,7 @@ void run(const Arguments& arguments) {
         {"model", model_fact(arguments.model, model)},
         {"cache", fmt::format("{}, {}; attention {}", cache_kind_name(report.rows[0].options.cache.kind),
                               cache_type_name(report.rows[0].options.cache.type), arguments.attention)},
-        {"kernels", fmt::format("{}: {}", arguments.compute, fmt::join(model.kernels, ", "))}};
+        {"kernels", kernels_fact(arguments.compute, model)}};
     for (auto& fact : speed_facts(report)) facts.push_back(std::move(fact));
     print(aligned_facts(facts) + "\n" + speed_table(report));
   }
@@ -119,7 +120,8 @@ Command speed_command(CLI::App& program) {
       ->type_name("NAME")
       ->capture_default_str();
   add_compute(*app, arguments->compute);
-  add_count(*app, "--repeat", arguments->repeat, "Runs that count, after one that does not [default: 5]");
+  add_count(*app, "--repeat", arguments->repeat, "Runs that count [default: 5]");
+  add_count(*app, "--warm-up", arguments->warm_up, "Runs before them that do not [default: 1]", {.low = 0});
   add_count(*app, "--seed", arguments->seed, "Of the prompt's random tokens", {.low = 0});
   app->add_flag("--skip-limits", arguments->skip_limits, "Do not measure the machine's read bandwidth and GEMM rate");
   app->add_flag("--csv", arguments->csv, "Print a line of comma-separated figures per context");

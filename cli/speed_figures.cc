@@ -52,7 +52,8 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
                           SpeedReport& report) {
   report.config = model.config;
   report.model_bytes = model.checkpoint->tensor_bytes();
-  report.token_bytes = eval::weight_bytes_per_token(*model.checkpoint, model.config);
+  report.token_bytes = model.bytes_per_token != 0 ? model.bytes_per_token
+                                                  : eval::weight_bytes_per_token(*model.checkpoint, model.config);
   report.head_bytes = eval::head_bytes(*model.checkpoint, model.config);
   for (SpeedRow& row : report.rows) {
     row.options.progress = progress;

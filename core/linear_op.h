@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class LinearOp {
   virtual void release() const {}
   /// What does the multiplying, for records of speed.
   virtual std::string kernel_name() const { return "gemm"; }
+  /// Bytes of weights that a product with one token reads, as they lie in memory; 0 where nobody knows.
+  virtual std::uint64_t weight_bytes() const { return 0; }
 };
 
 /// Where the rows of a weight come from: decodes stored rows to float on demand. Implemented per storage format.

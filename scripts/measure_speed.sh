@@ -1,32 +1,73 @@
 #!/usr/bin/env bash
-# Measures the tables of docs/results/speed.md again: makes random models of the Llama-3.2-1B shape under build/speed,
-# quantizes them to 4 bits with the head, and prints decode, prompt and cache-ladder tables. About 10 minutes, 5 GB of disk.
+# Measures the tables of docs/results/speed.md again, on random models of the Llama-3.2-1B shape that it makes under
+# WORK (default build/speed, 5.5 GB). Without arguments everything, some 15 minutes; or the parts named:
+#   models                         make and quantize the models
+#   decode-FORMAT-MODE             128 tokens behind a short prompt. FORMAT: int4, palette, int4-f16head,
+#                                  palette-f16head; MODE: exact, bf16, int8
+#   prompt-FORMAT-MODE             a prompt of 512
+#   avx2-FORMAT-MODE               decode with NIBBLE_FORCE_ISA=avx2
+#   contexts-TYPE                  int4, int8 mode, behind 128 to 2048 positions kept as TYPE: f32, f16, int8
+#   ladder-RUNG-CONTEXT            RUNG: none, io, state (float16 weights), int4 (state, int4 blocks, int8 mode)
+# Each part but models takes at most a minute on two cores. THREADS (2), REPEAT (3).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-nibble=build/release/cli/nibble
-work=build/speed
-mkdir -p "$work"
+nibble=${NIBBLE:-build/release/cli/nibble}
+work=${WORK:-build/speed}
+threads=${THREADS:-2}
+repeat=${REPEAT:-3}
 
-[ -d "$work/1b" ] || "$nibble" synthesize --like llama-3.2-1b --seed 1 -o "$work/1b"
-quantized() {  # name, settings of the linears and of the head alike
+quantized() {  # name, settings of the block linears, of the embedding that is the head too
   [ -d "$work/$1" ] && return
-  printf 'defaults: {%s}\nlayers:\n  - {match: "embed_tokens", %s}\n' "$2" "$2" > "$work/$1.yaml"
+  printf 'defaults: {%s}\nlayers:\n  - {match: "embed_tokens", %s}\n' "$2" "$3" > "$work/$1.yaml"
   "$nibble" quantize "$work/1b" --recipe "$work/$1.yaml" -o "$work/$1"
 }
-quantized int4 'format: int4-block'
-quantized palette 'format: palette, bits: 4, granularity: channel'
 
-for model in int4 palette; do
-  echo "== $model: prompt 512, 128 generated tokens"
-  "$nibble" speed "$work/$model" --prompt 512 --generate 128 --repeat "${REPEAT:-5}"
-done
-echo "== AVX2: int4, 32 generated tokens"
-NIBBLE_FORCE_ISA=avx2 "$nibble" speed "$work/int4" --prompt 16 --generate 32 --repeat 3
+models() {
+  mkdir -p "$work"
+  [ -d "$work/1b" ] || "$nibble" synthesize --like llama-3.2-1b --seed 1 -o "$work/1b"
+  local int4='format: int4-block' palette='format: palette, bits: 4, granularity: channel'
+  quantized int4 "$int4" "$int4"
+  quantized palette "$palette" "$palette"
+  quantized int4-f16head "$int4" 'format: float16'
+  quantized palette-f16head "$palette" 'format: float16'
+}
 
-contexts=${CONTEXTS:-128,512,2048}
-for rung in "1b none" "1b io" "1b state" "int4 state"; do
-  read -r model cache <<< "$rung"
-  echo "== ladder: $model, cache $cache"
-  "$nibble" speed "$work/$model" --cache "$cache" --context "$contexts" --generate "$([ "$cache" = none ] && echo 3 || echo 16)" \
-    --prompt 32 --repeat 1 --skip-limits
+speed() { "$nibble" speed "$work/$1" --threads "$threads" --repeat "$repeat" "${@:2}"; }
+
+ladder() {  # rung, context
+  case $1 in
+    none) speed 1b --cache none --context "$2" --generate 3 --warm-up 0 --repeat 1 --skip-limits ;;
+    io | state) speed 1b --cache "$1" --context "$2" --prompt "$(($2 / 2))" --generate 16 --repeat 1 --skip-limits ;;
+    int4) speed int4 --compute int8 --context "$2" --prompt "$(($2 / 2))" --generate 16 --repeat 1 --skip-limits ;;
+  esac
+}
+
+part() {
+  local format=${1#*-}
+  format=${format%-*}
+  case $1 in
+    models) models ;;
+    decode-*) speed "$format" --compute "${1##*-}" --prompt 16 --generate 128 ;;
+    prompt-*) speed "$format" --compute "${1##*-}" --prompt 512 --generate 1 ;;
+    avx2-*) NIBBLE_FORCE_ISA=avx2 speed "$format" --compute "${1##*-}" --prompt 16 --generate 64 ;;
+    contexts-*) speed int4 --compute int8 --context 128,512,2048 --generate 16 --repeat 1 --cache-type "${1##*-}" ;;
+    ladder-*) ladder "$format" "${1##*-}" ;;
+    *) echo "no part '$1'; see the top of scripts/measure_speed.sh" >&2 && return 2 ;;
+  esac
+}
+
+all() {
+  echo models
+  local format mode rung context
+  for format in int4 palette; do
+    for mode in exact int8; do echo "decode-$format-$mode" "decode-$format-f16head-$mode" "avx2-$format-$mode"; done
+    for mode in exact bf16 int8; do echo "prompt-$format-$mode"; done
+  done
+  echo contexts-f32 contexts-f16 contexts-int8
+  for rung in none io state int4; do for context in 128 512 2048; do echo "ladder-$rung-$context"; done; done
+}
+
+for name in ${*:-$(all)}; do
+  echo "== $name"
+  part "$name"
 done

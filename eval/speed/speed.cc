@@ -72,7 +72,7 @@ SpeedResult measure_speed(const model::Model& model, const SpeedOptions& options
   for (TokenId& token : prompt) token = static_cast<TokenId>(random.below(model.config().vocabulary));
 
   std::vector<double> first_token, rate;
-  for (std::size_t run = 0; run <= options.repeat; ++run) {
+  for (std::size_t run = 0; run < options.warm_up + options.repeat; ++run) {
     sequence->reset();
     const auto start = Clock::now();
     TokenId token = next_token(*sequence, prompt, options.forward);
@@ -80,8 +80,9 @@ SpeedResult measure_speed(const model::Model& model, const SpeedOptions& options
     for (std::size_t i = 0; i < options.generate; ++i) token = next_token(*sequence, {&token, 1}, options.forward);
     const auto end = Clock::now();
     if (options.progress)
-      options.progress({"speed", static_cast<double>(run + 1), static_cast<double>(options.repeat + 1), "runs"});
-    if (run == 0) continue;
+      options.progress(
+          {"speed", static_cast<double>(run + 1), static_cast<double>(options.warm_up + options.repeat), "runs"});
+    if (run < options.warm_up) continue;
     first_token.push_back(seconds_between(start, first));
     rate.push_back(static_cast<double>(options.generate) / seconds_between(first, end));
   }

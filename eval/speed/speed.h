@@ -16,7 +16,7 @@ struct SpeedOptions {
   std::size_t prompt = 512, generate = 128;
   /// Room of the cache, in positions (of `window`: what a call sees). 0: prompt + generate + 1.
   std::size_t context = 0;
-  std::size_t repeat = 5;  ///< runs that count, after one that does not
+  std::size_t warm_up = 1, repeat = 5;  ///< runs that do not count, and those after them that do
   model::CacheOptions cache = {};
   model::ForwardOptions forward = {};
   std::uint64_t seed = 0;  ///< of the prompt's tokens

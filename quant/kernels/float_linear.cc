@@ -72,6 +72,10 @@ class FloatLinear final : public LinearOp<float> {
     return fmt::format("{}_{}", dtype_name(source_->plain_floats().dtype), isa_name(active_isa()));
   }
 
+  std::uint64_t weight_bytes() const override {
+    return std::uint64_t{in_features()} * out_features() * dtype_size(source_->plain_floats().dtype);
+  }
+
   void forward(MatrixView<const float> x, MatrixView<float> y) const override {
     if (x.rows() > kMostMatvecTokens || x.cols() != in_features() || y.cols() != out_features() || x.rows() != y.rows())
       return matrix_.forward(x, y);  // which says what is wrong with the shapes

@@ -36,6 +36,12 @@ class StackedLinear final : public LinearOp<float> {
     });
   }
 
+  std::uint64_t weight_bytes() const override {
+    std::uint64_t bytes = 0;
+    for (const auto& part : parts_) bytes += part->weight_bytes();
+    return bytes;
+  }
+
   void release() const override {
     for (const auto& part : parts_) part->release();
   }

@@ -19,11 +19,15 @@ LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions
   loaded.method = std::move(size.method);
   const auto weights = make_weight_provider(loaded.checkpoint, std::move(quantized), options);
   std::set<std::string> kernels;
+  bool all_known = true;
   loaded.transformer = model::build_transformer<float>(loaded.config, *weights, [&](const model::LinearLayer& layer) {
     auto linear = weights->linear(layer.module, layer.out, layer.in, layer.conv1d);
     kernels.insert(linear->kernel_name());
+    loaded.bytes_per_token += linear->weight_bytes();
+    all_known = all_known && linear->weight_bytes() != 0;
     return linear;
   });
+  if (!all_known) loaded.bytes_per_token = 0;
   loaded.kernels.assign(kernels.begin(), kernels.end());
   return loaded;
 }

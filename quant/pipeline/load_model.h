@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ struct LoadedModel {
   double bits_per_weight = 0.0;  ///< of the block linears: all-in bits for quantized ones, 16 or 32 for float ones
   double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 over all parameters
   std::vector<std::string> kernels;    ///< what multiplies, each name once
+  std::uint64_t bytes_per_token = 0;   ///< weights that decoding a token reads, as they lie in memory; 0: unknown
   std::string method;  ///< "float16", "float32", "bfloat16", or a short spec such as "palette 4-bit tensor"
 };
 

@@ -20,6 +20,9 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
     EXPECT_TRUE(result.contains(key)) << key;
   for (const char* key : {"threads", "isa", "gemm", "read_bytes_per_second", "gemm_flops_per_second"})
     EXPECT_TRUE(result["machine"].contains(key)) << key;
+  // The matrices, the tied head among them, are all of the model but the norms.
+  EXPECT_LT(result["weight_bytes_per_token"], result["model_bytes"]);
+  EXPECT_GT(result["weight_bytes_per_token"].get<double>(), 0.99 * result["model_bytes"].get<double>());
   ASSERT_EQ(result["speeds"].size(), 2u);
   EXPECT_EQ(result["speeds"][0]["prompt"], 27);
   EXPECT_EQ(result["speeds"][1]["context"], 64);
@@ -34,8 +37,9 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
 }
 
 TEST(Speed, TableAndCsv) {
-  const std::vector<std::string> options = {"speed",    kModel, "--prompt",      "8",       "--generate", "2",
-                                            "--repeat", "1",    "--skip-limits", "--cache", "none"};
+  const std::vector<std::string> options = {"speed",     kModel, "--prompt", "8", "--generate",    "2",
+                                            "--warm-up", "0",    "--repeat", "1", "--skip-limits", "--cache",
+                                            "none"};
   const ProgramRun table = nibble(options);
   ASSERT_EQ(table.exit_code, 0) << table.err;
   for (const char* words : {"first token, ms", "tok/s", "peak resident", "kernels", "none"})
