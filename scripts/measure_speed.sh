@@ -8,7 +8,7 @@
 #   avx2-FORMAT-MODE               decode with NIBBLE_FORCE_ISA=avx2
 #   contexts-TYPE                  int4, int8 mode, behind 128 to 2048 positions kept as TYPE: f32, f16, int8
 #   ladder-RUNG-CONTEXT            RUNG: none, io, state (float16 weights), int4 (state, int4 blocks, int8 mode)
-# Each part but models takes at most a minute on two cores. THREADS (2), REPEAT (3).
+# Each part but models takes at most a minute on two cores; ladder-none-2048 two. THREADS (2), REPEAT (3).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 nibble=${NIBBLE:-build/release/cli/nibble}
@@ -36,9 +36,9 @@ speed() { "$nibble" speed "$work/$1" --threads "$threads" --repeat "$repeat" "${
 
 ladder() {  # rung, context
   case $1 in
-    none) speed 1b --cache none --context "$2" --generate 3 --warm-up 0 --repeat 1 --skip-limits ;;
-    io | state) speed 1b --cache "$1" --context "$2" --prompt "$(($2 / 2))" --generate 16 --repeat 1 --skip-limits ;;
-    int4) speed int4 --compute int8 --context "$2" --prompt "$(($2 / 2))" --generate 16 --repeat 1 --skip-limits ;;
+    none) repeat=1 speed 1b --cache none --context "$2" --generate 3 --warm-up 0 --skip-limits ;;
+    io | state) repeat=1 speed 1b --cache "$1" --context "$2" --prompt "$(($2 / 2))" --generate 16 --warm-up 0 --skip-limits ;;
+    int4) repeat=1 speed int4 --compute int8 --context "$2" --prompt "$(($2 / 2))" --generate 16 --warm-up 0 --skip-limits ;;
   esac
 }
 
@@ -50,7 +50,7 @@ part() {
     decode-*) speed "$format" --compute "${1##*-}" --prompt 16 --generate 128 ;;
     prompt-*) speed "$format" --compute "${1##*-}" --prompt 512 --generate 1 ;;
     avx2-*) NIBBLE_FORCE_ISA=avx2 speed "$format" --compute "${1##*-}" --prompt 16 --generate 64 ;;
-    contexts-*) speed int4 --compute int8 --context 128,512,2048 --generate 16 --repeat 1 --cache-type "${1##*-}" ;;
+    contexts-*) repeat=1 speed int4 --compute int8 --context 128,512,2048 --generate 16 --cache-type "${1##*-}" ;;
     ladder-*) ladder "$format" "${1##*-}" ;;
     *) echo "no part '$1'; see the top of scripts/measure_speed.sh" >&2 && return 2 ;;
   esac

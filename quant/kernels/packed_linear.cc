@@ -38,7 +38,7 @@ class PackedLinear final : public LinearOp<float> {
     for (std::size_t t = 0; t < x.rows(); ++t) multiply_int8(*weight_, *int8_, bias_, x.row(t), y.row(t));
   }
 
-  std::uint64_t weight_bytes() const override { return weight_->bytes(); }
+  std::uint64_t weight_bytes() const override { return weight_->bytes(int8_ != nullptr); }
 
   void backward_input(MatrixView<const float> dy, MatrixView<float> dx) const override {
     matrix_.backward_input(dy, dx);

@@ -37,7 +37,8 @@ struct PackedWeight {
   const float* table_of(std::size_t row) const {
     return tables.data() + (rows_per_table == 0 ? 0 : row / rows_per_table * entries());
   }
-  std::uint64_t bytes() const;  ///< of all of the above: what a product reads
+  /// What a product reads: tables of floats, or those of bytes for int8 mode.
+  std::uint64_t bytes(bool in_bytes = false) const;
 };
 
 /// Whether there is a packed layout for the tensor: scalar palettes; blocks of a multiple of 32 inputs, or whole rows.
