@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -53,8 +54,9 @@ void find_ideal_scales(std::span<const float> row, const Grid& grid, const Buffe
     find_extremes(row, grid.block, buffers, scales);
     for (float& scale : scales) scale /= -grid.half;
   } else if (grid.rule == BlockScale::kMinmax) {
+    const float *low = buffers.low.data(), *high = buffers.high.data();
     for (std::size_t b = 0; b < scales.size(); ++b)
-      scales[b] = (std::max(buffers.high[b], 0.0f) - std::min(buffers.low[b], 0.0f)) / grid.top;
+      scales[b] = ((high[b] > 0.0f ? high[b] : 0.0f) - (low[b] < 0.0f ? low[b] : 0.0f)) / grid.top;
   } else {
     const float steps = grid.half - (grid.rule == BlockScale::kAbsmax ? 1.0f : 0.5f);
     for (std::size_t b = 0; b < scales.size(); ++b) scales[b] = std::max(buffers.high[b], -buffers.low[b]) / steps;
@@ -78,6 +80,17 @@ void find_scales(std::span<const float> row, std::size_t row_index, const Grid& 
                    "round_blocks: the scale {} of the block at row {}, column {} is beyond float16 (65504)", scales[b],
                    row_index, b * grid.block);
   convert_to_f32(DType::kF16, reinterpret_cast<const std::byte*>(buffers.halves.data()), scales.size(), scales.data());
+}
+
+/// Zero points of one row, integers held as floats.
+void find_zeros(std::span<const float> scales, const Grid& grid, Buffers& buffers) {
+  const float *low = buffers.low.data(), *scale = scales.data();
+  float* zeros = buffers.zeros.data();
+  for (std::size_t b = 0; b < scales.size(); ++b) {
+    const float divisor = scale[b] == 0.0f ? std::numeric_limits<float>::infinity() : scale[b];
+    const float below = low[b] < 0.0f ? -low[b] : 0.0f, zero = (below / divisor + kRounder) - kRounder;
+    zeros[b] = zero < grid.top ? zero : grid.top;
+  }
 }
 
 }  // namespace
@@ -113,11 +126,9 @@ BlockRounding round_blocks(MatrixView<const float> w, const BlockRoundingOptions
       }
       find_scales(row, r, grid, buffers, scales);
       if (zero_points) {
-        for (std::size_t b = 0; b < blocks; ++b) {
-          const float steps = scales[b] == 0.0f ? 0.0f : -std::min(buffers.low[b], 0.0f) / scales[b];
-          buffers.zeros[b] = std::min((steps + kRounder) - kRounder, grid.top);
-          result.zeros(r, b) = static_cast<std::uint8_t>(buffers.zeros[b]);
-        }
+        find_zeros(scales, grid, buffers);
+        std::transform(buffers.zeros.begin(), buffers.zeros.end(), result.zeros.row(r).begin(),
+                       [](float zero) { return static_cast<std::uint8_t>(static_cast<int>(zero)); });
       }
       kernels.round_row(row.data(), row.size(), block, scales.data(), buffers.zeros.data(), grid.top,
                         result.codes.row(r).data());
