@@ -27,6 +27,7 @@
 #include "quant/pipeline/quantize_model.h"
 #include "quant/pipeline/recipe.h"
 #include "quant/pipeline/shard.h"
+#include "quant/pipeline/tuning.h"
 
 namespace nibble::cli {
 namespace {
@@ -73,6 +74,7 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& 
                               {"peak_anonymous_bytes", peak},
                               {"recipe", recipe.canonical_json()},
                               {"tensors", std::move(tensors)}};
+  if (result.tuning) json["tuning"] = quant::tuning_json(*result.tuning);
   if (result.budget) json["budget"] = quant::budget_json(*result.budget);
   return json;
 }
@@ -84,6 +86,12 @@ std::string line_of(const quant::TensorResult& tensor) {
                                  tensor.bits_per_weight, tensor.relative_weight_error);
   if (tensor.output_error) line += fmt::format("  output error {:.6f}", *tensor.output_error);
   return line + "  " + human_duration(tensor.seconds) + (tensor.resumed ? " (in an earlier run)" : "");
+}
+
+std::string tuning_text(const quant::TuningResult& tuning) {
+  return fmt::format("held-out loss {:.6f} nats before, {:.6f} after epoch {} of {}, which was kept",
+                     tuning.held_out.front(), tuning.held_out[tuning.best_epoch], tuning.best_epoch,
+                     tuning.trained.size());
 }
 
 std::string text_of(const Arguments& arguments, const quant::QuantizeResult& result, double seconds,
@@ -110,15 +118,16 @@ std::string text_of(const Arguments& arguments, const quant::QuantizeResult& res
   table.add_rule();
   table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(weights_of(result)),
                  fmt::format("{:.4f}", result.bits_per_weight), "", "", "", "", human_duration(seconds)});
-  return (result.budget ? budget_text(*result.budget) + "\n" : "") + table.text() + "\n" +
+  const std::string tuning = result.tuning ? "tuning  " + tuning_text(*result.tuning) + "\n\n" : "";
+  return (result.budget ? budget_text(*result.budget) + "\n" : "") + table.text() + "\n" + tuning +
          aligned_facts({{"output", arguments.output.string()},
                         {"size", fmt::format("{} of tensors, {:.4f} bits per weight over the whole model",
                                              human_bytes(result.file_bytes), result.model_bits_per_weight)},
                         {"peak memory", human_bytes(peak)}});
 }
 
-// The windows for `sequential: true`.
-std::optional<quant::SequentialText> read_text(const Arguments& arguments, ProgressBar& bar) {
+// The windows for `sequential: true` and `tuning`.
+std::optional<quant::CalibrationText> read_text(const Arguments& arguments, ProgressBar& bar) {
   const CalibrationTextOptions& options = arguments.text;
   if (!options.given()) return std::nullopt;
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
@@ -131,10 +140,10 @@ std::optional<quant::SequentialText> read_text(const Arguments& arguments, Progr
       read_calibration_windows(options, config, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   for (const std::string& warning : datasets::warnings(windows)) warn(warning);
-  return quant::SequentialText{.tokens = std::move(windows.tokens),
-                               .window_tokens = windows.length,
-                               .fingerprint = windows.fingerprint,
-                               .memory_bytes = parse_memory_size("--memory", options.memory)};
+  return quant::CalibrationText{.tokens = std::move(windows.tokens),
+                                .window_tokens = windows.length,
+                                .fingerprint = windows.fingerprint,
+                                .memory_bytes = parse_memory_size("--memory", options.memory)};
 }
 
 void run(const Arguments& arguments) {

@@ -68,7 +68,8 @@ class Job {
       context_.progress(start + (1.0 - start) * cells / static_cast<double>(std::max<std::size_t>(1, wanted_.size())));
   }
 
-  bool is_sequential() const {
+  bool needs_text() const {
+    if (job_.recipe->tuning()) return true;
     const quant::Plan plan = quant::make_plan(context_.model.checkpoint, context_.model.config, *job_.recipe);
     return std::any_of(plan.items.begin(), plan.items.end(),
                        [](const quant::QuantizeItem& item) { return item.settings.sequential; });
@@ -91,11 +92,11 @@ class Job {
     options.recipe = *job_.recipe;
     options.statistics = job_.statistics;
     if (!context_.calibration.empty()) options.calibration = {context_.calibration};
-    if (is_sequential()) {
+    if (needs_text()) {
       NIBBLE_REQUIRE(context_.windows != nullptr, InvalidArgument,
-                     "sequential: the sweep needs a `calibration` section, whose text runs through the model");
+                     "sequential, tuning: the sweep needs a `calibration` section, whose text runs through the model");
       const datasets::CalibrationWindows& windows = context_.windows->windows;
-      options.text = quant::SequentialText{
+      options.text = quant::CalibrationText{
           .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};
     }
     options.progress = [&](const ProgressUpdate& update) {

@@ -13,7 +13,7 @@ namespace nibble::eval {
 struct JobContext {
   const PlannedModel& model;
   std::filesystem::path calibration;            ///< file; empty: none
-  const PlannedCalibration* windows = nullptr;  ///< what `sequential` recipes run through the model; null: none
+  const PlannedCalibration* windows = nullptr;  ///< what `sequential` and `tuning` run through the model; null: none
   std::optional<CellError> failure;             ///< of its calibration: then the error of every cell
   std::filesystem::path scratch;                ///< a directory for this job's model: made, and removed at the end
   Facts environment;

@@ -21,10 +21,16 @@ void check_residual(const Config& config, const Layout& layout, MatrixView<const
                  x.cols());
 }
 
-void check_logit_rows(const Layout& layout, std::span<const std::size_t> rows) {
-  NIBBLE_REQUIRE(std::is_sorted(rows.begin(), rows.end()) && (rows.empty() || rows.back() < layout.rows()),
-                 InvalidArgument, "transformer: logit rows must ascend and be below the number of tokens, {}",
-                 layout.rows());
+void check_logit_rows(std::size_t tokens, std::span<const std::size_t> rows) {
+  NIBBLE_REQUIRE(std::is_sorted(rows.begin(), rows.end()) && (rows.empty() || rows.back() < tokens), InvalidArgument,
+                 "transformer: logit rows must ascend and be below the number of tokens, {}", tokens);
+}
+
+template <class T>
+void check_head_rows(const Config& config, std::span<const std::size_t> rows, MatrixView<const T> x) {
+  NIBBLE_REQUIRE(x.cols() == config.hidden, InvalidArgument, "transformer: expected x (tokens, {}), got ({}, {})",
+                 config.hidden, x.rows(), x.cols());
+  check_logit_rows(x.rows(), rows);
 }
 
 void check_block(const Config& config, std::size_t block) {
@@ -44,7 +50,7 @@ template <class T>
 void Decoder<T>::forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
                          const ForwardOptions& options, const Hooks<T>* hooks) const {
   const Layout layout = layout_of(config(), batch);
-  check_logit_rows(layout, logit_rows);
+  check_logit_rows(layout.rows(), logit_rows);
   if (layout.rows() == 0) return;
   const auto x = scratch_.residual.view(layout.rows(), config().hidden);
   parts_.embedding.forward(batch.tokens, layout.positions, x);
@@ -59,7 +65,7 @@ void Decoder<T>::extend(std::span<const TokenId> tokens, KvCache<T>& cache, std:
                  "transformer: {} tokens do not fit behind position {} of a cache that has room for {} more",
                  tokens.size(), cache.length(), cache.room());
   const Layout layout = layout_behind(config(), tokens, cache.length());
-  check_logit_rows(layout, logit_rows);
+  check_logit_rows(layout.rows(), logit_rows);
   if (layout.rows() == 0) return;
   const auto x = scratch_.residual.view(layout.rows(), config().hidden);
   parts_.embedding.forward(tokens, layout.positions, x);
@@ -108,6 +114,22 @@ void Decoder<T>::backward_head(MatrixView<const T> x, std::span<const std::int64
     NIBBLE_REQUIRE(targets[r] < static_cast<std::int64_t>(config().vocabulary), InvalidArgument,
                    "transformer: target [{}] is {}, but the vocabulary has {} ids", r, targets[r], config().vocabulary);
   parts_.head.backward(x, targets, row_weights, losses, dx, scratch_.head, hooks);
+}
+
+template <class T>
+void Decoder<T>::forward_head(MatrixView<const T> x, std::span<const std::size_t> logit_rows,
+                              const LogitSink<T>& sink) const {
+  check_head_rows<T>(config(), logit_rows, x);
+  parts_.head.forward(x, logit_rows, sink, scratch_.head, nullptr);
+}
+
+template <class T>
+void Decoder<T>::backward_logits(MatrixView<const T> x, std::span<const std::size_t> logit_rows,
+                                 const LogitGradient<T>& gradient, MatrixView<T> dx, const Hooks<T>* hooks) const {
+  check_head_rows<T>(config(), logit_rows, x);
+  NIBBLE_REQUIRE(dx.rows() == x.rows() && dx.cols() == x.cols(), InvalidArgument,
+                 "transformer: expected dx ({}, {}), got ({}, {})", x.rows(), x.cols(), dx.rows(), dx.cols());
+  parts_.head.backward(x, logit_rows, gradient, dx, scratch_.head, hooks);
 }
 
 template <class T>

@@ -35,6 +35,10 @@ class Decoder final : public Transformer<T> {
                       const Hooks<T>* hooks) const override;
   void backward_head(MatrixView<const T> x, std::span<const std::int64_t> targets, std::span<const T> row_weights,
                      std::span<T> losses, MatrixView<T> dx, const Hooks<T>* hooks) const override;
+  void forward_head(MatrixView<const T> x, std::span<const std::size_t> logit_rows,
+                    const LogitSink<T>& sink) const override;
+  void backward_logits(MatrixView<const T> x, std::span<const std::size_t> logit_rows, const LogitGradient<T>& gradient,
+                       MatrixView<T> dx, const Hooks<T>* hooks) const override;
   void release_block(std::size_t block) const override;
 
  private:

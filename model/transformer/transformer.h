@@ -40,6 +40,11 @@ struct ForwardOptions {
 template <class T>
 using LogitSink = std::function<void(std::span<const std::size_t> rows, MatrixView<const T> logits)>;
 
+/// Turns logits (rows, vocabulary) of batch rows rows[0…] into the gradient of a loss with respect to them, in place:
+/// called as a LogitSink is.
+template <class T>
+using LogitGradient = std::function<void(std::span<const std::size_t> rows, MatrixView<T> logits)>;
+
 /// A decoder-only transformer of the GPT-2 or Llama family over linear layers of any storage.
 ///
 /// T is float in the product; double and std::complex<double> run the very same code for checks.
@@ -84,6 +89,13 @@ class Transformer {
   virtual void backward_head(MatrixView<const T> x, std::span<const std::int64_t> targets,
                              std::span<const T> row_weights, std::span<T> losses, MatrixView<T> dx,
                              const Hooks<T>* hooks) const = 0;
+  /// Final norm and head over x (tokens, hidden), which forward() would have in front of them.
+  virtual void forward_head(MatrixView<const T> x, std::span<const std::size_t> logit_rows,
+                            const LogitSink<T>& sink) const = 0;
+  /// backward_head() for any loss of the logits of `logit_rows` (ascending): dx (tokens, hidden) becomes dL/dx, 0 in
+  /// other rows.
+  virtual void backward_logits(MatrixView<const T> x, std::span<const std::size_t> logit_rows,
+                               const LogitGradient<T>& gradient, MatrixView<T> dx, const Hooks<T>* hooks) const = 0;
   /// Mapped weights of a block (or of the head: block == layers) may leave memory.
   virtual void release_block(std::size_t block) const = 0;
 };

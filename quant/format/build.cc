@@ -148,4 +148,40 @@ QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std:
   return {std::move(name), spec, std::move(parts)};
 }
 
+CodeValues code_values(const QuantizedTensor& tensor) {
+  CodeValues values;
+  std::vector<float> table;
+  for (std::size_t group = 0; tensor.spec().coding == Coding::kPalette && group < tensor.spec().palettes(); ++group) {
+    tensor.load_palette(group, table);
+    values.palette.insert(values.palette.end(), table.begin(), table.end());
+  }
+  const TensorPart* scale = tensor.find(tensor.spec().coding == Coding::kPalette ? "scale" : "block_scale");
+  if (scale == nullptr) return values;
+  values.scale.resize(scale->bytes.size() / dtype_size(scale->dtype));
+  convert_to_f32(scale->dtype, scale->bytes.data(), values.scale.size(), values.scale.data());
+  return values;
+}
+
+QuantizedTensor with_code_values(const QuantizedTensor& tensor, const CodeValues& values) {
+  const std::string& name = tensor.name();
+  std::vector<TensorPart> parts;
+  for (const TensorPart& part : tensor.parts()) {
+    if (part.suffix == "palette") {
+      const std::size_t expected = tensor.spec().palettes() * tensor.spec().entries() * tensor.spec().cluster_dim;
+      check_count(name, "palette values", values.palette.size(), expected);
+      if (part.dtype == DType::kI8) {
+        add_int8_palette(name, part.shape, values.palette, parts);
+      } else {
+        parts.push_back(float_part(name, part.suffix, part.dtype, part.shape, values.palette));
+      }
+    } else if (part.suffix == "scale" || part.suffix == "block_scale") {
+      check_count(name, "scales", values.scale.size(), part.bytes.size() / dtype_size(part.dtype));
+      parts.push_back(float_part(name, part.suffix, part.dtype, part.shape, values.scale));
+    } else if (part.suffix != "palette_scale") {
+      parts.push_back(part);
+    }
+  }
+  return {name, tensor.spec(), std::move(parts)};
+}
+
 }  // namespace nibble::quant

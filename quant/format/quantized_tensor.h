@@ -122,4 +122,16 @@ QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const flo
 QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
                                   std::span<const float> scales, std::span<const std::uint8_t> zeros);
 
+/// What the codes of a tensor mean, as float: all that can change while they stay.
+struct CodeValues {
+  std::vector<float> palette;  ///< (palettes, 2^bits, cluster_dim), with palette_scale multiplied in; empty for blocks
+  std::vector<float> scale;    ///< (rows) or empty for palettes, (rows, blocks) for blocks
+};
+CodeValues code_values(const QuantizedTensor& tensor);
+
+/// `tensor` with these values instead of its own; all other parts are the same bytes, shared. Values must be exact in
+/// the tensor's dtypes (make_palette_tensor(), make_block_tensor()). Throws as those do, FormatError for palettes that
+/// do not ascend.
+QuantizedTensor with_code_values(const QuantizedTensor& tensor, const CodeValues& values);
+
 }  // namespace nibble::quant

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "quant/pipeline/copy_tensor.h"
 #include "quant/pipeline/shifted_bias.h"
+#include "quant/pipeline/tuning.h"
 
 namespace nibble::quant {
 namespace {
@@ -152,6 +153,7 @@ std::string report_json(const QuantizeResult& result) {
                               {"tensor_bytes", result.tensor_bytes},
                               {"tensors", std::move(tensors)}};
   if (!scaling.empty()) json["input_scaling"] = std::move(scaling);
+  if (result.tuning) json["tuning"] = tuning_json(*result.tuning);
   if (result.budget) json["budget"] = budget_json(*result.budget);
   return json.dump(2) + "\n";
 }

@@ -24,7 +24,9 @@ class ReplacedMatrices final : public model::WeightProvider {
   }
   std::unique_ptr<LinearOp<float>> linear(const std::string& module, std::size_t out, std::size_t in,
                                           bool conv1d) const override {
-    return base_.linear(module, out, in, conv1d);
+    const auto found = replaced_.find(module);
+    return found != replaced_.end() ? std::make_unique<DecodingLinear>(found->second, std::vector<float>())
+                                    : base_.linear(module, out, in, conv1d);
   }
 
  private:
@@ -54,7 +56,7 @@ GrowingModel::GrowingModel(const model::Config& config, std::shared_ptr<const mo
     : weights_(std::move(weights)) {
   const ReplacedMatrices start(*weights_, std::move(replaced));
   model_ = model::build_transformer<float>(config, start, [&](const model::LinearLayer& layer) {
-    auto op = std::make_unique<Layer>(weights_->linear(layer.module, layer.out, layer.in, layer.conv1d));
+    auto op = std::make_unique<Layer>(start.linear(layer.module, layer.out, layer.in, layer.conv1d));
     layers_[layer.module] = op.get();
     return op;
   });

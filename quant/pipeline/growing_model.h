@@ -13,7 +13,8 @@ namespace nibble::quant {
 /// A float model whose linear layers are replaced by quantized ones, one after the other.
 class GrowingModel {
  public:
-  /// `replaced`: matrices (embeddings) that are other than the checkpoint's from the start, by module.
+  /// `replaced`: matrices without bias (embeddings, the head) that are other than the checkpoint's from the start, by
+  /// module.
   GrowingModel(const model::Config& config, std::shared_ptr<const model::WeightProvider> weights,
                std::map<std::string, std::shared_ptr<const WeightSource>> replaced);
   ~GrowingModel();

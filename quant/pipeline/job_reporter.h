@@ -15,10 +15,10 @@ class JobReporter {
   JobReporter(ProgressSink progress, TensorSink tensors)
       : progress_(std::move(progress)), tensors_(std::move(tensors)) {}
 
-  /// Starts a stage of `total` weights.
-  void begin(std::string stage, std::uint64_t total) {
+  /// Starts a stage of `total` weights, or of another unit.
+  void begin(std::string stage, std::uint64_t total, std::string unit = "weights") {
     const std::lock_guard lock(mutex_);
-    stage_ = std::move(stage), done_ = 0, total_ = total;
+    stage_ = std::move(stage), done_ = 0, total_ = total, unit_ = std::move(unit);
     report();
   }
   /// A weight is finished.
@@ -26,22 +26,22 @@ class JobReporter {
     const std::lock_guard lock(mutex_);
     if (tensors_) tensors_(result);
   }
-  /// `weights` more are done.
-  void advance(std::uint64_t weights) {
+  /// That many more are done.
+  void advance(std::uint64_t count) {
     const std::lock_guard lock(mutex_);
-    done_ += weights;
+    done_ += count;
     report();
   }
 
  private:
   void report() const {
-    if (progress_) progress_({stage_, static_cast<double>(done_), static_cast<double>(total_), "weights"});
+    if (progress_) progress_({stage_, static_cast<double>(done_), static_cast<double>(total_), unit_});
   }
 
   ProgressSink progress_;
   TensorSink tensors_;
   std::mutex mutex_;
-  std::string stage_;
+  std::string stage_, unit_;
   std::uint64_t done_ = 0, total_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "quant/pipeline/plan.h"
 #include "quant/pipeline/quantization_config.h"
 #include "quant/pipeline/sequential.h"
+#include "quant/pipeline/tuning.h"
 
 namespace nibble::quant {
 namespace {
@@ -55,16 +56,22 @@ void require_finite(const Plan& plan, const model::Checkpoint& checkpoint) {
   });
 }
 
-void check_sequential(const Plan& plan, const model::Config& config, const QuantizeOptions& options) {
-  const bool wanted = std::any_of(plan.items.begin(), plan.items.end(),
-                                  [](const QuantizeItem& item) { return item.settings.sequential; });
+bool is_sequential(const Plan& plan) {
+  return std::any_of(plan.items.begin(), plan.items.end(),
+                     [](const QuantizeItem& item) { return item.settings.sequential; });
+}
+
+void check_use_of_text(const Plan& plan, const model::Config& config, const QuantizeOptions& options) {
+  const bool wanted = is_sequential(plan);
+  const auto& tuning = options.recipe.tuning();
   NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
                  "sequential: true recomputes statistics while quantizing, and needs text for that: --text FILE, or "
                  "token ids with --tokens FILE");
-  NIBBLE_REQUIRE(wanted || !options.text, InvalidArgument,
-                 "the text is for `sequential: true`, which the recipe says of no layer; other statistics come from "
-                 "nibble calibrate");
-  if (options.text) check_text(config, *options.text);
+  NIBBLE_REQUIRE(wanted || tuning || !options.text, InvalidArgument,
+                 "the text is for `sequential: true`, which the recipe says of no layer, and `tuning`, which it does "
+                 "not have; other statistics come from nibble calibrate");
+  if (wanted) check_text(config, *options.text);
+  if (tuning) check_tuning(plan, config, *tuning, options.text ? &*options.text : nullptr);
 }
 
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
@@ -120,7 +127,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
-  check_sequential(plan, config, options);
+  check_use_of_text(plan, config, options);
   std::optional<BudgetFit> budget;
   if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
   require_finite(plan, *checkpoint);
@@ -129,18 +136,26 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   OutputDirectory output(options.output, options.overwrite, identity);
   JobReporter reporter(options.progress, options.tensor_done);
   std::vector<InputScalingResult> scaling;
-  if (!options.text) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
+  const bool sequential = is_sequential(plan);
+  if (!sequential) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
   BudgetOutcome made;
   if (budget) made = budget->run(plan, output.scratch(), reporter);
-  if (options.text) {
+  if (sequential) {
     const SequentialJob job{checkpoint, config,           *options.text, calibration,
                             groups,     output.scratch(), identity,      reporter};
     made.shards = quantize_sequentially(job, plan, scaling);
   } else if (!budget) {
     made.shards = shards_of(plan, calibration, output.scratch(), reporter);
   }
+  std::optional<TuningResult> tuned;
+  if (const auto& tuning = options.recipe.tuning()) {
+    const TuningJob job{checkpoint,  config,           plan,     *tuning, *options.text,
+                        calibration, output.scratch(), identity, reporter};
+    made.shards = tune(job, made.shards, tuned.emplace());
+  }
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
+  result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 
   QuantizationConfig quantization;

@@ -47,6 +47,13 @@ struct InputScalingResult {
          output_error_after = 0.0;  ///< TensorResult::output_error of the group, with r = 0 and r
 };
 
+/// What tuning did. Losses are means over positions, in nats.
+struct TuningResult {
+  std::vector<double> held_out;  ///< loss of the windows that are not trained on: before, and after each epoch
+  std::vector<double> trained;   ///< mean loss of the steps of each epoch
+  std::size_t best_epoch = 0;    ///< whose state was kept; 0 = as it was before
+};
+
 struct QuantizeResult {
   std::vector<TensorResult> tensors;   ///< what the recipe names: linears of the blocks, then embeddings and head
   double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in
@@ -56,14 +63,15 @@ struct QuantizeResult {
   std::uint64_t file_bytes = 0;                   ///< of model.safetensors
   std::vector<std::string> unused_rules;          ///< patterns of the recipe that match no tensor
   std::vector<InputScalingResult> input_scaling;  ///< by norm
+  std::optional<TuningResult> tuning;             ///< where the recipe has one
   std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
 };
 
 /// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.
 using TensorSink = std::function<void(const TensorResult&)>;
 
-/// The text that `sequential: true` runs through the model while it is being quantized.
-struct SequentialText {
+/// The text that `sequential: true` and `tuning` run through the model.
+struct CalibrationText {
   std::vector<model::TokenId> tokens;  ///< windows, one after the other
   std::size_t window_tokens = 0;
   std::string fingerprint;                              ///< of what the windows were made from, and how
@@ -75,7 +83,7 @@ struct QuantizeOptions {
   std::filesystem::path output;
   Recipe recipe;
   std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
-  std::optional<SequentialText> text = {};              ///< with `sequential: true`, and only then
+  std::optional<CalibrationText> text = {};             ///< with `sequential: true` or `tuning`, and only then
   calib::StatisticSet statistics = kAllStatistics;      ///< of the files: others count as absent
   bool overwrite = false;                               ///< replace an existing output directory
   ProgressSink progress = {};                           ///< in weights; calls take turns with those of tensor_done

@@ -1,5 +1,7 @@
 #include "quant/pipeline/recipe.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -131,6 +133,68 @@ Budget parse_budget(const YamlNode& node, const std::string& where) {
   return budget;
 }
 
+constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", "train"};
+constexpr std::array<std::string_view, 2> kTuningLosses{"kl", "next-token"};
+constexpr std::array<std::string_view, 3> kTrained{"palettes", "scales", "biases"};
+
+void set_tuning(Tuning& tuning, std::string_view name, const std::string& value) {
+  if (name == "epochs") {
+    tuning.epochs = parse_count(name, value, 1000);
+  } else if (name == "learning_rate") {
+    tuning.learning_rate = parse_number(name, value, 0.0, 1.0);
+  } else if (name == "batch_windows") {
+    tuning.batch_windows = parse_count(name, value, 1'000'000);
+    NIBBLE_REQUIRE(tuning.batch_windows > 0, InvalidArgument, "batch_windows: expected at least 1");
+  } else if (name == "loss") {
+    const auto found = std::find(kTuningLosses.begin(), kTuningLosses.end(), value);
+    NIBBLE_REQUIRE(found != kTuningLosses.end(), InvalidArgument, "loss: expected {}, got '{}'{}",
+                   fmt::join(kTuningLosses, ", "), value, did_you_mean(value, kTuningLosses));
+    tuning.loss = static_cast<TuningLoss>(found - kTuningLosses.begin());
+  } else {
+    throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kTuningKeys)));
+  }
+}
+
+void set_trained(Tuning& tuning, const YamlNode& list) {
+  NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument,
+                 "train: expected a list of {}", fmt::join(kTrained, ", "));
+  tuning.palettes = tuning.scales = tuning.biases = false;
+  for (const YamlNode& item : list.items) {
+    const auto found = std::find(kTrained.begin(), kTrained.end(), item.text);
+    NIBBLE_REQUIRE(found != kTrained.end(), InvalidArgument, "train: expected {}, got '{}'{}",
+                   fmt::join(kTrained, ", "), item.text, did_you_mean(item.text, kTrained));
+    bool& named = found == kTrained.begin()       ? tuning.palettes
+                  : found == kTrained.begin() + 1 ? tuning.scales
+                                                  : tuning.biases;
+    NIBBLE_REQUIRE(!named, InvalidArgument, "train: '{}' is listed twice", item.text);
+    named = true;
+  }
+}
+
+Tuning parse_tuning(const YamlNode& node, const std::string& where) {
+  expect(node, YamlNode::Kind::kMapping, where, "{epochs: …, learning_rate: …, loss: …, train: […]}");
+  Tuning tuning;
+  for (const auto& [name, value] : node.entries)
+    at(where, value.line, [&, &name = name, &value = value] {
+      if (name == "train") return set_trained(tuning, value);
+      NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kScalar, InvalidArgument, "{}: expected a single value", name);
+      set_tuning(tuning, name, value.text);
+    });
+  return tuning;
+}
+
+Json tuning_section(const Tuning& tuning) {
+  Json json{{"epochs", tuning.epochs},
+            {"learning_rate", tuning.learning_rate},
+            {"batch_windows", tuning.batch_windows},
+            {"loss", kTuningLosses[static_cast<std::size_t>(tuning.loss)]},
+            {"train", Json::array()}};
+  const bool trained[] = {tuning.palettes, tuning.scales, tuning.biases};
+  for (std::size_t i = 0; i < kTrained.size(); ++i)
+    if (trained[i]) json["train"].push_back(kTrained[i]);
+  return json;
+}
+
 // The keys of `shown` that apply under `settings`; of all keys if `shown` is null.
 Json section_json(const TensorSettings& settings, const Section* shown) {
   Json json = Json::object();
@@ -154,6 +218,7 @@ struct Recipe::State {
   Section defaults;
   std::vector<Rule> rules;
   std::optional<Budget> budget;
+  std::optional<Tuning> tuning;
 
   std::string defaults_place() const { return what + ", defaults"; }
   std::string rule_place(std::size_t index) const {
@@ -177,8 +242,8 @@ Recipe Recipe::parse(std::string_view yaml, std::string_view what) {
   const YamlNode root = parse_yaml(yaml, what);
   auto state = std::make_unique<State>();
   state->what = what;
-  expect(root, YamlNode::Kind::kMapping, what, "sections: defaults, layers, budget");
-  constexpr std::array<std::string_view, 3> sections{"defaults", "layers", "budget"};
+  expect(root, YamlNode::Kind::kMapping, what, "sections: defaults, layers, budget, tuning");
+  constexpr std::array<std::string_view, 4> sections{"defaults", "layers", "budget", "tuning"};
   for (const auto& [name, node] : root.entries) {
     const std::string where = fmt::format("{}, {}", what, name);
     if (name == "defaults") {
@@ -192,9 +257,12 @@ Recipe Recipe::parse(std::string_view yaml, std::string_view what) {
         state->rules.push_back(parse_rule(item, fmt::format("{}, rule {}", where, state->rules.size() + 1)));
     } else if (name == "budget") {
       state->budget = parse_budget(node, where);
+    } else if (name == "tuning") {
+      state->tuning = parse_tuning(node, where);
     } else {
-      throw InvalidArgument(fmt::format("{}, line {}: unknown section '{}'; expected defaults, layers or budget{}",
-                                        what, node.line, name, did_you_mean(name, sections)));
+      throw InvalidArgument(
+          fmt::format("{}, line {}: unknown section '{}'; expected defaults, layers, budget or tuning{}", what,
+                      node.line, name, did_you_mean(name, sections)));
     }
   }
   Recipe recipe(std::move(state));
@@ -207,6 +275,13 @@ Recipe Recipe::load(const std::filesystem::path& file) {
 }
 
 void Recipe::apply_set(std::string_view key, std::string_view value) {
+  constexpr std::string_view kTuning = "tuning.";
+  if (key.starts_with(kTuning)) {
+    Tuning tuning = state_->tuning.value_or(Tuning{});
+    set_tuning(tuning, key.substr(kTuning.size()), std::string(value));
+    state_->tuning = tuning;
+    return;
+  }
   const RecipeKey& known = find_recipe_key(key);
   TensorSettings scratch;
   known.assign(scratch, value);
@@ -250,6 +325,10 @@ std::vector<std::string> Recipe::rules() const {
 
 const std::optional<Budget>& Recipe::budget() const { return state_->budget; }
 
+std::optional<Tuning> Recipe::tuning() const {
+  return state_->tuning && state_->tuning->epochs > 0 ? state_->tuning : std::nullopt;
+}
+
 Json Recipe::canonical_json() const {
   Json json;
   json["defaults"] = section_json(state_->resolve_defaults(), nullptr);
@@ -265,6 +344,7 @@ Json Recipe::canonical_json() const {
       json["budget"]["granularity"].push_back(granularity_name(granularity));
     json["budget"]["estimate"] = loss_estimate_name(budget->estimate);
   }
+  if (const auto own = tuning()) json["tuning"] = tuning_section(*own);
   return json;
 }
 

@@ -21,6 +21,18 @@ struct Budget {
   LossEstimate estimate = LossEstimate::kAuto;
 };
 
+/// What tuning minimises: see tuning.h.
+enum class TuningLoss : std::uint8_t { kKl, kNextToken };
+
+/// The recipe's `tuning` section: palettes, scales and biases trained end to end with the codes fixed.
+struct Tuning {
+  std::uint64_t epochs = 4;  ///< 0 = none
+  double learning_rate = 0.001;
+  std::uint64_t batch_windows = 4;
+  TuningLoss loss = TuningLoss::kKl;
+  bool palettes = true, scales = true, biases = true;
+};
+
 /// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of
 /// which the first that matches a tensor's name overrides the defaults, and an optional `budget`. YAML, so JSON too.
 ///
@@ -72,6 +84,8 @@ class Recipe {
   /// The patterns of the rules, in order.
   std::vector<std::string> rules() const;
   const std::optional<Budget>& budget() const;
+  /// Empty without, and with 0 epochs.
+  std::optional<Tuning> tuning() const;
 
   /// YAML of the whole recipe with every default that means something filled in: parses to an equal recipe, and equal
   /// recipes give equal text.

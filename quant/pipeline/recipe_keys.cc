@@ -80,10 +80,7 @@ template <class T>
 RecipeKey count(std::string_view name, T TensorSettings::*member, T most, Applies applies, std::string_view goes_with) {
   RecipeKey key = key_of(name, member, applies, goes_with);
   key.assign = [=](TensorSettings& s, std::string_view text) {
-    T value = 0;
-    NIBBLE_REQUIRE(parse_integer(text, value) && value <= most, InvalidArgument,
-                   "{}: expected a whole number from 0 to {}, got '{}'", name, most, text);
-    s.*member = value;
+    s.*member = static_cast<T>(parse_count(name, text, most));
   };
   return key;
 }
@@ -261,6 +258,13 @@ unsigned parse_bits(std::string_view text) {
   unsigned value = 0;
   NIBBLE_REQUIRE(parse_integer(text, value) && value >= 1 && value <= 8, InvalidArgument,
                  "bits: expected a whole number from 1 to 8, got '{}'", text);
+  return value;
+}
+
+std::uint64_t parse_count(std::string_view key, std::string_view text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value <= most, InvalidArgument,
+                 "{}: expected a whole number from 0 to {}, got '{}'", key, most, text);
   return value;
 }
 

@@ -21,7 +21,7 @@ using Layers = std::span<const CollectedLayer>;
 
 constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
 
-calib::CalibrationPlan plan_walk(const model::Config& config, const SequentialText& text) {
+calib::CalibrationPlan plan_walk(const model::Config& config, const CalibrationText& text) {
   calib::RunSettings settings;
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
@@ -225,7 +225,7 @@ class SequentialRun {
 
 }  // namespace
 
-void check_text(const model::Config& config, const SequentialText& text) {
+void check_text(const model::Config& config, const CalibrationText& text) {
   NIBBLE_REQUIRE(text.window_tokens >= 1 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
                  InvalidArgument, "sequential: {} tokens are no whole number of windows of {}", text.tokens.size(),
                  text.window_tokens);

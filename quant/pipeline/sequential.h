@@ -17,7 +17,7 @@ namespace nibble::quant {
 struct SequentialJob {
   std::shared_ptr<const model::Checkpoint> checkpoint;
   const model::Config& config;
-  const SequentialText& text;
+  const CalibrationText& text;
   const Calibration& calibration;  ///< for what a forward pass does not tell: Fisher sensitivities
   std::vector<InputGroup> groups;  ///< whose inputs are scaled
   std::filesystem::path scratch;
@@ -27,7 +27,7 @@ struct SequentialJob {
 
 /// The statistics that walks of one job take: throws InvalidArgument for tokens that the model does not have, windows
 /// that are too long, or too little memory for one block.
-void check_text(const model::Config& config, const SequentialText& text);
+void check_text(const model::Config& config, const CalibrationText& text);
 
 /// Quantizes a model in the order in which data flows through it, every layer by the statistics (mean inputs, Hessian)
 /// of the inputs it gets from the layers before it as they are by then: quantized (GPTQ's "true sequential").

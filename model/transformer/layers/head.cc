@@ -65,19 +65,35 @@ void Head<T>::forward(MatrixView<const T> x, std::span<const std::size_t> rows, 
 }
 
 template <class T>
+void Head<T>::backward(MatrixView<const T> x, std::span<const std::size_t> rows, const LogitGradient<T>& gradient,
+                       MatrixView<T> dx, Scratch& scratch, const Hooks<T>* hooks) const {
+  for (std::size_t r = 0; r < x.rows(); ++r) std::fill(dx.row(r).begin(), dx.row(r).end(), T(0));
+  const std::size_t step = rows_per_chunk();
+  for (std::size_t begin = 0; begin < rows.size(); begin += step) {
+    const auto chunk = rows.subspan(begin, std::min(step, rows.size() - begin));
+    const auto logits = chunk_logits(x, chunk, scratch, nullptr);
+    gradient(chunk, logits);
+    const auto normed = scratch.normed.view(chunk.size(), x.cols());
+    const auto dnormed = scratch.gradient.view(chunk.size(), x.cols());
+    linear.backward(normed, logits, dnormed, hooks);
+    const auto gathered = scratch.gathered.view(chunk.size(), x.cols());
+    Matrix<T> dgathered(chunk.size(), x.cols());
+    norm.backward_add(gathered, dnormed, dgathered);
+    for (std::size_t i = 0; i < chunk.size(); ++i)
+      std::copy_n(dgathered.row(i).data(), x.cols(), dx.row(chunk[i]).data());
+  }
+}
+
+template <class T>
 void Head<T>::backward(MatrixView<const T> x, std::span<const std::int64_t> targets, std::span<const T> row_weights,
                        std::span<T> losses, MatrixView<T> dx, Scratch& scratch, const Hooks<T>* hooks) const {
   std::vector<std::size_t> scored;
   for (std::size_t r = 0; r < x.rows(); ++r) {
     if (targets[r] >= 0) scored.push_back(r);
     losses[r] = T(0);
-    std::fill(dx.row(r).begin(), dx.row(r).end(), T(0));
   }
-  const std::size_t step = rows_per_chunk();
-  for (std::size_t begin = 0; begin < scored.size(); begin += step) {
-    const auto rows = std::span<const std::size_t>(scored).subspan(begin, std::min(step, scored.size() - begin));
-    const auto logits = chunk_logits(x, rows, scratch, nullptr);
-    // logits become the gradient: weight * (softmax - one at the target).
+  // Logits become weight * (softmax - one at the target).
+  const LogitGradient<T> next_token = [&](std::span<const std::size_t> rows, MatrixView<T> logits) {
     parallel_for(rows.size(), [&](std::size_t i) {
       const auto row = logits.row(i);
       const auto target = static_cast<std::size_t>(targets[rows[i]]);
@@ -87,15 +103,8 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::int64_t> targ
       row[target] -= T(1);
       for (T& value : row) value *= weight;
     });
-    const auto normed = scratch.normed.view(rows.size(), x.cols());
-    const auto dnormed = scratch.gradient.view(rows.size(), x.cols());
-    linear.backward(normed, logits, dnormed, hooks);
-    const auto gathered = scratch.gathered.view(rows.size(), x.cols());
-    Matrix<T> dgathered(rows.size(), x.cols());
-    norm.backward_add(gathered, dnormed, dgathered);
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(dgathered.row(i).data(), x.cols(), dx.row(rows[i]).data());
-  }
+  };
+  backward(x, scored, next_token, dx, scratch, hooks);
 }
 
 template struct Head<float>;

@@ -22,6 +22,9 @@ struct Head {
   /// Logits of the given rows of x (tokens, hidden), chunk by chunk. Throws NumericalError if one is NaN.
   void forward(MatrixView<const T> x, std::span<const std::size_t> rows, const LogitSink<T>& sink, Scratch& scratch,
                const Hooks<T>* hooks) const;
+  /// See Transformer::backward_logits(). The hook is called once per chunk.
+  void backward(MatrixView<const T> x, std::span<const std::size_t> rows, const LogitGradient<T>& gradient,
+                MatrixView<T> dx, Scratch& scratch, const Hooks<T>* hooks) const;
   /// See Transformer::backward_head(). The hook is called once per chunk.
   void backward(MatrixView<const T> x, std::span<const std::int64_t> targets, std::span<const T> row_weights,
                 std::span<T> losses, MatrixView<T> dx, Scratch& scratch, const Hooks<T>* hooks) const;

@@ -53,6 +53,14 @@ class FakeModel final : public model::Model {
                      MatrixView<float>, const model::Hooks<float>*) const override {
     refuse();
   }
+  void forward_head(MatrixView<const float>, std::span<const std::size_t>,
+                    const model::LogitSink<float>&) const override {
+    refuse();
+  }
+  void backward_logits(MatrixView<const float>, std::span<const std::size_t>, const model::LogitGradient<float>&,
+                       MatrixView<float>, const model::Hooks<float>*) const override {
+    refuse();
+  }
   void release_block(std::size_t) const override { refuse(); }
 
  private:

@@ -23,15 +23,15 @@ namespace {
 using test::TempDir;
 namespace fs = std::filesystem;
 
-SequentialText text(std::uint64_t memory = std::uint64_t{1} << 30) {
+CalibrationText text(std::uint64_t memory = std::uint64_t{1} << 30) {
   Random random(3);
-  SequentialText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text", .memory_bytes = memory};
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text", .memory_bytes = memory};
   for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
   return text;
 }
 
 QuantizeResult quantize(const TempDir& dir, const std::string& yaml, const std::string& output = "out",
-                        const ProgressSink& progress = {}, const SequentialText& windows = text()) {
+                        const ProgressSink& progress = {}, const CalibrationText& windows = text()) {
   return quantize_model({.model = dir / "model",
                          .output = dir / output,
                          .recipe = Recipe::parse(yaml, "recipe"),
@@ -44,7 +44,7 @@ QuantizeResult quantize(const TempDir& dir, const std::string& yaml, const std::
 // The inputs of a layer over the text, in the model of `directory`.
 Matrix<double> inputs_of(const fs::path& directory, const std::string& module, std::size_t width) {
   const auto loaded = load_model(directory);
-  const SequentialText windows = text();
+  const CalibrationText windows = text();
   Matrix<double> inputs(windows.tokens.size(), width);
   std::vector<std::size_t> starts;
   for (std::size_t t = 0; t <= windows.tokens.size(); t += windows.window_tokens) starts.push_back(t);
@@ -215,7 +215,7 @@ TEST(Sequential, LayersWithoutItTakeTheirTurn) {
 TEST(Sequential, RefusesWhatItCannotDo) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
-  const auto refused = [&](const std::string& yaml, std::optional<SequentialText> windows, std::string_view words) {
+  const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words) {
     return test::throws_with<InvalidArgument>(
         [&] {
           quantize_model({.model = dir / "model",
