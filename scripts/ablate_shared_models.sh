@@ -26,6 +26,7 @@ cell() {
   for setting in "$@"; do
     case $setting in
       preset=*) arguments+=(--preset "${setting#preset=}") ;;
+      tuning.*) arguments+=(--set "$setting" --tokens "$windows/calibration-64x512.u16") ;;
       *) arguments+=(--set "$setting") ;;
     esac
   done
@@ -46,6 +47,7 @@ cells_of() {
   local fisher=weighting=fisher std=scaling=std plain=weighting_scale=plain shift=shifting=true
   local whole="whole-tensor palette" row="per-row palette" rows=granularity=channel bits
   local rounds=codebook_iterations feedback=solver=gptq descent=solver=coordinate-descent guided=hessian=guided-centred
+  local tuned=tuning.epochs=4
   for bits in 4 3 2; do
     local b=bits=$bits
     cell $bits "$whole: none (naive)" $b
@@ -68,13 +70,16 @@ cells_of() {
     cell $bits "$whole: descent, centred, 4 codebook rounds" $b $fisher $std $shift $descent hessian=centred \
       $rounds=4
     cell $bits "$whole: best" preset=best $b
+    cell $bits "$whole: best, tuned" preset=tuned $b $tuned
     cell $bits "$row: feedback, guided-centred" $b $rows $fisher $shift $feedback $guided
     cell $bits "$row: best" $b $rows $fisher $shift $descent $guided $rounds=2
+    cell $bits "$row: best, tuned" $b $rows $fisher $shift $descent $guided $rounds=2 $tuned
   done
   cell 4.5 "block int4, 32, extreme/−8 (Q4_0)" format=int4-block
   cell 5 "block int4, 32, min-max with zero point (Q4_1)" format=int4-block int4_scale=minmax zero_point=true
   cell 4.5 "block int4, 32: feedback" format=int4-block $feedback
   cell 4.5 "block int4, 32: best" format=int4-block search=hessian $shift $descent $guided
+  cell 4.5 "block int4, 32: best, tuned" format=int4-block search=hessian $shift $descent $guided $tuned
 }
 
 for model in gpt2-novels llama-novels; do

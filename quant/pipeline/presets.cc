@@ -14,7 +14,7 @@ struct Preset {
   std::string_view name, text;
 };
 
-constexpr std::array<Preset, 6> kPresets{{
+constexpr std::array<Preset, 7> kPresets{{
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
 defaults:
   format: palette
@@ -81,6 +81,26 @@ defaults:
   solver: coordinate-descent
   hessian: guided-centred
   codebook_iterations: 4
+)"},
+    {"tuned",
+     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
+# that `nibble quantize --text` (or --tokens) gives; no further bits. Gains where much is lost: docs/results/ablation.md.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: objective
+  scaling: std
+  sign: search
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+tuning:
+  epochs: 4
+  learning_rate: 0.001
 )"},
 }};
 

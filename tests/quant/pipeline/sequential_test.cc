@@ -140,7 +140,7 @@ constexpr const char* kEverything =
 
 // What one block, its sums and one batch take: the least that is granted.
 std::uint64_t least_memory(const fs::path& model) {
-  const SequentialText windows = text();
+  const CalibrationText windows = text();
   calib::RunSettings settings;
   settings.collected = {.activations = true, .hessian = true};
   settings.window_tokens = windows.window_tokens;
