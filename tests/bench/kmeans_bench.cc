@@ -11,6 +11,7 @@
 #include "core/dtype.h"
 #include "core/isa.h"
 #include "core/random.h"
+#include "core/thread_pool.h"
 #include "quant/algo/palette.h"
 #include "tests/bench/measure.h"
 
@@ -87,6 +88,7 @@ void report(const std::string& name, std::size_t n, DType stored_as, bool outlie
 }  // namespace
 
 int main() {
+  set_thread_count(1);  // figures are per core
   fmt::print("kernels: {}\n", isa_name(active_isa()));
   fmt::print("{:32} {:>4} {:>8} {:>10} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "case", "k", "asked", "ms", "Mw/s", "worst",
              "best", "gap", "Lloyd/our");
