@@ -21,8 +21,9 @@ mkdir -p "$out"
 # cell BITS METHOD SETTING...: quantizes with the settings and measures.
 cell() {
   local bits=$1 method=$2 setting arguments=()
+  local directory="$out/$model/$bits ${method//\//|}"  # a name without slashes
   shift 2
-  [[ -e "$out/$model/$bits $method" ]] && return
+  [[ -e "$directory" ]] && return
   for setting in "$@"; do
     case $setting in
       preset=*) arguments+=(--preset "${setting#preset=}") ;;
@@ -35,7 +36,7 @@ cell() {
   "$nibble" quantize "$models/$model" -o "$out/quantized" --overwrite --calib "$out/$model.h5" "${arguments[@]}" \
     --json --quiet >"$out/cell/quantize.json"
   measure "$out/quantized" >"$out/cell/perplexity.json"
-  mv "$out/cell" "$out/$model/$bits $method"
+  mv "$out/cell" "$directory"
 }
 
 measure() {

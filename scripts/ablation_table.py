@@ -41,7 +41,7 @@ def rows_of(out, model, baselines):
     float_perplexity = json.loads((out / f"{model}.float.json").read_text())["perplexity"]
     cells = sorted((out / model).iterdir(), key=lambda cell: cell.stat().st_mtime)
     for cell in sorted(cells, key=lambda cell: WIDTHS.index(cell.name.split(" ")[0])):
-        bits, method = cell.name.split(" ", 1)
+        bits, method = cell.name.replace("|", "/").split(" ", 1)
         perplexity = json.loads((cell / "perplexity.json").read_text())["perplexity"]
         quantized = json.loads((cell / "quantize.json").read_text())
         loss = 1000 * math.log(perplexity / float_perplexity)
