@@ -1,13 +1,16 @@
 #include "quant/pipeline/export_model.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/dtype.h"
 #include "core/error.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/pipeline/load_model.h"
 #include "quant/pipeline/quantize_model.h"
+#include "tests/quant/pipeline/calibrated_models.h"
 #include "tests/quant/pipeline/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -42,6 +45,33 @@ TEST(Export, GivesAFloatModelWithTheSameLogits) {
       EXPECT_TRUE(test::all_near(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q"), bound))
           << model << " " << yaml;
     }
+}
+
+TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "gpt2");
+  test::tiny_llama().write(dir / "llama");
+  for (const auto model : {"gpt2", "llama"}) {
+    test::write_calibration(dir / "calib.h5", dir / model);
+    for (const auto settings :
+         {"bits: 4, cluster_dim: 2", "bits: 2, granularity: channel, palette_dtype: int8",
+          "bits: 2, scaling: std, sign: flip, shifting: true, solver: gptq, outliers_large: 0.02",
+          "format: int4-block, search: error", "format: int4-block, int4_scale: minmax, zero_point: true, solver: gptq",
+          "format: uniform, bits: 3, input_scaling: awq"}) {
+      SCOPED_TRACE(testing::Message() << model << ", " << settings);
+      test::quantize(dir / model, dir / "q",
+                     fmt::format("{{defaults: {{{}}}, layers: [{{match: down_proj, cluster_dim: 1}}]}}", settings),
+                     {dir / "calib.h5"});
+      export_dequantized(dir / "q", dir / "f", true, {});
+      for (const auto& layer : model::linear_layers(test::config_of(dir / model))) {
+        std::vector<float> expected;
+        const Matrix<float> decoded = test::weight_of(dir / "q", layer);
+        for (const float value : decoded.values()) expected.push_back(round_to_f16(value));
+        EXPECT_TRUE(test::same_bits(test::weight_of(dir / "f", layer).values(), expected)) << layer.module;
+      }
+    }
+    std::filesystem::remove(dir / "calib.h5");
+  }
 }
 
 TEST(Export, WritesTheTensorsThatTheModelHad) {
