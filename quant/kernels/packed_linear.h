@@ -27,7 +27,7 @@ std::string_view compute_name(Compute compute);                   ///< "exact", 
 std::optional<Compute> compute_from_name(std::string_view name);  ///< empty for an unknown name
 
 /// Y = X Wᵀ + b over a quantized weight that is rearranged once, here, on all threads, and multiplied packed: up to
-/// kMostMatvecTokens tokens by matrix-vector kernels of the instruction set in force, more (and backwards) by decoding
+/// kMostExactTokens tokens by matrix-vector kernels of the instruction set in force, more (and backwards) by decoding
 /// tiles to float and the GEMM door. `tensor` is not needed afterwards. Formats without a packed layout (can_pack())
 /// are refused with InvalidArgument: DecodingLinear serves them.
 ///

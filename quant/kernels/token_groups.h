@@ -8,8 +8,9 @@
 
 namespace nibble::quant {
 
-/// Up to so many tokens go through the matrix-vector kernels, in groups of 4 and single ones.
-constexpr std::size_t kMostMatvecTokens = 8, kTokenGroup = 4;
+/// Up to so many tokens go through the matrix-vector kernels, in groups of 4 and single ones: packed weights exactly,
+/// float ones, and packed ones in int8 mode, where every token reads the weights anew.
+constexpr std::size_t kMostExactTokens = 32, kMostMatvecTokens = 8, kTokenGroup = 4;
 
 /// action(first token, tokens) for each group.
 template <class Action>

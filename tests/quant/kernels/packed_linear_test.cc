@@ -86,7 +86,7 @@ TEST(PackedLinear, SumsOfIntegersAreExactForEveryFormatAndNumberOfTokens) {
     const QuantizedTensor tensor = random_tensor(wish, random);
     const auto bias = random_bias(tensor.rows(), random);
     const auto op = make_packed_linear(tensor, bias, Compute::kExact);
-    for (const std::size_t tokens : {1u, 5u, 9u}) {  // 4 + 1 at a time; 9 go through the decoder
+    for (const std::size_t tokens : {1u, 5u, 32u, 33u}) {  // 4 + 1 at a time; 33 go through the decoder
       const Matrix<float> x = random_matrix(tokens, tensor.cols(), true, random);
       Matrix<float> y(tokens, tensor.rows());
       op->forward(x, y);
@@ -95,6 +95,18 @@ TEST(PackedLinear, SumsOfIntegersAreExactForEveryFormatAndNumberOfTokens) {
       for (std::size_t i = 0; i < y.size(); ++i)
         ASSERT_TRUE(test::near(static_cast<double>(y.values()[i]), expected.values()[i], {})) << "element " << i;
     }
+  }
+}
+
+// Codes and what stands beside them, with room for whole panels of 16 rows and runs of 512 inputs.
+TEST(PackedLinear, CountsTheBytesThatAProductReads) {
+  Random random(4);
+  for (const TensorWish& wish : wishes(false)) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const std::uint64_t codes = tensor.rows() * tensor.cols() * tensor.spec().bits / 8;
+    for (const Compute compute : {Compute::kExact, Compute::kInt8})
+      EXPECT_GE(make_packed_linear(tensor, {}, compute)->weight_bytes(), codes);
   }
 }
 
