@@ -50,7 +50,7 @@ part() {
     decode-*) speed "$format" --compute "${1##*-}" --prompt 16 --generate 128 ;;
     prompt-*) speed "$format" --compute "${1##*-}" --prompt 512 --generate 1 ;;
     avx2-*) NIBBLE_FORCE_ISA=avx2 speed "$format" --compute "${1##*-}" --prompt 16 --generate 64 ;;
-    contexts-*) repeat=1 speed int4 --compute int8 --context 128,512,2048 --generate 16 --cache-type "${1##*-}" ;;
+    contexts-*) repeat=1 speed int4 --compute int8 --context 128,512,2048 --generate 64 --warm-up 0 --skip-limits --cache-type "${1##*-}" ;;
     ladder-*) ladder "$format" "${1##*-}" ;;
     *) echo "no part '$1'; see the top of scripts/measure_speed.sh" >&2 && return 2 ;;
   esac
