@@ -41,13 +41,13 @@ double loss(const Entry& entry) { return entry.record.measures->nll_nats_per_tok
 
 // Pairs of entries that differ in `name` alone: from the first of its values in natural order (none, false, the
 // smallest) to each other one.
-void add_pairs(const Entries& entries, const SettingNames& varying, const std::string& name,
+void add_pairs(const Entries& entries, const SettingNames& telling, const std::string& name,
                std::map<std::string, Modification>& modifications) {
   std::map<std::string, Entries> alike;  // by all other settings
   for (const Entry* entry : entries) {
     std::string others;
-    for (const std::string& other : varying)
-      if (other != name && other != "recipe") others += fmt::format("{}={}\n", other, entry->setting(other));
+    for (const std::string& other : telling)
+      if (other != name) others += fmt::format("{}={}\n", other, entry->setting(other));
     alike[others].push_back(entry);
   }
   for (auto& [others, group] : alike) {
@@ -65,10 +65,10 @@ void add_pairs(const Entries& entries, const SettingNames& varying, const std::s
 }
 
 std::vector<Modification> modifications_of(const Entries& entries) {
-  const SettingNames varying = varying_settings(entries);
+  const SettingNames telling = telling_settings(entries);
   std::map<std::string, Modification> by_name;
-  for (const std::string& name : varying)
-    if (is_modification(name)) add_pairs(entries, varying, name, by_name);
+  for (const std::string& name : telling)
+    if (is_modification(name)) add_pairs(entries, telling, name, by_name);
   std::vector<Modification> modifications;
   for (auto& [name, modification] : by_name) {
     modification.name = name;

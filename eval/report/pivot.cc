@@ -80,7 +80,15 @@ void place(Pivot& pivot, const SettingNames& rows, const SettingNames& columns) 
     pivot.cells.emplace(std::pair(std::move(row), std::move(column)), entry);
   }
   std::stable_sort(pivot.column_names.begin(), pivot.column_names.end(), natural_less);
-  if (rows.size() == 1) std::stable_sort(pivot.row_names.begin(), pivot.row_names.end(), natural_less);
+  std::map<std::string_view, const Entry*> first;  // of each row, for its values
+  for (const auto& [place, entry] : pivot.cells) first.emplace(place.first, entry);
+  std::stable_sort(pivot.row_names.begin(), pivot.row_names.end(), [&](const std::string& a, const std::string& b) {
+    for (const std::string& name : rows) {
+      const std::string_view left = first.at(a)->setting(name), right = first.at(b)->setting(name);
+      if (left != right) return natural_less(left, right);
+    }
+    return false;
+  });
 }
 
 bool contains(const SettingNames& names, const std::string& name) {
@@ -105,17 +113,6 @@ std::size_t count_distinct(const Entries& entries, const SettingNames& names) {
   return seen.size();
 }
 
-// Without settings that follow from the others.
-void drop_implied(const Entries& entries, SettingNames& names) {
-  const std::size_t distinct = count_distinct(entries, names);
-  for (const std::string& name : SettingNames(names)) {
-    if (!varies_by_absence(entries, name)) continue;
-    SettingNames fewer = names;
-    std::erase(fewer, name);
-    if (count_distinct(entries, fewer) == distinct) names = std::move(fewer);
-  }
-}
-
 }  // namespace
 
 bool natural_less(std::string_view a, std::string_view b) {
@@ -135,6 +132,19 @@ SettingNames varying_settings(const Entries& entries) {
     return std::all_of(entries.begin(), entries.end(),
                        [&](const Entry* entry) { return entry->setting(name) == entries[0]->setting(name); });
   });
+  return names;
+}
+
+SettingNames telling_settings(const Entries& entries) {
+  SettingNames names = varying_settings(entries);
+  std::erase(names, "recipe");
+  const std::size_t distinct = count_distinct(entries, names);
+  for (const std::string& name : SettingNames(names)) {
+    if (!varies_by_absence(entries, name)) continue;
+    SettingNames fewer = names;
+    std::erase(fewer, name);
+    if (count_distinct(entries, fewer) == distinct) names = std::move(fewer);
+  }
   return names;
 }
 
@@ -206,15 +216,14 @@ std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows,
 
 PivotSettings default_pivot(const Entries& entries) {
   PivotSettings settings{.rows = {"recipe"}, .columns = {"model"}};
-  SettingNames varying = varying_settings(entries);
+  SettingNames telling = telling_settings(entries);
   const auto of_evaluation = [&](const std::string& name) {
     return is_label(name) || name == "bits" || name == "protocol" || name == "context" || name == "stride" ||
            name == "average" || name == "max_tokens";
   };
-  const bool bits_vary = contains(varying, "bits");
-  std::erase_if(varying, of_evaluation);
-  drop_implied(entries, varying);
-  if (bits_vary && !varying.empty()) settings = {.rows = varying, .columns = {"bits"}};
+  const bool bits_vary = contains(varying_settings(entries), "bits");
+  std::erase_if(telling, of_evaluation);
+  if (bits_vary && !telling.empty()) settings = {.rows = telling, .columns = {"bits"}};
   return settings;
 }
 

@@ -16,6 +16,10 @@ using SettingNames = std::vector<std::string>;
 /// Settings that take more than one value among `entries`, in their order of appearance.
 SettingNames varying_settings(const Entries& entries);
 
+/// Those that tell the entries apart: without recipes' names, and without settings that follow from the others (`sign`,
+/// which only cells with scaling have, where it is the same in all that have it).
+SettingNames telling_settings(const Entries& entries);
+
 /// The values of `names` in one entry as a row or column heading: "3" for one name; for several those that are not
 /// none, false or 0: "weighting fisher, scaling std". "none" if nothing is left.
 std::string heading(const Entry& entry, const SettingNames& names);
@@ -35,8 +39,8 @@ struct Pivot {
 /// has, with the nearest name.
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
 
-/// Rows and columns that suit a set of entries: `bits` over the other settings that vary, where bits vary; else recipes
-/// by model. Settings that follow from others (`sign`, which only cells with scaling have) are left out.
+/// Rows and columns that suit a set of entries: `bits` over the other settings that tell, where bits vary; else recipes
+/// by model.
 struct PivotSettings {
   SettingNames rows = {}, columns = {};
 };

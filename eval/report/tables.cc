@@ -119,7 +119,7 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
   bool has_losses = false, has_ties = false;
   table.columns.push_back(joined(settings.rows));
   for (const std::string& column : pivot.column_names)
-    table.columns.push_back(settings.columns == SettingNames{"bits"} ? column + " bits" : column);
+    table.columns.push_back(settings.columns == SettingNames{"bits"} && column != "–" ? column + " bits" : column);
 
   std::map<const Entry*, std::pair<bool, bool>> marked;
   for (const std::string& column : pivot.column_names) {

@@ -91,8 +91,7 @@ int main(int argc, char** argv) {
   for (const std::size_t context : contexts) {
     fmt::print("{:>8}", context);
     for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kInt8}) {
-      const auto sequence =
-          model::make_sequence(*network, CacheOptions{.type = type, .capacity = context + tokens});
+      const auto sequence = model::make_sequence(*network, CacheOptions{.type = type, .capacity = context + tokens});
       const model::TokenId token = 1;
       std::vector<double> seconds;
       for (std::size_t run = 0; run < runs; ++run) {

@@ -32,6 +32,8 @@ TEST_F(PivotTest, AnAblationBecomesOneTableOfItsSettingsByBits) {
   ASSERT_EQ(pivots.size(), 1u);
   EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2", "3", "4"}));
   EXPECT_EQ(pivots[0].row_names.size(), 8u);
+  EXPECT_EQ(pivots[0].row_names[1], "shifting");  // by weighting, then scaling, then shifting
+  EXPECT_EQ(pivots[0].row_names[2], "scaling std");
   EXPECT_EQ(pivots[0].row_names.front(), "none");
   EXPECT_EQ(pivots[0].row_names.back(), "weighting fisher + scaling std + shifting");
   EXPECT_EQ(pivots[0].cells.size(), 24u);
