@@ -38,4 +38,21 @@ void arrange_activations(MatrixView<const float> x, std::size_t padded, bool by_
   }
 }
 
+void quantize_activations(std::span<const float> x, std::size_t padded, QuantizeActivations quantize,
+                          bool with_lane_scales, QuantizedActivations& q) {
+  const std::size_t blocks = padded / kBlockInputs;
+  q.padded.assign(padded, 0.0f);
+  std::copy(x.begin(), x.end(), q.padded.begin());
+  q.values.resize(padded);
+  q.scales.resize(blocks);
+  q.sums.resize(blocks);
+  quantize(q.padded.data(), padded, q.values.data(), q.scales.data(), q.sums.data());
+  double total = 0.0;
+  for (std::size_t b = 0; b < blocks; ++b) total += static_cast<double>(q.scales[b]) * static_cast<double>(q.sums[b]);
+  q.total = static_cast<float>(total);
+  q.lane_scales.resize(with_lane_scales ? padded / 4 : 0);
+  for (std::size_t lane = 0; lane < q.lane_scales.size(); ++lane)
+    q.lane_scales[lane] = q.scales[lane * 4 / kBlockInputs];
+}
+
 }  // namespace nibble::quant

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/matrix_view.h"
+#include "quant/kernels/int8_matvec.h"
 
 namespace nibble::quant {
 
@@ -17,5 +20,19 @@ struct Activations {
 /// 4 l + b of the 64 goes to place 16 b + l (code_layout.h). `padded` is then a multiple of 64.
 void arrange_activations(MatrixView<const float> x, std::size_t padded, bool by_lanes, bool with_sums,
                          Activations& arranged);
+
+/// One vector of activations as int8 kernels read it.
+struct QuantizedActivations {
+  std::vector<std::int8_t> values;  ///< (padded inputs)
+  std::vector<float> scales;        ///< (blocks)
+  std::vector<std::int32_t> sums;   ///< (blocks) of values
+  std::vector<float> lane_scales;   ///< (padded inputs / 4) if asked for: the scale of each four values
+  float total = 0.0f;               ///< of what all values stand for
+  std::vector<float> padded;        ///< x, for the while
+};
+
+/// x, zero from its end to `padded` inputs, a multiple of 32, by `quantize`.
+void quantize_activations(std::span<const float> x, std::size_t padded, QuantizeActivations quantize,
+                          bool with_lane_scales, QuantizedActivations& quantized);
 
 }  // namespace nibble::quant

@@ -7,31 +7,22 @@
 namespace nibble::quant {
 namespace {
 
-// One vector, quantized by the calling thread for all.
-struct QuantizedVector {
-  std::vector<float> padded, scales, lane_scales;
-  std::vector<std::int8_t> values;
-  std::vector<std::int32_t> sums;
-  float total = 0.0f;  // of what the quantized vector stands for
-};
-
-void quantize(const PackedWeight& weight, QuantizeActivations quantize, std::span<const float> x, QuantizedVector& q) {
-  const std::size_t padded = weight.layout.padded_inputs(weight.cols), blocks = weight.blocks();
-  q.padded.assign(padded, 0.0f);
-  std::copy(x.begin(), x.end(), q.padded.begin());
-  q.values.resize(padded);
-  q.scales.resize(blocks);
-  q.sums.resize(blocks);
-  quantize(q.padded.data(), padded, q.values.data(), q.scales.data(), q.sums.data());
-  double total = 0.0;
-  for (std::size_t b = 0; b < blocks; ++b) total += static_cast<double>(q.scales[b]) * static_cast<double>(q.sums[b]);
-  q.total = static_cast<float>(total);
-  if (weight.layout.panel_rows != 1) return;
-  q.lane_scales.resize(padded / 4);
-  for (std::size_t lane = 0; lane < padded / 4; ++lane) q.lane_scales[lane] = q.scales[lane * 4 / kBlockInputs];
+// y = scale · sum; with bytes for entries, sum (step · byte + lowest) x = step · sum byte x + lowest · sum x.
+void scale_rows(const PackedWeight& w, std::size_t first, std::size_t rows, const float* sums, float total,
+                std::span<float> y) {
+  float* out = y.data() + first;
+  if (w.kind == PackedKind::kBlocks) {
+    std::copy_n(sums, rows, out);
+  } else {
+    const float *steps = w.byte_step.data() + first, *lowest = w.byte_lowest.data() + first;
+    for (std::size_t i = 0; i < rows; ++i) out[i] = steps[i] * sums[i] + lowest[i] * total;
+  }
 }
 
-Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end, const QuantizedVector& q) {
+}  // namespace
+
+Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end,
+                         const QuantizedActivations& q) {
   const ExactMatvecArgs exact = panel_args(weight, begin, end);
   Int8MatvecArgs args{};
   args.codes = exact.codes;
@@ -53,30 +44,16 @@ Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::siz
   return args;
 }
 
-// y = scale · sum; with bytes for entries, sum (step · byte + lowest) x = step · sum byte x + lowest · sum x.
-void scale_rows(const PackedWeight& w, std::size_t first, std::size_t rows, const float* sums, float total,
-                std::span<float> y) {
-  float* out = y.data() + first;
-  if (w.kind == PackedKind::kBlocks) {
-    std::copy_n(sums, rows, out);
-  } else {
-    const float *steps = w.byte_step.data() + first, *lowest = w.byte_lowest.data() + first;
-    for (std::size_t i = 0; i < rows; ++i) out[i] = steps[i] * sums[i] + lowest[i] * total;
-  }
-}
-
-}  // namespace
-
 Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels) {
   return kernels.by_width[width_index(weight.layout.bits)][static_cast<std::size_t>(weight.kind)];
 }
 
 void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::span<const float> bias,
                    std::span<const float> x, std::span<float> y) {
-  thread_local QuantizedVector quantized;
-  QuantizedVector& q = quantized;
-  quantize(w, kernels.quantize, x, q);
   const CodeLayout& layout = w.layout;
+  thread_local QuantizedActivations quantized;
+  QuantizedActivations& q = quantized;  // the calling thread's, for all threads
+  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize, layout.panel_rows == 1, q);
   const std::size_t panels = layout.panels(w.rows);
   parallel_for_tiles(panels, run_length(panels, layout.panel_bytes(w.cols)), [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<float> sums;

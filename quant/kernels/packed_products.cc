@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "core/thread_pool.h"
-#include "quant/kernels/activations.h"
 #include "quant/kernels/token_groups.h"
 
 namespace nibble::quant {

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "core/matrix_view.h"
+#include "quant/kernels/activations.h"
 #include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/packed_weight.h"
 
@@ -20,8 +21,9 @@ void multiply_int8(const PackedWeight& weight, const Int8MatvecTable& kernels, s
 /// Null where int8 mode has none for this weight.
 Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
 
-/// The panels [begin, end) for a kernel; x and y are left to the caller.
+/// The panels [begin, end) for a kernel; what is missing is left to the caller: x and y, or y.
 ExactMatvecArgs panel_args(const PackedWeight& weight, std::size_t begin, std::size_t end);
+Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end, const QuantizedActivations& x);
 
 /// Adds what is beside the codes, outliers and bias, to y[first, first + rows) of one token.
 void add_outliers_and_bias(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x,

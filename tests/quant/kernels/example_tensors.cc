@@ -39,6 +39,12 @@ void add_palette_parts(const TensorWish& wish, Random& random, std::vector<quant
   for (float& entry : palette)
     entry = wish.integers ? static_cast<float>(random.below(33)) - 16.0f
                           : round_to_f16(static_cast<float>(random.normal()));
+  for (std::size_t i = 0; wish.byte_palette && i < palette.size(); ++i) {
+    const std::size_t place = i % spec.entries();
+    palette[i] = place == 0                    ? -100.0f
+                 : place + 1 == spec.entries() ? 155.0f
+                                               : static_cast<float>(random.below(256)) - 100.0f;
+  }
   const auto entries = static_cast<std::ptrdiff_t>(spec.entries());
   if (spec.cluster_dim == 1)
     for (auto at = palette.begin(); at != palette.end(); at += entries) std::sort(at, at + entries);

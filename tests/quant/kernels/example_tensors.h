@@ -12,7 +12,8 @@ namespace nibble::test {
 struct TensorWish {
   quant::TensorSpec spec;
   bool row_scale = false, zero_points = false, integers = false;
-  double outliers = 0.0;  ///< share of weights
+  double outliers = 0.0;      ///< share of weights
+  bool byte_palette = false;  ///< palettes of integers from -100 to 155, both taken: in 8 bits they stay what they are
 };
 
 /// A random weight as it would be stored. With `integers`, palettes hold small integers and scales powers of two, so
