@@ -140,10 +140,8 @@ std::optional<quant::CalibrationText> read_text(const Arguments& arguments, Prog
       read_calibration_windows(options, config, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   for (const std::string& warning : datasets::warnings(windows)) warn(warning);
-  return quant::CalibrationText{.tokens = std::move(windows.tokens),
-                                .window_tokens = windows.length,
-                                .fingerprint = windows.fingerprint,
-                                .memory_bytes = parse_memory_size("--memory", options.memory)};
+  return quant::CalibrationText{
+      .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
 
 void run(const Arguments& arguments) {
@@ -171,6 +169,7 @@ void run(const Arguments& arguments) {
                              .calibration = {arguments.calibration.begin(), arguments.calibration.end()},
                              .text = text,
                              .overwrite = arguments.overwrite,
+                             .memory_bytes = parse_memory_size("--memory", arguments.text.memory),
                              .progress = bar.sink(),
                              .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();

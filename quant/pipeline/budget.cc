@@ -118,7 +118,7 @@ std::vector<QuantizeItem> BudgetFit::items_of(const Plan& plan) const {
 }
 
 std::vector<Shard> BudgetFit::make_candidates(const Plan& plan, const std::filesystem::path& scratch,
-                                              JobReporter& reporter) const {
+                                              JobReporter& reporter, std::uint64_t memory_bytes) const {
   const std::vector<QuantizeItem> items = items_of(plan);
   std::vector<ShardJob> jobs;
   std::uint64_t weights = 0;
@@ -129,7 +129,7 @@ std::vector<Shard> BudgetFit::make_candidates(const Plan& plan, const std::files
     weights += item.weights();
   }
   reporter.begin(fmt::format("trying {} ways for {} tensors", jobs.size(), first_.size()), weights);
-  return make_shards(jobs, calibration_, reporter, Announce::kNo);
+  return make_shards(jobs, calibration_, reporter, memory_bytes, Announce::kNo);
 }
 
 // By weight. Those outside the blocks have one way, and do not count.
@@ -144,8 +144,9 @@ std::vector<std::vector<Choice>> BudgetFit::choices_of(const Plan& plan, const s
   return choices;
 }
 
-BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter) const {
-  std::vector<Shard> shards = make_candidates(plan, scratch, reporter);
+BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
+                             std::uint64_t memory_bytes) const {
+  std::vector<Shard> shards = make_candidates(plan, scratch, reporter, memory_bytes);
   const auto choices = choices_of(plan, shards);
   std::uint64_t least_bits = 0;
   for (const auto& ways : choices)

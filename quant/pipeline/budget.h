@@ -35,7 +35,8 @@ class BudgetFit {
   /// `plan.items` are those of the constructor, perhaps with their inputs scaled since, and get the settings chosen.
   /// Throws InvalidArgument when no choice meets the budget, with the least that is possible. Disk: all candidates, in
   /// `scratch`.
-  BudgetOutcome run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter) const;
+  BudgetOutcome run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
+                    std::uint64_t memory_bytes) const;
 
  private:
   // A way of quantizing the weight plan.items[weight].
@@ -54,8 +55,8 @@ class BudgetFit {
   void require_room(std::uint64_t least_bits, std::string_view of_what) const;
   void require_room_for_codes(const Plan& plan) const;
   std::vector<QuantizeItem> items_of(const Plan& plan) const;
-  std::vector<Shard> make_candidates(const Plan& plan, const std::filesystem::path& scratch,
-                                     JobReporter& reporter) const;
+  std::vector<Shard> make_candidates(const Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
+                                     std::uint64_t memory_bytes) const;
   std::vector<std::vector<Choice>> choices_of(const Plan& plan, const std::vector<Shard>& shards) const;
 
   const Calibration& calibration_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "core/thread_pool.h"
 #include "quant/pipeline/assemble.h"
@@ -10,8 +11,6 @@
 
 namespace nibble::quant {
 namespace {
-
-constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -34,19 +33,14 @@ Shard make_shard(const ShardJob& job, const Calibration& calibration) {
 }  // namespace
 
 std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration& calibration, JobReporter& reporter,
-                               Announce announce) {
+                               std::uint64_t memory_bytes, Announce announce) {
   std::vector<std::size_t> order(jobs.size());
-  std::uint64_t allowed_bytes = kAlwaysAllowedBytes;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    order[i] = i;
-    const QuantizeItem& item = *jobs[i].item;
-    allowed_bytes = std::max({allowed_bytes, item.weights() * 16, work_bytes(item, calibration)});
-  }
+  std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return work_bytes(*jobs[a].item, calibration) > work_bytes(*jobs[b].item, calibration);
   });
   std::vector<Shard> shards(jobs.size());
-  MemoryGate gate(allowed_bytes);
+  MemoryGate gate(memory_bytes);
   const auto make_one = [&](std::size_t position) {
     const ShardJob& job = jobs[order[position]];
     Shard& shard = shards[order[position]];
@@ -62,7 +56,7 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
   // Solvers keep all threads busy with one weight: where memory holds fewer weights than there are threads, one weight
   // after the other; the rest side by side.
   const auto alone = [&](const QuantizeItem& item) {
-    return item.settings.solver != Solver::kNearest && work_bytes(item, calibration) > allowed_bytes / thread_count();
+    return item.settings.solver != Solver::kNearest && work_bytes(item, calibration) > memory_bytes / thread_count();
   };
   std::size_t first_small = 0;
   while (first_small < jobs.size() && alone(*jobs[order[first_small]].item)) make_one(first_small++);

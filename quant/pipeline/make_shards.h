@@ -25,9 +25,9 @@ enum class Announce { kYes, kNo };
 
 /// Quantizes all weights on all threads, largest first, or finds them done by a run that was killed; `reporter` hears
 /// of each. Shards in the order of `jobs`.
-/// Memory   what the most expensive weight needs with its statistics, or four times the largest weight as float, or
-///          256 MiB, whichever is most; however many threads.
+/// Memory   `memory_bytes`, or what the most expensive weight needs with its statistics if that is more; however many
+///          threads.
 std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration& calibration, JobReporter& reporter,
-                               Announce announce = Announce::kYes);
+                               std::uint64_t memory_bytes, Announce announce = Announce::kYes);
 
 }  // namespace nibble::quant

@@ -70,7 +70,7 @@ void check_use_of_text(const Plan& plan, const model::Config& config, const Quan
   NIBBLE_REQUIRE(wanted || tuning || !options.text, InvalidArgument,
                  "the text is for `sequential: true`, which the recipe says of no layer, and `tuning`, which it does "
                  "not have; other statistics come from nibble calibrate");
-  if (wanted) check_text(config, *options.text);
+  if (wanted) check_text(config, *options.text, options.memory_bytes);
   if (tuning) check_tuning(plan, config, *tuning, options.text ? &*options.text : nullptr);
 }
 
@@ -94,7 +94,7 @@ std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& 
 }
 
 std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, const std::filesystem::path& scratch,
-                             JobReporter& reporter) {
+                             JobReporter& reporter, std::uint64_t memory_bytes) {
   std::vector<ShardJob> jobs;
   std::uint64_t weights = 0;
   for (const QuantizeItem& item : plan.items) {
@@ -102,7 +102,7 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
     weights += item.weights();
   }
   reporter.begin("quantizing", weights);
-  return make_shards(jobs, calibration, reporter);
+  return make_shards(jobs, calibration, reporter, memory_bytes);
 }
 
 void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
@@ -139,17 +139,17 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const bool sequential = is_sequential(plan);
   if (!sequential) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
   BudgetOutcome made;
-  if (budget) made = budget->run(plan, output.scratch(), reporter);
+  if (budget) made = budget->run(plan, output.scratch(), reporter, options.memory_bytes);
   if (sequential) {
-    const SequentialJob job{checkpoint, config,           *options.text, calibration,
-                            groups,     output.scratch(), identity,      reporter};
+    const SequentialJob job{checkpoint,       config,   *options.text, options.memory_bytes, calibration, groups,
+                            output.scratch(), identity, reporter};
     made.shards = quantize_sequentially(job, plan, scaling);
   } else if (!budget) {
-    made.shards = shards_of(plan, calibration, output.scratch(), reporter);
+    made.shards = shards_of(plan, calibration, output.scratch(), reporter, options.memory_bytes);
   }
   std::optional<TuningResult> tuned;
   if (const auto& tuning = options.recipe.tuning()) {
-    const TuningJob job{checkpoint,  config,           plan,     *tuning, *options.text,
+    const TuningJob job{checkpoint,  config,           plan,     *tuning, *options.text, options.memory_bytes,
                         calibration, output.scratch(), identity, reporter};
     made.shards = tune(job, made.shards, tuned.emplace());
   }

@@ -74,8 +74,7 @@ using TensorSink = std::function<void(const TensorResult&)>;
 struct CalibrationText {
   std::vector<model::TokenId> tokens;  ///< windows, one after the other
   std::size_t window_tokens = 0;
-  std::string fingerprint;                              ///< of what the windows were made from, and how
-  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< beyond which boundary activations go to a scratch file
+  std::string fingerprint;  ///< of what the windows were made from, and how
 };
 
 struct QuantizeOptions {
@@ -86,6 +85,7 @@ struct QuantizeOptions {
   std::optional<CalibrationText> text = {};             ///< with `sequential: true` or `tuning`, and only then
   calib::StatisticSet statistics = kAllStatistics;      ///< of the files: others count as absent
   bool overwrite = false;                               ///< replace an existing output directory
+  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for weights in work; for activations before scratch files
   ProgressSink progress = {};                           ///< in weights; calls take turns with those of tensor_done
   TensorSink tensor_done = {};
 };
@@ -98,9 +98,10 @@ struct QuantizeOptions {
 ///          recipe and calibration goes on from there, and ends in the same bytes (but for the seconds in
 ///          quantization.json); any other starts afresh.
 /// Threads  all: several weights at once, or one of which memory holds no second; the bytes do not depend on their
-/// number. Memory   what the most expensive weight needs with its statistics, or four times the largest weight as
-/// float, or
-///          256 MiB, whichever is most; however many threads.
+///          number.
+/// Memory   memory_bytes, or what the most expensive weight needs with its statistics if that is more; however many
+///          threads. Weights whose rows do not regard each other need 5 bytes for each of 8 Mi weights, and what is
+///          stored; one palette for the tensor 5 bytes per weight, with scales 14, with Fisher sensitivities 16 more.
 /// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
 ///          holds (with the command that collects them), a calibration of another model, the model is quantized
 ///          already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or infinite weight

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/checked_math.h"
 #include "core/error.h"
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
@@ -11,18 +12,19 @@
 #include "quant/pipeline/error_sum.h"
 #include "quant/pipeline/palette_tensor.h"
 #include "quant/pipeline/quantization_config.h"
+#include "quant/pipeline/row_slices.h"
 #include "quant/pipeline/weight_errors.h"
 
 namespace nibble::quant {
 namespace {
 
-Matrix<float> decoded(const std::string& name, const WeightSource& source) {
-  Matrix<float> w(source.rows(), source.cols());
-  source.decode_rows(0, w.rows(), w.data());
+Matrix<float> decoded(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end) {
+  Matrix<float> w(end - begin, source.cols());
+  source.decode_rows(begin, end, w.data());
   for (std::size_t i = 0; i < w.size(); ++i)
     NIBBLE_REQUIRE(std::isfinite(w.data()[i]), NumericalError,
                    "{}.weight: expected finite weights, got {} at row {}, column {} of (out, in)", name, w.data()[i],
-                   i / w.cols(), i % w.cols());
+                   begin + i / w.cols(), i % w.cols());
   return w;
 }
 
@@ -42,22 +44,18 @@ BlockScale block_scale(const TensorSettings& settings) {
 }
 
 // GPT-2's q, k or v that stays float16 while others are quantized.
-WeightParts round_to_float16(const std::string& name, const WeightSource& source) {
-  const Matrix<float> w = decoded(name, source);
+std::vector<TensorPart> round_to_float16(const std::string& name, const Matrix<float>& w, std::size_t first_row,
+                                         ErrorSum& error) {
   const auto halves = std::make_shared<std::vector<std::uint16_t>>(w.size());
   convert_to_f16(w.values(), halves->data());
-  ErrorSum error;
   for (std::size_t i = 0; i < w.size(); ++i) {
     const float rounded = f16_to_f32((*halves)[i]);
     NIBBLE_REQUIRE(std::isfinite(rounded), NumericalError,
                    "{}.weight: {} at row {}, column {} is too large for float16 (at most 65504)", name, w.data()[i],
-                   i / w.cols(), i % w.cols());
+                   first_row + i / w.cols(), i % w.cols());
     error.add(w.data()[i], rounded);
   }
-  WeightParts made;
-  made.parts = {{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}};
-  made.relative_error = error.relative();
-  return made;
+  return {{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}};
 }
 
 BlockRounding nearest_blocks(const Matrix<float>& w, const TensorSettings& settings, const BlockRoundingOptions& grid,
@@ -86,18 +84,45 @@ QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, co
                            rounded.scales.values(), rounded.zeros.values());
 }
 
-}  // namespace
-
-WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings,
-                            const WeightStatistics& statistics) {
-  if (settings.format == Format::kFloat16) return round_to_float16(name, source);
-  const Matrix<float> w = decoded(name, source);
-  WeightParts made;
+// The parts of rows that start at `first_row`.
+std::vector<TensorPart> quantize_rows(const std::string& name, const Matrix<float>& w, std::size_t first_row,
+                                      const TensorSettings& settings, const WeightStatistics& statistics,
+                                      WeightErrors& errors, WeightParts& made) {
+  if (settings.format == Format::kFloat16) return round_to_float16(name, w, first_row, errors.weight);
+  const double gap = made.optimality_gap;
   const QuantizedTensor tensor = settings.format == Format::kPalette
                                      ? palette_tensor(name, w, settings, statistics, made)
                                      : block_tensor(name, w, settings, statistics, made);
-  made.parts = tensor.parts();
-  measure_errors(w, tensor, statistics, settings.shifting, made);
+  made.optimality_gap = std::max(made.optimality_gap, gap);  // no slice is further from its optimum: nor are all
+  add_errors(w, tensor, statistics, settings.shifting, errors, made.bias_correction);
+  return tensor.parts();
+}
+
+}  // namespace
+
+WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings,
+                            const WeightStatistics& statistics, std::size_t slice_weights) {
+  const std::size_t rows = source.rows();
+  const std::size_t slice = rows_per_slice(settings, rows, source.cols(), statistics.fisher.size() != 0, slice_weights);
+  WeightParts made;
+  WeightErrors errors;
+  StackedParts parts(divide_up(rows, slice));
+  for (std::size_t begin = 0; begin < rows; begin += slice) {
+    const Matrix<float> w = decoded(name, source, begin, std::min(begin + slice, rows));
+    try {
+      auto made_parts = quantize_rows(name, w, begin, settings, statistics, errors, made);
+      if (slice >= rows) {
+        made.parts = std::move(made_parts);
+      } else {
+        parts.append(made_parts);
+      }
+    } catch (const NumericalError& error) {
+      if (begin == 0 || settings.format == Format::kFloat16) throw;
+      throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
+    }
+  }
+  if (slice < rows) made.parts = parts.take();
+  errors.report(statistics, made);
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
+#include "quant/pipeline/row_slices.h"
 #include "quant/pipeline/settings.h"
 #include "quant/pipeline/solve_codes.h"
 
@@ -39,8 +40,9 @@ struct WeightParts {
 /// Decodes the weight `source` (out, in) and quantizes it as `settings` say, which make_plan() found available, and for
 /// which `statistics` hold what they need (Calibration::require_for()).
 /// Throws NumericalError naming the first NaN or infinite weight, or a scale or palette entry that its type cannot
-/// hold. Memory: 5 bytes per weight, and what the method needs.
+/// hold. Memory: what is stored, and 5 bytes per weight and what the method needs: of `slice_weights` weights where
+/// rows_per_slice() allows slices, else of all.
 WeightParts quantize_tensor(const std::string& name, const WeightSource& source, const TensorSettings& settings,
-                            const WeightStatistics& statistics = {});
+                            const WeightStatistics& statistics = {}, std::size_t slice_weights = kSliceWeights);
 
 }  // namespace nibble::quant

@@ -21,12 +21,12 @@ using Layers = std::span<const CollectedLayer>;
 
 constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
 
-calib::CalibrationPlan plan_walk(const model::Config& config, const CalibrationText& text) {
+calib::CalibrationPlan plan_walk(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes) {
   calib::RunSettings settings;
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
   settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
-  return calib::plan_calibration(config, settings, text.memory_bytes,
+  return calib::plan_calibration(config, settings, memory_bytes,
                                  "take sequential: false with statistics of --calib, which need no forward pass");
 }
 
@@ -43,7 +43,7 @@ class SequentialRun {
 
   std::vector<Shard> run() {
     make_others();
-    const calib::CalibrationPlan walk = plan_walk(job_.config, job_.text);
+    const calib::CalibrationPlan walk = plan_walk(job_.config, job_.text, job_.memory_bytes);
     const auto store = make_store(walk);
     BoundaryWalk live(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "boundary", *store);
     BoundaryWalk original(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "float", *store);
@@ -72,7 +72,7 @@ class SequentialRun {
   void make(const std::vector<std::size_t>& items, const Calibration& calibration) {
     std::vector<ShardJob> jobs;
     for (const std::size_t item : items) jobs.push_back({&plan_.items[item], file_of(item)});
-    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter);
+    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, job_.memory_bytes);
     for (std::size_t i = 0; i < items.size(); ++i) shards_[items[i]] = std::move(made[i]);
   }
 
@@ -93,7 +93,7 @@ class SequentialRun {
     const calib::ResidualShape shape{job_.text.tokens.size(), job_.config.hidden, walk.windows_per_batch * length};
     // The plan counts two boundaries, before and after a block; the float model has two of its own.
     const std::uint64_t streams = shifted_ && !walk.residuals_on_disk ? walk.residual_bytes : 0;
-    if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.text.memory_bytes)
+    if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
       return calib::make_memory_store(shape);
     return calib::make_file_store(shape, job_.scratch, job_.identity);
   }
@@ -225,11 +225,11 @@ class SequentialRun {
 
 }  // namespace
 
-void check_text(const model::Config& config, const CalibrationText& text) {
+void check_text(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes) {
   NIBBLE_REQUIRE(text.window_tokens >= 1 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
                  InvalidArgument, "sequential: {} tokens are no whole number of windows of {}", text.tokens.size(),
                  text.window_tokens);
-  (void)plan_walk(config, text);
+  (void)plan_walk(config, text, memory_bytes);
 }
 
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan,

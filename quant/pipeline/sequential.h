@@ -18,6 +18,7 @@ struct SequentialJob {
   std::shared_ptr<const model::Checkpoint> checkpoint;
   const model::Config& config;
   const CalibrationText& text;
+  std::uint64_t memory_bytes;
   const Calibration& calibration;  ///< for what a forward pass does not tell: Fisher sensitivities
   std::vector<InputGroup> groups;  ///< whose inputs are scaled
   std::filesystem::path scratch;
@@ -27,7 +28,7 @@ struct SequentialJob {
 
 /// The statistics that walks of one job take: throws InvalidArgument for tokens that the model does not have, windows
 /// that are too long, or too little memory for one block.
-void check_text(const model::Config& config, const CalibrationText& text);
+void check_text(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes);
 
 /// Quantizes a model in the order in which data flows through it, every layer by the statistics (mean inputs, Hessian)
 /// of the inputs it gets from the layers before it as they are by then: quantized (GPTQ's "true sequential").
@@ -43,7 +44,7 @@ void check_text(const model::Config& config, const CalibrationText& text);
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`.
 /// Resuming  what is finished is taken from `scratch`; the bytes are those of an undisturbed run.
 /// Cost      5 forward passes of the text, 6 with shifting. Memory: one batch, the Hessian of one input and its solver,
-///           and the residual stream at one boundary (2 with shifting), in files where text.memory_bytes are too few.
+///           and the residual stream at one boundary (2 with shifting), in files where memory_bytes are too few.
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan,
                                          std::vector<InputScalingResult>& scaling);
 

@@ -33,8 +33,8 @@ class TuningRun {
         network_(job.checkpoint, job.config, job.plan, shards, job.tuning),
         boundaries_(job.config.layers + 1) {
     const calib::ResidualShape shape{job.text.tokens.size(), job.config.hidden, length_};
-    states_ = shape.bytes() <= job.text.memory_bytes / 2 ? calib::make_memory_store(shape)
-                                                         : calib::make_file_store(shape, job.scratch, job.identity);
+    states_ = shape.bytes() <= job.memory_bytes / 2 ? calib::make_memory_store(shape)
+                                                    : calib::make_file_store(shape, job.scratch, job.identity);
     for (std::size_t w = 0; w < windows_; ++w)
       (windows_ >= kHoldOutEvery && w % kHoldOutEvery == kHoldOutEvery - 1 ? held_out_ : trained_).push_back(w);
     if (held_out_.empty()) held_out_ = trained_;
@@ -218,7 +218,10 @@ Shard tuned_shard(const TuningJob& job, const TunedNetwork& network, std::size_t
   item.source->decode_rows(0, w.rows(), w.data());
   WeightParts made;
   made.parts = tensor->parts();
-  measure_errors(w, *tensor, statistics_for(item, job.calibration), false, made);
+  const WeightStatistics statistics = statistics_for(item, job.calibration);
+  WeightErrors errors;
+  add_errors(w, *tensor, statistics, false, errors, made.bias_correction);
+  errors.report(statistics, made);
   made.bias_correction = network.bias_correction(index);
   if (made.bias_correction.empty()) made.bias_correction = before.bias_correction;
   TensorResult result = before.result;

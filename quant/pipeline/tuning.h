@@ -21,6 +21,7 @@ struct TuningJob {
   const Plan& plan;
   const Tuning& tuning;
   const CalibrationText& text;
+  std::uint64_t memory_bytes;
   const Calibration& calibration;  ///< to measure the tuned weights' errors
   std::filesystem::path scratch;
   std::string identity;  ///< of the job: marks files in `scratch`
@@ -42,7 +43,8 @@ struct TuningJob {
 /// Resuming  a finished tuning is found in `scratch`; one that was killed starts again from `shards`.
 /// Cost      an epoch: forward and backward pass of 7/8 of the text, with one product per layer for its gradient.
 /// Memory    one batch's activations at every block's boundary, the largest layer's gradient, 24 bytes per free value,
-///           and the float model's last hidden states of the text, in a file where text.memory_bytes do not hold them.
+///           and the float model's last hidden states of the text, in a file where half of memory_bytes do not hold
+///           them.
 /// Throws    NumericalError when activations are no longer finite: the rate is too high.
 std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, TuningResult& result);
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/gemm.h"
-#include "quant/pipeline/error_sum.h"
 
 namespace nibble::quant {
 namespace {
@@ -24,14 +23,18 @@ double quadratic_form(MatrixView<const float> rows, const Matrix<float>& hessian
 
 }  // namespace
 
-void measure_errors(const Matrix<float>& w, const WeightSource& decoded, const WeightStatistics& statistics,
-                    bool shifting, WeightParts& made) {
+void WeightErrors::report(const WeightStatistics& statistics, WeightParts& made) const {
+  made.relative_error = weight.relative();
+  if (statistics.fisher.size() != 0) made.fisher_error = fisher;
+  if (statistics.hessian.size() != 0) made.output_error = output > 0.0 ? std::sqrt(output_error / output) : 0.0;
+}
+
+void add_errors(const Matrix<float>& w, const WeightSource& decoded, const WeightStatistics& statistics, bool shifting,
+                WeightErrors& errors, std::vector<float>& bias_correction) {
   const bool weighted = statistics.fisher.size() != 0, projected = statistics.hessian.size() != 0;
   Matrix<float> differences(std::min(kTileRows, w.rows()), w.cols()), product;
   if (projected) product = Matrix<float>(differences.rows(), w.cols());
   const bool drifted = !statistics.input_drift.empty();
-  ErrorSum error;
-  double fisher_error = 0.0, output_error = 0.0, output = 0.0;
   for (std::size_t begin = 0; begin < w.rows(); begin += kTileRows) {
     const std::size_t count = std::min(kTileRows, w.rows() - begin);
     decoded.decode_rows(begin, begin + count, differences.data());
@@ -39,21 +42,18 @@ void measure_errors(const Matrix<float>& w, const WeightSource& decoded, const W
       double correction = 0.0;
       for (std::size_t j = 0; j < w.cols(); ++j) {
         const double value = w(begin + i, j), approximation = differences(i, j), difference = value - approximation;
-        error.add(value, approximation);
-        if (weighted) fisher_error += statistics.fisher(begin + i, j) * difference * difference;
+        errors.weight.add(value, approximation);
+        if (weighted) errors.fisher += statistics.fisher(begin + i, j) * difference * difference;
         if (shifting) correction += difference * statistics.mean_input[j];
         if (shifting && drifted) correction += value * statistics.input_drift[j];
         differences(i, j) = static_cast<float>(difference);
       }
-      if (shifting) made.bias_correction.push_back(static_cast<float>(correction));
+      if (shifting) bias_correction.push_back(static_cast<float>(correction));
     }
     if (!projected) continue;
-    output_error += quadratic_form(differences.view().rows_slice(0, count), statistics.hessian, product);
-    output += quadratic_form(w.view().rows_slice(begin, count), statistics.hessian, product);
+    errors.output_error += quadratic_form(differences.view().rows_slice(0, count), statistics.hessian, product);
+    errors.output += quadratic_form(w.view().rows_slice(begin, count), statistics.hessian, product);
   }
-  made.relative_error = error.relative();
-  if (weighted) made.fisher_error = fisher_error;
-  if (projected) made.output_error = output > 0.0 ? std::sqrt(output_error / output) : 0.0;
 }
 
 }  // namespace nibble::quant

@@ -6,6 +6,8 @@
 
 #include "calib/stats/derived.h"
 #include "quant/pipeline/hessian_choice.h"
+#include "quant/pipeline/quantization_config.h"
+#include "quant/pipeline/row_slices.h"
 
 namespace nibble::quant {
 namespace {
@@ -35,6 +37,14 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
     divide(statistics.hessian.row(i), false);
     for (float& value : statistics.hessian.row(i)) value /= s[i];
   }
+}
+
+// About what the parts of a weight take: its codes, and a float16 with a zero point for every block.
+std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, std::uint64_t cols) {
+  if (settings.format == Format::kFloat16) return rows * cols * 2;
+  const TensorSpec spec = stored_tensor(settings, rows, cols).spec;
+  const std::uint64_t per_row = spec.coding == Coding::kBlocks ? spec.blocks() * 3 : spec.entries() * 4;
+  return rows * (spec.row_bytes() + per_row);
 }
 
 }  // namespace
@@ -70,12 +80,14 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
                           kSolver = 10, kVectors = 8, kOutliers = 17;
   const TensorSettings& settings = item.settings;
-  const std::uint64_t in = item.source->cols();
-  std::uint64_t bytes = item.weights() * kWeight;
-  if (settings.weighting != Weighting::kNone) bytes += item.weights() * kPaletteWeights;
+  const std::uint64_t in = item.source->cols(), rows = item.source->rows();
+  const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
+  const std::uint64_t slice = rows_per_slice(settings, rows, in, fisher), in_work = slice * in;
+  std::uint64_t bytes = in_work * kWeight;
+  if (slice < rows) bytes += stored_bytes(settings, rows, in);
+  if (settings.weighting != Weighting::kNone) bytes += in_work * kPaletteWeights;
   if (settings.scaling != Scaling::kNone) bytes += item.weights() * kScaled;
-  if (calibration.holds(item.layer.module, {.fisher = true}))
-    bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
+  if (fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
   if (settings.cluster_dim > 1) bytes += item.weights() * kVectors;
   if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;

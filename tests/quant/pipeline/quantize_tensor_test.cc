@@ -179,6 +179,58 @@ TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
   }
 }
 
+TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
+  Random random(5);
+  Matrix<float> w(21, 36);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  std::vector<std::string> recipes = all_recipes();
+  for (const auto more : {"format: float16", "granularity: channel, weighting: magnitude, shifting: true",
+                          "granularity: channel-group, group_size: 4, palette_dtype: int8", "granularity: channel"})
+    recipes.emplace_back(more);
+  std::size_t sliced = 0;
+  for (const std::string& keys : recipes) {
+    for (const bool fisher : {false, true}) {
+      SCOPED_TRACE(keys + (fisher ? ", Fisher sensitivities at hand" : ""));
+      const TensorSettings settings = settings_of(keys);
+      if (!fisher && (settings.weighting == Weighting::kFisher || settings.outliers_sensitive > 0.0)) continue;
+      WeightStatistics statistics = statistics_for(w, false);
+      if (!fisher) statistics.fisher = {};
+      const WeightParts whole = quantize_tensor("p", MatrixSource(w), settings, statistics);
+      const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics, 5 * 36);
+      sliced += rows_per_slice(settings, 21, 36, fisher, 5 * 36) < 21;
+      ASSERT_EQ(made.parts.size(), whole.parts.size());
+      for (std::size_t i = 0; i < made.parts.size(); ++i) {
+        EXPECT_EQ(made.parts[i].suffix, whole.parts[i].suffix);
+        EXPECT_EQ(made.parts[i].shape, whole.parts[i].shape);
+        EXPECT_TRUE(std::ranges::equal(made.parts[i].bytes, whole.parts[i].bytes)) << made.parts[i].suffix;
+      }
+      EXPECT_EQ(made.relative_error, whole.relative_error);
+      EXPECT_EQ(made.fisher_error, whole.fisher_error);
+      EXPECT_EQ(made.output_error.has_value(), whole.output_error.has_value());
+      // The same quadratic forms, their float32 products in other tiles of rows.
+      if (made.output_error) {
+        EXPECT_TRUE(test::near(*made.output_error, *whole.output_error, {.rel = 1e-5}));
+      }
+      EXPECT_TRUE(test::same_bits(made.bias_correction, whole.bias_correction));
+    }
+  }
+  EXPECT_GT(sliced, 20u) << "or nothing was tested";
+}
+
+TEST(QuantizeTensor, NamesTheRowOfAWeightInALaterSlice) {
+  Matrix<float> w(9, 32);
+  for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7) - 3.0f;
+  const auto refused = [&](const std::string& keys, float bad, std::string_view words) {
+    w(7, 3) = bad;
+    return test::throws_with<NumericalError>(
+        [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {}, 2 * 32); }, words);
+  };
+  EXPECT_TRUE(refused("format: int4-block", std::numeric_limits<float>::infinity(), "row 7, column 3"));
+  EXPECT_TRUE(refused("format: float16", 1e6f, "row 7, column 3"));
+  EXPECT_TRUE(refused("format: int4-block", 3e6f,
+                      "row 1, column 0 is beyond float16 (65504) (rows and palettes counted from row 6)"));
+}
+
 TEST(QuantizeTensor, NamesWhatNoFormatHolds) {
   Matrix<float> w(4, 32);
   for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7) - 3.0f;

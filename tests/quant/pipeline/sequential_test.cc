@@ -23,21 +23,24 @@ namespace {
 using test::TempDir;
 namespace fs = std::filesystem;
 
-CalibrationText text(std::uint64_t memory = std::uint64_t{1} << 30) {
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+
+CalibrationText text() {
   Random random(3);
-  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text", .memory_bytes = memory};
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
   for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
   return text;
 }
 
 QuantizeResult quantize(const TempDir& dir, const std::string& yaml, const std::string& output = "out",
-                        const ProgressSink& progress = {}, const CalibrationText& windows = text()) {
+                        const ProgressSink& progress = {}, std::uint64_t memory_bytes = kPlenty) {
   return quantize_model({.model = dir / "model",
                          .output = dir / output,
                          .recipe = Recipe::parse(yaml, "recipe"),
                          .calibration = {},
-                         .text = windows,
+                         .text = text(),
                          .overwrite = true,
+                         .memory_bytes = memory_bytes,
                          .progress = progress});
 }
 
@@ -159,10 +162,10 @@ TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
     const auto expected = test::files_without_times(dir / "expected");
     // So little memory that the residual stream goes to disk.
     const std::uint64_t least = least_memory(dir / "model");
-    quantize(dir, kEverything, "out", {}, text(least));
+    quantize(dir, kEverything, "out", {}, least);
     EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     struct Stop {};
-    for (const std::uint64_t memory : {std::uint64_t{1} << 30, least}) {
+    for (const std::uint64_t memory : {kPlenty, least}) {
       fs::remove_all(dir / "out");
       for (const double share : {0.2, 0.7}) {
         EXPECT_THROW(quantize(
@@ -170,11 +173,11 @@ TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
                          [&](const ProgressUpdate& at) {
                            if (at.done > share * at.total) throw Stop();
                          },
-                         text(memory)),
+                         memory),
                      Stop);
         EXPECT_FALSE(fs::exists(dir / "out"));
       }
-      quantize(dir, kEverything, "out", {}, text(memory));
+      quantize(dir, kEverything, "out", {}, memory);
       EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     }
   }
@@ -215,13 +218,15 @@ TEST(Sequential, LayersWithoutItTakeTheirTurn) {
 TEST(Sequential, RefusesWhatItCannotDo) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
-  const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words) {
+  const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words,
+                           std::uint64_t memory_bytes = kPlenty) {
     return test::throws_with<InvalidArgument>(
         [&] {
           quantize_model({.model = dir / "model",
                           .output = dir / "out",
                           .recipe = Recipe::parse(yaml, "recipe"),
                           .text = windows,
+                          .memory_bytes = memory_bytes,
                           .progress = {}});
         },
         words);
@@ -230,7 +235,7 @@ TEST(Sequential, RefusesWhatItCannotDo) {
   EXPECT_TRUE(refused("defaults: {bits: 3}", text(), "the recipe says of no layer"));
   EXPECT_TRUE(refused("defaults: {sequential: true, weighting: fisher}", text(), "needs the statistic 'fisher'"));
   EXPECT_TRUE(refused("defaults: {sequential: true, solver: gptq, hessian: guided}", text(), "no gradients"));
-  EXPECT_TRUE(refused("defaults: {sequential: true}", text(1 << 20), "sequential: false"));
+  EXPECT_TRUE(refused("defaults: {sequential: true}", text(), "sequential: false", 1 << 20));
   auto odd = text();
   odd.tokens.pop_back();
   EXPECT_TRUE(refused("defaults: {sequential: true}", odd, "no whole number of windows"));

@@ -62,7 +62,7 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
   JobReporter reporter({}, {});
   std::vector<ShardJob> jobs;
   for (const QuantizeItem& item : plan.items) jobs.push_back({&item, dir / (item.identity.name + ".safetensors")});
-  const std::vector<Shard> shards = make_shards(jobs, calibration, reporter);
+  const std::vector<Shard> shards = make_shards(jobs, calibration, reporter, 1 << 30);
   TunedNetwork network(checkpoint, config, plan, shards, {});
 
   test::LossInput<float> input;

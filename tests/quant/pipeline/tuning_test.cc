@@ -22,9 +22,9 @@ namespace {
 using test::TempDir;
 namespace fs = std::filesystem;
 
-CalibrationText text(std::size_t windows = 16, std::uint64_t memory = std::uint64_t{1} << 30) {
+CalibrationText text(std::size_t windows = 16) {
   Random random(3);
-  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text", .memory_bytes = memory};
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
   for (std::size_t i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
   return text;
 }
@@ -32,7 +32,8 @@ CalibrationText text(std::size_t windows = 16, std::uint64_t memory = std::uint6
 class TuningTest : public testing::Test {
  protected:
   QuantizeResult quantize(const std::string& yaml, const std::string& output = "out",
-                          std::optional<CalibrationText> windows = text(), const ProgressSink& progress = {}) {
+                          std::optional<CalibrationText> windows = text(), const ProgressSink& progress = {},
+                          std::uint64_t memory_bytes = std::uint64_t{1} << 30) {
     if (!fs::exists(dir_ / "model")) {
       test::tiny_llama().write(dir_ / "model");
       test::write_calibration(dir_ / "calib.h5", dir_ / "model");
@@ -43,6 +44,7 @@ class TuningTest : public testing::Test {
                            .calibration = {dir_ / "calib.h5"},
                            .text = std::move(windows),
                            .overwrite = true,
+                           .memory_bytes = memory_bytes,
                            .progress = progress});
   }
   TempDir dir_;
@@ -136,7 +138,7 @@ TEST_F(TuningTest, GivesTheSameBytesAfterAKillAndWithAnyThreadsAndMemory) {
   quantize(kRecipe);
   EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
   set_thread_count(1);
-  quantize(kRecipe, "out", text(16, 1 << 10));  // hidden states in a file
+  quantize(kRecipe, "out", text(), {}, 1 << 10);  // hidden states in a file
   set_thread_count(0);
   EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
 }
