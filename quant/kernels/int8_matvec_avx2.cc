@@ -1,3 +1,4 @@
+#include "quant/kernels/int8_matmul_simd.h"
 #include "quant/kernels/int8_matvec_simd.h"
 #include "quant/kernels/vector_avx2.h"
 
@@ -10,6 +11,7 @@ namespace {
 struct Int8Vector2x256 : Vector2x256 {
   using Sums = Bytes;
   using Inputs = Bytes;
+  static constexpr int kTileTokens = 4;
 
   template <class Operation>
   static Bytes both(Bytes a, Bytes b, const Operation& operation) {
@@ -49,6 +51,7 @@ struct Int8Vector2x256 : Vector2x256 {
   template <int kBits>
   struct Entries {
     static constexpr int kLess = 128;
+    static constexpr bool kSigned = true;
     static constexpr std::size_t kTables = kBits <= 4 ? 1 : 4;
     __m256i tables[kTables];
     explicit Entries(const std::uint8_t* entries) {
@@ -65,24 +68,36 @@ struct Int8Vector2x256 : Vector2x256 {
       };
       return _mm256_blendv_epi8(of_two(0), of_two(kTables - 2), bit5);
     }
-    Sums dot(Sums sums, Bytes field, Inputs x) const {
-      return {dot_of_signed(sums.low, lookup(field.low), x.low), dot_of_signed(sums.high, lookup(field.high), x.high)};
-    }
+    Bytes bytes(Bytes field) const { return {lookup(field.low), lookup(field.high)}; }
+    Sums dot(Sums sums, Bytes field, Inputs x) const { return dot_bytes<kSigned>(sums, bytes(field), x); }
   };
 
   template <int kBits>
   struct Codes {
-    static constexpr int kLess = kBits == 8 ? 128 : 0;
-    static __m256i dot_half(__m256i sum, __m256i field, __m256i x) {
-      if constexpr (kBits == 8)
-        return dot_of_signed(sum, minus_128(field), x);
-      else
-        return dot_of_unsigned(sum, _mm256_and_si256(field, _mm256_set1_epi8((1 << kBits) - 1)), x);
+    static constexpr bool kSigned = kBits == 8;
+    static constexpr int kLess = kSigned ? 128 : 0;
+    static __m256i half(__m256i field) {
+      if constexpr (kSigned) return minus_128(field);
+      return _mm256_and_si256(field, _mm256_set1_epi8(static_cast<char>((1 << kBits) - 1)));
     }
-    Sums dot(Sums sums, Bytes field, Inputs x) const {
-      return {dot_half(sums.low, field.low, x.low), dot_half(sums.high, field.high, x.high)};
-    }
+    Bytes bytes(Bytes field) const { return {half(field.low), half(field.high)}; }
+    Sums dot(Sums sums, Bytes field, Inputs x) const { return dot_bytes<kSigned>(sums, bytes(field), x); }
   };
+
+  static void store_bytes(std::uint8_t* p, Bytes v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.high);
+  }
+  template <bool kSigned>
+  static Sums dot_bytes(Sums sums, Bytes w, Inputs x) {
+    if constexpr (kSigned) return {dot_of_signed(sums.low, w.low, x.low), dot_of_signed(sums.high, w.high, x.high)};
+    return {dot_of_unsigned(sums.low, w.low, x.low), dot_of_unsigned(sums.high, w.high, x.high)};
+  }
+  static Sums add_products(Sums sums, Bytes a, int n) {
+    const __m256i factor = _mm256_set1_epi32(n);
+    return {_mm256_add_epi32(sums.low, _mm256_madd_epi16(a.low, factor)),
+            _mm256_add_epi32(sums.high, _mm256_madd_epi16(a.high, factor))};
+  }
 
   static void quantize_block(const float* x, std::int8_t* x8, float& scale, std::int32_t& sum) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -117,5 +132,6 @@ struct Int8Vector2x256 : Vector2x256 {
 }  // namespace
 
 const Int8MatvecTable kInt8MatvecAvx2 = int8_matvec::table<Int8Vector2x256>("avx2");
+const Int8MatmulTable kInt8MatmulAvx2 = int8_matmul::table<Int8Vector2x256>();
 
 }  // namespace nibble::quant

@@ -1,3 +1,4 @@
+#include "quant/kernels/int8_matmul_simd.h"
 #include "quant/kernels/int8_matvec_simd.h"
 #include "quant/kernels/vector_avx512.h"
 
@@ -7,6 +8,7 @@ namespace {
 struct Int8Vector512 : Vector512 {
   using Sums = __m512i;
   using Inputs = __m512i;
+  static constexpr int kTileTokens = 16;
 
   static Sums set_sums(int value) { return _mm512_set1_epi32(value); }
   static Sums add_sums(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
@@ -27,6 +29,7 @@ struct Int8Vector512 : Vector512 {
   template <int kBits>
   struct Entries {
     static constexpr int kLess = 0;
+    static constexpr bool kSigned = false;
     __m512i table;
     explicit Entries(const std::uint8_t* entries) {
       if constexpr (kBits <= 4)
@@ -34,19 +37,28 @@ struct Int8Vector512 : Vector512 {
       else
         table = _mm512_loadu_si512(entries);
     }
-    Sums dot(Sums sums, Bytes field, Inputs x) const {
-      return _mm512_dpbusd_epi32(sums, _mm512_permutexvar_epi8(field, table), x);
-    }
+    Bytes bytes(Bytes field) const { return _mm512_permutexvar_epi8(field, table); }
+    Sums dot(Sums sums, Bytes field, Inputs x) const { return _mm512_dpbusd_epi32(sums, bytes(field), x); }
   };
 
   template <int kBits>
   struct Codes {
     static constexpr int kLess = 0;
-    Sums dot(Sums sums, Bytes field, Inputs x) const {
+    static constexpr bool kSigned = false;
+    Bytes bytes(Bytes field) const {
       if constexpr (kBits < 8) field = _mm512_and_si512(field, _mm512_set1_epi8((1 << kBits) - 1));
-      return _mm512_dpbusd_epi32(sums, field, x);
+      return field;
     }
+    Sums dot(Sums sums, Bytes field, Inputs x) const { return _mm512_dpbusd_epi32(sums, bytes(field), x); }
   };
+
+  static void store_bytes(std::uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
+  template <bool kSigned>
+  static Sums dot_bytes(Sums sums, Bytes w, Inputs x) {
+    static_assert(!kSigned);
+    return _mm512_dpbusd_epi32(sums, w, x);
+  }
+  static Sums add_products(Sums sums, Bytes a, int n) { return _mm512_dpwssd_epi32(sums, a, _mm512_set1_epi32(n)); }
 
   static void quantize_block(const float* x, std::int8_t* x8, float& scale, std::int32_t& sum) {
     const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
@@ -67,5 +79,6 @@ struct Int8Vector512 : Vector512 {
 }  // namespace
 
 const Int8MatvecTable kInt8MatvecAvx512Vnni = int8_matvec::table<Int8Vector512>("avx512_vnni");
+const Int8MatmulTable kInt8MatmulAvx512Vnni = int8_matmul::table<Int8Vector512>();
 
 }  // namespace nibble::quant

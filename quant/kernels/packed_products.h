@@ -4,6 +4,7 @@
 
 #include "core/matrix_view.h"
 #include "quant/kernels/activations.h"
+#include "quant/kernels/int8_matmul.h"
 #include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/packed_weight.h"
 
@@ -18,6 +19,12 @@ void multiply_exact(const PackedWeight& weight, std::span<const float> bias, Mat
 /// One token. Requires a kernel: int8_kernel() != nullptr.
 void multiply_int8(const PackedWeight& weight, const Int8MatvecTable& kernels, std::span<const float> bias,
                    std::span<const float> x, std::span<float> y);
+/// Y = X Wᵀ + bias of all tokens together, with the integers of multiply_int8(): weights are taken apart once for all
+/// of them. Requires int8_kernel().
+void multiply_int8_many(const PackedWeight& weight, const Int8MatvecTable& vector_kernels,
+                        const Int8MatmulTable& kernels, std::span<const float> bias, MatrixView<const float> x,
+                        MatrixView<float> y);
+
 /// Null where int8 mode has none for this weight.
 Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
 

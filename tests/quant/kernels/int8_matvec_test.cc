@@ -119,17 +119,20 @@ TEST(Int8Products, OfIntegersThat8BitsHoldAreExact) {
     if (wish.spec.coding == Coding::kBlocks && tensor.spec().blocks() == 1 && !wish.zero_points) continue;
     const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
     ASSERT_NE(op->kernel_name().find("int8"), std::string::npos);
-    const Matrix<float> x = byte_activations(2, tensor.cols(), random);
-    Matrix<float> y(2, tensor.rows());
-    op->forward(x, y);
     std::vector<float> w(tensor.rows() * tensor.cols());
     tensor.decode_rows(0, tensor.rows(), w.data());
-    for (std::size_t t = 0; t < 2; ++t) {
-      for (std::size_t r = 0; r < tensor.rows(); ++r) {
-        double sum = 0.0;  // of at most 17 · 255 · 2 · 127 + 515 · 255 · 2 · 7: exact in float, too
-        for (std::size_t j = 0; j < tensor.cols(); ++j)
-          sum += static_cast<double>(w[r * tensor.cols() + j]) * static_cast<double>(x(t, j));
-        ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {})) << "token " << t << " row " << r;
+    for (const std::size_t tokens : {2u, 21u}) {  // one by one, and together in tiles
+      const Matrix<float> x = byte_activations(tokens, tensor.cols(), random);
+      Matrix<float> y(tokens, tensor.rows());
+      op->forward(x, y);
+      for (std::size_t t = 0; t < tokens; ++t) {
+        for (std::size_t r = 0; r < tensor.rows(); ++r) {
+          double sum = 0.0;  // of at most 17 · 255 · 2 · 127 + 515 · 255 · 2 · 7: exact in float, too
+          for (std::size_t j = 0; j < tensor.cols(); ++j)
+            sum += static_cast<double>(w[r * tensor.cols() + j]) * static_cast<double>(x(t, j));
+          ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {}))
+              << "token " << t << " of " << tokens << ", row " << r;
+        }
       }
     }
   }
@@ -137,26 +140,68 @@ TEST(Int8Products, OfIntegersThat8BitsHoldAreExact) {
 
 TEST(Int8Products, LargestWeightsTimesLargestActivationsDoNotSaturate) {
   const std::size_t cols = 256;
-  Matrix<float> x(1, cols), y(1, 3);
-  for (const float value : {127.0f, -127.0f}) {
-    std::fill(x.values().begin(), x.values().end(), value);
-    for (const unsigned bits : {1u, 6u}) {
-      for (const std::size_t group : {std::size_t{0}, std::size_t{1}}) {
-        Random random(bits);
-        const QuantizedTensor tensor =
-            random_tensor({{Coding::kPalette, 3, cols, bits, group, 1}, false, false, true, 0.0, true}, random);
-        const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
-        op->forward(x, y);
-        std::vector<float> w(3 * cols);
-        tensor.decode_rows(0, 3, w.data());
-        for (std::size_t r = 0; r < 3; ++r) {
-          double sum = 0.0;
-          for (std::size_t j = 0; j < cols; ++j) sum += static_cast<double>(w[r * cols + j] * value);
-          EXPECT_TRUE(test::near(static_cast<double>(y(0, r)), sum, {})) << bits << " bits, row " << r;
+  for (const std::size_t tokens : {1u, 20u}) {
+    Matrix<float> x(tokens, cols), y(tokens, 3);
+    for (const float value : {127.0f, -127.0f}) {
+      std::fill(x.values().begin(), x.values().end(), value);
+      for (const unsigned bits : {1u, 6u}) {
+        for (const std::size_t group : {std::size_t{0}, std::size_t{1}}) {
+          Random random(bits);
+          const QuantizedTensor tensor =
+              random_tensor({{Coding::kPalette, 3, cols, bits, group, 1}, false, false, true, 0.0, true}, random);
+          const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
+          op->forward(x, y);
+          std::vector<float> w(3 * cols);
+          tensor.decode_rows(0, 3, w.data());
+          for (std::size_t r = 0; r < 3; ++r) {
+            double sum = 0.0;
+            for (std::size_t j = 0; j < cols; ++j) sum += static_cast<double>(w[r * cols + j] * value);
+            EXPECT_TRUE(test::near(static_cast<double>(y(tokens - 1, r)), sum, {})) << bits << " bits, row " << r;
+          }
         }
       }
     }
   }
+}
+
+TEST(Int8Products, OfTokensTogetherAreThoseOfEachAlone) {
+  Random random(3);
+  for (const TensorWish& wish : wishes()) {
+    SCOPED_TRACE(describe(wish));
+    const QuantizedTensor tensor = random_tensor(wish, random);
+    const std::size_t rows = tensor.rows(), cols = tensor.cols();
+    const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
+    Matrix<float> x(19, cols), together(19, rows), alone(1, rows);
+    for (float& value : x.values()) value = static_cast<float>(random.normal());
+    op->forward(x, together);
+    std::vector<float> w(rows * cols);
+    tensor.decode_rows(0, rows, w.data());
+    double largest = 0.0;
+    for (const float value : w) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    for (std::size_t t = 0; t < x.rows(); ++t) {
+      op->forward(x.view().rows_slice(t, 1), alone);
+      for (std::size_t r = 0; r < rows; ++r) {
+        // The same integers; float sums of at most 17 blocks, of a few roundings each, in another order. Palettes in
+        // bytes add up to 3 times the largest weight per input, some of which cancels.
+        double magnitude = 0.0;
+        for (std::size_t j = 0; j < cols; ++j) magnitude += 4.0 * largest * std::abs(static_cast<double>(x(t, j)));
+        ASSERT_TRUE(test::near(together(t, r), alone(0, r), {.abs = magnitude * 64 * 0x1p-24}))
+            << "token " << t << " row " << r;
+      }
+    }
+  }
+}
+
+TEST(Int8Products, OfATokenWithNaNAreNaNAndOthersAreNot) {
+  Random random(5);
+  const QuantizedTensor tensor = random_tensor({{Coding::kBlocks, 20, 70, 4, 32, 1}}, random);
+  const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
+  Matrix<float> x(18, 70), y(18, 20);
+  std::fill(x.values().begin(), x.values().end(), 1.0f);
+  x(11, 40) = std::numeric_limits<float>::quiet_NaN();
+  op->forward(x, y);
+  for (std::size_t t = 0; t < 18; ++t)
+    for (std::size_t r = 0; r < 20; ++r) EXPECT_EQ(std::isnan(y(t, r)), t == 11) << "token " << t << " row " << r;
 }
 
 TEST(Int8Products, GiveTheSameBitsOnAnyNumberOfThreads) {
@@ -164,14 +209,16 @@ TEST(Int8Products, GiveTheSameBitsOnAnyNumberOfThreads) {
   for (const std::size_t group : {std::size_t{0}, std::size_t{1}}) {
     const auto op =
         make_packed_linear(random_tensor({{Coding::kPalette, 3000, 300, 4, group, 1}}, random), {}, Compute::kInt8);
-    Matrix<float> x(1, 300), on_one(1, 3000), on_many(1, 3000);
-    for (float& value : x.values()) value = static_cast<float>(random.normal());
-    set_thread_count(1);
-    op->forward(x, on_one);
-    set_thread_count(5);
-    op->forward(x, on_many);
-    set_thread_count(0);
-    EXPECT_TRUE(test::same_bits(on_many.values(), on_one.values()));
+    for (const std::size_t tokens : {1u, 35u}) {
+      Matrix<float> x(tokens, 300), on_one(tokens, 3000), on_many(tokens, 3000);
+      for (float& value : x.values()) value = static_cast<float>(random.normal());
+      set_thread_count(1);
+      op->forward(x, on_one);
+      set_thread_count(5);
+      op->forward(x, on_many);
+      set_thread_count(0);
+      EXPECT_TRUE(test::same_bits(on_many.values(), on_one.values()));
+    }
   }
 }
 
