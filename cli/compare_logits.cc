@@ -12,6 +12,7 @@
 
 #include "cli/cache_arguments.h"
 #include "cli/command.h"
+#include "cli/compute_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
@@ -33,6 +34,7 @@ struct Arguments {
   std::vector<std::string> kinds{"none", "io", "state", "window"}, types{"f32"};
   std::vector<std::size_t> chunks{1, 4, 64};
   double tolerance = 1e-4;
+  std::string compute = "reference";
 };
 
 constexpr std::size_t kDefaultTokens = 256;
@@ -98,6 +100,8 @@ void print_object(const Arguments& arguments, const std::vector<eval::LogitDiffe
   }
   print_json({{"model", arguments.model.string()},
               {"method", model.method},
+              {"compute", arguments.compute},
+              {"kernels", model.kernels},
               {"tokens", tokens},
               {"tolerance", arguments.tolerance},
               {"agrees", std::all_of(results.begin(), results.end(),
@@ -109,7 +113,7 @@ void print_object(const Arguments& arguments, const std::vector<eval::LogitDiffe
 
 void run(const Arguments& arguments) {
   arguments.common.apply();
-  const quant::LoadedModel model = quant::load_model(arguments.model);
+  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   TokenInputOptions input = arguments.input;
   if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.config.max_positions);
   const std::vector<model::TokenId> tokens = read_token_input(input, arguments.model, model.config.vocabulary).tokens;
@@ -151,6 +155,7 @@ Command compare_logits_command(CLI::App& program) {
   add_cache_sizes(*app, arguments->cache);
   add_count_list(*app, "--chunk", arguments->chunks, "Tokens per call, between commas [default: 1,4,64]");
   add_number(*app, "--tolerance", arguments->tolerance, "How far exact logits may be apart [default: 1e-4]", 0.0, 1e6);
+  add_compute(*app, arguments->compute);
   add_common_options(*app, arguments->common);
   app->footer(
       "The first 256 tokens are used unless --max-tokens says otherwise. f16, int8 and windows that slide are "

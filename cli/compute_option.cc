@@ -1,19 +1,29 @@
 #include "cli/compute_option.h"
 
-#include "core/error.h"
+#include <array>
+
+#include "cli/choice.h"
 
 namespace nibble::cli {
+namespace {
+
+using quant::Compute;
+using quant::LoadOptions;
+
+constexpr std::array<Choice<LoadOptions>, 3> kModes = {{{"reference", {.packed = false}},
+                                                        {"exact", {.packed = true, .compute = Compute::kExact}},
+                                                        {"int8", {.packed = true, .compute = Compute::kInt8}}}};
+
+}  // namespace
 
 void add_compute(CLI::App& app, std::string& name) {
-  app.add_option("--compute", name, "Arithmetic of the products; exact uses just the values that the format defines")
+  app.add_option("--compute", name,
+                 "Products of the weights just as the format defines them: reference (decoded from the file at every "
+                 "use), exact (packed in memory); or int8: with values rounded to 8 bits")
       ->type_name("MODE")
       ->capture_default_str();
 }
 
-quant::Compute compute_mode(std::string_view name) {
-  const auto compute = quant::compute_from_name(name);
-  NIBBLE_REQUIRE(compute.has_value(), InvalidArgument, "--compute: there is no mode '{}'; 'exact' always is", name);
-  return *compute;
-}
+LoadOptions load_options(std::string_view compute) { return choose("--compute", compute, kModes); }
 
 }  // namespace nibble::cli

@@ -4,13 +4,15 @@
 #include <string>
 #include <string_view>
 
-#include "quant/kernels/packed_linear.h"
+#include "quant/pipeline/load_model.h"
 
 namespace nibble::cli {
 
-/// --compute: the arithmetic of packed products.
+/// --compute: how the products of a model are made. `name` holds the default.
 void add_compute(CLI::App& app, std::string& name);
+
+/// "reference" decodes from the file whatever the number of tokens; the other modes are those of packed products.
 /// Throws InvalidArgument for a mode that there is not.
-quant::Compute compute_mode(std::string_view name);
+quant::LoadOptions load_options(std::string_view compute);
 
 }  // namespace nibble::cli

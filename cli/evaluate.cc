@@ -61,8 +61,7 @@ Quality measure_quality(const Arguments& arguments, const quant::LoadedModel& mo
 
 void run(const Arguments& arguments) {
   arguments.common.apply();
-  const quant::LoadedModel model =
-      quant::load_model(arguments.model, {.packed = true, .compute = compute_mode(arguments.compute)});
+  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);

@@ -15,6 +15,7 @@
 
 #include "cli/cache_arguments.h"
 #include "cli/command.h"
+#include "cli/compute_option.h"
 #include "cli/human.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -35,6 +36,7 @@ struct Arguments {
   std::filesystem::path model;
   std::optional<std::string> prompt, prompt_ids;
   CacheArguments cache;
+  std::string compute = "exact";
   model::GenerateOptions options{.max_tokens = 128};
 };
 
@@ -103,7 +105,7 @@ void run(const Arguments& arguments) {
   arguments.common.apply();
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
-  const quant::LoadedModel model = quant::load_model(arguments.model);
+  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   const auto tokenizer = open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.config.vocabulary);
   std::optional<TextStream> stream;
@@ -153,6 +155,8 @@ void run(const Arguments& arguments) {
                                    {"cache", cache_kind_name(options.cache.kind)},
                                    {"cache_type", cache_type_name(options.cache.type)},
                                    {"cache_bytes", cache_bytes},
+                                   {"compute", arguments.compute},
+                                   {"kernels", model.kernels},
                                    {"first_token_ms", watch.first_seconds() * 1e3},
                                    {"tokens_per_second", watch.tokens_per_second()},
                                    {"threads", thread_count()}};
@@ -181,6 +185,7 @@ Command generate_command(CLI::App& program) {
              "Only the likeliest tokens that together reach this probability [default: 1]", 0.0, 1.0);
   add_count(*app, "--seed", arguments->options.seed, "Of the random numbers [default: 0]", {.low = 0});
   add_cache_arguments(*app, arguments->cache);
+  add_compute(*app, arguments->compute);
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"

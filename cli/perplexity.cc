@@ -18,6 +18,7 @@
 #include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/comparison_figures.h"
+#include "cli/compute_option.h"
 #include "cli/human.h"
 #include "cli/model_fact.h"
 #include "cli/options.h"
@@ -48,7 +49,7 @@ struct Arguments {
   CommonOptions common;
   std::filesystem::path model, reference;
   TokenInputOptions input;
-  std::string protocol = "sliding", average = "windows", attention = "fused";
+  std::string protocol = "sliding", average = "windows", attention = "fused", compute = "reference";
   std::uint64_t context = 0, stride = 0;
   const CLI::Option* average_option = nullptr;
 };
@@ -102,6 +103,8 @@ nlohmann::ordered_json json_of(const Report& report) {
       {"stride", options.stride},
       {"average", average_name(options)},
       {"attention", name_of(options.forward.attention, kAttentions)},
+      {"compute", arguments.compute},
+      {"kernels", model.kernels},
       {"tokens", input.tokens.size()},
       {"tokens_scored", result.tokens_scored},
       {"tokens_run", result.tokens_run},
@@ -130,6 +133,7 @@ std::string text_of(const Report& report) {
     protocol += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", model_fact(arguments.model, model)},
+      {"kernels", kernels_fact(arguments.compute, model)},
       {"protocol", protocol},
       {"perplexity", std::isnan(result.perplexity_stderr)
                          ? fmt::format("{:.4f}", result.perplexity)
@@ -162,7 +166,7 @@ void run(const Arguments& arguments) {
   arguments.common.apply();
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
-  const quant::LoadedModel model = quant::load_model(arguments.model);
+  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   eval::PerplexityOptions options = options_of(arguments, model.config);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
   if (input.tokenizer) {
@@ -206,7 +210,7 @@ Command perplexity_command(CLI::App& program) {
   add_model(*app, arguments->model);
   add_token_input(*app, arguments->input);
   add_path(*app, "--reference", arguments->reference, "DIR",
-           "Float model to compare with: KL divergence, top-1 agreement, ratio of perplexities");
+           "Model to compare with, mostly the float one: KL divergence, top-1 agreement, ratio of perplexities");
   app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
       ->type_name("NAME")
       ->capture_default_str();
@@ -219,8 +223,10 @@ Command perplexity_command(CLI::App& program) {
   app->add_option("--attention", arguments->attention, "fused, or decomposed: with all scores in memory")
       ->type_name("NAME")
       ->capture_default_str();
+  add_compute(*app, arguments->compute);
   add_common_options(*app, arguments->common);
   app->footer(
+      "What a mode of --compute costs in quality, --reference with the model itself tells: it is run as 'reference'.\n"
       "Example:\n"
       "  nibble perplexity datasets/demo/gpt2-demo --text datasets/demo/eval.txt\n"
       "  nibble perplexity build/gpt2-demo-int4 --text datasets/demo/eval.txt --reference datasets/demo/gpt2-demo\n"

@@ -78,8 +78,7 @@ void run(const Arguments& arguments) {
   NIBBLE_REQUIRE(!arguments.csv || !arguments.common.json, InvalidArgument, "--csv and --json: give one of them");
   SpeedReport report;
   report.rows = rows_of(arguments);
-  const quant::LoadedModel model =
-      quant::load_model(arguments.model, {.packed = true, .compute = compute_mode(arguments.compute)});
+  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();

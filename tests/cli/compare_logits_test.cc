@@ -30,6 +30,16 @@ TEST(CompareLogitsProgram, EveryCacheAgreesOnADemoModel) {
   EXPECT_EQ(chunks, (std::set<std::string>{"1", "4", "64", "all", "mixed"}));
 }
 
+// One token at a time goes through the kernels, one prompt of 70 through the matrix library.
+TEST(CompareLogitsProgram, PackedProductsAgreeToo) {
+  const TempDir temp;
+  ASSERT_EQ(nibble({"quantize", kModel, "--set", "granularity=channel", "-o", temp / "q"}).exit_code, 0);
+  const auto result = nibble_json({"compare-logits", temp / "q", "--text", kText, "--max-tokens", "70", "--chunk",
+                                   "1,4", "--cache", "state", "--compute", "exact"});
+  EXPECT_TRUE(result["agrees"]);
+  EXPECT_EQ(result["compute"], "exact");
+}
+
 TEST(CompareLogitsProgram, MeasuresWhatNeedNotBeExact) {
   const ProgramRun run =
       nibble({"compare-logits", kModel, "--text", kText, "--max-tokens", "40", "--cache", "state,window",

@@ -83,6 +83,26 @@ TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
   EXPECT_TRUE(near(run("1", "decomposed"), run("1", "fused"), {.rel = 1e-5}));
 }
 
+TEST_F(Perplexity, ComputeSaysHowProductsAreMade) {
+  ASSERT_EQ(nibble({"quantize", model, "-o", temp / "q"}).exit_code, 0);
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"perplexity", temp / "q", "--text", kText, "--max-tokens", "600"});
+    return nibble_json(more);
+  };
+  const auto reference = run({});
+  EXPECT_EQ(reference["compute"], "reference");
+  EXPECT_EQ(reference["kernels"], nlohmann::json({"gemm"}));
+  const auto exact = run({"--compute", "exact"});
+  EXPECT_EQ(exact["compute"], "exact");
+  EXPECT_THAT(exact["kernels"].dump(), HasSubstr("packed_exact_"));
+  EXPECT_TRUE(near(exact["perplexity"], reference["perplexity"].get<double>(), {.rel = 1e-6}));
+  EXPECT_THAT(run({"--compute", "int8"})["kernels"].dump(), HasSubstr("packed_int8_"));
+
+  // The reference of a comparison never takes the mode of the model.
+  const auto self = run({"--compute", "exact", "--reference", temp / "q"});
+  EXPECT_EQ(self["reference"]["perplexity"], reference["perplexity"]);
+}
+
 TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
   const std::vector<std::string> options = {"--text", kText, "--max-tokens", "800", "--reference", model};
   const auto with = [&](std::vector<std::string> arguments) {
@@ -126,6 +146,7 @@ TEST_F(Perplexity, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--text", kText, "--protocol", "slding"}), HasSubstr("did you mean 'sliding'?"));
   EXPECT_THAT(error_of({"--text", kText, "--average", "window"}), HasSubstr("did you mean 'windows'?"));
   EXPECT_THAT(error_of({"--text", kText, "--attention", "fusd"}), HasSubstr("did you mean 'fused'?"));
+  EXPECT_THAT(error_of({"--text", kText, "--compute", "exat"}), HasSubstr("did you mean 'exact'?"));
   EXPECT_THAT(error_of({"--text", kText, "--protocol", "blocks", "--stride", "64"}), HasSubstr("--stride belongs to"));
   EXPECT_THAT(error_of({"--text", kText, "--protocol", "half", "--average", "tokens"}), HasSubstr("--average belongs"));
   EXPECT_THAT(error_of({"--text", kText, "--stride", "300"}), HasSubstr("stride"));
