@@ -40,15 +40,17 @@ std::string contents(const std::filesystem::path& output, const eval::ReportInpu
 void run(const Arguments& arguments) {
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::compare_to_baseline(input, arguments.baseline);
-  const eval::Report report =
-      eval::build_report(input, {.title = arguments.title, .rows = arguments.rows, .columns = arguments.columns});
+  eval::ReportOptions options = {.title = arguments.title, .rows = arguments.rows, .columns = arguments.columns};
+  if (!arguments.published.empty()) options.published = eval::load_published(arguments.published);
+  const eval::Report report = eval::build_report(input, options);
+  std::vector<std::string> texts;  // all of them before the first is written: a mistake leaves every file as it was
+  for (const std::string& output : arguments.outputs) texts.push_back(contents(output, input, report));
   nlohmann::ordered_json written = nlohmann::ordered_json::array();
-  for (const std::string& output : arguments.outputs) {
-    const std::string text = contents(output, input, report);
-    OutputFile file(output);
-    file.write(text);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    OutputFile file(arguments.outputs[i]);
+    file.write(texts[i]);
     file.commit();
-    written.push_back({{"path", output}, {"bytes", text.size()}});
+    written.push_back({{"path", arguments.outputs[i]}, {"bytes", texts[i].size()}});
   }
   for (const std::string& warning : report.warnings) warn(warning);
   if (arguments.json) {

@@ -61,13 +61,13 @@ std::vector<MeasureDiff> measures_of(const CellMeasures& a, const CellMeasures& 
   return measures;
 }
 
-std::optional<PairedDifference> paired(const std::vector<double>& a, const std::vector<double>& b) {
+std::optional<WindowDifference> paired(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size() || a.size() < 2) return std::nullopt;
   const auto count = static_cast<double>(a.size());
   double mean = 0.0, squares = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) mean += (b[i] - a[i]) / count;
   for (std::size_t i = 0; i < a.size(); ++i) squares += (b[i] - a[i] - mean) * (b[i] - a[i] - mean);
-  return PairedDifference{mean, std::sqrt(squares / (count - 1.0) / count), a.size()};
+  return WindowDifference{mean, std::sqrt(squares / (count - 1.0) / count), a.size()};
 }
 
 LayerDiff& layer_called(const std::string& name, std::vector<LayerDiff>& layers) {

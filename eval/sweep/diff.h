@@ -34,7 +34,7 @@ struct LayerDiff {
 
 /// The mean of the windows' differences of NLL (b - a), which is the logarithm of the perplexities' ratio for windows
 /// of equal length, with its standard error: paired, so far below what the errors of each say.
-struct PairedDifference {
+struct WindowDifference {
   double nats = 0.0;
   double stderr_nats = 0.0;
   std::size_t windows = 0;
@@ -45,7 +45,7 @@ struct RecordDiff {
   std::string name_a, name_b;
   std::vector<SettingDiff> settings;       ///< that differ: model, recipe, calibration, evaluation, environment
   std::vector<MeasureDiff> measures;       ///< all that both have
-  std::optional<PairedDifference> paired;  ///< of records of one evaluation: same tokens, same protocol
+  std::optional<WindowDifference> paired;  ///< of records of one evaluation: same tokens, same protocol
   std::vector<LayerDiff> layers;           ///< of all weights of either
   bool same_measures = false;              ///< every number is the same, to the bit
 };

@@ -1,0 +1,145 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/cli/nibble.h"
+#include "tests/eval/report/example_sweep.h"
+
+namespace nibble::test {
+namespace {
+
+using eval::SweepRecord;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ReportCommand : public testing::Test {
+ protected:
+  ReportCommand() { std::filesystem::create_directory(results_); }
+
+  std::string path(std::string_view name) const { return (directory_ / name).string(); }
+  ProgramRun report(std::vector<std::string> options) const {
+    options.insert(options.begin(), {"report", results_.string()});
+    return nibble(options);
+  }
+  // The text of one output, of a run that must succeed.
+  std::string output(const std::string& name, std::vector<std::string> options = {}) const {
+    options.insert(options.end(), {"-o", path(name)});
+    const ProgramRun run = report(options);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.exit_code == 0 ? read_file(directory_ / name) : "";
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+      if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TempDir directory_;
+  std::filesystem::path results_ = directory_ / "results";
+};
+
+TEST_F(ReportCommand, WritesEveryFormatInOneRun) {
+  write_records(results_, example_sweep());
+  const auto result = nibble_json({"report", results_.string(), "-o", path("r.html"), "-o", path("r.md"), "-o",
+                                   path("r.tex"), "-o", path("r.csv")});
+  EXPECT_EQ(result["cells"], 25);
+  EXPECT_EQ(result["failed"], 0);
+  EXPECT_TRUE(result["passed_over"].empty());
+  const std::map<std::string, std::string> signs = {{"r.html", "<!DOCTYPE html>"},
+                                                    {"r.md", "# Quantization sweep"},
+                                                    {"r.tex", "\\begin{longtable}"},
+                                                    {"r.csv", "\"id\",\"status\""}};
+  ASSERT_EQ(result["written"].size(), signs.size());
+  for (const auto& written : result["written"]) {
+    const std::filesystem::path file = written["path"].get<std::string>();
+    const std::string text = read_file(file);
+    EXPECT_EQ(text.size(), written["bytes"]);
+    EXPECT_THAT(text, HasSubstr(signs.at(file.filename().string())));
+  }
+  EXPECT_EQ(files(), (std::vector<std::string>{"r.csv", "r.html", "r.md", "r.tex"}));
+}
+
+TEST_F(ReportCommand, TablesArePivotedByTheSettingsGiven) {
+  write_records(results_, example_sweep());
+  const std::string text =
+      output("r.md", {"--rows", "weighting,scaling", "--columns", "shifting", "--title", "Nights"});
+  EXPECT_THAT(text, AllOf(HasSubstr("# Nights"), HasSubstr("| weighting, scaling | false | true |"),
+                          HasSubstr("weighting, scaling by shifting"), HasSubstr("### gpt2-novels")));
+  const ProgramRun unknown = report({"-o", path("x.md"), "--rows", "weightin"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("weighting"));
+}
+
+TEST_F(ReportCommand, DifferencesAreToTheBaselineGiven) {
+  write_records(results_, example_sweep());
+  const std::string name = "bits=4 weighting=none scaling=none shifting=false";
+  const std::string own = output("own.md"), other = output("other.md", {"--baseline", name});
+  EXPECT_THAT(own, Not(HasSubstr("(baseline)")));  // the float model stands in the list, not in the grid
+  EXPECT_THAT(other, HasSubstr("(baseline)"));
+  const ProgramRun unknown = report({"-o", path("x.md"), "--baseline", "nobody"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("'nobody'"), HasSubstr("'float'")));
+}
+
+TEST_F(ReportCommand, PublishedFiguresStandBesideTheMeasuredOnes) {
+  write_records(results_, example_sweep());
+  write_file(directory_ / "published.json",
+             R"({"title": "A post", "source": "somebody, 2024", "tables": [{"title": "all", "figures": [
+                 {"model": "gpt2-novels", "recipe": "float", "perplexity": 100.5},
+                 {"model": "gpt2-xl", "recipe": "float", "perplexity": 14.7951}]}]})");
+  const std::string text = output("r.md", {"--published", path("published.json")});
+  EXPECT_THAT(text, AllOf(HasSubstr("### A post: all"), HasSubstr("published 100.5, difference +"),
+                          HasSubstr("– (published 14.7951)"), HasSubstr("somebody, 2024")));
+}
+
+TEST_F(ReportCommand, MixedCommitsAreFlaggedInEveryFormat) {
+  std::vector<SweepRecord> records = example_sweep();
+  records[3].environment[0].second = "another one";
+  write_records(results_, records);
+  const std::string sign = "2 different values of ";
+  for (const char* name : {"r.html", "r.md", "r.tex"})
+    EXPECT_THAT(output(name), AllOf(HasSubstr(sign), HasSubstr("another one"))) << name;
+  EXPECT_THAT(output("r.csv"), HasSubstr("\"another one\""));
+}
+
+TEST_F(ReportCommand, HostileRecordsAreReportedAndHarmless) {
+  std::vector<SweepRecord> records = example_sweep();
+  records[1].labels[1].second = "<script>alert(1)</script>\\input{/etc/passwd}";
+  write_records(results_, records);
+  write_file(results_ / (std::string(32, 'a') + ".json"), "{\"format\": \"nibble sweep record\"");
+  write_file(results_ / (std::string(32, 'b') + ".json"), std::string(100'000, '['));
+  write_file(results_ / (std::string(32, 'c') + ".json"), std::string("\0\xff\xfe", 3));
+  const auto result = nibble_json({"report", results_.string(), "-o", path("r.html"), "-o", path("r.tex")});
+  EXPECT_EQ(result["cells"], 25);
+  EXPECT_EQ(result["passed_over"].size(), 3u);
+  EXPECT_THAT(read_file(directory_ / "r.html"), Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(read_file(directory_ / "r.tex"), Not(HasSubstr("\\input")));
+}
+
+TEST_F(ReportCommand, ADirectoryWithoutRecordsIsRefusedAndNothingIsWritten) {
+  const ProgramRun run = report({"-o", path("r.html")});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr("nothing to report"));
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(ReportCommand, AMistakeInOneOutputLeavesTheOthersAsTheyWere) {
+  write_records(results_, example_sweep());
+  write_file(directory_ / "old.md", "yesterday's");
+  const ProgramRun run = report({"-o", path("old.md"), "-o", path("r.docx")});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("r.docx"), HasSubstr(".tex")));
+  EXPECT_EQ(read_file(directory_ / "old.md"), "yesterday's");
+  EXPECT_EQ(report({"-o", path("absent/r.md")}).exit_code, 3);
+  EXPECT_EQ(report({"-o", "/dev/full/r.md"}).exit_code, 3);
+  EXPECT_EQ(files(), (std::vector<std::string>{"old.md"}));
+}
+
+}  // namespace
+}  // namespace nibble::test
