@@ -14,7 +14,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr std::uint64_t kRunRows = 16;
+constexpr std::uint64_t kMaxRunRows = 16;
 constexpr std::uint64_t kMaxSampleBytes = std::uint64_t{1} << 28;
 
 // One stored matrix: how large it is and how to append one of its rows.
@@ -94,11 +94,13 @@ ValueStream sample(const std::string& name, const Kind& kind, std::uint64_t samp
   const double share = std::min(1.0, wanted / static_cast<double>(std::max<std::uint64_t>(1, stream.values_in_model)));
   double credit = 0.0;  // values that may be taken: a run is, as soon as there is enough for it
   for (const Matrix& matrix : kind.matrices) {
-    for (std::uint64_t begin = 0; begin < matrix.rows; begin += kRunRows) {
-      const std::uint64_t end = std::min(matrix.rows, begin + kRunRows);
+    const double fitting = wanted / static_cast<double>(std::max<std::uint64_t>(1, matrix.cols));
+    const auto run_rows = static_cast<std::uint64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMaxRunRows)));
+    for (std::uint64_t begin = 0; begin < matrix.rows; begin += run_rows) {
+      const std::uint64_t end = std::min(matrix.rows, begin + run_rows);
       const auto run = static_cast<double>((end - begin) * matrix.cols);
       credit += share * run;
-      if (credit < run) continue;
+      if (credit < run - 0.5) continue;  // whole values: what is missing below that is rounding
       credit -= run;
       for (std::uint64_t row = begin; row < end; ++row) {
         stream.rows.push_back({stream.patterns.values.size(), matrix.cols, row > begin});
@@ -120,7 +122,9 @@ std::vector<ValueStream> collect_value_streams(const std::filesystem::path& mode
   std::vector<ValueStream> streams;
   for (const auto& [name, kind] : kinds_of(checkpoint)) {
     ValueStream stream = sample(name, kind, sample_bytes, *checkpoint);
-    if (!stream.patterns.values.empty()) streams.push_back(std::move(stream));
+    NIBBLE_REQUIRE(!stream.patterns.values.empty() || stream.values_in_model == 0, InvalidArgument,
+                   "storage study: a sample of {} bytes is less than one row of '{}'", sample_bytes, name);
+    if (stream.values_in_model > 0) streams.push_back(std::move(stream));
   }
   return streams;
 }

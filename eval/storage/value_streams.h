@@ -22,9 +22,9 @@ struct ValueStream {
 /// Collects the streams of a float or quantized checkpoint: the codes by width, scales and zeros of quantized weights,
 /// and the matrices that are stored as floats by type. Palettes, biases and norms (kilobytes) are left out.
 ///
-/// Of each stream at most about `sample_bytes` (packed) are taken: runs of 16 whole rows, evenly spaced over all
-/// tensors in name order. Memory: 32 / width bytes per sampled byte. Throws FormatError;
-/// InvalidArgument for a sample of 0 bytes or above 256 MiB.
+/// Of each stream at most about `sample_bytes` (packed) are taken: runs of up to 16 whole rows, evenly spaced
+/// over all tensors in name order. Memory: 32 / width bytes per sampled byte. Throws FormatError;
+/// InvalidArgument for a sample of 0 bytes, less than a row, or above 256 MiB.
 std::vector<ValueStream> collect_value_streams(const std::filesystem::path& model, std::uint64_t sample_bytes);
 
 }  // namespace nibble::eval

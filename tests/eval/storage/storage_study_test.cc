@@ -58,6 +58,15 @@ TEST_F(StorageStudyTest, KeepsToItsSampleSize) {
   }
 }
 
+TEST_F(StorageStudyTest, ASmallSampleHoldsSomethingOfEveryKind) {
+  const std::filesystem::path model = quantized("{bits: 3}");
+  const std::size_t kinds = collect_value_streams(model, 1 << 20).size();
+  for (const std::uint64_t bytes :
+       std::initializer_list<std::uint64_t>{100, 150, 250, 400, 900})  // rows of its weights have 128 bytes at most
+    EXPECT_EQ(collect_value_streams(model, bytes).size(), kinds) << bytes;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { collect_value_streams(model, 1); }, "less than one row"));
+}
+
 TEST_F(StorageStudyTest, MeasuresEveryCodecUnderEveryTransform) {
   const auto studies = study_storage(quantized("{bits: 4}"), {.sample_bytes = 4096});
   ASSERT_EQ(studies.size(), 2u);
