@@ -1,30 +1,22 @@
 #include "cli/cache_arguments.h"
 
-#include <array>
-
-#include "cli/choice.h"
 #include "cli/options.h"
+#include "core/choice.h"
+#include "model/transformer/cache/cache_names.h"
 
 namespace nibble::cli {
-namespace {
-
 using model::CacheKind;
 using model::CacheType;
+using model::kCacheKinds;
+using model::kCacheTypes;
 
-constexpr std::array<Choice<CacheKind>, 4> kKinds = {
-    {{"none", CacheKind::kNone}, {"io", CacheKind::kIo}, {"state", CacheKind::kState}, {"window", CacheKind::kWindow}}};
-constexpr std::array<Choice<CacheType>, 3> kTypes = {
-    {{"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"int8", CacheType::kInt8}}};
-
-}  // namespace
-
-CacheKind cache_kind(std::string_view option, std::string_view name) { return choose(option, name, kKinds); }
-std::string_view cache_kind_name(CacheKind kind) { return name_of(kind, kKinds); }
-std::string_view cache_type_name(CacheType type) { return name_of(type, kTypes); }
+CacheKind cache_kind(std::string_view option, std::string_view name) { return choose(option, name, kCacheKinds); }
+std::string_view cache_kind_name(CacheKind kind) { return name_of(kind, kCacheKinds); }
+std::string_view cache_type_name(CacheType type) { return name_of(type, kCacheTypes); }
 
 model::CacheOptions CacheArguments::options() const {
   return {.kind = cache_kind("--cache", kind),
-          .type = choose("--cache-type", type, kTypes),
+          .type = choose("--cache-type", type, kCacheTypes),
           .capacity = capacity,
           .chunk = chunk,
           .context = context};

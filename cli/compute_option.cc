@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "cli/choice.h"
+#include "core/choice.h"
 
 namespace nibble::cli {
 namespace {

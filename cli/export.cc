@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/human.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
+#include "core/choice.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/pipeline/export_model.h"
 

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/comparison_figures.h"
 #include "cli/compute_option.h"
@@ -26,6 +25,7 @@
 #include "cli/progress_bar.h"
 #include "cli/table.h"
 #include "cli/token_input.h"
+#include "core/choice.h"
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/memory.h"

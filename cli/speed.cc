@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cli/cache_arguments.h"
-#include "cli/choice.h"
 #include "cli/command.h"
 #include "cli/compute_option.h"
 #include "cli/model_fact.h"
@@ -20,6 +19,7 @@
 #include "cli/progress_bar.h"
 #include "cli/speed_figures.h"
 #include "cli/table.h"
+#include "core/choice.h"
 #include "core/error.h"
 #include "quant/pipeline/load_model.h"
 
@@ -57,19 +57,14 @@ std::vector<SpeedRow> rows_of(const Arguments& arguments) {
   options.cache = arguments.cache.options();
   options.seed = arguments.seed;
   options.forward.attention = choose("--attention", arguments.attention, kAttentions);
-  options.prompt = arguments.prompt;
   options.generate = arguments.generate;
-  if (arguments.contexts.empty()) return {SpeedRow{options, {}}};
   const bool given = arguments.prompt_option->count() > 0;
+  std::vector<std::size_t> contexts;
+  for (const std::string& word : arguments.contexts) contexts.push_back(parse_context(word));
   std::vector<SpeedRow> rows;
-  for (const std::string& word : arguments.contexts) {
-    options.context = parse_context(word);
-    const eval::Fit fit = eval::fit_context(
-        options.context, given ? std::optional<std::size_t>(arguments.prompt) : std::nullopt, arguments.generate);
-    options.prompt = fit.prompt;
-    options.generate = fit.generate;
-    rows.push_back({options, {}});
-  }
+  for (const eval::SpeedOptions& row :
+       eval::at_contexts(options, contexts, given ? std::optional<std::size_t>(arguments.prompt) : std::nullopt))
+    rows.push_back({row, {}});
   return rows;
 }
 

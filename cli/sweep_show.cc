@@ -21,7 +21,12 @@ namespace {
 
 using eval::fact;
 
-std::string perplexity_text(const eval::CellMeasures& measures) {
+std::string result_text(const eval::SweepRecord& record) {
+  if (!record.speeds.empty()) {
+    const eval::SpeedRecord& speed = record.speeds.back();
+    return fmt::format("{} tokens/s at {}", human_count(speed.tokens_per_second.median), speed.context);
+  }
+  const eval::CellMeasures& measures = *record.measures;
   if (!measures.perplexity_stderr) return fmt::format("{:.3f}", measures.perplexity);
   return fmt::format("{:.3f} ± {:.3f}", measures.perplexity, *measures.perplexity_stderr);
 }
@@ -58,8 +63,8 @@ void SweepDisplay::close() { bar_.finish(); }
 
 std::string outcome_text(const eval::SweepRecord& record) {
   if (record.error) return fmt::format("failed: {}", record.error->message);
-  return fmt::format("{:.3f} bits per weight, perplexity {}", record.measures->bits_per_weight,
-                     perplexity_text(*record.measures));
+  return fmt::format("{:.3f} bits per weight, {}{}", record.measures->bits_per_weight,
+                     record.speeds.empty() ? "perplexity " : "", result_text(record));
 }
 
 void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint64_t memory, bool json) {
@@ -125,11 +130,8 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
 void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options, const eval::SweepSummary& summary,
                   bool json) {
   const eval::ResultsDirectory results(options.output);
-  Table table({{"model", Align::kLeft},
-               {"recipe", Align::kLeft},
-               {"evaluation", Align::kLeft},
-               {"bits/weight"},
-               {"perplexity"}});
+  Table table(
+      {{"model", Align::kLeft}, {"recipe", Align::kLeft}, {"evaluation", Align::kLeft}, {"bits/weight"}, {"result"}});
   nlohmann::ordered_json records = nlohmann::ordered_json::array();
   std::size_t failed = 0, absent = 0;
   std::string first_error;
@@ -152,9 +154,13 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
         line["error"] = record.error->message;
       } else {
         bits = fmt::format("{:.4f}", record.measures->bits_per_weight);
-        outcome = perplexity_text(*record.measures);
+        outcome = result_text(record);
         line["bits_per_weight"] = record.measures->bits_per_weight;
-        line["perplexity"] = record.measures->perplexity;
+        if (record.speeds.empty()) {
+          line["perplexity"] = record.measures->perplexity;
+        } else {
+          line["speeds"] = eval::record_json(record)["speeds"];
+        }
       }
       table.add_row({std::string(fact(labels, "model")), std::string(fact(labels, "recipe")),
                      std::string(fact(labels, "evaluation")), bits, outcome});

@@ -64,7 +64,7 @@ class Watcher {
       ++now.done;
       seconds += timing(*record, "quantize_seconds") + timing(*record, "evaluate_seconds");
       ++timed;
-      if (eval::fact(record->configuration, "recipe") == "null") continue;
+      if (eval::fact(record->configuration, "recipe") == "null" || !record->speeds.empty()) continue;
       const std::string group =
           fmt::format("{} · {}", eval::fact(record->labels, "model"), eval::fact(record->labels, "evaluation"));
       const auto [best, is_new] = now.best.try_emplace(group, *record);

@@ -57,14 +57,16 @@ Entries best_by_bits(const Entries& group) {
 
 std::string summary_of(const ReportInput& input) {
   std::set<std::string_view> models, evaluations;
-  for (const Entry& entry : input.entries) {
-    models.insert(entry.setting("model"));
-    evaluations.insert(entry.setting("evaluation"));
+  for (const auto* entries : {&input.entries, &input.speeds}) {
+    for (const Entry& entry : *entries) {
+      models.insert(entry.setting("model"));
+      evaluations.insert(entry.setting("evaluation"));
+    }
   }
   const auto counted = [](std::size_t count, const char* noun) {
     return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
   };
-  std::string text = fmt::format("{} of {}, {}.", counted(input.entries.size(), "cell"),
+  std::string text = fmt::format("{} of {}, {}.", counted(input.entries.size() + input.speeds.size(), "cell"),
                                  counted(models.size(), "model"), counted(evaluations.size(), "evaluation"));
   if (!input.failed.empty()) text += fmt::format(" {} failed.", counted(input.failed.size(), "cell"));
   return text;
@@ -77,8 +79,9 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
   report.title = options.title;
   report.summary = summary_of(input);
   for (const std::string& problem : input.problems) report.warnings.push_back("passed over: " + problem);
-  Entries all;
+  Entries all, speeds;
   for (const Entry& entry : input.entries) all.push_back(&entry);
+  for (const Entry& entry : input.speeds) speeds.push_back(&entry);
 
   if (!all.empty()) {
     if (options.published) {
@@ -105,7 +108,6 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
       add(figures, pareto_figure(group), place_of(group));
       add(figures, modification_figure(group), place_of(group));
     }
-    if (auto speed = speed_figure(all)) figures.items.emplace_back(std::move(*speed));
     if (!figures.items.empty()) report.sections.push_back(std::move(figures));
 
     Section layers{.title = "Layers", .items = {}};
@@ -123,12 +125,22 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     for (const Entries& group : groups) list.items.emplace_back(list_table(group));
     report.sections.push_back(std::move(list));
   }
+  if (!speeds.empty()) {
+    Section section{.title = "Speed", .items = {}};
+    if (auto figure = speed_figure(speeds)) {
+      section.items.emplace_back(std::move(*figure));
+    } else {
+      section.items.emplace_back(speed_table(speeds));
+    }
+    report.sections.push_back(std::move(section));
+  }
   if (!input.failed.empty()) report.sections.push_back({.title = "Failures", .items = {failed_table(input.failed)}});
   if (!input.storage.empty()) {
     Section storage{.title = "Storage", .items = {}};
     for (const StorageSection& section : input.storage) storage.items.emplace_back(storage_table(section));
     report.sections.push_back(std::move(storage));
   }
+  all.insert(all.end(), speeds.begin(), speeds.end());
   if (!all.empty())
     report.sections.push_back(
         {.title = "Environment and commands", .items = {environment_table(all), command_table(all)}});

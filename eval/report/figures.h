@@ -23,7 +23,7 @@ std::optional<Figure> layer_figure(const Entry& entry);
 /// Histograms of weights with their palettes, of some layers of the first, the middle and the last block.
 std::optional<Figure> palette_figure(const Entry& entry);
 
-/// Tokens per second over the context of the evaluation, per recipe.
+/// Tokens decoded per second over the size of the context, per recipe; of entries that measured speed.
 std::optional<Figure> speed_figure(const Entries& entries);
 
 /// "+3.61", "−0.20", with `digits` decimals.

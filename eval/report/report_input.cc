@@ -75,8 +75,11 @@ class Loader {
   }
 
   ReportInput take() {
-    for (Entry& entry : records_) (entry.ok() ? input_.entries : input_.failed).push_back(std::move(entry));
-    for (auto* entries : {&input_.entries, &input_.failed})
+    for (Entry& entry : records_) {
+      auto& place = !entry.ok() ? input_.failed : entry.record.speeds.empty() ? input_.entries : input_.speeds;
+      place.push_back(std::move(entry));
+    }
+    for (auto* entries : {&input_.entries, &input_.speeds, &input_.failed})
       std::stable_sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
         return std::tuple(a.setting("model"), a.setting("evaluation")) <
                std::tuple(b.setting("model"), b.setting("evaluation"));
@@ -123,7 +126,7 @@ ReportInput load_report_input(const std::vector<std::filesystem::path>& paths) {
     for (const std::filesystem::path& file : files_of(path)) loader.add(file);
   ReportInput input = loader.take();
   NIBBLE_REQUIRE(
-      !input.entries.empty() || !input.failed.empty() || !input.storage.empty(), FormatError,
+      !input.entries.empty() || !input.speeds.empty() || !input.failed.empty() || !input.storage.empty(), FormatError,
       "nothing to report in {}: expected sweep records (ID.json), as `nibble sweep` writes them{}",
       fmt::format("'{}'{}", paths.empty() ? "" : paths[0].string(), paths.size() > 1 ? " and the others" : ""),
       input.problems.empty() ? "" : "; " + input.problems.front());

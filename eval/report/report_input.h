@@ -40,7 +40,8 @@ struct Entry {
 };
 
 struct ReportInput {
-  std::vector<Entry> entries = {};  ///< cells that did not fail, by model, evaluation, recipe
+  std::vector<Entry> entries = {};  ///< cells whose quality was measured, by model, evaluation, recipe
+  std::vector<Entry> speeds = {};   ///< cells whose speed was measured, likewise
   std::vector<Entry> failed = {};
   std::vector<StorageSection> storage = {};
   std::vector<std::string> problems = {};  ///< files that were passed over, with the reason

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "eval/report/figures.h"
 #include "eval/report/svg.h"
+#include "eval/report/tables.h"
 
 namespace nibble::eval {
 namespace {
@@ -15,63 +15,53 @@ namespace {
 constexpr double kWidth = 720, kHeight = 380, kLeft = 72, kRight = 700, kTop = 24, kBottom = 330;
 constexpr std::size_t kMaxSeries = 8;
 
-double number(std::string_view text) {
-  double value = NAN;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-double tokens_per_second(const Entry& entry) {
-  for (const auto& [name, value] : entry.record.timings)
-    if (name == "tokens_per_second") return value;
-  return NAN;
+// What a line is called: the evaluation only where there are several.
+std::string name_of(const Entry& entry, bool several_evaluations) {
+  std::string name = fmt::format("{}, {}", entry.setting("model"), entry.setting("recipe"));
+  if (several_evaluations) name += fmt::format(", {}", entry.setting("evaluation"));
+  return name;
 }
 
 }  // namespace
 
 std::optional<Figure> speed_figure(const Entries& entries) {
+  std::set<std::string_view> evaluations;
+  for (const Entry* entry : entries) evaluations.insert(entry->setting("evaluation"));
   std::map<std::string, std::map<double, double>> series;
   std::set<double> contexts;
   double high = 0.0;
   for (const Entry* entry : entries) {
-    const double context = number(entry->setting("context")), speed = tokens_per_second(*entry);
-    if (!(context > 0.0) || !std::isfinite(context) || !(speed > 0.0) || !std::isfinite(speed)) continue;
-    series[fmt::format("{}, {}", entry->setting("model"), entry->setting("recipe"))][context] = speed;
-    contexts.insert(context);
-    high = std::max(high, speed);
+    for (const SpeedRecord& speed : entry->record.speeds) {
+      const double rate = speed.tokens_per_second.median;
+      if (speed.context == 0 || !(rate > 0.0) || !std::isfinite(rate)) continue;
+      const auto context = static_cast<double>(speed.context);
+      series[name_of(*entry, evaluations.size() > 1)][context] = rate;
+      contexts.insert(context);
+      high = std::max(high, rate);
+    }
   }
   if (contexts.size() < 2) return std::nullopt;
   const Axis x(*contexts.begin(), *contexts.rbegin(), kLeft, kRight, true);
   const Axis y(0.0, high, kBottom, kTop);
-  Svg svg(kWidth, kHeight, "Evaluation speed over context");
+  Svg svg(kWidth, kHeight, "Decoding speed over context");
   draw_axes(svg, x, y, kLeft, kRight, kTop, kBottom, "context, tokens (logarithmic)", "tokens per second");
-  Figure figure{
-      .title = "Speed over context",
-      .caption =
-          "Tokens run through the network per second while perplexities were measured; up to eight "
-          "series are drawn, all are in the table.",
-      .svg = {},
-      .data = {
-          .title = "", .caption = "", .columns = {"model, recipe", "context", "tokens/s"}, .rows = {}, .warnings = {}}};
   std::size_t s = 0;
   for (const auto& [name, points] : series) {
+    if (s == kMaxSeries) break;
     std::vector<std::pair<double, double>> line;
-    for (const auto& [context, speed] : points) {
-      line.emplace_back(x(context), y(speed));
-      figure.data.rows.push_back({{.text = name, .is_number = false},
-                                  {.text = short_number(context)},
-                                  {.text = fmt::format("{:.0f}", speed)}});
-    }
-    if (s < kMaxSeries) {
-      svg.polyline(line, fmt::format("series l{}", s));
-      for (const auto& [context, speed] : points)
-        svg.mark(x(context), y(speed), s,
-                 fmt::format("{}: context {}, {:.0f} tokens/s", name, short_number(context), speed));
-    }
+    for (const auto& [context, rate] : points) line.emplace_back(x(context), y(rate));
+    svg.polyline(line, fmt::format("series l{}", s));
+    for (const auto& [context, rate] : points)
+      svg.mark(x(context), y(rate), s,
+               fmt::format("{}: context {}, {:.0f} tokens/s", name, short_number(context), rate));
     ++s;
   }
-  figure.svg = svg.finish();
-  return figure;
+  return Figure{.title = "Speed over context",
+                .caption =
+                    "Tokens per second of greedy decoding, one by one, when the cache is nearly full; up to eight "
+                    "lines are drawn, all are in the table.",
+                .svg = svg.finish(),
+                .data = speed_table(entries)};
 }
 
 }  // namespace nibble::eval

@@ -19,6 +19,8 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings);
 /// One row per entry, by perplexity: every measure.
 ReportTable list_table(const Entries& entries);
 
+/// One row per entry and context of those that measured speed.
+ReportTable speed_table(const Entries& entries);
 ReportTable failed_table(const std::vector<Entry>& failed);
 ReportTable storage_table(const StorageSection& section);
 /// The environments that results come from, and how many of each.

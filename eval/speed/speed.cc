@@ -58,6 +58,22 @@ Fit fit_context(std::size_t context, std::optional<std::size_t> prompt, std::siz
   return fit;
 }
 
+std::vector<SpeedOptions> at_contexts(const SpeedOptions& options, std::span<const std::size_t> contexts,
+                                      std::optional<std::size_t> prompt) {
+  std::vector<SpeedOptions> all;
+  for (const std::size_t context : contexts) {
+    const Fit fit = fit_context(context, prompt, options.generate);
+    all.push_back(options);
+    all.back().context = context;
+    all.back().prompt = fit.prompt;
+    all.back().generate = fit.generate;
+  }
+  if (!contexts.empty()) return all;
+  all.push_back(options);
+  all.back().prompt = prompt.value_or(options.prompt);
+  return all;
+}
+
 SpeedResult measure_speed(const model::Model& model, const SpeedOptions& options) {
   NIBBLE_REQUIRE(options.prompt > 0 && options.generate > 0 && options.repeat > 0, InvalidArgument,
                  "speed: prompt, generate and repeat must be at least 1, got {}, {}, {}", options.prompt,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/progress.h"
@@ -42,6 +43,11 @@ struct Fit {
 /// Generation is cut to half the context, then the prompt to what is left; without a `prompt`, it fills what is left.
 /// Throws InvalidArgument for a context below 4.
 Fit fit_context(std::size_t context, std::optional<std::size_t> prompt, std::size_t generate);
+
+/// What to measure: `options` once for each of `contexts`, with `generate` and the prompt as fit_context() says, or
+/// just as they are without contexts (`prompt` then instead of theirs, if given). Throws as fit_context() does.
+std::vector<SpeedOptions> at_contexts(const SpeedOptions& options, std::span<const std::size_t> contexts,
+                                      std::optional<std::size_t> prompt);
 
 /// Time to the first token and extend throughput of greedy decoding after a prompt of random tokens; stop tokens do not
 /// stop it. Throws InvalidArgument: prompt, generate or repeat 0, more tokens than the context takes, or as

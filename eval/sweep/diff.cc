@@ -50,8 +50,10 @@ void add_settings(const Facts& a, const Facts& b, std::vector<SettingDiff>& diff
 }
 
 std::vector<MeasureDiff> measures_of(const CellMeasures& a, const CellMeasures& b) {
-  std::vector<MeasureDiff> measures{{"perplexity", a.perplexity, b.perplexity},
-                                    {"nll_nats_per_token", a.nll_nats_per_token, b.nll_nats_per_token}};
+  std::vector<MeasureDiff> measures;
+  if (a.tokens_scored > 0 && b.tokens_scored > 0)  // else of speed
+    measures = {{"perplexity", a.perplexity, b.perplexity},
+                {"nll_nats_per_token", a.nll_nats_per_token, b.nll_nats_per_token}};
   if (a.bits_per_byte && b.bits_per_byte) measures.push_back({"bits_per_byte", *a.bits_per_byte, *b.bits_per_byte});
   if (a.divergence && b.divergence)
     measures.push_back({"divergence_nats_per_token", a.divergence->nats_per_token, b.divergence->nats_per_token});
@@ -59,6 +61,19 @@ std::vector<MeasureDiff> measures_of(const CellMeasures& a, const CellMeasures& 
   measures.push_back({"model_bits_per_weight", a.model_bits_per_weight, b.model_bits_per_weight});
   measures.push_back({"model_bytes", static_cast<double>(a.model_bytes), static_cast<double>(b.model_bytes)});
   return measures;
+}
+
+void add_speeds(const std::vector<SpeedRecord>& a, const std::vector<SpeedRecord>& b,
+                std::vector<MeasureDiff>& measures) {
+  for (const SpeedRecord& speed : a) {
+    const auto other = std::find_if(b.begin(), b.end(),
+                                    [&](const SpeedRecord& candidate) { return candidate.context == speed.context; });
+    if (other == b.end()) continue;
+    measures.push_back({fmt::format("tokens_per_second at {}", speed.context), speed.tokens_per_second.median,
+                        other->tokens_per_second.median});
+    measures.push_back({fmt::format("first_token_seconds at {}", speed.context), speed.first_token_seconds.median,
+                        other->first_token_seconds.median});
+  }
 }
 
 std::optional<WindowDifference> paired(const std::vector<double>& a, const std::vector<double>& b) {
@@ -145,6 +160,7 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
     return diff;
   }
   diff.measures = measures_of(*a.measures, *b.measures);
+  add_speeds(a.speeds, b.speeds, diff.measures);
   if (fact(a.configuration, "evaluation") == fact(b.configuration, "evaluation"))
     diff.paired = paired(a.measures->window_nll, b.measures->window_nll);
   for (const TensorRecord& tensor : a.measures->tensors) {

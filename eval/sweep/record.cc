@@ -74,6 +74,19 @@ Json measures_json(const CellMeasures& measures) {
   return json;
 }
 
+Json spread_json(const TimingSpread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+Json speed_json(const SpeedRecord& speed) {
+  return {{"context", speed.context},
+          {"prompt", speed.prompt},
+          {"generate", speed.generate},
+          {"cache_bytes", speed.cache_bytes},
+          {"first_token_seconds", spread_json(speed.first_token_seconds)},
+          {"tokens_per_second", spread_json(speed.tokens_per_second)}};
+}
+
 // Reads members of one object; every message names the source and the member.
 class Reader {
  public:
@@ -177,6 +190,21 @@ CellMeasures parse_measures(const nlohmann::json& json, const std::string& place
   return measures;
 }
 
+TimingSpread parse_spread(const nlohmann::json& json, const std::string& place) {
+  const Reader reader(json, place);
+  return {reader.number("median"), reader.number("min"), reader.number("max")};
+}
+
+SpeedRecord parse_speed(const nlohmann::json& json, const std::string& place) {
+  const Reader reader(json, place);
+  return {.context = reader.count("context"),
+          .prompt = reader.count("prompt"),
+          .generate = reader.count("generate"),
+          .cache_bytes = reader.count("cache_bytes"),
+          .first_token_seconds = parse_spread(reader.at("first_token_seconds"), reader.place("first_token_seconds")),
+          .tokens_per_second = parse_spread(reader.at("tokens_per_second"), reader.place("tokens_per_second"))};
+}
+
 // The members of an object in the order of the file.
 Facts members(const Json& object, const std::string& place, bool texts) {
   NIBBLE_REQUIRE(object.is_object(), FormatError, "{}: expected an object", place);
@@ -236,6 +264,7 @@ Json record_json(const SweepRecord& record) {
   json["command"] = record.command;
   json["timings"] = Json::object();
   for (const auto& [name, value] : record.timings) json["timings"][name] = value;
+  for (const SpeedRecord& speed : record.speeds) json["speeds"].push_back(speed_json(speed));
   return json;
 }
 
@@ -244,6 +273,7 @@ std::string record_text(const SweepRecord& record) { return text_of(record_json(
 std::string record_text_without_timings(const SweepRecord& record) {
   Json json = record_json(record);
   json.erase("timings");
+  json.erase("speeds");
   return text_of(json);
 }
 
@@ -268,6 +298,12 @@ SweepRecord parse_record(std::string_view text, std::string_view what) {
   const Reader timings(reader.at("timings"), reader.place("timings"));
   for (const auto& [name, value] : ordered["timings"].items())
     record.timings.emplace_back(name, timings.number(name.c_str()));
+  if (reader.has("speeds")) {
+    const nlohmann::json& speeds = reader.at("speeds");
+    NIBBLE_REQUIRE(speeds.is_array(), FormatError, "{}: expected a list", reader.place("speeds"));
+    for (std::size_t i = 0; i < speeds.size(); ++i)
+      record.speeds.push_back(parse_speed(speeds[i], fmt::format("{}[{}]", reader.place("speeds"), i)));
+  }
 
   const std::string status = reader.text("status");
   NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError, "{}: expected \"ok\" or \"failed\", got \"{}\"",

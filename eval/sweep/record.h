@@ -44,7 +44,20 @@ struct DivergenceMeasures {
   double top1_agreement = 0.0;  ///< share of the tokens with the same most probable next token
 };
 
-/// What was measured of a cell.
+/// Of several runs.
+struct TimingSpread {
+  double median = 0.0, min = 0.0, max = 0.0;
+};
+
+/// How fast a model decodes with one size of the cache: greedily, behind a prompt of random tokens.
+struct SpeedRecord {
+  std::uint64_t context = 0, prompt = 0, generate = 0;  ///< positions of the cache; tokens; tokens after the first
+  std::uint64_t cache_bytes = 0;
+  TimingSpread first_token_seconds;
+  TimingSpread tokens_per_second;  ///< of the `generate` tokens, one by one
+};
+
+/// What was measured of a cell. Of an evaluation of speed: sizes and tensors; perplexity and loss are NaN.
 struct CellMeasures {
   double perplexity = 0.0;
   std::optional<double> perplexity_stderr;  ///< empty for a single window
@@ -66,7 +79,7 @@ struct CellError {
 };
 
 /// One cell of a sweep: a JSON file (docs/formats.md, "Sweep records"). Equal cells of two sweeps by the same build on
-/// the same machine give the same bytes, but for `timings`.
+/// the same machine give the same bytes, but for `timings` and `speeds`.
 struct SweepRecord {
   std::string id;  ///< 32 hex digits: hash of `configuration`; the file is called ID.json
   /// Names for people and tables: "model", "recipe", "evaluation". Not part of the id.
@@ -80,13 +93,14 @@ struct SweepRecord {
   Facts sources;                                        ///< paths, as the sweep gave them
   std::string command;                                  ///< repeats the cell from this record
   std::vector<std::pair<std::string, double>> timings;  ///< seconds, tokens per second, peak memory: differ run by run
+  std::vector<SpeedRecord> speeds;                      ///< of an evaluation of speed, one for each context
 };
 
 /// The record as one JSON object, keys in the order of docs/formats.md. Measures that are not finite are null.
 nlohmann::ordered_json record_json(const SweepRecord& record);
 /// The text of the file: record_json() in lines, lists of numbers on one line each.
 std::string record_text(const SweepRecord& record);
-/// The same without `timings`: what must not differ between two runs.
+/// The same without `timings` and `speeds`: what must not differ between two runs.
 std::string record_text_without_timings(const SweepRecord& record);
 
 /// Reads one record, from anybody. `what` names the source in messages. Throws FormatError: not a record, another

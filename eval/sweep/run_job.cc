@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "core/error.h"
@@ -54,7 +55,10 @@ class Job {
       SweepRecord record = cell->record;
       record.environment = context_.environment;
       record.error = failure ? failure : guarded([&] { evaluate(*cell, record); });
-      if (record.error) record.measures.reset();
+      if (record.error) {
+        record.measures.reset();
+        record.speeds.clear();
+      }
       context_.finished(record);
       ++done_;
     }
@@ -111,6 +115,48 @@ class Job {
 
   void evaluate(const PlannedCell& cell, SweepRecord& record) {
     const auto start = Clock::now();
+    record.measures = measured_sizes();
+    record.timings = {{"quantize_seconds", quantize_seconds_}, {"threads", static_cast<double>(thread_count())}};
+    if (cell.speed) {
+      measure_speeds(*cell.speed, record);
+    } else {
+      measure_quality(cell, record);
+    }
+    record.timings.emplace_back("evaluate_seconds", seconds_since(start));
+  }
+
+  CellMeasures measured_sizes() const {
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+    CellMeasures measures;
+    measures.perplexity = kNaN;
+    measures.nll_nats_per_token = kNaN;
+    measures.bits_per_weight = model_.bits_per_weight;
+    measures.model_bits_per_weight = model_.model_bits_per_weight;
+    measures.model_bytes = model_.checkpoint->tensor_bytes();
+    measures.tensors = tensors_;
+    return measures;
+  }
+
+  void measure_speeds(const PlannedSpeed& speed, SweepRecord& record) {
+    const auto spread = [](const Spread& from) { return TimingSpread{from.median, from.min, from.max}; };
+    const quant::LoadedModel packed =
+        quant::load_model(model_.checkpoint->directory(), {.packed = true, .compute = speed.compute});
+    for (std::size_t i = 0; i < speed.contexts.size(); ++i) {
+      SpeedOptions options = speed.contexts[i];
+      options.progress = [&](const ProgressUpdate& update) {
+        report((static_cast<double>(i) + update.done / update.total) / static_cast<double>(speed.contexts.size()));
+      };
+      const SpeedResult result = measure_speed(*packed.transformer, options);
+      record.speeds.push_back({.context = result.context,
+                               .prompt = options.prompt,
+                               .generate = options.generate,
+                               .cache_bytes = result.cache_bytes,
+                               .first_token_seconds = spread(result.first_token_seconds),
+                               .tokens_per_second = spread(result.tokens_per_second)});
+    }
+  }
+
+  void measure_quality(const PlannedCell& cell, SweepRecord& record) {
     PerplexityOptions options = cell.options;
     options.progress = [&](const ProgressUpdate& update) { report(update.total > 0 ? update.done / update.total : 0); };
     std::optional<DivergenceMeasures> divergence;
@@ -129,21 +175,15 @@ class Job {
     } else {
       result = perplexity(*model_.transformer, cell.tokens->tokens, options);
     }
-    record.measures = CellMeasures{.perplexity = result.perplexity,
-                                   .perplexity_stderr = if_finite(result.perplexity_stderr),
-                                   .nll_nats_per_token = result.nll_nats_per_token,
-                                   .bits_per_byte = if_finite(result.bits_per_byte),
-                                   .tokens_scored = result.tokens_scored,
-                                   .window_nll = result.window_nll,
-                                   .divergence = divergence,
-                                   .bits_per_weight = model_.bits_per_weight,
-                                   .model_bits_per_weight = model_.model_bits_per_weight,
-                                   .model_bytes = model_.checkpoint->tensor_bytes(),
-                                   .tensors = tensors_};
-    record.timings = {{"quantize_seconds", quantize_seconds_},
-                      {"evaluate_seconds", seconds_since(start)},
-                      {"tokens_per_second", result.tokens_per_second},
-                      {"threads", static_cast<double>(thread_count())}};
+    CellMeasures& measures = *record.measures;
+    measures.perplexity = result.perplexity;
+    measures.perplexity_stderr = if_finite(result.perplexity_stderr);
+    measures.nll_nats_per_token = result.nll_nats_per_token;
+    measures.bits_per_byte = if_finite(result.bits_per_byte);
+    measures.tokens_scored = result.tokens_scored;
+    measures.window_nll = result.window_nll;
+    measures.divergence = divergence;
+    record.timings.emplace_back("tokens_per_second", result.tokens_per_second);
   }
 
   const PlannedJob& job_;

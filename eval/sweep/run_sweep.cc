@@ -1,8 +1,11 @@
 #include "eval/sweep/run_sweep.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -26,6 +29,12 @@ constexpr auto kPatience = std::chrono::milliseconds(200);
 constexpr const char* kCalibrationFile = "calibration.h5";
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string machine_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);  // any name will do: at worst, two machines wait for each other
+  return name;
+}
 
 class Sweep {
  public:
@@ -72,6 +81,8 @@ class Sweep {
       jobs_.push_back(&job);
       total_work_ += open > 0 ? job.cost.operations : 0.0;
     }
+    // Those that need the machine for themselves come last, when nobody has to wait for them.
+    std::stable_partition(jobs_.begin(), jobs_.end(), [](const PlannedJob* job) { return !job->alone; });
     progress_.cells = summary_.cells;
     progress_.done = summary_.present;
   }
@@ -129,7 +140,7 @@ class Sweep {
   void run_jobs() {
     const auto hand_out =
         options_.hand_out ? options_.hand_out(jobs_.size()) : std::unique_ptr<HandOut>(new LocalHandOut(jobs_.size()));
-    const std::size_t threads = thread_count();
+    const std::size_t threads = threads_;
     const std::size_t workers = workers_for(jobs_, threads, options_.memory_bytes);
     std::vector<std::thread> others;
     std::vector<std::exception_ptr> errors(workers);
@@ -156,20 +167,27 @@ class Sweep {
       if (!next) break;
       if (!try_job(*jobs_[*next])) elsewhere.push_back(jobs_[*next]);
     }
-    // What others worked at: done by now, or they died, or it is waited for.
+    // What others worked at: done by now, or they died, or it is waited for. And what measures speed, until the machine
+    // is free.
     while (!stop_ && !elsewhere.empty()) {
       std::erase_if(elsewhere, [&](const PlannedJob* job) { return !stop_ && try_job(*job); });
       if (elsewhere.empty()) break;
-      report(fmt::format("waiting for another process with {} of the cells", elsewhere.size()));
+      report(fmt::format("waiting for others with {} of the models", elsewhere.size()));
       std::this_thread::sleep_for(kPatience);
     }
   }
 
-  // False: another process is at it.
+  // False: another process is at it, or one of the two cannot bear the other beside it.
   bool try_job(const PlannedJob& job) {
     if (!is_open(job)) return true;
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
+    // Jobs that run side by side share the machine; one that measures speed has it for itself.
+    const auto machine = results_.claims().try_claim(fmt::format("machine {}", machine_name()),
+                                                     job.alone ? Claims::Kind::kExclusive : Claims::Kind::kShared);
+    if (!machine) return false;
+    std::optional<ThreadTeam> all;
+    if (job.alone) all.emplace(threads_);
     std::filesystem::path calibration;
     std::optional<CellError> failure;
     if (job.calibration) {
@@ -213,7 +231,7 @@ class Sweep {
       ++progress_.done;
       const bool comparable =
           !progress_.best || fact(progress_.best->labels, "evaluation") == fact(record.labels, "evaluation");
-      if (comparable && fact(record.configuration, "recipe") != "null" &&
+      if (comparable && std::isfinite(record.measures->perplexity) && fact(record.configuration, "recipe") != "null" &&
           (!progress_.best || record.measures->perplexity < progress_.best->measures->perplexity))
         progress_.best = record;
     }
@@ -238,6 +256,7 @@ class Sweep {
   std::vector<const PlannedJob*> jobs_;          // of this shard
   std::map<std::size_t, Cache::Entry> entries_;  // of calibrations
   std::map<std::size_t, CellError> calibration_errors_;
+  const std::size_t threads_ = thread_count();
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;
   double total_work_ = 0.0;

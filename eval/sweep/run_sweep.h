@@ -57,6 +57,8 @@ struct SweepSummary {
 ///           are the same as an undisturbed run's, timings aside.
 /// Sharing   several sweeps may run in one output: a job that another process works at is passed over and, at the end,
 ///           waited for (a claim of the dead is void: claims.h).
+/// Speed     jobs with a cell that measures speed come last, one at a time and on all threads; on one machine, nothing
+///           else of the sweeps in this output runs meanwhile.
 /// Failing   a cell that throws becomes a record with its error. A failed one is done again with `retry_failed` only.
 /// Throws    FormatError when the disk is full or the output cannot be written: nothing of it is recorded as a failure.
 SweepSummary run_sweep(const SweepPlan& plan, const SweepOptions& options);

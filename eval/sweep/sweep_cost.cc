@@ -5,6 +5,7 @@
 #include "calib/collect/plan.h"
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
+#include "eval/speed/work.h"
 
 namespace nibble::eval {
 namespace {
@@ -46,6 +47,26 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   return cost;
 }
 
+Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
+  // Decoding waits for memory: a weight takes as long as this many operations of a product of matrices.
+  constexpr double kPerDecodedWeight = 16.0;
+  const model::Config& config = model.config;
+  const double weights =
+      linear_weights(config) + static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
+  Cost cost;
+  for (const SpeedOptions& options : speed.contexts) {
+    const auto runs = static_cast<double>(options.warm_up + options.repeat);
+    cost.operations += runs * (prompt_flops(config, options.prompt) +
+                               kPerDecodedWeight * weights * static_cast<double>(options.generate));
+    model::CacheOptions cache = options.cache;
+    if (cache.kind != model::CacheKind::kWindow)
+      cache.capacity = options.context > 0 ? options.context : options.prompt + options.generate + 1;
+    cost.memory = std::max(cost.memory, model::cache_bytes(config, cache));
+  }
+  cost.memory += 2 * model.checkpoint->tensor_bytes();  // as loaded, and rearranged for decoding
+  return cost;
+}
+
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
   constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/pipeline/weight_statistics.cc, work_bytes()
   constexpr double kOperationsPerWeight = 2000.0;             // 40 ns of one thread
@@ -76,7 +97,7 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
     const PlannedModel& model = plan.models[job.model];
     job.cost = job.recipe ? quantization_cost(model, job) : Cost{};
     for (PlannedCell& cell : job.cells) {
-      cell.cost = evaluation_cost(model, cell);
+      cell.cost = cell.speed ? speed_cost(model, *cell.speed) : evaluation_cost(model, cell);
       cell.cost.seconds = cell.cost.operations * per_thread;
       job.cost.operations += cell.cost.operations;
       job.cost.memory = std::max(job.cost.memory, cell.cost.memory);
@@ -87,9 +108,14 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
 
 std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory) {
   std::uint64_t most = 1;
-  for (const PlannedJob* job : jobs) most = std::max(most, job->cost.memory);
+  std::size_t together = 0;
+  for (const PlannedJob* job : jobs) {
+    if (job->alone) continue;
+    most = std::max(most, job->cost.memory);
+    ++together;
+  }
   const std::size_t fitting = static_cast<std::size_t>(std::min<std::uint64_t>(memory / most, threads));
-  return std::max<std::size_t>(1, std::min({threads, jobs.size(), fitting}));
+  return std::max<std::size_t>(1, std::min({threads, together, fitting}));
 }
 
 }  // namespace nibble::eval

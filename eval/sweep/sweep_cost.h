@@ -6,6 +6,8 @@ namespace nibble::eval {
 
 /// One forward pass over the windows of an evaluation; twice with a divergence.
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell);
+/// Decoding at each context of an evaluation of speed, all runs.
+Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed);
 /// Making the quantized model of a job: its memory and disk; the time is a share of a forward pass.
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job);
 /// A calibration within `memory` bytes. Throws InvalidArgument when it needs more.
@@ -16,6 +18,7 @@ Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calib
 void estimate(SweepPlan& plan, std::uint64_t memory);
 
 /// Jobs that run side by side, each on threads / workers of `threads` threads, so that all fit `memory`; at least 1.
+/// Those that run alone do not count.
 std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory);
 
 }  // namespace nibble::eval

@@ -8,6 +8,7 @@
 #include "core/output_file.h"
 #include "core/suggest.h"
 #include "eval/sweep/recipe_grid.h"
+#include "eval/sweep/speed_section.h"
 #include "eval/sweep/yaml_section.h"
 
 namespace nibble::eval {
@@ -74,13 +75,22 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
 }
 
 SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
-  constexpr std::array<std::string_view, 10> kKeys{"name",     "text",    "tokens", "hf_join", "max_tokens",
-                                                   "protocol", "context", "stride", "average", "divergence"};
+  constexpr std::array<std::string_view, 11> kKeys{"name",       "text",       "tokens",  "hf_join",
+                                                   "max_tokens", "protocol",   "context", "stride",
+                                                   "average",    "divergence", "speed"};
   const YamlSection section(node, what, "evaluations", kKeys);
   SweepEvaluation evaluation;
+  if (const YamlNode* speed = section.find("speed")) {
+    for (const auto& [key, value] : node.entries)
+      if (key != "speed" && key != "name") section.fail(value, fmt::format("{} has no meaning beside speed", key));
+    evaluation.speed = parse_speed(*speed, what);
+    evaluation.name = section.text("name", "speed");
+    return evaluation;
+  }
   evaluation.text = section.text("text");
   evaluation.tokens = section.text("tokens");
-  if (evaluation.text.empty() == evaluation.tokens.empty()) section.fail(node, "expected either text or tokens");
+  if (evaluation.text.empty() == evaluation.tokens.empty())
+    section.fail(node, "expected text, tokens or speed, one of them");
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
   evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);

@@ -11,6 +11,8 @@
 #include "datasets/eval_windows.h"
 #include "eval/quality/perplexity.h"
 #include "eval/sweep/record.h"
+#include "model/transformer/cache/cache_options.h"
+#include "quant/kernels/packed_linear.h"
 #include "quant/pipeline/recipe.h"
 
 namespace nibble::eval {
@@ -35,7 +37,19 @@ struct SweepCalibration {
   calib::StatisticSet collect = {.activations = true, .fisher = true};
 };
 
-/// What cells are measured on: as the options of `nibble perplexity`.
+/// How fast models of cells decode: as the options of `nibble speed`.
+struct SweepSpeed {
+  std::vector<std::size_t> contexts = {};  ///< positions of the cache; empty: what prompt and generate need
+  std::optional<std::size_t> prompt = {};  ///< empty: 512, or what a context leaves
+  std::size_t generate = 128;              ///< tokens after the first
+  std::size_t warm_up = 1, repeat = 5;     ///< runs that do not count, and that do
+  std::uint64_t seed = 0;                  ///< of the prompt's tokens
+  model::CacheKind cache = model::CacheKind::kState;
+  model::CacheType cache_type = model::CacheType::kF32;
+  quant::Compute compute = quant::Compute::kExact;
+};
+
+/// What cells are measured on: as the options of `nibble perplexity`, or `speed` and none of them.
 struct SweepEvaluation {
   std::string name;
   std::filesystem::path text, tokens;  ///< one of them
@@ -46,6 +60,7 @@ struct SweepEvaluation {
   std::uint64_t stride = 0;   ///< 0: half the context (sliding)
   Average average = Average::kWindows;
   bool divergence = false;  ///< from the float model too
+  std::optional<SweepSpeed> speed;
 };
 
 struct SweepRecipe {

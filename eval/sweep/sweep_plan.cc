@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_inputs.h"
 #include "quant/pipeline/calibration.h"
 #include "quant/pipeline/plan.h"
@@ -75,6 +76,10 @@ std::string source_text(const SweepCalibration& calibration) {
 
 std::string source_text(const SweepEvaluation& evaluation) {
   Json json{{"name", evaluation.name}};
+  if (evaluation.speed) {
+    json["speed"] = speed_json(*evaluation.speed);
+    return json.dump();
+  }
   if (!evaluation.text.empty()) json["text"] = evaluation.text.string();
   if (!evaluation.tokens.empty()) json["tokens"] = evaluation.tokens.string();
   if (evaluation.hf_join) json["hf_join"] = true;
@@ -87,6 +92,17 @@ std::string source_text(const SweepEvaluation& evaluation) {
   }
   if (evaluation.divergence) json["divergence"] = true;
   return json.dump();
+}
+
+PlannedSpeed planned_speed(const SweepSpeed& speed) {
+  SpeedOptions options;
+  options.generate = speed.generate;
+  options.warm_up = speed.warm_up;
+  options.repeat = speed.repeat;
+  options.seed = speed.seed;
+  options.cache.kind = speed.cache;
+  options.cache.type = speed.cache_type;
+  return {.contexts = at_contexts(options, speed.contexts, speed.prompt), .compute = speed.compute};
 }
 
 class Planner {
@@ -171,15 +187,23 @@ class Planner {
     const PlannedModel& model = plan_.models[cell.model];
     PlannedJob& job = job_of(cell);
     PlannedCell planned;
-    planned.tokens = tokens_of(cell);
-    planned.options = perplexity_options(evaluation, model, planned.tokens);
-    planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
-    datasets::evaluation_windows(planned.options.protocol, planned.tokens->tokens.size(), planned.options.context,
-                                 planned.options.stride);  // throws what is wrong with them now
+    std::string measured;
+    if (evaluation.speed) {
+      planned.speed = planned_speed(*evaluation.speed);
+      Json json = speed_json(*evaluation.speed);
+      json["measure"] = "speed";
+      measured = json.dump();
+    } else {
+      planned.tokens = tokens_of(cell);
+      planned.options = perplexity_options(evaluation, model, planned.tokens);
+      planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
+      datasets::evaluation_windows(planned.options.protocol, planned.tokens->tokens.size(), planned.options.context,
+                                   planned.options.stride);  // throws what is wrong with them now
+      measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
+    }
     SweepRecord& record = planned.record;
     record.configuration = configurations_[static_cast<std::size_t>(&job - plan_.jobs.data())];
-    record.configuration.emplace_back("evaluation",
-                                      evaluation_json(*planned.tokens, planned.options, planned.divergence).dump());
+    record.configuration.emplace_back("evaluation", measured);
     record.id = hash_of(record.configuration);
     if (!ids_.insert(record.id).second) {
       ++plan_.repeated;
@@ -190,6 +214,7 @@ class Planner {
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration) record.sources.emplace_back("calibration", source_text(*spec_.calibration));
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
+    job.alone = job.alone || planned.speed;
     job.cells.push_back(std::move(planned));
     ++plan_.cells;
   }

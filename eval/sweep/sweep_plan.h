@@ -8,6 +8,7 @@
 #include "calib/stats/run_settings.h"
 #include "datasets/calibration_windows.h"
 #include "eval/quality/perplexity.h"
+#include "eval/speed/speed.h"
 #include "eval/sweep/record.h"
 #include "eval/sweep/sweep_file.h"
 #include "model/checkpoint/checkpoint.h"
@@ -40,9 +41,16 @@ struct PlannedCalibration {
   Cost cost;        ///< on all threads
 };
 
+/// What an evaluation of speed measures.
+struct PlannedSpeed {
+  std::vector<SpeedOptions> contexts;
+  quant::Compute compute = quant::Compute::kExact;
+};
+
 /// One cell: an evaluation of a job's model.
 struct PlannedCell {
-  SweepRecord record;  ///< id, labels, configuration, sources, command: all but the results
+  SweepRecord record;                 ///< id, labels, configuration, sources, command: all but the results
+  std::optional<PlannedSpeed> speed;  ///< then nothing of the following
   std::shared_ptr<const EvaluationTokens> tokens;
   PerplexityOptions options;
   bool divergence = false;
@@ -57,7 +65,8 @@ struct PlannedJob {
   std::optional<std::size_t> calibration;  ///< empty: none is used
   calib::StatisticSet statistics;          ///< those of the calibration that this job looks at
   std::vector<PlannedCell> cells;
-  Cost cost;  ///< with its cells'
+  bool alone = false;  ///< has a cell that measures speed: nothing else may run on the machine meanwhile
+  Cost cost;           ///< with its cells'
 };
 
 struct PlannedModel {

@@ -189,6 +189,32 @@ TEST_F(Sweep, AnMpirunHandsOutTheCells) {
   EXPECT_EQ(found, expected);
 }
 
+TEST_F(Sweep, SpeedIsMeasuredAlone) {
+  write({"gpt2-demo"}, "list: [float, {bits: 2}]");
+  std::string text = read_file(file);
+  text.insert(text.find("evaluations: [") + 14,
+              "{name: decode, speed: {contexts: [16, 32], generate: 4, repeat: 2}}, ");
+  write_file(file, text);
+  const auto plan = nibble_json({"sweep", file, "--dry-run"});
+  EXPECT_EQ(plan["workers"], 1);
+  const auto sweep = nibble_json(command(results));
+  EXPECT_EQ(sweep["done"], 4);
+  std::string measured;
+  for (const auto& record : eval::read_records(results)) {
+    EXPECT_EQ(record.speeds.empty(), eval::fact(record.labels, "evaluation") == "eval");
+    if (record.speeds.empty()) continue;
+    ASSERT_EQ(record.speeds.size(), 2u);
+    EXPECT_EQ(record.speeds[1].context, 32u);
+    EXPECT_EQ(record.speeds[1].prompt, 32u - 4 - 1);
+    EXPECT_GT(record.speeds[1].tokens_per_second.min, 0.0);
+    EXPECT_LE(record.speeds[1].tokens_per_second.min, record.speeds[1].tokens_per_second.max);
+    EXPECT_GT(record.measures->bits_per_weight, 0.0);
+    measured = results + "/" + record.id + ".json";
+  }
+  EXPECT_EQ(nibble_json(command(results))["present"], 4);
+  EXPECT_EQ(nibble_json({"sweep", "--repeat", measured, "--threads", "2"})["same_measures"], true);
+}
+
 TEST_F(Sweep, TheDryRunListsTheCellsAndLeavesNothingBehind) {
   const auto plan = nibble_json({"sweep", file, "--dry-run"});
   ASSERT_EQ(plan["cells"].size(), 5u);

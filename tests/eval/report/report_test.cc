@@ -207,6 +207,32 @@ TEST_F(ReportTest, EveryLineOfCsvHasTheFieldsOfTheHead) {
   EXPECT_GT(expected, 20u);
 }
 
+TEST_F(ReportTest, SpeedsAreDrawnOverContextAndStayOutOfTheTablesOfPerplexity) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  SweepRecord fast = records[1];
+  fast.id = std::string(32, 'f');
+  fast.labels[2].second = "decode";
+  fast.measures->perplexity = std::numeric_limits<double>::quiet_NaN();
+  for (const std::uint64_t context : {64u, 256u})
+    fast.speeds.push_back({.context = context,
+                           .prompt = context / 2,
+                           .generate = 8,
+                           .cache_bytes = 100 * context,
+                           .first_token_seconds = {0.5, 0.4, 0.6},
+                           .tokens_per_second = {4321.0, 4000.0, 4500.0}});
+  const std::string before = html(records);
+  records.push_back(fast);
+  const ReportInput input = load(records);
+  EXPECT_EQ(input.speeds.size(), 1u);
+  EXPECT_EQ(input.entries.size(), 25u);
+  const std::string page = html_report(build_report(input, {}));
+  EXPECT_EQ(count(before, "Speed over context"), 0u);
+  EXPECT_EQ(count(page, "<h3>Speed over context"), 1u);
+  EXPECT_EQ(count(page, "context 256, 4321 tokens/s"), count(page, "context 64, 4321 tokens/s"));
+  EXPECT_GE(count(page, "context 256, 4321 tokens/s"), 1u);
+  EXPECT_EQ(count(page, ">nan"), 0u);
+}
+
 TEST_F(ReportTest, StorageStudiesBecomeASection) {
   test::write_file(directory_ / "storage.json", R"({"model": "m", "sample_bytes": 1, "storage_study": [
       {"stream": "codes, 4 bits", "entropy_bits_per_value": 3.69, "results": [

@@ -51,6 +51,21 @@ SweepRecord example() {
   return record;
 }
 
+SweepRecord speed_example() {
+  SweepRecord record = example();
+  record.measures->perplexity = record.measures->nll_nats_per_token = std::numeric_limits<double>::quiet_NaN();
+  record.measures->tokens_scored = 0;
+  record.measures->window_nll.clear();
+  record.measures->divergence.reset();
+  record.speeds = {{.context = 64,
+                    .prompt = 31,
+                    .generate = 32,
+                    .cache_bytes = 4096,
+                    .first_token_seconds = {0.25, 0.125, 0.5},
+                    .tokens_per_second = {100.0, 50.0, 200.0}}};
+  return record;
+}
+
 std::string with(std::string_view from, std::string_view to) {
   std::string text = record_text(example());
   const auto at = text.find(from);
@@ -125,6 +140,23 @@ TEST(Record, ADirectoryIsReadInOrderAndOtherFilesArePassedOver) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0].id, example().id);
   EXPECT_EQ(records[1].id, second.id);
+}
+
+TEST(Record, ReadsTheSpeedsThatItWrote) {
+  const std::string text = record_text(speed_example());
+  const SweepRecord read = parse_record(text, "record");
+  EXPECT_EQ(record_text(read), text);
+  ASSERT_EQ(read.speeds.size(), 1u);
+  EXPECT_EQ(read.speeds[0].context, 64u);
+  EXPECT_EQ(read.speeds[0].tokens_per_second.max, 200.0);
+  EXPECT_TRUE(std::isnan(read.measures->perplexity));
+}
+
+TEST(Record, SpeedsDifferRunByRunAsTimingsDo) {
+  SweepRecord other = speed_example();
+  other.speeds[0].tokens_per_second.median = 101.0;
+  EXPECT_NE(record_text(other), record_text(speed_example()));
+  EXPECT_EQ(record_text_without_timings(other), record_text_without_timings(speed_example()));
 }
 
 }  // namespace

@@ -77,6 +77,28 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_TRUE(evaluation.divergence);
 }
 
+TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
+  const std::string head = "models: [m]\nlist: [float]\nevaluations:\n";
+  const SweepSpec spec = parse_sweep(
+      head +
+          "  - {name: fast, speed: {contexts: [16, 64], generate: 8, cache: window, cache_type: int8, repeat: 2}}\n"
+          "  - {speed: {prompt: 12}}\n",
+      "s");
+  ASSERT_EQ(spec.evaluations.size(), 2u);
+  EXPECT_EQ(spec.evaluations[0].name, "fast");
+  const SweepSpeed& speed = spec.evaluations[0].speed.value();
+  EXPECT_EQ(speed.contexts, (std::vector<std::size_t>{16, 64}));
+  EXPECT_EQ(speed.generate, 8u);
+  EXPECT_EQ(speed.repeat, 2u);
+  EXPECT_EQ(speed.cache, model::CacheKind::kWindow);
+  EXPECT_EQ(speed.cache_type, model::CacheType::kInt8);
+  EXPECT_EQ(spec.evaluations[1].name, "speed");
+  EXPECT_EQ(spec.evaluations[1].speed.value().prompt, 12u);
+  EXPECT_TRUE(refused(head + "  - {speed: {contexts: 3}}", "line 4: speed: contexts: expected whole numbers from 4"));
+  EXPECT_TRUE(refused(head + "  - {speed: {cache: stat}}", "line 4", "did you mean 'state'?"));
+  EXPECT_TRUE(refused(head + "  - {speed: {}, text: t}", "line 4", "text has no meaning beside speed"));
+}
+
 TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   const std::string cells = "list: [float]\n";
   EXPECT_TRUE(refused(kHead + "gird: {bits: 4}\n", "line 3", "did you mean 'grid'?"));
@@ -86,7 +108,7 @@ TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   EXPECT_TRUE(refused(kHead + cells + "exclude: [{bits: many}]\n", "line 4"));
   EXPECT_TRUE(refused("evaluations: [{tokens: t}]\n" + cells, "'models' is missing"));
   EXPECT_TRUE(refused("models: [a, b/a]\nevaluations: [{tokens: t}]\n" + cells, "two are called 'a'", "`name`"));
-  EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, text: u}]\n" + cells, "line 2", "either text or tokens"));
+  EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, text: u}]\n" + cells, "line 2", "text, tokens or speed"));
   EXPECT_TRUE(refused("models: [a]\nevaluations:\n  - {tokens: t, protocol: blocks, stride: 4}\n" + cells, "line 3",
                       "stride belongs to protocol sliding"));
   EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, context: -1}]\n" + cells, "line 2", "whole number"));

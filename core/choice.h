@@ -8,16 +8,17 @@
 #include "core/error.h"
 #include "core/suggest.h"
 
-namespace nibble::cli {
+namespace nibble {
 
-/// A word on the command line and what it stands for.
+/// A word of a user and what it stands for.
 template <class T>
 struct Choice {
   std::string_view name;
   T value;
 };
 
-/// The value that `name` stands for. Throws InvalidArgument naming the option, the words there are and the nearest.
+/// The value that `name` stands for. Throws InvalidArgument naming the option or key, the words there are and the
+/// nearest.
 template <class T, std::size_t kCount>
 T choose(std::string_view option, std::string_view name, const std::array<Choice<T>, kCount>& choices) {
   std::vector<std::string_view> names;
@@ -37,4 +38,4 @@ std::string_view name_of(T value, const std::array<Choice<T>, kCount>& choices) 
   return {};
 }
 
-}  // namespace nibble::cli
+}  // namespace nibble
