@@ -3,103 +3,191 @@
 #include "quant/kernels/code_vectors.h"
 #include "quant/kernels/int8_matmul.h"
 
-// The kernels of int8_matmul.h over a vector type V, as in int8_matvec_simd.h, which also offers
-//            kTileTokens                 tokens whose sums fit the registers
-//            Entries<kBits>, Codes<kBits>   bytes(field): what dot() multiplies; kSigned: whether these bytes are
-//            signed store_bytes(p, v) dot_bytes<kSigned>(s, w, x)    s + the sum over each lane's four bytes of w x
-//            add_products(s, a, n)       s + a n, of the low 16 bits of the lanes a and of n, both signed
+// The kernels of int8_matmul.h over a vector type V (see int8_matvec_simd.h), which also offers
+//            kTilePanels, kTileTokens    how many sums fit into registers
+//            store_bytes(p, v)           64 bytes
+//            transpose(rows)             16 Bytes: lane l of vector v changes places with lane v of vector l
+//
+// 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), 16 KB, so that they stay in the first-level
+// cache while all tokens go by; sums of a block are integers in registers, those of all blocks floats in args.sums.
 namespace nibble::quant::int8_matmul {
 
 using code_vectors::Unit;
 using code_vectors::unroll;
 
-template <class V, int kBits, class Weights>
-[[gnu::always_inline]] inline void decode_units(const Weights& weights, const std::uint8_t* codes, std::size_t units,
-                                                std::uint8_t* bytes) {
-  for (std::size_t u = 0; u < units; ++u, codes += Unit<V, kBits>::kVectors * kVectorBytes) {
-    const Unit<V, kBits> unit(codes);
-    unroll<Unit<V, kBits>::kFields>([&](auto f) {
-      V::store_bytes(bytes, weights.bytes(unit.template field<f.value>()));
-      bytes += kVectorBytes;
-    });
-  }
-}
+constexpr std::size_t kStepBlocks = 16, kStepInputs = kStepBlocks * kBlockInputs;  // whole units of every layout
+constexpr int kFoursPerBlock = static_cast<int>(kBlockInputs / 4);
 
-template <class V, int kBits>
-void decode_entries(const std::uint8_t* codes, std::size_t units, const std::uint8_t* table, std::uint8_t* bytes) {
-  decode_units<V, kBits>(typename V::template Entries<kBits>(table), codes, units, bytes);
-}
+/// A step's worth of weights, and which of the blocks it is.
+template <class V>
+struct Step {
+  static constexpr std::size_t kPanels = static_cast<std::size_t>(V::kTilePanels);
+  std::size_t first_block, blocks;
+  alignas(64) std::uint8_t weights[kPanels][kStepInputs * kPanelRows];
+  alignas(64) float scales[kPanels][kStepBlocks * kPanelRows];
+  alignas(64) std::uint8_t zeros[kPanels][kStepBlocks * kPanelRows];
+};
 
-template <class V, int kBits>
-void decode_codes(const std::uint8_t* codes, std::size_t units, const std::uint8_t*, std::uint8_t* bytes) {
-  decode_units<V, kBits>(typename V::template Codes<kBits>(), codes, units, bytes);
-}
-
-template <class V, bool kSigned, bool kScaled, bool kZeros>
-[[gnu::always_inline]] inline void multiply_tile(const Int8MatmulArgs& args) {
+// sums += step of kPanels panels times all tokens.
+template <class V, class Product, bool kScaled, bool kZeros, int kPanels>
+void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
   constexpr int kTokens = V::kTileTokens;
-  constexpr std::size_t kVectors = kBlockInputs / 4;
-  typename V::F totals[static_cast<std::size_t>(kTokens)];
-  unroll<kTokens>([&](auto t) { totals[t.value] = V::zero(); });
-  const std::uint8_t* weights = args.weights;
-  const std::int8_t* x = args.x;
-  for (std::size_t block = 0; block < args.blocks; ++block) {
-    typename V::Bytes w[kVectors], zeros{};
-    for (std::size_t i = 0; i < kVectors; ++i) w[i] = V::load_bytes(weights + i * kVectorBytes);
-    typename V::F scales{};
-    if constexpr (kScaled) scales = V::load(args.scales + block * kPanelRows);
-    if constexpr (kZeros) zeros = V::load_bytes(reinterpret_cast<const std::uint8_t*>(args.zeros + block * kPanelRows));
-    unroll<kTokens>([&](auto t) {
-      const std::size_t at = block * kTokens + t.index;
-      typename V::Sums sums = V::set_sums(args.starts[at]);
-      for (std::size_t i = 0; i < kVectors; ++i)
-        sums = V::template dot_bytes<kSigned>(sums, w[i], V::four_inputs(x + t.index * kBlockInputs + 4 * i));
-      if constexpr (kZeros) sums = V::add_products(sums, zeros, args.x_sums[at]);
-      typename V::F scale = V::set(args.x_scales[at]);
-      if constexpr (kScaled) scale = V::mul(scale, scales);
-      totals[t.value] = V::fma(V::floats(sums), scale, totals[t.value]);
-    });
-    weights += kVectors * kVectorBytes;
-    x += kTokens * kBlockInputs;
+  constexpr std::size_t kTileFloats = std::size_t{kPanels} * kTokens * kPanelRows;
+  for (std::size_t tile = 0; tile < args.x.tiles; ++tile) {
+    const std::size_t first = tile * args.x.blocks + step.first_block;
+    const std::int8_t* x = args.x.values + first * kBlockInputs * kTokens;
+    float* totals = args.sums + tile * kTileFloats;
+    for (std::size_t block = 0; block < step.blocks; ++block) {
+      const std::size_t at = (first + block) * kTokens;
+      typename V::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
+      unroll<kTokens>([&](auto t) {
+        unroll<kPanels>([&](auto p) { sums[t.index][p.index] = V::set_sums(args.x.starts[at + t.index]); });
+      });
+      if constexpr (kZeros) {
+        unroll<kPanels>([&](auto p) {
+          const auto zeros = V::small_integers(step.zeros[p.index] + block * kPanelRows);
+          unroll<kTokens>([&](auto t) {
+            sums[t.index][p.index] = V::less_products(sums[t.index][p.index], zeros, args.x.sums[at + t.index]);
+          });
+        });
+      }
+      const std::size_t from = block * kBlockInputs * kPanelRows;
+      unroll<kFoursPerBlock>([&](auto four) {
+        typename V::Bytes weights[std::size_t{kPanels}];
+        unroll<kPanels>([&](auto p) {
+          weights[p.index] = V::load_bytes(step.weights[p.index] + from + four.index * kVectorBytes);
+        });
+        unroll<kTokens>([&](auto t) {
+          const auto inputs = V::four_inputs(x + (four.index * kTokens + t.index) * 4);
+          unroll<kPanels>(
+              [&](auto p) { sums[t.index][p.index] = Product::dot(sums[t.index][p.index], weights[p.index], inputs); });
+        });
+      });
+      x += kBlockInputs * kTokens;
+      unroll<kPanels>([&](auto p) {
+        unroll<kTokens>([&](auto t) {
+          auto scale = V::set(args.x.scales[at + t.index]);
+          if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[p.index] + block * kPanelRows));
+          float* total = totals + (t.index * kPanels + p.index) * kPanelRows;
+          V::store(total, V::fma(V::floats(sums[t.index][p.index]), scale, V::load(total)));
+        });
+      });
+    }
   }
-  unroll<kTokens>([&](auto t) { V::store(args.y + t.index * kPanelRows, totals[t.value]); });
 }
 
-template <class V, bool kSigned>
-void multiply_palettes(const Int8MatmulArgs& args) {
-  multiply_tile<V, kSigned, false, false>(args);
+template <class V, class Product, bool kScaled, bool kZeros>
+void multiply_panels(const Step<V>& step, const Int8MatmulArgs& args) {
+  if (args.panels == 1) return multiply<V, Product, kScaled, kZeros, 1>(step, args);
+  if constexpr (V::kTilePanels > 1) multiply<V, Product, kScaled, kZeros, V::kTilePanels>(step, args);
 }
 
-template <class V, bool kSigned>
-void multiply_blocks(const Int8MatmulArgs& args) {
-  if (args.zeros != nullptr)
-    multiply_tile<V, kSigned, true, true>(args);
-  else
-    multiply_tile<V, kSigned, true, false>(args);
+// Runs multiply after unpack(panel, step) of each panel, for every step.
+template <class V, class Product, bool kScaled, class Unpack>
+[[gnu::always_inline]] inline void for_each_step(const Int8MatmulArgs& args, const Unpack& unpack) {
+  Step<V> step;
+  for (std::size_t first = 0; first < args.x.blocks; first += kStepBlocks) {
+    step.first_block = first;
+    step.blocks = args.x.blocks - first < kStepBlocks ? args.x.blocks - first : kStepBlocks;
+    for (std::size_t panel = 0; panel < args.panels; ++panel) unpack(panel, step);
+    if (kScaled && args.block_zeros != nullptr)
+      multiply_panels<V, Product, kScaled, kScaled>(step, args);
+    else
+      multiply_panels<V, Product, kScaled, false>(step, args);
+  }
+}
+
+// A panel's codes as bytes, R = 16: fields already lie as the products need them.
+template <class V, int kBits, class Weights>
+[[gnu::always_inline]] inline void unpack_panel(const Weights& weights, const Int8MatmulArgs& args, std::size_t panel,
+                                                Step<V>& step) {
+  constexpr std::size_t kUnitsPerBlock = kBlockInputs / CodeLayout{kBits, kPanelRows}.unit_inputs();
+  const std::uint8_t* codes = args.codes + (panel * args.units + step.first_block * kUnitsPerBlock) * args.unit_bytes;
+  std::uint8_t* destination = step.weights[panel];
+  for (std::size_t unit = 0; unit < step.blocks * kUnitsPerBlock; ++unit, codes += args.unit_bytes) {
+    const Unit<V, kBits> loaded(codes);
+    unroll<Unit<V, kBits>::kFields>([&](auto f) {
+      V::store_bytes(destination, weights.bytes(loaded.template field<f.value>()));
+      destination += kVectorBytes;
+    });
+  }
 }
 
 template <class V, int kBits>
-constexpr Int8Width palettes() {
-  using Entries = typename V::template Entries<kBits>;
-  return {decode_entries<V, kBits>, multiply_palettes<V, Entries::kSigned>, Entries::kLess};
+[[gnu::always_inline]] inline typename V::template Entries<kBits> entries_of(const Int8MatmulArgs& args,
+                                                                             std::size_t panel) {
+  constexpr std::size_t kEntries = kBits <= 4 ? 16 : 64;
+  return
+      typename V::template Entries<kBits>(args.tables + (args.first_panel + panel) / args.panels_per_table * kEntries);
 }
 
 template <class V, int kBits>
-constexpr Int8Width blocks() {
-  using Codes = typename V::template Codes<kBits>;
-  return {decode_codes<V, kBits>, multiply_blocks<V, Codes::kSigned>, Codes::kLess};
+void shared_palettes(const Int8MatmulArgs& args) {
+  using Weights = typename V::template Entries<kBits>;
+  for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
+    unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, panel, step);
+  });
 }
 
+// 16 rows of their own, 64 inputs a field: a lane has four inputs of a row and should have them of all rows.
+template <class V, int kBits>
+void single_rows(const Int8MatmulArgs& args) {
+  using Weights = typename V::template Entries<kBits>;
+  constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
+  for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
+    const std::size_t first_unit = step.first_block * kBlockInputs / kInputs;
+    std::uint8_t* destination = step.weights[panel];
+    for (std::size_t unit = 0; unit < step.blocks * kBlockInputs / kInputs; ++unit) {
+      unroll<Unit<V, kBits>::kFields>([&](auto f) {
+        typename V::Bytes rows[kPanelRows];
+        for (std::size_t r = 0; r < kPanelRows; ++r) {
+          const std::size_t wanted = panel * kPanelRows + r, row = wanted < args.rows ? wanted : args.rows - 1;
+          const Unit<V, kBits> loaded(args.codes + (row * args.units + first_unit + unit) * args.unit_bytes);
+          rows[r] = entries_of<V, kBits>(args, row).bytes(loaded.template field<f.value>());
+        }
+        V::transpose(rows);
+        for (std::size_t four = 0; four < kPanelRows; ++four, destination += kVectorBytes)
+          V::store_bytes(destination, rows[four]);
+      });
+    }
+  });
+}
+
+template <class V, int kBits>
+void blocks(const Int8MatmulArgs& args) {
+  using Weights = typename V::template Codes<kBits>;
+  for_each_step<V, typename Weights::Product, true>(args, [&](std::size_t panel, Step<V>& step) {
+    unpack_panel<V, kBits>(Weights{}, args, panel, step);
+    const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
+    for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
+      V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));
+    if (args.block_zeros == nullptr) return;
+    for (std::size_t i = 0; i < step.blocks * kPanelRows; ++i) step.zeros[panel][i] = args.block_zeros[from + i];
+  });
+}
+
+template <class V, int kBits>
+constexpr int kLessOfEntries = V::template Entries<kBits>::Product::kLess;
+template <class V, int kBits>
+constexpr int kLessOfCodes = V::template Codes<kBits>::Product::kLess;
+
+#define NIBBLE_WIDTH(bits) \
+  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits> }
+#define NIBBLE_LESS(bits) \
+  { kLessOfEntries<V, bits>, kLessOfEntries<V, bits>, kLessOfCodes<V, bits> }
 template <class V>
 constexpr Int8MatmulTable table() {
-  static_assert(V::kTileTokens <= kMostTileTokens);
-  return {{{palettes<V, 1>(), blocks<V, 1>()},
-           {palettes<V, 2>(), blocks<V, 2>()},
-           {palettes<V, 3>(), blocks<V, 3>()},
-           {palettes<V, 4>(), blocks<V, 4>()},
-           {palettes<V, 6>(), blocks<V, 6>()},
-           {{}, blocks<V, 8>()}},
-          V::kTileTokens};
+  return {{NIBBLE_WIDTH(1),
+           NIBBLE_WIDTH(2),
+           NIBBLE_WIDTH(3),
+           NIBBLE_WIDTH(4),
+           NIBBLE_WIDTH(6),
+           {nullptr, nullptr, blocks<V, 8>}},
+          {NIBBLE_LESS(1), NIBBLE_LESS(2), NIBBLE_LESS(3), NIBBLE_LESS(4), NIBBLE_LESS(6), {0, 0, kLessOfCodes<V, 8>}},
+          static_cast<std::size_t>(V::kTilePanels),
+          static_cast<std::size_t>(V::kTileTokens)};
 }
+#undef NIBBLE_WIDTH
+#undef NIBBLE_LESS
 
 }  // namespace nibble::quant::int8_matmul

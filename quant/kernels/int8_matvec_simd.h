@@ -5,11 +5,12 @@
 
 // The kernels of int8_matvec.h over a vector type V (see code_vectors.h and exact_matvec_simd.h), which also offers
 //            Sums                        16 int32; set_sums(n), add_sums(a, b), floats(sums)
-//            less_scaled(s, p, m, n)     s - (16 bytes at p - m) n
+//            small_integers(p)           16 bytes at p as Sums; less_products(s, i, n) = s - i n, |n| < 2^15
 //            Inputs                      64 int8: inputs(p), or four_inputs(p), the same four in each lane
-//            Entries<kBits>(table)       palettes of up to 64 bytes: dot(s, field, x) = s + the sum over each lane's
-//            Codes<kBits>()              four fields of (entry - kLess) x, of (code - kLess) x; what a field has above
-//                                        its low kBits is ignored
+//            Entries<kBits>(table)       palettes of up to 64 bytes; bytes(field) = the entries of its codes,
+//            Codes<kBits>()              or the codes; what a field has above its low kBits is ignored
+//            …::Product                  AnyBytes, or SmallBytes for bytes below 128: dot(s, bytes, x) = s + the sum
+//                                        over each lane's four of (byte - kLess) x; `bytes` hold what dot() likes best
 //            quantize_block(x, x8, scale, sum)   32 inputs, as QuantizeActivations
 namespace nibble::quant::int8_matvec {
 
@@ -36,8 +37,8 @@ template <class V, int kBits, class Weights>
     const Unit<V, kBits> unit(codes + u.index * kLayout.unit_bytes(), ahead);
     unroll<Unit<V, kBits>::kFields>([&](auto f) {
       auto& sum = sums[(u.value * Unit<V, kBits>::kFields + f.value) % 2];
-      sum = weights.dot(sum, unit.template field<f.value>(),
-                        V::four_inputs(x + u.index * kLayout.unit_inputs() + f.index * 4));
+      sum = Weights::Product::dot(sum, weights.bytes(unit.template field<f.value>()),
+                                  V::four_inputs(x + u.index * kLayout.unit_inputs() + f.index * 4));
     });
   });
   return V::add_sums(sums[0], sums[1]);
@@ -48,12 +49,13 @@ void shared_palettes(const Int8MatvecArgs& args) {
   const std::size_t block_bytes = kPanelRows * kBlockInputs * kBits / 8;
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.blocks * block_bytes);
+  constexpr int kLess = V::template Entries<kBits>::Product::kLess;
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const auto entries = entries_of<V, kBits>(args, panel);
     auto total = V::zero();
     for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
-      const auto sums = block_sums<V, kBits>(entries, codes, ahead, args.x + block * kBlockInputs,
-                                             entries.kLess * args.x_sums[block]);
+      const auto sums =
+          block_sums<V, kBits>(entries, codes, ahead, args.x + block * kBlockInputs, kLess * args.x_sums[block]);
       total = V::fma(V::floats(sums), V::set(args.x_scales[block]), total);
     }
     V::store(args.y + panel * kPanelRows, total);
@@ -64,6 +66,7 @@ template <class V, int kBits>
 void blocks(const Int8MatvecArgs& args) {
   const std::size_t block_bytes = kPanelRows * kBlockInputs * kBits / 8;
   const typename V::template Codes<kBits> weights;
+  const int less = decltype(weights)::Product::kLess - (args.block_zeros == nullptr ? args.middle : 0);
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.blocks * block_bytes);
   const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
@@ -71,11 +74,10 @@ void blocks(const Int8MatvecArgs& args) {
     auto total = V::zero();
     for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
       const std::int32_t x_sum = args.x_sums[block];
-      auto sums = block_sums<V, kBits>(weights, codes, ahead, args.x + block * kBlockInputs,
-                                       (weights.kLess - args.middle) * x_sum);
+      auto sums = block_sums<V, kBits>(weights, codes, ahead, args.x + block * kBlockInputs, less * x_sum);
       ahead_of_blocks(panel * args.blocks + block);
       const std::size_t at = (panel * args.blocks + block) * kPanelRows;
-      if (args.block_zeros != nullptr) sums = V::less_scaled(sums, args.block_zeros + at, args.middle, x_sum);
+      if (args.block_zeros != nullptr) sums = V::less_products(sums, V::small_integers(args.block_zeros + at), x_sum);
       const auto scale = V::mul(V::set(args.x_scales[block]), V::load_half(args.block_scales + at));
       total = V::fma(V::floats(sums), scale, total);
     }
@@ -89,6 +91,7 @@ void single_rows(const Int8MatvecArgs& args) {
   constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
+  using Product = typename V::template Entries<kBits>::Product;
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const auto entries = entries_of<V, kBits>(args, panel);
     typename V::F totals[2] = {V::zero(), V::zero()};
@@ -96,12 +99,13 @@ void single_rows(const Int8MatvecArgs& args) {
       const Unit<V, kBits> loaded(codes, ahead);
       unroll<Unit<V, kBits>::kFields>([&](auto f) {
         const std::size_t input = unit * kInputs + f.index * kVectorBytes;
-        const auto sums = entries.dot(V::set_sums(0), loaded.template field<f.value>(), V::inputs(args.x + input));
+        const auto sums =
+            Product::dot(V::set_sums(0), entries.bytes(loaded.template field<f.value>()), V::inputs(args.x + input));
         auto& total = totals[f.value % 2];
         total = V::fma(V::floats(sums), V::load(args.lane_scales + input / 4), total);
       });
     }
-    args.y[panel] = V::sum(V::add(totals[0], totals[1])) + static_cast<float>(entries.kLess) * args.x_total;
+    args.y[panel] = V::sum(V::add(totals[0], totals[1])) + static_cast<float>(Product::kLess) * args.x_total;
   }
 }
 

@@ -19,8 +19,8 @@ namespace nibble::quant {
 /// abs(w_rj) + d/2 abs(x_j)) |
 ///
 /// where s = max abs(x) over the 32 inputs / 127, and d = row scale · (highest - lowest palette entry) / 255, 0 for
-/// blocks. int8 holds for up to kMostMatvecTokens tokens of packed weights, but for palettes of 8 bits, and with the
-/// same integers on every processor; elsewhere products are exact. kernel_name() tells.
+/// blocks. int8 holds for packed weights but palettes of 8 bits, for any number of tokens, and with the same integers
+/// on every processor; elsewhere products are exact. kernel_name() tells.
 enum class Compute { kExact, kInt8 };
 
 std::string_view compute_name(Compute compute);                   ///< "exact", "int8"

@@ -5,7 +5,6 @@
 #include "core/matrix_view.h"
 #include "quant/kernels/activations.h"
 #include "quant/kernels/int8_matmul.h"
-#include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/packed_weight.h"
 
 // Y = X Wᵀ + b over a packed weight for a few tokens, on all threads: every thread takes runs of panels. The same bits
@@ -19,18 +18,20 @@ void multiply_exact(const PackedWeight& weight, std::span<const float> bias, Mat
 /// One token. Requires a kernel: int8_kernel() != nullptr.
 void multiply_int8(const PackedWeight& weight, const Int8MatvecTable& kernels, std::span<const float> bias,
                    std::span<const float> x, std::span<float> y);
-/// Y = X Wᵀ + bias of all tokens together, with the integers of multiply_int8(): weights are taken apart once for all
-/// of them. Requires int8_kernel().
-void multiply_int8_many(const PackedWeight& weight, const Int8MatvecTable& vector_kernels,
-                        const Int8MatmulTable& kernels, std::span<const float> bias, MatrixView<const float> x,
-                        MatrixView<float> y);
-
+/// Many tokens: X (tokens, cols), Y (tokens, rows). Unpacks the codes once per thousand tokens. Requires int8_kernel(),
+/// and kernels of the same instruction set.
+void multiply_int8_tokens(const PackedWeight& weight, const Int8MatvecTable& matvec, const Int8MatmulTable& kernels,
+                          std::span<const float> bias, MatrixView<const float> x, MatrixView<float> y);
 /// Null where int8 mode has none for this weight.
 Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
 
 /// The panels [begin, end) for a kernel; what is missing is left to the caller: x and y, or y.
 ExactMatvecArgs panel_args(const PackedWeight& weight, std::size_t begin, std::size_t end);
 Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end, const QuantizedActivations& x);
+
+/// What is left to do for y[first, first + rows) of one token behind int8 kernels: scales, outliers, bias.
+void finish_int8(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x, std::size_t first,
+                 std::size_t rows, const float* sums, float total, std::span<float> y);
 
 /// Adds what is beside the codes, outliers and bias, to y[first, first + rows) of one token.
 void add_outliers_and_bias(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x,
