@@ -14,7 +14,8 @@ Checkpoints (config, tokenizer and safetensors; DIRECTORY defaults to models/NAM
 
 Texts (DIRECTORY defaults to data/NAME):
   wikitext-2-raw    the test split as wiki.test.raw: rows one a line, empty rows as " "
-  c4                the first shard of C4's English training split, for calibration (319 MB, .json.gz)
+  c4                the first shard of C4's English training split, for calibration (319 MB, .jsonl.gz)
+  c4-validation     1100 documents of C4's English validation split, joined by spaces: what GPTQ and others evaluate on
 
 Example:
   scripts/fetch_checkpoint.sh gpt2
@@ -94,6 +95,24 @@ PYTHON
   echo "wikitext-2-raw is in $directory"
 }
 
+# The first 1100 documents of the first shard of C4's validation split, joined by spaces.
+fetch_c4_validation() {
+  local directory=$1 shard=$1/c4-validation.00000-of-00008.jsonl.gz text=$1/c4-validation-1100.txt
+  fetch "$hub/datasets/allenai/c4/resolve/main/en/c4-validation.00000-of-00008.json.gz" "$shard"
+  python3 - "$shard" "$text" <<'PYTHON'
+import gzip
+import itertools
+import json
+import sys
+
+with gzip.open(sys.argv[1], "rt", encoding="utf-8") as lines:
+    documents = [json.loads(line)["text"] for line in itertools.islice(lines, 1100)]
+with open(sys.argv[2], "w", encoding="utf-8", newline="") as file:
+    file.write(" ".join(documents))
+PYTHON
+  echo "c4-validation is in $text"
+}
+
 case ${1:-} in
   "" | -h | --help) usage ;;
   gpt2 | gpt2-medium | gpt2-large | gpt2-xl) fetch_checkpoint "openai-community/$1" "${2:-models/$1}" ;;
@@ -105,6 +124,7 @@ case ${1:-} in
     fetch "$hub/datasets/allenai/c4/resolve/main/en/c4-train.00000-of-01024.json.gz" \
       "${2:-data/c4}/c4-train.00000-of-01024.jsonl.gz"
     ;;
+  c4-validation) fetch_c4_validation "${2:-data/c4-validation}" ;;
   */*) fetch_checkpoint "$1" "${2:-models/${1##*/}}" ;;
   *)
     echo "fetch_checkpoint: unknown name '$1'" >&2

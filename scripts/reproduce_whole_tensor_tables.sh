@@ -12,12 +12,14 @@ llama-7b, llama-13b as directories under models/). The result is build/published
 A run that was interrupted goes on where it stopped when the same command is given again.
 
   --models DIR…       these checkpoint directories instead (all that follows), under their own names
-  --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048) instead of the post's (sliding, 1024/512)
+  --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048, WikiText-2 and C4's validation split) instead
+                      of the post's (sliding, 1024/512)
   --context N         the context to evaluate with (default 1024, with --llama 2048; at most the model's)
   --max-tokens N      evaluate the first N tokens only: to try it out
   --samples N         calibration windows (default 100 of 512 tokens, as published; with --llama 128 of 2048)
   --calibration FILE  text to calibrate on (default data/c4/…, the first shard of C4)
   --text FILE         text to evaluate on (default data/wikitext-2-raw/wiki.test.raw)
+  --c4 FILE           with --llama: text for the C4 columns (default data/c4-validation/…); "none" leaves them out
   --out DIR           where results go (default build/published)
   --threads N, --memory SIZE   as for `nibble sweep`
 
@@ -34,6 +36,7 @@ calibration=
 context=
 max_tokens=
 samples=
+c4=data/c4-validation/c4-validation-1100.txt
 llama=no
 out=build/published
 limits=()
@@ -49,6 +52,7 @@ while [[ $# -gt 0 ]]; do
     --samples) samples=$2; shift 2 ;;
     --calibration) calibration=$2; shift 2 ;;
     --text) text=$2; shift 2 ;;
+    --c4) c4=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --threads | --memory) limits+=("$1" "$2"); shift 2 ;;
     --models) shift; directories=("$@"); shift $# ;;
@@ -66,10 +70,11 @@ if [[ ${#directories[@]} -eq 0 ]]; then
 fi
 [[ -x $nibble ]] || { echo "build first: cmake --preset release && cmake --build --preset release" >&2; exit 1; }
 if [[ -z $calibration ]]; then
-  calibration=$(ls data/c4/*.json.gz 2>/dev/null | head -1 || true)
-  [[ -n $calibration ]] || { scripts/fetch_checkpoint.sh c4; calibration=$(ls data/c4/*.json.gz | head -1); }
+  calibration=data/c4/c4-train.00000-of-01024.jsonl.gz
+  [[ -e $calibration ]] || scripts/fetch_checkpoint.sh c4
 fi
 [[ -e $text ]] || scripts/fetch_checkpoint.sh wikitext-2-raw
+[[ $llama == no || $c4 == none || -e $c4 ]] || scripts/fetch_checkpoint.sh c4-validation
 
 # One sweep file per context: a model may have fewer positions than the protocol wants.
 if [[ $llama == yes ]]; then
@@ -105,6 +110,7 @@ list:
   - float
   - {name: RTN 4-bit, bits: 4}
   - {name: GPTQ 4-bit, preset: gptq, bits: 4}
+  - {name: "GPTQ 4-bit, groups of 128", preset: gptq, bits: 4, group_size: 128}
   - {name: SqueezeLLM 4-bit, preset: squeezellm, bits: 4}
   - {name: "SqueezeLLM 4-bit, 0.45 % sparse", preset: squeezellm, bits: 4, outliers_sensitive: 0.0005, outliers_large: 0.004}
   - {name: RTN 3-bit, bits: 3}
@@ -115,6 +121,19 @@ list:
 YAML
 }
 
+# evaluation NAME FILE CONTEXT TOKENS: an entry of `evaluations`. The published figures know texts by the names' first word.
+evaluation() {
+  echo "  - name: \"$1, $protocol $3${4:+, first $4 tokens}\""
+  echo "    text: \"$2\""
+  [[ $2 != *.raw ]] || echo "    hf_join: true"
+  echo "    protocol: $protocol"
+  echo "    context: $3"
+  [[ $protocol != sliding ]] || echo "    stride: $(($3 / 2))"
+  [[ -z $4 ]] || echo "    max_tokens: $4"
+}
+
+text_name=$(basename "$text")
+[[ $text_name != wiki.test.raw ]] || text_name=WikiText-2
 mkdir -p "$out"
 results=()
 for directory in "${directories[@]}"; do
@@ -127,13 +146,9 @@ for directory in "${directories[@]}"; do
     echo "models: [{path: \"$directory\", name: \"$name\"}]"
     echo "calibration: {text: [\"$calibration\"], samples: $samples, length: $((length < positions ? length : positions)), seed: 0}"
     echo "evaluations:"
-    echo "  - name: $(basename "$text"), $protocol $use"
-    echo "    text: \"$text\""
-    [[ $text != *.raw ]] || echo "    hf_join: true"
-    echo "    protocol: $protocol"
-    echo "    context: $use"
-    [[ $protocol != sliding ]] || echo "    stride: $((use / 2))"
-    [[ -z $max_tokens ]] || echo "    max_tokens: $max_tokens"
+    evaluation "$text_name" "$text" "$use" "$max_tokens"
+    # As GPTQ's code has it: the documents joined by a space, 256 blocks of them.
+    [[ $llama == no || $c4 == none ]] || evaluation C4 "$c4" "$use" "${max_tokens:-$((256 * use))}"
     if [[ $llama == yes ]]; then recipes_of_llama; else recipes_of_the_post; fi
   } >"$sweep"
   "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}"

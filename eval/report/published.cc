@@ -60,7 +60,9 @@ PublishedFigures load_published(const std::filesystem::path& file) {
   const Json json = parse_strict_json(read_text_file(file, kMaxBytes), what);
   PublishedFigures published{.title = text(json, "title", what), .source = text(json, "source", what), .tables = {}};
   for (const Json& table : list(json, "tables", what)) {
-    published.tables.push_back({.title = text(table, "title", what), .figures = {}});
+    published.tables.push_back({.title = text(table, "title", what),
+                                .evaluation = table.contains("evaluation") ? text(table, "evaluation", what) : "",
+                                .figures = {}});
     for (const Json& figure : list(table, "figures", what)) {
       const Json& perplexity = member(figure, "perplexity", what);
       NIBBLE_REQUIRE(perplexity.is_number() && perplexity.get<double>() > 0.0, FormatError,
@@ -82,6 +84,7 @@ std::vector<ReportTable> published_tables(const PublishedFigures& published, con
     }
     Entries used;
     for (const Entry* entry : entries) {
+      if (!entry->setting("evaluation").starts_with(source.evaluation)) continue;
       if (std::find(recipes.begin(), recipes.end(), entry->setting("recipe")) == recipes.end()) continue;
       add_once(models, entry->setting("model"));
       used.push_back(entry);

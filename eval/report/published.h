@@ -16,6 +16,7 @@ struct PublishedFigure {
 
 struct PublishedTable {
   std::string title = {};
+  std::string evaluation = {};  ///< what the names of comparable evaluations begin with ("C4"); empty: any
   std::vector<PublishedFigure> figures = {};
 };
 
@@ -29,7 +30,8 @@ struct PublishedFigures {
 PublishedFigures load_published(const std::filesystem::path& file);
 
 /// One table per published one: its recipes by its models and those that were measured. A cell shows what was measured,
-/// what was published, and the difference of the two. Entries whose recipe the table does not name are left out.
+/// what was published, and the difference of the two. Entries of another evaluation are left out, and those whose
+/// recipe the table does not name.
 std::vector<ReportTable> published_tables(const PublishedFigures& published, const Entries& entries);
 
 }  // namespace nibble::eval

@@ -90,12 +90,16 @@ TEST_F(ReportCommand, DifferencesAreToTheBaselineGiven) {
 TEST_F(ReportCommand, PublishedFiguresStandBesideTheMeasuredOnes) {
   write_records(results_, example_sweep());
   write_file(directory_ / "published.json",
-             R"({"title": "A post", "source": "somebody, 2024", "tables": [{"title": "all", "figures": [
-                 {"model": "gpt2-novels", "recipe": "float", "perplexity": 100.5},
-                 {"model": "gpt2-xl", "recipe": "float", "perplexity": 14.7951}]}]})");
+             R"({"title": "A post", "source": "somebody, 2024", "tables": [
+                 {"title": "novels", "evaluation": "novels", "figures": [
+                   {"model": "gpt2-novels", "recipe": "float", "perplexity": 100.5},
+                   {"model": "gpt2-xl", "recipe": "float", "perplexity": 14.7951}]},
+                 {"title": "another text", "evaluation": "C4", "figures": [
+                   {"model": "gpt2-novels", "recipe": "float", "perplexity": 7.08}]}]})");
   const std::string text = output("r.md", {"--published", path("published.json")});
-  EXPECT_THAT(text, AllOf(HasSubstr("### A post: all"), HasSubstr("published 100.5, difference +"),
-                          HasSubstr("– (published 14.7951)"), HasSubstr("somebody, 2024")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("### A post: novels"), HasSubstr("published 100.5, difference +"),
+                    HasSubstr("– (published 14.7951)"), HasSubstr("somebody, 2024"), HasSubstr("– (published 7.08)")));
 }
 
 TEST_F(ReportCommand, MixedCommitsAreFlaggedInEveryFormat) {
