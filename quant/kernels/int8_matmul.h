@@ -12,17 +12,21 @@ namespace nibble::quant {
 struct Int8MatmulArgs {
   const std::uint8_t* codes;  ///< R = 16: (panels, units, unit_bytes); R = 1: (rows, units, unit_bytes)
   std::size_t panels, units, unit_bytes;
-  std::size_t rows;  ///< R = 1: of the weight that there are from the first one on; lanes beyond repeat the last
+  std::size_t rows;            ///< of the weight from the first one on: what lanes beyond them get is not written
   const std::uint8_t* tables;  ///< as Int8MatvecArgs; panels of R rows
   std::size_t first_panel, panels_per_table;
-  const std::uint16_t* block_scales;  ///< (panels, blocks, 16) float16
-  const std::uint8_t* block_zeros;    ///< the same shape, or null: taken care of by Int8Tiles::starts
+  const std::uint16_t* block_scales;     ///< (panels, blocks, 16) float16
+  const std::uint8_t* block_zeros;       ///< the same shape, or null: taken care of by Int8Tiles::starts
+  const float *byte_step, *byte_lowest;  ///< palettes: (rows), as PackedWeight
   Int8Tiles x;
-  float* sums;  ///< (tiles, tokens of a tile, panels, 16): what Int8Matvec gives for each token
+  float* sums;  ///< room for (tiles, tokens of a tile, panels, 16) while it lasts, all 0; ends of lines are faster
+  float* y;     ///< (x.tokens, y_stride): min(rows, 16 panels) products per token
+  std::size_t y_stride;
 };
 
-/// What Int8Matvec computes, for many tokens: codes become bytes once, 512 inputs at a time, for all of them. The same
-/// integers, and the same order of float32 sums where R = 16: there the same bits.
+/// For many tokens s_tr = what Int8Matvec computes, and blocks y = s, palettes y_tr = step_r s_tr + lowest_r total_t.
+/// Codes become bytes once, 512 inputs at a time, for all tokens. The same integers, and the same order of float32 sums
+/// where R = 16: there the same bits.
 using Int8Matmul = void (*)(const Int8MatmulArgs&);
 
 /// By kept width and kind, as Int8MatvecTable.

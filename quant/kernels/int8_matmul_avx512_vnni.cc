@@ -5,7 +5,7 @@ namespace nibble::quant {
 namespace {
 
 struct Int8Tile512 : Int8Vector512 {
-  static constexpr int kTilePanels = 2, kTileTokens = 12;  // 24 sums, 2 weights, 1 input of 32 registers
+  static constexpr int kTilePanels = 2, kTileTokens = 6;  // 24 sums, 2 weights, 1 input of 32 registers
 
   static void store_bytes(std::uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
 

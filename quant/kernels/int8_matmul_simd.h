@@ -18,7 +18,7 @@ using code_vectors::unroll;
 constexpr std::size_t kStepBlocks = 16, kStepInputs = kStepBlocks * kBlockInputs;  // whole units of every layout
 constexpr int kFoursPerBlock = static_cast<int>(kBlockInputs / 4);
 
-/// A step's worth of weights, and which of the blocks it is.
+/// A step's worth of weights, which of the blocks it is, and what makes products of sums.
 template <class V>
 struct Step {
   static constexpr std::size_t kPanels = static_cast<std::size_t>(V::kTilePanels);
@@ -26,7 +26,35 @@ struct Step {
   alignas(64) std::uint8_t weights[kPanels][kStepInputs * kPanelRows];
   alignas(64) float scales[kPanels][kStepBlocks * kPanelRows];
   alignas(64) std::uint8_t zeros[kPanels][kStepBlocks * kPanelRows];
+  alignas(64) float byte_step[kPanels][kPanelRows];
+  alignas(64) float byte_lowest[kPanels][kPanelRows];
 };
+
+// A tile's sums to products, while other tiles are on their way: alone, every line of y would be waited for.
+template <class V, bool kScaled, int kPanels>
+[[gnu::always_inline]] inline void finish_tile(const Step<V>& step, const Int8MatmulArgs& args, std::size_t tile,
+                                               const float* sums) {
+  constexpr std::size_t kTokens = V::kTileTokens;
+  for (std::size_t t = 0; t < kTokens && tile * kTokens + t < args.x.tokens; ++t) {
+    const std::size_t token = tile * kTokens + t;
+    for (std::size_t panel = 0; panel < kPanels; ++panel, sums += kPanelRows) {
+      auto products = V::load(sums);
+      if constexpr (!kScaled) {
+        products = V::mul(V::load(step.byte_step[panel]), products);
+        products = V::add(products, V::mul(V::load(step.byte_lowest[panel]), V::set(args.x.totals[token])));
+      }
+      const std::size_t first = panel * kPanelRows, rows = args.rows - first;
+      float* y = args.y + token * args.y_stride + first;
+      if (rows >= kPanelRows) {
+        V::store(y, products);
+      } else {
+        float all[kPanelRows];
+        V::store(all, products);
+        for (std::size_t r = 0; r < rows; ++r) y[r] = all[r];
+      }
+    }
+  }
+}
 
 // sums += step of kPanels panels times all tokens.
 template <class V, class Product, bool kScaled, bool kZeros, int kPanels>
@@ -73,6 +101,7 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
         });
       });
     }
+    if (step.first_block + step.blocks == args.x.blocks) finish_tile<V, kScaled, kPanels>(step, args, tile, totals);
   }
 }
 
@@ -86,6 +115,13 @@ void multiply_panels(const Step<V>& step, const Int8MatmulArgs& args) {
 template <class V, class Product, bool kScaled, class Unpack>
 [[gnu::always_inline]] inline void for_each_step(const Int8MatmulArgs& args, const Unpack& unpack) {
   Step<V> step;
+  if constexpr (!kScaled) {
+    for (std::size_t row = 0; row < args.panels * kPanelRows; ++row) {
+      const bool real = row < args.rows;
+      step.byte_step[row / kPanelRows][row % kPanelRows] = real ? args.byte_step[row] : 0.0f;
+      step.byte_lowest[row / kPanelRows][row % kPanelRows] = real ? args.byte_lowest[row] : 0.0f;
+    }
+  }
   for (std::size_t first = 0; first < args.x.blocks; first += kStepBlocks) {
     step.first_block = first;
     step.blocks = args.x.blocks - first < kStepBlocks ? args.x.blocks - first : kStepBlocks;

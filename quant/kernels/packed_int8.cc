@@ -21,12 +21,6 @@ void scale_rows(const PackedWeight& w, std::size_t first, std::size_t rows, cons
 
 }  // namespace
 
-void finish_int8(const PackedWeight& w, std::span<const float> bias, std::span<const float> x, std::size_t first,
-                 std::size_t rows, const float* sums, float total, std::span<float> y) {
-  scale_rows(w, first, rows, sums, total, y);
-  add_outliers_and_bias(w, bias, x, first, rows, y);
-}
-
 Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end,
                          const QuantizedActivations& q) {
   const ExactMatvecArgs exact = panel_args(weight, begin, end);
@@ -69,7 +63,8 @@ void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::s
     Int8MatvecArgs args = int8_args(w, begin, end, q);
     args.y = sums.data();
     int8_kernel(w, kernels)(args);
-    finish_int8(w, bias, x, first, rows, sums.data(), q.total, y);
+    scale_rows(w, first, rows, sums.data(), q.total, y);
+    add_outliers_and_bias(w, bias, x, first, rows, y);
   });
 }
 

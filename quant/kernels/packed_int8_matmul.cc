@@ -11,6 +11,11 @@ namespace {
 // Tokens quantized at a time: 8 MB for 8192 inputs. Unpacking the weights anew for each thousand costs nothing.
 constexpr std::size_t kMostTokens = 1024;
 
+// Of a cache: vectors that straddle two of them cost twice.
+struct alignas(64) Line {
+  float floats[kPanelRows] = {};
+};
+
 Int8MatmulArgs tile_args(const PackedWeight& w, std::size_t first_row, std::size_t panels, const QuantizedTiles& x) {
   const ExactMatvecArgs exact = panel_args(w, first_row / w.layout.panel_rows, 0);
   Int8MatmulArgs args{};
@@ -24,6 +29,10 @@ Int8MatmulArgs tile_args(const PackedWeight& w, std::size_t first_row, std::size
   args.panels_per_table = exact.panels_per_table;
   args.block_scales = exact.block_scales;
   args.block_zeros = exact.block_zeros;
+  if (w.kind != PackedKind::kBlocks) {
+    args.byte_step = w.byte_step.data() + first_row;
+    args.byte_lowest = w.byte_lowest.data() + first_row;
+  }
   args.x = x.view();
   return args;
 }
@@ -38,15 +47,16 @@ void multiply_some(const PackedWeight& w, const Int8MatvecTable& matvec, const I
   quantize_tiles(x, w.layout.padded_inputs(w.cols), matvec.quantize, kernels.tile_tokens, start, q);
   const std::size_t panels = divide_up(w.rows, kPanelRows);
   parallel_for_tiles(panels, kernels.most_panels, [&](std::size_t begin, std::size_t end) {
-    thread_local std::vector<float> sums;
-    const std::size_t first = begin * kPanelRows, stride = (end - begin) * kPanelRows;
-    sums.assign(q.tiles * kernels.tile_tokens * stride, 0.0f);
+    thread_local std::vector<Line> sums;
+    const std::size_t first = begin * kPanelRows, rows = std::min(w.rows - first, (end - begin) * kPanelRows);
+    sums.assign(q.tiles * kernels.tile_tokens * (end - begin), Line{});
     Int8MatmulArgs args = tile_args(w, first, end - begin, q);
-    args.sums = sums.data();
+    args.sums = sums.front().floats;
+    args.y = y.row(0).data() + first;
+    args.y_stride = y.stride();
     kernels.by_width[width][kind](args);
-    const std::size_t rows = std::min(w.rows - first, stride);
-    for (std::size_t t = 0; t < x.rows(); ++t)
-      finish_int8(w, bias, x.row(t), first, rows, sums.data() + t * stride, q.totals[t], y.row(t));
+    if (w.outlier_rows.empty() && bias.empty()) return;
+    for (std::size_t t = 0; t < x.rows(); ++t) add_outliers_and_bias(w, bias, x.row(t), first, rows, y.row(t));
   });
 }
 

@@ -29,10 +29,6 @@ Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernel
 ExactMatvecArgs panel_args(const PackedWeight& weight, std::size_t begin, std::size_t end);
 Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::size_t end, const QuantizedActivations& x);
 
-/// What is left to do for y[first, first + rows) of one token behind int8 kernels: scales, outliers, bias.
-void finish_int8(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x, std::size_t first,
-                 std::size_t rows, const float* sums, float total, std::span<float> y);
-
 /// Adds what is beside the codes, outliers and bias, to y[first, first + rows) of one token.
 void add_outliers_and_bias(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x,
                            std::size_t first, std::size_t rows, std::span<float> y);

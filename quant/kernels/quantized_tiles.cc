@@ -52,6 +52,7 @@ class TileWriter {
 
 void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
                     std::size_t tile_tokens, int start, QuantizedTiles& tiles) {
+  tiles.tokens = x.rows();
   tiles.tiles = divide_up(x.rows(), tile_tokens);
   tiles.blocks = padded / kBlockInputs;
   const std::size_t places = tiles.tiles * tile_tokens;

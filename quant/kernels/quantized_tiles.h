@@ -16,16 +16,19 @@ struct Int8Tiles {
   const float* scales;         ///< (tiles, blocks, tokens of a tile)
   const std::int32_t* sums;    ///< the same shape: sums of a block's values
   const std::int32_t* starts;  ///< the same shape: `start` times those
-  std::size_t tiles, blocks;
+  const float* totals;         ///< (tokens): what all values of a token stand for, summed
+  std::size_t tokens, tiles, blocks;
 };
 
 struct QuantizedTiles {
   std::vector<std::int8_t> values;
-  std::vector<float> scales, totals;  ///< totals: (tokens), of what all values stand for
+  std::vector<float> scales, totals;
   std::vector<std::int32_t> sums, starts;
-  std::size_t tiles = 0, blocks = 0;
+  std::size_t tokens = 0, tiles = 0, blocks = 0;
 
-  Int8Tiles view() const { return {values.data(), scales.data(), sums.data(), starts.data(), tiles, blocks}; }
+  Int8Tiles view() const {
+    return {values.data(), scales.data(), sums.data(), starts.data(), totals.data(), tokens, tiles, blocks};
+  }
 };
 
 /// Every token of x (tokens, cols) just as `quantize` makes it alone, padded with zeros to `padded` inputs, a multiple
