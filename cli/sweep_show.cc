@@ -77,14 +77,21 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
   std::vector<const eval::PlannedJob*> jobs;
   double seconds = 0.0;
-  std::uint64_t calibration_disk = 0, scratch = 0;
+  std::uint64_t cache_disk = 0, scratch = 0;
   for (const eval::PlannedCalibration& calibration : plan.calibrations) {
     seconds += calibration.cost.seconds;
-    calibration_disk += calibration.cost.disk;
+    cache_disk += calibration.cost.disk;
     table.add_row({plan.models[calibration.model].source.name,
                    "calibration: " + calib::to_text(calibration.settings.collected), "",
                    human_duration(calibration.cost.seconds), human_bytes(calibration.cost.memory),
                    human_bytes(calibration.cost.disk)});
+  }
+  for (const eval::PlannedReference& reference : plan.references) {
+    seconds += reference.cost.seconds;
+    cache_disk += reference.cost.disk;
+    table.add_row({plan.models[reference.model].source.name, "float, to compare with", reference.evaluation,
+                   human_duration(reference.cost.seconds), human_bytes(reference.cost.memory),
+                   human_bytes(reference.cost.disk)});
   }
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
     if (!in_shard(i, shard)) continue;
@@ -108,7 +115,7 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
     }
   }
   const std::size_t workers = eval::workers_for(jobs, thread_count(), memory), count = cells.size();
-  const std::uint64_t disk = calibration_disk + workers * scratch;
+  const std::uint64_t disk = cache_disk + workers * scratch;
   std::uint64_t needed = 0;
   for (const eval::PlannedJob* job : jobs) needed = std::max(needed, job->cost.memory * workers);
   if (json)
@@ -175,6 +182,7 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
                 {"failed", failed},
                 {"seconds", summary.seconds},
                 {"calibration_seconds", summary.calibration_seconds},
+                {"reference_seconds", summary.reference_seconds},
                 {"records", std::move(records)}});
   } else {
     print(table.text());

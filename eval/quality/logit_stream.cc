@@ -59,13 +59,12 @@ struct LogitStream::Exchange {
   }
 };
 
-LogitStream::LogitStream(const model::Model& model, const WindowBatch& batch, const model::ForwardOptions& options)
+LogitStream::LogitStream(const LogitMaker& make, const WindowBatch& batch, std::size_t first)
     : exchange_(std::make_unique<Exchange>()) {
-  exchange_->producer = std::thread([&model, &batch, options, exchange = exchange_.get()] {
+  exchange_->producer = std::thread([&make, &batch, first, exchange = exchange_.get()] {
     std::exception_ptr error;
     try {
-      visit_scored_logits(model, batch, options,
-                          [&](std::size_t, MatrixView<const float> logits) { exchange->offer(logits); });
+      make(batch, first, [&](std::size_t, MatrixView<const float> logits) { exchange->offer(logits); });
     } catch (const Abandoned&) {
     } catch (...) {
       error = std::current_exception();

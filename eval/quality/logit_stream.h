@@ -14,8 +14,9 @@ namespace nibble::eval {
 /// next(): the two take turns. Memory: the chunk of logits that the model makes at a time (at most 32 MB).
 class LogitStream {
  public:
-  /// Runs the blocks and returns when the first logits are there. All arguments must outlive the stream.
-  LogitStream(const model::Model& model, const WindowBatch& batch, const model::ForwardOptions& options);
+  /// Has the logits of `batch` made, whose first target is target `first` of the text, and returns when the first ones
+  /// are there. All arguments must outlive the stream.
+  LogitStream(const LogitMaker& make, const WindowBatch& batch, std::size_t first);
   /// Rows that were not asked for are never made.
   ~LogitStream();
   LogitStream(const LogitStream&) = delete;

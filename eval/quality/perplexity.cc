@@ -24,11 +24,16 @@ double negative_log_likelihood(std::span<const float> logits, model::TokenId tar
 
 PerplexityResult perplexity(const model::Model& model, std::span<const model::TokenId> tokens,
                             const PerplexityOptions& options) {
-  const ProtocolRun run(model.config(), tokens, options);
+  return perplexity(model.config(), logits_of(model, options.forward), tokens, options);
+}
+
+PerplexityResult perplexity(const model::Config& config, const LogitMaker& make, std::span<const model::TokenId> tokens,
+                            const PerplexityOptions& options) {
+  const ProtocolRun run(config, tokens, options);
   std::vector<double> nll(run.targets(), std::numeric_limits<double>::quiet_NaN());
   const auto start = std::chrono::steady_clock::now();
   run.for_each_batch([&](const WindowBatch& batch, std::size_t before) {
-    visit_scored_logits(model, batch, options.forward, [&](std::size_t first, MatrixView<const float> logits) {
+    make(batch, before, [&](std::size_t first, MatrixView<const float> logits) {
       parallel_for_tiles(logits.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
         for (std::size_t row = begin; row < end; ++row)
           nll[before + first + row] = negative_log_likelihood(logits.row(row), batch.targets[first + row]);

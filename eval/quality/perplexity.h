@@ -9,6 +9,7 @@
 
 #include "core/progress.h"
 #include "datasets/eval_windows.h"
+#include "eval/quality/window_batch.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::eval {
@@ -46,6 +47,10 @@ struct PerplexityResult {
 /// on batch_tokens or the number of threads (the same bits on one machine). Throws InvalidArgument as
 /// evaluation_windows() does.
 PerplexityResult perplexity(const model::Model& model, std::span<const model::TokenId> tokens,
+                            const PerplexityOptions& options);
+
+/// The same of logits that `make` makes, as a model of this configuration would.
+PerplexityResult perplexity(const model::Config& config, const LogitMaker& make, std::span<const model::TokenId> tokens,
                             const PerplexityOptions& options);
 
 /// -ln softmax(logits)[target] in double, by the usual shift with the maximum; NaN logits give NaN.

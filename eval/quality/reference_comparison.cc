@@ -31,9 +31,9 @@ struct Findings {
   }
 };
 
-void compare_batch(const model::Model& model, const model::Model& reference, const WindowBatch& batch,
+void compare_batch(const model::Model& model, const LogitMaker& reference, const WindowBatch& batch,
                    const model::ForwardOptions& options, std::size_t before, Findings& findings) {
-  LogitStream stream(reference, batch, options);
+  LogitStream stream(reference, batch, before);
   visit_scored_logits(model, batch, options, [&](std::size_t first, MatrixView<const float> logits) {
     for (std::size_t done = 0; done < logits.rows();) {
       const MatrixView<const float> expected = stream.next(logits.rows() - done);
@@ -56,6 +56,11 @@ ReferenceComparison compare_with_reference(const model::Model& model, const mode
   NIBBLE_REQUIRE(model.config().vocabulary == reference.config().vocabulary, InvalidArgument,
                  "comparing models: expected one vocabulary, got {} tokens and {} for the reference",
                  model.config().vocabulary, reference.config().vocabulary);
+  return compare_with_reference(model, logits_of(reference, options.forward), tokens, options);
+}
+
+ReferenceComparison compare_with_reference(const model::Model& model, const LogitMaker& reference,
+                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
   PerplexityOptions resolved = options;  // where the defaults come from the model, both models run with the same
   if (resolved.context == 0) resolved.context = model.config().max_positions;
   const ProtocolRun run(model.config(), tokens, resolved);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "eval/quality/perplexity.h"
+#include "eval/quality/window_batch.h"
 
 namespace nibble::eval {
 
@@ -30,6 +31,10 @@ struct ReferenceComparison {
 /// Cost     two forward passes and one pass over both logits (softmax_comparison.h).
 /// Throws InvalidArgument: different vocabularies, or as perplexity() does.
 ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
+                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+
+/// The same with logits of the reference from elsewhere (kept_states.h).
+ReferenceComparison compare_with_reference(const model::Model& model, const LogitMaker& reference,
                                            std::span<const model::TokenId> tokens, const PerplexityOptions& options);
 
 }  // namespace nibble::eval

@@ -45,4 +45,10 @@ void visit_scored_logits(const model::Model& model, const WindowBatch& batch, co
   model.forward({batch.tokens, batch.starts}, batch.logit_rows, sink, options);
 }
 
+LogitMaker logits_of(const model::Model& model, const model::ForwardOptions& options) {
+  return [&model, options](const WindowBatch& batch, std::size_t, const ScoredLogits& visit) {
+    visit_scored_logits(model, batch, options, visit);
+  };
+}
+
 }  // namespace nibble::eval

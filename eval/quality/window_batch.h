@@ -31,6 +31,12 @@ WindowBatch make_window_batch(std::span<const model::TokenId> text, std::span<co
 /// the caller's thread. Perplexity reads them once; a divergence compares the rows of two models.
 using ScoredLogits = std::function<void(std::size_t first, MatrixView<const float> logits)>;
 
+/// Makes the logits of all targets of a batch, the first of which is target `first` of the whole text, and hands them
+/// on.
+using LogitMaker = std::function<void(const WindowBatch& batch, std::size_t first, const ScoredLogits& visit)>;
+/// By running `model`, which must outlive it.
+LogitMaker logits_of(const model::Model& model, const model::ForwardOptions& options);
+
 /// Runs `model` over the batch and hands on the logits of all its targets.
 void visit_scored_logits(const model::Model& model, const WindowBatch& batch, const model::ForwardOptions& options,
                          const ScoredLogits& visit);

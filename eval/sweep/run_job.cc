@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/output_file.h"
 #include "core/thread_pool.h"
+#include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/pipeline/load_model.h"
@@ -156,15 +157,23 @@ class Job {
     }
   }
 
+  // By its head alone where the rest is kept.
+  static LogitMaker reference_logits(const model::Model& model, const std::filesystem::path& states,
+                                     const PlannedCell& cell) {
+    return states.empty() ? logits_of(model, cell.options.forward)
+                          : logits_of_kept_states(model, states, cell.tokens->tokens, cell.options);
+  }
+
   void measure_quality(const PlannedCell& cell, SweepRecord& record) {
     PerplexityOptions options = cell.options;
     options.progress = [&](const ProgressUpdate& update) { report(update.total > 0 ? update.done / update.total : 0); };
     std::optional<DivergenceMeasures> divergence;
     PerplexityResult result;
+    const std::filesystem::path states = context_.reference(cell);
     if (cell.divergence) {
       const quant::LoadedModel reference = quant::load_model(context_.model.source.path);
-      const ReferenceComparison compared =
-          compare_with_reference(*model_.transformer, *reference.transformer, cell.tokens->tokens, options);
+      const ReferenceComparison compared = compare_with_reference(
+          *model_.transformer, reference_logits(*reference.transformer, states, cell), cell.tokens->tokens, options);
       result = compared.model;
       divergence = DivergenceMeasures{.nats_per_token = compared.kl_mean,
                                       .stderr_nats = if_finite(compared.kl_mean_stderr),
@@ -173,7 +182,8 @@ class Job {
                                       .largest = compared.kl_max,
                                       .top1_agreement = compared.top1_agreement};
     } else {
-      result = perplexity(*model_.transformer, cell.tokens->tokens, options);
+      result =
+          perplexity(model_.config, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
     }
     CellMeasures& measures = *record.measures;
     measures.perplexity = result.perplexity;

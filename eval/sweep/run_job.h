@@ -16,6 +16,8 @@ struct JobContext {
   const PlannedCalibration* windows = nullptr;  ///< what `sequential` and `tuning` run through the model; null: none
   std::optional<CellError> failure;             ///< of its calibration: then the error of every cell
   std::filesystem::path scratch;                ///< a directory for this job's model: made, and removed at the end
+  /// The file of a cell's reference (kept_states.h); empty where the float model has to run.
+  std::function<std::filesystem::path(const PlannedCell&)> reference;
   Facts environment;
   /// Whether a cell is still to be done.
   std::function<bool(const PlannedCell&)> wanted;

@@ -15,6 +15,7 @@
 #include "calib/collect/collector.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "eval/quality/kept_states.h"
 #include "eval/sweep/cache.h"
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/run_job.h"
@@ -26,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::milliseconds(200);
+constexpr const char* kStatesFile = "states.f32";
 constexpr const char* kCalibrationFile = "calibration.h5";
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -50,8 +52,11 @@ class Sweep {
     select_jobs();
     const auto selected = Clock::now();
     calibrate_models();
+    const auto calibrated = Clock::now();
+    run_references();
     cells_start_ = Clock::now();
-    summary_.calibration_seconds = std::chrono::duration<double>(cells_start_ - selected).count();
+    summary_.calibration_seconds = std::chrono::duration<double>(calibrated - selected).count();
+    summary_.reference_seconds = std::chrono::duration<double>(cells_start_ - calibrated).count();
     if (!jobs_.empty()) run_jobs();
     results_.tidy();
     summary_.seconds = seconds_since(start);
@@ -126,15 +131,52 @@ class Sweep {
                               .centre = calibration.centre_own ? calib::Centre::kOwn : calib::Centre::kNone,
                               .output = directory / kCalibrationFile,
                               .memory_bytes = options_.memory_bytes};
-    job.progress = [&](const ProgressUpdate& update) {
+    job.progress = stage_progress(stage);
+    calib::calibrate(job);
+    progress_.share = 0.0;
+  }
+
+  ProgressSink stage_progress(const std::string& stage) {
+    return [this, stage](const ProgressUpdate& update) {
       const std::lock_guard lock(mutex_);
       progress_.stage = stage;
       progress_.share = update.total > 0.0 ? update.done / update.total : 0.0;
       progress_.seconds = 0.0;
       if (options_.progress) options_.progress(progress_);
     };
-    calib::calibrate(job);
-    progress_.share = 0.0;
+  }
+
+  // Those that several cells still to be done compare with, where the cache has room for them.
+  void run_references() {
+    std::vector<std::size_t> users(plan_.references.size(), 0), compared(users);
+    for (const PlannedJob* job : jobs_) {
+      for (const PlannedCell& cell : job->cells) {
+        if (!cell.reference || !wanted(cell)) continue;
+        ++users[*cell.reference];
+        compared[*cell.reference] += cell.divergence;
+      }
+    }
+    for (std::size_t i = 0; i < plan_.references.size(); ++i) {
+      const PlannedReference& reference = plan_.references[i];
+      if (compared[i] == 0 || users[i] < 2 || reference.cost.disk > options_.cache_bytes) continue;
+      const std::string what =
+          fmt::format("running {} over {}", plan_.models[reference.model].source.name, reference.evaluation);
+      try {
+        references_.emplace(
+            i, cache_.get(
+                   reference.key,
+                   [&](const auto& directory) {
+                     report(what);
+                     const quant::LoadedModel model = quant::load_model(plan_.models[reference.model].source.path);
+                     PerplexityOptions options = reference.options;
+                     options.progress = stage_progress(what);
+                     keep_states(*model.transformer, reference.tokens->tokens, options, directory / kStatesFile);
+                     progress_.share = 0.0;
+                   },
+                   [&] { report(fmt::format("waiting for another process {}", what)); }));
+      } catch (const NumericalError&) {  // the cells, which run the model themselves then, will say so
+      }
+    }
   }
 
   void run_jobs() {
@@ -167,8 +209,8 @@ class Sweep {
       if (!next) break;
       if (!try_job(*jobs_[*next])) elsewhere.push_back(jobs_[*next]);
     }
-    // What others worked at: done by now, or they died, or it is waited for. And what measures speed, until the machine
-    // is free.
+    // What others worked at: done by now, or they died, or it is waited for. And what measures speed, until the
+    // machine is free.
     while (!stop_ && !elsewhere.empty()) {
       std::erase_if(elsewhere, [&](const PlannedJob* job) { return !stop_ && try_job(*job); });
       if (elsewhere.empty()) break;
@@ -203,6 +245,7 @@ class Sweep {
                   .windows = job.calibration ? &plan_.calibrations[*job.calibration] : nullptr,
                   .failure = failure,
                   .scratch = results_.scratch(job.id),
+                  .reference = [&](const PlannedCell& cell) { return reference_file(cell); },
                   .environment = options_.environment,
                   .wanted = [&](const PlannedCell& cell) { return wanted(cell); },
                   .finished = [&](const SweepRecord& record) { finish(record); },
@@ -211,6 +254,11 @@ class Sweep {
     shares_.erase(&job);
     finished_work_ += job.cost.operations;
     return true;
+  }
+
+  std::filesystem::path reference_file(const PlannedCell& cell) const {
+    const auto found = cell.reference ? references_.find(*cell.reference) : references_.end();
+    return found == references_.end() ? std::filesystem::path() : found->second.directory / kStatesFile;
   }
 
   void in_work(const PlannedJob& job, double share) {
@@ -256,6 +304,7 @@ class Sweep {
   std::vector<const PlannedJob*> jobs_;          // of this shard
   std::map<std::size_t, Cache::Entry> entries_;  // of calibrations
   std::map<std::size_t, CellError> calibration_errors_;
+  std::map<std::size_t, Cache::Entry> references_;
   const std::size_t threads_ = thread_count();
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;

@@ -48,10 +48,12 @@ struct SweepSummary {
   std::size_t done = 0, failed = 0;    ///< by this process
   double seconds = 0.0;                ///< wall time
   double calibration_seconds = 0.0;    ///< of it, for calibrations
+  double reference_seconds = 0.0;      ///< and for float models that cells are compared with
 };
 
-/// Runs every cell of `plan` whose record is not in the output: calibrations first, on all threads, each once (a cache
-/// holds them); then jobs side by side on their own threads (quantized models are scratch files, never flushed).
+/// Runs every cell of `plan` whose record is not in the output: calibrations first, and float models
+/// that several cells are compared with, on all threads, each once (a cache holds them); then jobs side by side on
+/// their own threads (quantized models are scratch files, never flushed).
 ///
 /// Killing   at any moment loses the cells in work, and nothing of them shows; the same command goes on. The records
 ///           are the same as an undisturbed run's, timings aside.

@@ -5,6 +5,7 @@
 #include "calib/collect/plan.h"
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
+#include "eval/quality/kept_states.h"
 #include "eval/speed/work.h"
 
 namespace nibble::eval {
@@ -40,10 +41,19 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   Cost cost;
   cost.operations = 2.0 * (linear_weights(config) * tokens + head * scored) + 4.0 * width * layers * attended;
   cost.memory = kFixed + row * sizeof(float) * std::max(longest, cell.options.batch_tokens);
-  if (cell.divergence) {
-    cost.operations *= 2;
+  if (cell.divergence) {  // the reference's head too
+    cost.operations += 2.0 * head * scored;
     cost.memory *= 2;
   }
+  return cost;
+}
+
+Cost reference_cost(const PlannedModel& model, const PlannedReference& reference) {
+  PlannedCell cell;
+  cell.tokens = reference.tokens;
+  cell.options = reference.options;
+  Cost cost = evaluation_cost(model, cell);
+  cost.disk = kept_states_bytes(model.config, reference.tokens->tokens, reference.options);
   return cost;
 }
 
@@ -92,6 +102,10 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   for (PlannedCalibration& calibration : plan.calibrations) {
     calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory);
     calibration.cost.seconds = calibration.cost.operations * per_operation;
+  }
+  for (PlannedReference& reference : plan.references) {
+    reference.cost = reference_cost(plan.models[reference.model], reference);
+    reference.cost.seconds = reference.cost.operations * per_operation;
   }
   for (PlannedJob& job : plan.jobs) {
     const PlannedModel& model = plan.models[job.model];

@@ -4,8 +4,10 @@
 
 namespace nibble::eval {
 
-/// One forward pass over the windows of an evaluation; twice with a divergence.
+/// One forward pass over the windows of an evaluation; with a divergence, the head of the reference besides.
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell);
+/// The same pass of the float model, and what of it is kept.
+Cost reference_cost(const PlannedModel& model, const PlannedReference& reference);
 /// Decoding at each context of an evaluation of speed, all runs.
 Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed);
 /// Making the quantized model of a job: its memory and disk; the time is a share of a forward pass.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/gemm.h"
 #include "core/hash.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_inputs.h"
@@ -182,6 +183,22 @@ class Planner {
     return tokens;
   }
 
+  std::size_t reference_of(const SweepCell& cell, const PlannedCell& planned) {
+    const auto known = references_.find({cell.model, cell.evaluation});
+    if (known != references_.end()) return known->second;
+    Hasher hasher;
+    hasher.update(plan_.models[cell.model].checkpoint->fingerprint())
+        .update(evaluation_json(*planned.tokens, planned.options, true).dump())
+        .update(gemm_identity());
+    plan_.references.push_back({.model = cell.model,
+                                .evaluation = spec_.evaluations[cell.evaluation].name,
+                                .tokens = planned.tokens,
+                                .options = planned.options,
+                                .key = fmt::format("reference-{}", hasher.hex()),
+                                .cost = {}});
+    return references_[{cell.model, cell.evaluation}] = plan_.references.size() - 1;
+  }
+
   void add(const SweepCell& cell) {
     const SweepEvaluation& evaluation = spec_.evaluations[cell.evaluation];
     const PlannedModel& model = plan_.models[cell.model];
@@ -199,6 +216,7 @@ class Planner {
       planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
       datasets::evaluation_windows(planned.options.protocol, planned.tokens->tokens.size(), planned.options.context,
                                    planned.options.stride);  // throws what is wrong with them now
+      if (evaluation.divergence) planned.reference = reference_of(cell, planned);
       measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
     }
     SweepRecord& record = planned.record;
@@ -228,7 +246,7 @@ class Planner {
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(
               calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump());
-      calibration.key = "calibration-" + hasher.hex();
+      calibration.key = fmt::format("calibration-{}", hasher.hex());
     }
   }
 
@@ -237,6 +255,7 @@ class Planner {
   std::map<std::size_t, std::size_t> calibrations_;                  // by model
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> jobs_;  // by model and recipe
   std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<const EvaluationTokens>> tokens_;  // and evaluation
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> references_;                          // likewise
   std::vector<Facts> configurations_;  // of jobs, without evaluation
   std::set<std::string> ids_;
 };

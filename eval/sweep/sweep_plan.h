@@ -41,6 +41,16 @@ struct PlannedCalibration {
   Cost cost;        ///< on all threads
 };
 
+/// The float model's part of an evaluation that compares with it: run once, kept for all cells (kept_states.h).
+struct PlannedReference {
+  std::size_t model = 0;
+  std::string evaluation;  ///< its name
+  std::shared_ptr<const EvaluationTokens> tokens;
+  PerplexityOptions options;
+  std::string key;  ///< of its cache entry
+  Cost cost;        ///< on all threads
+};
+
 /// What an evaluation of speed measures.
 struct PlannedSpeed {
   std::vector<SpeedOptions> contexts;
@@ -54,6 +64,7 @@ struct PlannedCell {
   std::shared_ptr<const EvaluationTokens> tokens;
   PerplexityOptions options;
   bool divergence = false;
+  std::optional<std::size_t> reference;  ///< the float model's part of the evaluation; empty: none is compared with
   Cost cost;
 };
 
@@ -79,6 +90,7 @@ struct PlannedModel {
 struct SweepPlan {
   std::vector<PlannedModel> models;
   std::vector<PlannedCalibration> calibrations;
+  std::vector<PlannedReference> references;
   std::vector<PlannedJob> jobs;
   std::size_t cells = 0;
   std::size_t repeated = 0;           ///< cells left out because others have the same configuration

@@ -215,6 +215,25 @@ TEST_F(Sweep, SpeedIsMeasuredAlone) {
   EXPECT_EQ(nibble_json({"sweep", "--repeat", measured, "--threads", "2"})["same_measures"], true);
 }
 
+TEST_F(Sweep, TheFloatModelRunsOnceForAllCellsThatAreComparedWithIt) {
+  write({"gpt2-demo"}, "list: [float, {bits: 2}, {preset: int4-block}]");
+  std::string text = read_file(file);
+  text.insert(text.find("{name: eval, ") + 1, "divergence: true, ");
+  text.erase(text.find("calibration:"), text.find('\n', text.find("calibration:")) - text.find("calibration:"));
+  write_file(file, text);
+  const auto kept = [](const std::string& output) {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(output + "/.sweep/cache"))
+      count += entry.path().filename().string().starts_with("reference-");
+    return count;
+  };
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  EXPECT_EQ(kept(results), 1u);
+  ASSERT_EQ(nibble(command(temp / "apart", {"--cache-size", "1K"})).exit_code, 0);  // no room: it runs for each cell
+  EXPECT_EQ(kept(temp / "apart"), 0u);
+  EXPECT_EQ(records(temp / "apart"), records(results));
+}
+
 TEST_F(Sweep, TheDryRunListsTheCellsAndLeavesNothingBehind) {
   const auto plan = nibble_json({"sweep", file, "--dry-run"});
   ASSERT_EQ(plan["cells"].size(), 5u);

@@ -25,7 +25,8 @@ struct LogitStreamTest : testing::Test {
 
 TEST_F(LogitStreamTest, GivesEveryRowOnceInOrderWhateverIsAskedFor) {
   for (const std::size_t most : {1u, 2u, 3u, 4u, 100u}) {
-    LogitStream stream(model, batch, {});
+    const LogitMaker make = logits_of(model, {});
+    LogitStream stream(make, batch, 0);
     float next = 100.0f;
     for (auto rows = stream.next(most); rows.rows() > 0; rows = stream.next(most)) {
       EXPECT_LE(rows.rows(), most);
@@ -37,7 +38,8 @@ TEST_F(LogitStreamTest, GivesEveryRowOnceInOrderWhateverIsAskedFor) {
 }
 
 TEST_F(LogitStreamTest, TheModelWaitsUntilItsRowsAreUsed) {
-  LogitStream stream(model, batch, {});
+  const LogitMaker make = logits_of(model, {});
+  LogitStream stream(make, batch, 0);
   EXPECT_EQ(rows_made, 3u);
   stream.next(3);
   EXPECT_EQ(rows_made, 3u);
@@ -49,7 +51,8 @@ TEST_F(LogitStreamTest, MayBeLeftAtAnyPoint) {
   for (std::size_t taken = 0; taken <= 11; ++taken) {
     rows_made = 0;
     {
-      LogitStream stream(model, batch, {});
+      const LogitMaker make = logits_of(model, {});
+      LogitStream stream(make, batch, 0);
       for (std::size_t i = 0; i < taken; ++i) stream.next(1);
     }
     EXPECT_LE(rows_made, taken + 3);
@@ -61,7 +64,8 @@ TEST_F(LogitStreamTest, WhatTheModelThrowsArrivesWhereRowsAreAskedFor) {
     if (prefix.size() > 5) throw std::runtime_error("no more");
     return std::vector<float>{0.0f};
   });
-  LogitStream stream(failing, batch, {});
+  const LogitMaker make = logits_of(failing, {});
+  LogitStream stream(make, batch, 0);
   EXPECT_EQ(stream.next(10).rows(), 3u);
   EXPECT_THROW(stream.next(10), std::runtime_error);
   EXPECT_THROW(stream.next(10), std::runtime_error);
