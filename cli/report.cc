@@ -54,7 +54,7 @@ void run(const Arguments& arguments) {
   }
   for (const std::string& warning : report.warnings) warn(warning);
   if (arguments.json) {
-    print_json({{"cells", input.entries.size()},
+    print_json({{"cells", input.entries.size() + input.speeds.size()},
                 {"failed", input.failed.size()},
                 {"passed_over", input.problems},
                 {"written", std::move(written)}});
@@ -70,7 +70,8 @@ void run(const Arguments& arguments) {
 Command report_command(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = program.add_subcommand("report", "Tables and figures of sweep records, for a browser or a paper");
-  app->add_option("RESULTS", arguments->inputs, "Directories or files: sweep records, storage studies (JSON)")
+  app->add_option("RESULTS", arguments->inputs,
+                  "Directories or files: sweep records; what speed and inspect --compress print with --json")
       ->required()
       ->type_name("PATH");
   app->add_option("-o,--output", arguments->outputs, "What to write: .html, .md, .tex, .csv; may be repeated")

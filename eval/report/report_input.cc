@@ -3,51 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
+#include "eval/report/measurement_input.h"
 
 namespace nibble::eval {
 namespace {
 
 constexpr std::size_t kMaxNamesInMessage = 8;
-
-double number(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::string text(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-// The compressors of one stream in order, each with its best transform.
-StorageSection storage_section(const std::string& model, const nlohmann::json& stream) {
-  StorageSection section{.model = model,
-                         .stream = text(stream, "stream"),
-                         .entropy = number(stream, "entropy_bits_per_value"),
-                         .rows = {}};
-  if (!stream.contains("results") || !stream["results"].is_array()) return section;
-  for (const nlohmann::json& result : stream["results"]) {
-    if (!result.is_object()) continue;
-    const std::string codec = text(result, "codec");
-    const double ratio = number(result, "ratio");
-    if (section.rows.empty() || section.rows.back().codec != codec)
-      section.rows.push_back({.codec = codec, .transform = "", .plain_ratio = ratio, .ratio = 0.0});
-    StorageRow& row = section.rows.back();
-    if (!(ratio > row.ratio)) continue;
-    row.ratio = ratio;
-    row.transform = text(result, "transform");
-    row.bits_per_value = number(result, "bits_per_value");
-    row.compress_rate = number(result, "compress_megabytes_per_second");
-    row.decompress_rate = number(result, "decompress_megabytes_per_second");
-  }
-  return section;
-}
 
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   std::error_code error;
@@ -102,11 +68,7 @@ class Loader {
   void add_other(const std::filesystem::path& file) {
     const std::string what = fmt::format("'{}'", file.string());
     const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxRecordBytes), what);
-    if (!json.is_object()) return;
-    if (const auto study = json.find("storage_study"); study != json.end() && study->is_array()) {
-      for (const nlohmann::json& stream : *study)
-        if (stream.is_object()) input_.storage.push_back(storage_section(text(json, "model"), stream));
-    }
+    add_measurement(json, what, input_);
   }
 
   ReportInput input_;
@@ -127,7 +89,9 @@ ReportInput load_report_input(const std::vector<std::filesystem::path>& paths) {
   ReportInput input = loader.take();
   NIBBLE_REQUIRE(
       !input.entries.empty() || !input.speeds.empty() || !input.failed.empty() || !input.storage.empty(), FormatError,
-      "nothing to report in {}: expected sweep records (ID.json), as `nibble sweep` writes them{}",
+      "nothing to report in {}: expected sweep records (ID.json), as `nibble sweep` writes them, or what `nibble speed "
+      "--json` "
+      "and `nibble inspect --compress --json` print{}",
       fmt::format("'{}'{}", paths.empty() ? "" : paths[0].string(), paths.size() > 1 ? " and the others" : ""),
       input.problems.empty() ? "" : "; " + input.problems.front());
   return input;

@@ -47,7 +47,8 @@ struct ReportInput {
   std::vector<std::string> problems = {};  ///< files that were passed over, with the reason
 };
 
-/// Reads sweep records and storage studies from directories and files. A damaged file is named in
+/// Reads sweep records and other commands' measurements (measurement_input.h) from directories and files. A damaged
+/// file is named in
 /// `problems` and passed over; records of the same id count once, the first that did not fail. Throws FormatError when
 /// a path cannot be read, or when nothing of use is found.
 ReportInput load_report_input(const std::vector<std::filesystem::path>& paths);

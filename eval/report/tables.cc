@@ -249,9 +249,11 @@ ReportTable command_table(const Entries& entries) {
                     .columns = {"record", "recipe", "command"},
                     .rows = {},
                     .warnings = {}};
-  for (const Entry* entry : entries)
+  for (const Entry* entry : entries) {
+    if (entry->record.command.empty()) continue;  // not a sweep's
     table.rows.push_back(
         {word(entry->record.id.substr(0, 8)), word(entry->setting("recipe")), word(entry->record.command)});
+  }
   return table;
 }
 

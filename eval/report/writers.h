@@ -17,7 +17,8 @@ std::string markdown_report(const Report& report);
 /// command.
 std::string tex_report(const Report& report);
 
-/// All cells, failed ones too, one line each: every setting and measure under its name with its unit. RFC 4180.
+/// All cells, failed ones too, one line each, where speed was measured one for each context: every setting and measure
+/// under its name with its unit. RFC 4180.
 std::string csv_report(const ReportInput& input);
 
 }  // namespace nibble::eval

@@ -102,6 +102,27 @@ TEST_F(ReportCommand, PublishedFiguresStandBesideTheMeasuredOnes) {
                     HasSubstr("– (published 14.7951)"), HasSubstr("somebody, 2024"), HasSubstr("– (published 7.08)")));
 }
 
+TEST_F(ReportCommand, SpeedsOfAFileAreDrawnOverContext) {
+  for (const auto& [name, cache] : {std::pair("f32", "f32"), std::pair("int8", "int8")}) {
+    const auto speeds = nibble_json({"speed", demo_path("llama-demo"), "--context", "16,32", "--generate", "2",
+                                     "--repeat", "1", "--skip-limits", "--cache-type", cache, "--quiet"});
+    write_file(results_ / (std::string(name) + ".json"), speeds.dump());
+  }
+  const std::string page = output("r.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("<h3>Speed over context"),
+                          HasSubstr("llama-demo, float16, speed, exact, cache state"
+                                    " int8: context 16,"),
+                          Not(HasSubstr(">nan"))));
+  const std::string csv = output("r.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2);
+  EXPECT_THAT(csv, AllOf(HasSubstr("\"ok\",\"llama-demo\""), HasSubstr(",16,13,2,")));
+
+  write_file(results_ / "damaged.json", R"({"speeds": [{"context": -1}]})");
+  const auto result = nibble_json({"report", results_.string(), "-o", path("r.md")});
+  ASSERT_EQ(result["passed_over"].size(), 1u);
+  EXPECT_THAT(result["passed_over"][0].get<std::string>(), AllOf(HasSubstr("damaged.json"), HasSubstr("'context'")));
+}
+
 TEST_F(ReportCommand, MixedCommitsAreFlaggedInEveryFormat) {
   std::vector<SweepRecord> records = example_sweep();
   records[3].environment[0].second = "another one";
