@@ -14,7 +14,7 @@ struct Preset {
   std::string_view name, text;
 };
 
-constexpr std::array<Preset, 7> kPresets{{
+constexpr std::array<Preset, 8> kPresets{{
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
 defaults:
   format: palette
@@ -81,6 +81,28 @@ defaults:
   solver: coordinate-descent
   hessian: guided-centred
   codebook_iterations: 4
+)"},
+    {"mixed",
+     R"(# `best` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
+# size: --set budget.bits_per_weight=3.08. A palette per row instead:
+#   --set granularity=channel --set scaling=none --set budget.granularity=channel --set budget.bits_per_weight=4.6
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: objective
+  scaling: std
+  sign: search
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+budget:
+  bits_per_weight: 4.08
+  bits: [2, 3, 4, 6]
+  granularity: [tensor]
 )"},
     {"tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text

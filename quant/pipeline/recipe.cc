@@ -101,36 +101,59 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
   return rule;
 }
 
-Budget parse_budget(const YamlNode& node, const std::string& where) {
-  expect(node, YamlNode::Kind::kMapping, where, "{bits_per_weight: …, bits: […], granularity: […]}");
-  constexpr std::array<std::string_view, 4> known{"bits_per_weight", "bits", "granularity", "estimate"};
-  Budget budget{0.0, {}, {}, LossEstimate::kAuto};
-  const auto each = [&](const YamlNode& list, const auto& action) {
-    NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument, "expected a list");
+constexpr std::array<std::string_view, 4> kBudgetKeys{"bits_per_weight", "bits", "granularity", "estimate"};
+
+bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity"; }
+
+void set_budget(Budget& budget, std::string_view name, const std::vector<std::string>& values) {
+  const auto each = [&](auto& list, const auto& parse) {
+    list.clear();
     std::set<std::string> seen;
-    for (const YamlNode& item : list.items) {
-      NIBBLE_REQUIRE(seen.insert(item.text).second, InvalidArgument, "'{}' is listed twice", item.text);
-      action(item.text);
+    for (const std::string& text : values) {
+      NIBBLE_REQUIRE(seen.insert(text).second, InvalidArgument, "'{}' is listed twice", text);
+      list.push_back(parse(text));
     }
   };
+  if (name == "bits_per_weight")
+    budget.bits_per_weight = parse_number(name, values[0], 1.0, 16.0);
+  else if (name == "bits")
+    each(budget.bits, parse_bits);
+  else if (name == "granularity")
+    each(budget.granularity, parse_granularity);
+  else if (name == "estimate")
+    budget.estimate = parse_loss_estimate(values[0]);
+  else
+    throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kBudgetKeys)));
+}
+
+Budget parse_budget(const YamlNode& node, const std::string& where) {
+  expect(node, YamlNode::Kind::kMapping, where, "{bits_per_weight: …, bits: […], granularity: […]}");
+  Budget budget;
   for (const auto& [name, value] : node.entries)
     at(where, value.line, [&, &name = name, &value = value] {
-      if (name == "bits_per_weight")
-        budget.bits_per_weight = parse_number(name, value.text, 1.0, 16.0);
-      else if (name == "bits")
-        each(value, [&](const std::string& text) { budget.bits.push_back(parse_bits(text)); });
-      else if (name == "granularity")
-        each(value, [&](const std::string& text) { budget.granularity.push_back(parse_granularity(text)); });
-      else if (name == "estimate")
-        budget.estimate = parse_loss_estimate(value.text);
-      else
-        throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, known)));
+      std::vector<std::string> values{value.text};
+      if (is_budget_list(name)) {
+        NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kSequence && !value.items.empty(), InvalidArgument,
+                       "expected a list");
+        values.clear();
+        for (const YamlNode& item : value.items) values.push_back(item.text);
+      }
+      set_budget(budget, name, values);
     });
   NIBBLE_REQUIRE(budget.bits_per_weight > 0.0, InvalidArgument, "{}, line {}: bits_per_weight is missing", where,
                  node.line);
-  if (budget.bits.empty()) budget.bits = {2, 3, 4, 6};
-  if (budget.granularity.empty()) budget.granularity = {Granularity::kTensor, Granularity::kChannel};
   return budget;
+}
+
+// The parts of "a,b,c".
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", "train"};
@@ -282,6 +305,14 @@ void Recipe::apply_set(std::string_view key, std::string_view value) {
     state_->tuning = tuning;
     return;
   }
+  constexpr std::string_view kBudget = "budget.";
+  if (key.starts_with(kBudget)) {
+    Budget budget = state_->budget.value_or(Budget{});
+    const std::string_view name = key.substr(kBudget.size());
+    set_budget(budget, name, is_budget_list(name) ? split_list(value) : std::vector{std::string(value)});
+    state_->budget = budget;
+    return;
+  }
   const RecipeKey& known = find_recipe_key(key);
   TensorSettings scratch;
   known.assign(scratch, value);
@@ -297,6 +328,8 @@ void Recipe::apply_set(std::string_view assignment) {
 }
 
 void Recipe::validate() const {
+  NIBBLE_REQUIRE(!state_->budget || state_->budget->bits_per_weight > 0.0, InvalidArgument,
+                 "budget: bits_per_weight is missing; say --set budget.bits_per_weight=3.6");
   state_->resolve_defaults();
   for (std::size_t i = 0; i < state_->rules.size(); ++i) state_->resolve_rule(i);
 }

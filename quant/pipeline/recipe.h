@@ -15,9 +15,9 @@ namespace nibble::quant {
 
 /// The recipe's `budget` section: bits per tensor chosen so that all linears together stay under a mean.
 struct Budget {
-  double bits_per_weight = 0.0;
-  std::vector<unsigned> bits;
-  std::vector<Granularity> granularity;
+  double bits_per_weight = 0.0;  ///< 0 = not said yet
+  std::vector<unsigned> bits{2, 3, 4, 6};
+  std::vector<Granularity> granularity{Granularity::kTensor, Granularity::kChannel};
   LossEstimate estimate = LossEstimate::kAuto;
 };
 
@@ -67,6 +67,7 @@ class Recipe {
   static std::string_view preset_text(std::string_view name);
 
   /// Sets a key of `defaults` ("bits", "3"), as `--set bits=3` does; a rule that names the key keeps its own value.
+  /// Also keys of other sections ("tuning.epochs", "budget.bits" with "2,3,4"), which come to be where there are none.
   /// Whether the keys make sense together is checked by validate() after the last one.
   void apply_set(std::string_view key, std::string_view value);
   /// The same from "key=value".

@@ -258,6 +258,24 @@ TEST(Setting, ChecksTheKeyAtOnceAndTheCombinationAtTheEnd) {
   EXPECT_NO_THROW(recipe.validate());
 }
 
+TEST(Setting, ChangesTheBudgetOrMakesOne) {
+  auto recipe = Recipe::preset("mixed");
+  recipe.apply_set("budget.bits_per_weight=3.08");
+  recipe.apply_set("budget.bits=2,3,4");
+  recipe.apply_set("budget.granularity=channel");
+  EXPECT_DOUBLE_EQ(recipe.budget()->bits_per_weight, 3.08);
+  EXPECT_EQ(recipe.budget()->bits, (std::vector<unsigned>{2, 3, 4}));
+  EXPECT_EQ(recipe.budget()->granularity, std::vector{Granularity::kChannel});
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits=2,2"); }, "'2' is listed twice"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits="); }, "from 1 to 8, got ''"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bit=2"); }, "did you mean 'bits'"));
+  auto plain = Recipe::preset("best");
+  plain.apply_set("budget.bits=3,4");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { plain.validate(); }, "bits_per_weight is missing"));
+  plain.apply_set("budget.bits_per_weight=3.5");
+  EXPECT_NO_THROW(plain.validate());
+}
+
 TEST(Setting, LeavesCopiesAlone) {
   const auto original = Recipe::preset("palette");
   auto copy = original;
