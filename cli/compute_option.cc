@@ -10,8 +10,9 @@ namespace {
 using quant::Compute;
 using quant::LoadOptions;
 
-constexpr std::array<Choice<LoadOptions>, 3> kModes = {{{"reference", {.packed = false}},
+constexpr std::array<Choice<LoadOptions>, 4> kModes = {{{"reference", {.packed = false}},
                                                         {"exact", {.packed = true, .compute = Compute::kExact}},
+                                                        {"bf16", {.packed = true, .compute = Compute::kBf16}},
                                                         {"int8", {.packed = true, .compute = Compute::kInt8}}}};
 
 }  // namespace
@@ -19,7 +20,7 @@ constexpr std::array<Choice<LoadOptions>, 3> kModes = {{{"reference", {.packed =
 void add_compute(CLI::App& app, std::string& name) {
   app.add_option("--compute", name,
                  "Products of the weights just as the format defines them: reference (decoded from the file at every "
-                 "use), exact (packed in memory); or int8: with values rounded to 8 bits")
+                 "use), exact (packed in memory); or of rounded values: bf16, int8 (docs/protocols.md)")
       ->type_name("MODE")
       ->capture_default_str();
 }

@@ -128,4 +128,20 @@ void convert_to_f16(std::span<const float> values, std::uint16_t* destination) {
   }
 }
 
+void round_to_bf16(std::span<const float> values, float* destination) {
+  if (values.empty()) return;
+  switch (active_isa()) {
+#if NIBBLE_HAVE_X86_AVX512
+    case Isa::kAvx512:
+      return dtype_kernels::round_to_bf16_avx512(values.data(), values.size(), destination);
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+    case Isa::kAvx2:
+      return dtype_kernels::round_to_bf16_avx2(values.data(), values.size(), destination);
+#endif
+    default:
+      for (std::size_t i = 0; i < values.size(); ++i) destination[i] = bf16_to_f32(f32_to_bf16(values[i]));
+  }
+}
+
 }  // namespace nibble

@@ -34,5 +34,8 @@ inline float round_to_f16(float value) { return f16_to_f32(f32_to_f16(value)); }
 void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, float* destination);
 /// Rounds `values` to F16, half to even, at the widest instruction set.
 void convert_to_f16(std::span<const float> values, std::uint16_t* destination);
+/// Rounds `values` to the nearest BF16 values, half to even, kept as floats: f32_to_bf16() and back, at the widest
+/// instruction set. `destination` may be the values themselves.
+void round_to_bf16(std::span<const float> values, float* destination);
 
 }  // namespace nibble

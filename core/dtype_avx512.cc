@@ -37,4 +37,21 @@ void f32_to_f16_avx512(const float* source, std::size_t count, void* destination
   }
 }
 
+// Half of the last kept bit is added, less a little where that bit is even; a NaN is made quiet instead, whose carry
+// could end in infinity.
+void round_to_bf16_avx512(const float* source, std::size_t count, float* destination) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u)), half = _mm512_set1_epi32(0x7FFF);
+  const __m512i one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x400000);
+  for (std::size_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = tail_mask(count - i);
+    const __m512 value = _mm512_maskz_loadu_ps(mask, source + i);
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(half, odd));
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, bits, quiet);
+    _mm512_mask_storeu_ps(destination + i, mask, _mm512_castsi512_ps(_mm512_and_si512(rounded, high)));
+  }
+}
+
 }  // namespace nibble::dtype_kernels

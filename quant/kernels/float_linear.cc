@@ -121,15 +121,20 @@ class FloatLinear final : public LinearOp<float> {
 }  // namespace
 
 std::unique_ptr<LinearOp<float>> make_float_linear(std::shared_ptr<const WeightSource> source, std::vector<float> bias,
-                                                   Compute) {
-  if (source->plain_floats().data == nullptr)
-    return std::make_unique<DecodingLinear>(std::move(source), std::move(bias));
-  if (source->stored_transposed()) {
-    auto turned = std::make_shared<TurnedSource>(*source);
-    source->release();
-    source = std::move(turned);
+                                                   Compute compute) {
+  std::unique_ptr<LinearOp<float>> exact;
+  if (source->plain_floats().data == nullptr) {
+    exact = std::make_unique<DecodingLinear>(source, bias);
+  } else {
+    if (source->stored_transposed()) {
+      auto turned = std::make_shared<TurnedSource>(*source);
+      source->release();
+      source = std::move(turned);
+    }
+    exact = std::make_unique<FloatLinear>(source, bias);
   }
-  return std::make_unique<FloatLinear>(std::move(source), std::move(bias));
+  if (compute != Compute::kBf16) return exact;
+  return make_bf16_linear(std::move(exact), std::move(source), std::move(bias));
 }
 
 }  // namespace nibble::quant

@@ -16,10 +16,8 @@ namespace {
 
 class PackedLinear final : public LinearOp<float> {
  public:
-  PackedLinear(PackedWeight weight, std::vector<float> bias, Compute compute)
-      : weight_(std::make_shared<const PackedWeight>(std::move(weight))),
-        bias_(bias),
-        matrix_(std::make_shared<PackedSource>(weight_), std::move(bias)) {
+  PackedLinear(std::shared_ptr<const PackedSource> source, std::vector<float> bias, Compute compute)
+      : weight_(source->weight()), bias_(bias), matrix_(std::move(source), std::move(bias)) {
     if (compute != Compute::kInt8) return;
     if (int8_kernel(*weight_, active_int8_matvec()) != nullptr) int8_ = &active_int8_matvec();
   }
@@ -53,7 +51,7 @@ class PackedLinear final : public LinearOp<float> {
   const Int8MatvecTable* int8_ = nullptr;
 };
 
-constexpr std::array<std::string_view, 2> kComputeNames{"exact", "int8"};
+constexpr std::array<std::string_view, 3> kComputeNames{"exact", "bf16", "int8"};
 
 }  // namespace
 
@@ -67,7 +65,10 @@ std::optional<Compute> compute_from_name(std::string_view name) {
 
 std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tensor, std::vector<float> bias,
                                                     Compute compute) {
-  return std::make_unique<PackedLinear>(pack_weight(tensor), std::move(bias), compute);
+  auto source = std::make_shared<const PackedSource>(std::make_shared<const PackedWeight>(pack_weight(tensor)));
+  auto packed = std::make_unique<PackedLinear>(source, bias, compute);
+  if (compute != Compute::kBf16) return packed;
+  return make_bf16_linear(std::move(packed), std::move(source), std::move(bias));
 }
 
 }  // namespace nibble::quant

@@ -15,15 +15,17 @@ namespace nibble::quant {
 /// | mode | weights | activations | error of y_r beyond the format's |
 /// |---|---|---|---|
 /// | exact | just as the format decodes them, float32 | float32 | rounding of float32 sums |
+/// | bf16 | rounded to bfloat16 | rounded to bfloat16 | + (2^-7 + 2^-16) sum_j abs(w_rj x_j), of normal numbers |
 /// | int8 | palette entries in 8 bits, codes of blocks as they are | 8 bits, a scale per 32 inputs | + sum_j (s/2
 /// abs(w_rj) + d/2 abs(x_j)) |
 ///
 /// where s = max abs(x) over the 32 inputs / 127, and d = row scale · (highest - lowest palette entry) / 255, 0 for
-/// blocks. int8 holds for packed weights but palettes of 8 bits, for any number of tokens, and with the same integers
-/// on every processor; elsewhere products are exact. kernel_name() tells.
-enum class Compute { kExact, kInt8 };
+/// blocks. bf16 holds for more than kMostExactTokens tokens, of any weight: fewer are bound by memory, and rounding
+/// would only cost. int8 holds for packed weights but palettes of 8 bits, for any number of tokens, and with the same
+/// integers on every processor; elsewhere products are exact. kernel_name() tells.
+enum class Compute { kExact, kBf16, kInt8 };
 
-std::string_view compute_name(Compute compute);                   ///< "exact", "int8"
+std::string_view compute_name(Compute compute);                   ///< "exact", "bf16", "int8"
 std::optional<Compute> compute_from_name(std::string_view name);  ///< empty for an unknown name
 
 /// Y = X Wᵀ + b over a quantized weight that is rearranged once, here, on all threads, and multiplied packed: up to
@@ -39,6 +41,11 @@ std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tenso
 /// into memory first.
 std::unique_ptr<LinearOp<float>> make_float_linear(std::shared_ptr<const WeightSource> source, std::vector<float> bias,
                                                    Compute compute);
+
+/// `exact` for up to kMostExactTokens tokens and backwards; more tokens by bf16 products of what `source` decodes.
+/// `exact` and `source` are of one weight, `bias` as above.
+std::unique_ptr<LinearOp<float>> make_bf16_linear(std::unique_ptr<LinearOp<float>> exact,
+                                                  std::shared_ptr<const WeightSource> source, std::vector<float> bias);
 
 /// Several operators over the same input, their outputs side by side: GPT-2's q, k, v. Throws InvalidArgument for no
 /// parts or different numbers of inputs.

@@ -98,7 +98,8 @@ class ModelWeights final : public model::WeightProvider {
     const auto found = quantized_.find(module);
     if (found == quantized_.end()) return make_float_linear(std::move(source), std::move(bias), options_.compute);
     const MappedQuantizedWeight& weight = *found->second;
-    if (!can_pack(weight.tensor().spec())) return std::make_unique<DecodingLinear>(std::move(source), std::move(bias));
+    if (!can_pack(weight.tensor().spec()))
+      return make_float_linear(std::move(source), std::move(bias), options_.compute);
     auto packed = make_packed_linear(weight.tensor(), std::move(bias), options_.compute);
     weight.check_intact();
     weight.release();

@@ -110,6 +110,30 @@ TEST(ConvertToF16, AgreesWithTheScalarDefinitionAtAllLengths) {
   }
 }
 
+TEST(RoundToBF16, AgreesWithTheScalarDefinitionAtAllLengthsAlsoInPlace) {
+  const float special[] = {0.0f,
+                           -0.0f,
+                           3.4e38f,
+                           1e-40f,
+                           std::numeric_limits<float>::infinity(),
+                           std::bit_cast<float>(0x3F808000u),  // ties, even below
+                           std::bit_cast<float>(0xBF818000u),  // and above
+                           std::bit_cast<float>(0x7F800001u),  // NaNs, that truncation or a carry would lose
+                           std::bit_cast<float>(0xFFFFFFFFu)};
+  for (std::size_t count = 0; count <= 67; ++count) {
+    Random random(count);
+    std::vector<float> values(count);
+    for (float& value : values)
+      value = random.below(2) == 0 ? special[random.below(std::size(special))] : static_cast<float>(random.normal());
+    std::vector<float> actual(count);
+    round_to_bf16(values, actual.data());
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_EQ(bits_of(actual[i]), std::uint32_t{f32_to_bf16(values[i])} << 16) << values[i];
+    round_to_bf16(values, values.data());
+    EXPECT_TRUE(test::same_bits(values, actual));
+  }
+}
+
 TEST(ConvertToF32, RefusesIntegers) {
   const std::byte byte{};
   float value = 0;

@@ -272,7 +272,8 @@ TEST(StackedLinear, PutsOutputsSideBySideAndAddsGradients) {
 
 TEST(Compute, NamesGoBothWays) {
   EXPECT_EQ(compute_from_name("exact"), Compute::kExact);
-  EXPECT_EQ(compute_from_name(compute_name(Compute::kInt8)), Compute::kInt8);
+  for (const Compute compute : {Compute::kBf16, Compute::kInt8})
+    EXPECT_EQ(compute_from_name(compute_name(compute)), compute);
   EXPECT_EQ(compute_from_name("fast"), std::nullopt);
 }
 
