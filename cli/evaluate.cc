@@ -81,6 +81,7 @@ void run(const Arguments& arguments) {
   speed.repeat = arguments.repeat;
   SpeedReport report;
   report.rows = {{speed, {}}};
+  report.bf16 = arguments.compute == "bf16";
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();
 

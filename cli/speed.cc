@@ -73,6 +73,7 @@ void run(const Arguments& arguments) {
   NIBBLE_REQUIRE(!arguments.csv || !arguments.common.json, InvalidArgument, "--csv and --json: give one of them");
   SpeedReport report;
   report.rows = rows_of(arguments);
+  report.bf16 = arguments.compute == "bf16";
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);

@@ -23,7 +23,7 @@ constexpr std::size_t kGemmTokens = 512;  // rows of the products that the machi
 // What a row's times come to.
 struct Rates {
   double prompt_tokens = 0.0, prompt_flops = 0.0, token_bytes = 0.0;  // all per second
-  double gemm_share = kNaN, peak_share = kNaN, bandwidth_share = kNaN;
+  double gemm_share = kNaN, bf16_gemm_share = kNaN, peak_share = kNaN, bandwidth_share = kNaN;
 };
 
 Rates rates_of(const SpeedReport& report, const SpeedRow& row) {
@@ -34,6 +34,8 @@ Rates rates_of(const SpeedReport& report, const SpeedRow& row) {
   rates.token_bytes = static_cast<double>(report.token_bytes) * row.result.tokens_per_second.median;
   if (report.limits) {
     rates.gemm_share = rates.prompt_flops / report.limits->gemm_flops_per_second;
+    if (report.limits->bf16_gemm_flops_per_second > 0.0)
+      rates.bf16_gemm_share = rates.prompt_flops / report.limits->bf16_gemm_flops_per_second;
     rates.peak_share = rates.prompt_flops / report.limits->peak_flops_per_second;
     rates.bandwidth_share = rates.token_bytes / report.limits->read_bytes_per_second;
   }
@@ -61,9 +63,11 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
   }
   report.peak_resident_bytes = memory_use().peak_resident_bytes;  // before the machine's own gigabyte
   if (skip_limits) return;
-  report.limits = {.read_bytes_per_second = eval::measure_read_bandwidth(eval::bandwidth_working_set(), 5),
-                   .gemm_flops_per_second = eval::measure_gemm_rate(model.config, kGemmTokens, 3),
-                   .peak_flops_per_second = eval::measure_peak_flops()};
+  report.limits = {
+      .read_bytes_per_second = eval::measure_read_bandwidth(eval::bandwidth_working_set(), 5),
+      .gemm_flops_per_second = eval::measure_gemm_rate(model.config, kGemmTokens, 3),
+      .bf16_gemm_flops_per_second = report.bf16 ? eval::measure_bf16_gemm_rate(model.config, kGemmTokens, 3) : 0.0,
+      .peak_flops_per_second = eval::measure_peak_flops()};
 }
 
 nlohmann::ordered_json speed_json(const SpeedReport& report) {
@@ -85,12 +89,14 @@ nlohmann::ordered_json speed_json(const SpeedReport& report) {
                     {"prompt_share_of_peak", rates.peak_share},
                     {"weight_bytes_per_second", rates.token_bytes},
                     {"share_of_read_bandwidth", rates.bandwidth_share}});
+    if (report.bf16) rows.back()["prompt_share_of_bf16_gemm_rate"] = rates.bf16_gemm_share;
   }
   nlohmann::ordered_json machine = {
       {"threads", thread_count()}, {"isa", isa_name(active_isa())}, {"gemm", gemm_identity()}};
   if (report.limits) {
     machine["read_bytes_per_second"] = report.limits->read_bytes_per_second;
     machine["gemm_flops_per_second"] = report.limits->gemm_flops_per_second;
+    if (report.bf16) machine["bf16_gemm_flops_per_second"] = report.limits->bf16_gemm_flops_per_second;
     machine["peak_flops_per_second"] = report.limits->peak_flops_per_second;
   }
   return {{"model_bytes", report.model_bytes}, {"weight_bytes_per_token", report.token_bytes},
@@ -104,10 +110,13 @@ std::vector<std::pair<std::string, std::string>> speed_facts(const SpeedReport& 
                             human_bytes(report.model_bytes), human_bytes(report.token_bytes),
                             human_bytes(report.head_bytes), human_bytes(report.peak_resident_bytes))}};
   std::string machine = fmt::format("{} thread{}, {}", thread_count(), thread_count() == 1 ? "" : "s", gemm_identity());
-  if (report.limits)
+  if (report.limits) {
     machine += fmt::format("; reads {:.1f} GB/s, products {:.0f} GFLOP/s of {:.0f} at most",
                            report.limits->read_bytes_per_second / 1e9, report.limits->gemm_flops_per_second / 1e9,
                            report.limits->peak_flops_per_second / 1e9);
+    if (const double bf16 = report.limits->bf16_gemm_flops_per_second; bf16 > 0.0)
+      machine += fmt::format("; in bf16 {:.0f}", bf16 / 1e9);
+  }
   facts.emplace_back("machine", std::move(machine));
   return facts;
 }
@@ -118,7 +127,7 @@ std::string speed_table(const SpeedReport& report) {
                {"first token, ms"},
                {"min to max"},
                {"prompt tok/s"},
-               {"of GEMM"},
+               {report.bf16 ? "of bf16 GEMM" : "of GEMM"},
                {"generated"},
                {"tok/s"},
                {"min to max"},
@@ -131,8 +140,8 @@ std::string speed_table(const SpeedReport& report) {
     table.add_row(
         {with_separators(context), with_separators(row.options.prompt), fmt::format("{:.1f}", first.median * 1e3),
          fmt::format("{:.1f}-{:.1f}", first.min * 1e3, first.max * 1e3), human_count(rates.prompt_tokens),
-         percent(rates.gemm_share), with_separators(row.options.generate), human_count(extend.median),
-         fmt::format("{}-{}", human_count(extend.min), human_count(extend.max)),
+         percent(report.bf16 ? rates.bf16_gemm_share : rates.gemm_share), with_separators(row.options.generate),
+         human_count(extend.median), fmt::format("{}-{}", human_count(extend.min), human_count(extend.max)),
          fmt::format("{:.1f}", rates.token_bytes / 1e9), percent(rates.bandwidth_share), human_bytes(cache_bytes)});
   }
   return table.text();

@@ -25,6 +25,7 @@ struct SpeedReport {
   std::optional<eval::MachineLimits> limits;  ///< empty where they were not measured
   std::uint64_t model_bytes = 0, token_bytes = 0, head_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
+  bool bf16 = false;  ///< prompts multiply in bf16: their share is of the library's bf16 rate
   model::Config config;
 };
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/gemm_library.h"
 #include "core/isa.h"
 #include "core/thread_pool.h"
 
@@ -48,23 +49,9 @@ void eigen_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, Matr
   if (ta == Transpose::kYes && tb == Transpose::kYes) out.noalias() += alpha * x.transpose() * y.transpose();
 }
 
-// oneDNN takes its threads from OpenMP; our own pool hands out the tiles, so each of its threads allows it just one.
-// The instruction set must be limited before the first call into the library.
-void prepare_library_on_this_thread() {
-  static std::once_flag limit_once;
-  std::call_once(limit_once, [] {
-    if (active_isa() == Isa::kAvx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-  });
-  thread_local const bool single_threaded = [] {
-    omp_set_num_threads(1);
-    return true;
-  }();
-  static_cast<void>(single_threaded);
-}
-
 void library_gemm(Transpose ta, Transpose tb, float alpha, MatrixView<const float> a, MatrixView<const float> b,
                   float beta, MatrixView<float> c) {
-  prepare_library_on_this_thread();
+  prepare_gemm_library();
   const auto letter = [](Transpose t) { return t == Transpose::kYes ? 'T' : 'N'; };
   const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
   const std::size_t k = ta == Transpose::kYes ? a.rows() : a.cols();
@@ -88,6 +75,18 @@ void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<
 constexpr std::size_t kTileRows = 256, kTileCols = 256;
 
 }  // namespace
+
+void prepare_gemm_library() {
+  static std::once_flag limit_once;
+  std::call_once(limit_once, [] {
+    if (active_isa() == Isa::kAvx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+  });
+  thread_local const bool single_threaded = [] {
+    omp_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(single_threaded);
+}
 
 template <class T>
 void gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta, MatrixView<T> c) {

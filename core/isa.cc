@@ -40,6 +40,15 @@ bool has_avx512_vnni() {
 #endif
 }
 
+bool has_avx512_bf16() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return best_supported_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 Isa choose_isa() {

@@ -34,6 +34,9 @@ Isa active_isa();
 /// Whether this processor has AVX-512 VNNI and VBMI as well (of kAvx512 not all have).
 bool has_avx512_vnni();
 
+/// Whether this processor has AVX-512 BF16 as well.
+bool has_avx512_bf16();
+
 /// The widest variant of a kernel, or of a table of kernels, that active_isa() allows and the build has (null: it has
 /// none). As in
 ///   static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2),

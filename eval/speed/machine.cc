@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <new>
+#include <type_traits>
+#include <utility>
 
+#include "core/bf16_gemm.h"
 #include "core/checked_math.h"
+#include "core/dtype.h"
 #include "core/gemm.h"
 #include "core/matrix_view.h"
 #include "core/random.h"
@@ -52,20 +57,64 @@ class Pages {
   std::size_t bytes_;
 };
 
-Matrix<float> random_matrix(std::size_t rows, std::size_t cols) {
-  Matrix<float> matrix(rows, cols);
+template <class T>
+Matrix<T> random_matrix(std::size_t rows, std::size_t cols) {
+  Matrix<T> matrix(rows, cols);
   Random random(rows + cols);
-  for (float& value : matrix.values()) value = static_cast<float>(random.uniform() - 0.5);
+  for (T& value : matrix.values()) {
+    const auto number = static_cast<float>(random.uniform() - 0.5);
+    if constexpr (std::is_same_v<T, float>)
+      value = number;
+    else
+      value = f32_to_bf16(number);
+  }
   return matrix;
 }
 
-// One library call per thread: the columns of Y cut into as many parts.
-void product_per_thread(MatrixView<const float> x, MatrixView<const float> w, MatrixView<float> y) {
-  const std::size_t part = divide_up(w.rows(), thread_count());
-  parallel_for_tiles(w.rows(), part, [&](std::size_t begin, std::size_t end) {
-    gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, x, w.rows_slice(begin, end - begin), 0.0f,
-                y.cols_slice(begin, end - begin));
+// Y = X Wᵀ of one layer; T: float, or std::uint16_t for bfloat16.
+template <class T>
+struct Product {
+  Matrix<T> x, w;
+  Matrix<float> y;
+};
+
+// The library's product of all of X with some rows of W.
+void multiply(MatrixView<const float> x, MatrixView<const float> w, MatrixView<float> y) {
+  gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, x, w, 0.0f, y);
+}
+void multiply(MatrixView<const std::uint16_t> x, MatrixView<const std::uint16_t> w, MatrixView<float> y) {
+  bf16_gemm(Transpose::kYes, x, w, y);
+}
+
+template <class T>
+void product_in_parts(Product<T>& p, std::size_t rows_per_call) {
+  parallel_for_tiles(p.w.rows(), rows_per_call, [&](std::size_t begin, std::size_t end) {
+    multiply(p.x.view(), std::as_const(p.w).view().rows_slice(begin, end - begin),
+             p.y.view().cols_slice(begin, end - begin));
   });
+}
+
+template <class T>
+void product_per_thread(Product<T>& p) {
+  product_in_parts(p, divide_up(p.w.rows(), thread_count()));
+}
+
+// Operations per second of the fastest of `ways` to do all products of one block.
+template <class T>
+double best_rate(const model::Config& config, std::size_t tokens, std::size_t repeat,
+                 std::initializer_list<void (*)(Product<T>&)> ways) {
+  std::vector<Product<T>> products;
+  double flops = 0.0;
+  for (const model::LinearLayer& layer : model::linear_layers(config)) {
+    if (layer.block > 0) break;
+    products.push_back(
+        {random_matrix<T>(tokens, layer.in), random_matrix<T>(layer.out, layer.in), {tokens, layer.out}});
+    flops += 2.0 * static_cast<double>(tokens) * static_cast<double>(layer.out) * static_cast<double>(layer.in);
+  }
+  double best = 0.0;
+  for (const auto way : ways)
+    best = std::max(best, flops / shortest(repeat, [&] { std::for_each(products.begin(), products.end(), way); }));
+  return best;
 }
 
 }  // namespace
@@ -93,24 +142,16 @@ double measure_read_bandwidth(std::size_t bytes, std::size_t repeat) {
 }
 
 double measure_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat) {
-  struct Product {
-    Matrix<float> x, w, y;
+  const auto tiled = [](Product<float>& p) {
+    parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, p.x.view(), p.w.view(), 0.0f, p.y.view());
   };
-  std::vector<Product> products;
-  double flops = 0.0;
-  for (const model::LinearLayer& layer : model::linear_layers(config)) {
-    if (layer.block > 0) break;
-    products.push_back({random_matrix(tokens, layer.in), random_matrix(layer.out, layer.in), {tokens, layer.out}});
-    flops += 2.0 * static_cast<double>(tokens) * static_cast<double>(layer.out) * static_cast<double>(layer.in);
-  }
-  const double tiled = shortest(repeat, [&] {
-    for (Product& p : products)
-      parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, p.x.view(), p.w.view(), 0.0f, p.y.view());
-  });
-  const double whole = shortest(repeat, [&] {
-    for (Product& p : products) product_per_thread(p.x.view(), p.w.view(), p.y.view());
-  });
-  return flops / std::min(tiled, whole);
+  return best_rate<float>(config, tokens, repeat, {tiled, product_per_thread});
+}
+
+double measure_bf16_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat) {
+  if (!has_bf16_gemm()) return 0.0;
+  const auto in_parts = [](Product<std::uint16_t>& p) { product_in_parts(p, 256); };
+  return best_rate<std::uint16_t>(config, tokens, repeat, {in_parts, product_per_thread});
 }
 
 double measure_peak_flops() {

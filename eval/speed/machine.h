@@ -9,8 +9,9 @@ namespace nibble::eval {
 
 /// What this machine can do at best with the threads in use: what speeds are shares of.
 struct MachineLimits {
-  double read_bytes_per_second = 0.0;  ///< all threads reading memory front to back, far more than fits in caches
-  double gemm_flops_per_second = 0.0;  ///< float32 products of the matrix library on the model's own shapes
+  double read_bytes_per_second = 0.0;       ///< all threads reading memory front to back, far more than fits in caches
+  double gemm_flops_per_second = 0.0;       ///< float32 products of the matrix library on the model's own shapes
+  double bf16_gemm_flops_per_second = 0.0;  ///< its bfloat16 products on them; 0: not asked for, or it has none
   double peak_flops_per_second = 0.0;  ///< float32 multiply-adds on registers alone: the theoretical peak, measured
 };
 
@@ -24,6 +25,10 @@ std::size_t bandwidth_working_set();
 /// The rate over all products X Wᵀ of one block with `tokens` rows, by whichever is faster of parallel_gemm() and one
 /// library call per thread and layer: the best of `repeat` rounds. Cost: activations and weights of one block as float.
 double measure_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat);
+
+/// The same of bfloat16 products, by whichever is faster of one library call per 256 rows and per thread; 0 where the
+/// library has no instructions for them.
+double measure_bf16_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat);
 
 /// Multiply-adds that never touch memory, on all threads.
 double measure_peak_flops();

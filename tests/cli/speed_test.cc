@@ -50,6 +50,18 @@ TEST(Speed, TableAndCsv) {
   EXPECT_THAT(csv.out, HasSubstr(",none,f32,11,8,2,"));
 }
 
+TEST(Speed, Bf16IsAShareOfTheLibrarysBf16Rate) {
+  const auto result = nibble_json(
+      {"speed", kModel, "--prompt", "64", "--generate", "2", "--warm-up", "0", "--repeat", "1", "--compute", "bf16"});
+  EXPECT_THAT(result["kernels"].dump(), HasSubstr("gemm_bf16"));
+  const double rate = result["machine"]["bf16_gemm_flops_per_second"];
+  const auto& row = result["speeds"][0];
+  ASSERT_EQ(row["prompt_share_of_bf16_gemm_rate"].is_null(), rate == 0.0) << "a processor without bf16 instructions";
+  if (rate == 0.0) return;
+  EXPECT_TRUE(near(row["prompt_share_of_bf16_gemm_rate"].get<double>() * rate,
+                   row["prompt_flops_per_second"].get<double>(), {.rel = 1e-12}));
+}
+
 TEST(Speed, WrongUsageIsExplained) {
   const auto error_of = [&](std::vector<std::string> options) {
     options.insert(options.begin(), {"speed", kModel, "--skip-limits"});

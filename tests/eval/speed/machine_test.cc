@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/bf16_gemm.h"
 #include "eval/speed/machine_kernels.h"
 #include "tests/support/compare.h"
 
@@ -43,6 +44,8 @@ TEST(Machine, LimitsArePositiveAndOfThisWorld) {
   config.head_dim = 16;
   config.intermediate = 48;
   EXPECT_GT(measure_gemm_rate(config, 8, 1), 1e5);
+  const double bf16 = measure_bf16_gemm_rate(config, 8, 1);
+  EXPECT_TRUE(has_bf16_gemm() ? bf16 > 1e5 : bf16 == 0.0) << bf16;
   EXPECT_GE(bandwidth_working_set(), std::size_t{1} << 30);
 }
 
