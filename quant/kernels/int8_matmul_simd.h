@@ -133,15 +133,21 @@ template <class V, class Product, bool kScaled, class Unpack>
   }
 }
 
+// Asks for the codes of the next step while those of this one are unpacked: few tokens wait for memory, not for sums.
+template <class V, int kBits, std::size_t kRows>
+[[gnu::always_inline]] inline Ahead<V> ahead_of(const Int8MatmulArgs& args, std::size_t panels) {
+  return Ahead<V>(args.codes, panels * args.units * args.unit_bytes, kStepInputs * kRows * kBits / 8);
+}
+
 // A panel's codes as bytes, R = 16: fields already lie as the products need them.
 template <class V, int kBits, class Weights>
-[[gnu::always_inline]] inline void unpack_panel(const Weights& weights, const Int8MatmulArgs& args, std::size_t panel,
-                                                Step<V>& step) {
+[[gnu::always_inline]] inline void unpack_panel(const Weights& weights, const Int8MatmulArgs& args,
+                                                const Ahead<V>& ahead, std::size_t panel, Step<V>& step) {
   constexpr std::size_t kUnitsPerBlock = kBlockInputs / CodeLayout{kBits, kPanelRows}.unit_inputs();
   const std::uint8_t* codes = args.codes + (panel * args.units + step.first_block * kUnitsPerBlock) * args.unit_bytes;
   std::uint8_t* destination = step.weights[panel];
   for (std::size_t unit = 0; unit < step.blocks * kUnitsPerBlock; ++unit, codes += args.unit_bytes) {
-    const Unit<V, kBits> loaded(codes);
+    const Unit<V, kBits> loaded(codes, ahead);
     unroll<Unit<V, kBits>::kFields>([&](auto f) {
       V::store_bytes(destination, weights.bytes(loaded.template field<f.value>()));
       destination += kVectorBytes;
@@ -160,8 +166,9 @@ template <class V, int kBits>
 template <class V, int kBits>
 void shared_palettes(const Int8MatmulArgs& args) {
   using Weights = typename V::template Entries<kBits>;
+  const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
   for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
-    unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, panel, step);
+    unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, ahead, panel, step);
   });
 }
 
@@ -170,20 +177,22 @@ template <class V, int kBits>
 void single_rows(const Int8MatmulArgs& args) {
   using Weights = typename V::template Entries<kBits>;
   constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
+  const std::size_t rows = args.panels * kPanelRows;
+  const auto ahead = ahead_of<V, kBits, 1>(args, rows < args.rows ? rows : args.rows);
   for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
     const std::size_t first_unit = step.first_block * kBlockInputs / kInputs;
     std::uint8_t* destination = step.weights[panel];
     for (std::size_t unit = 0; unit < step.blocks * kBlockInputs / kInputs; ++unit) {
       unroll<Unit<V, kBits>::kFields>([&](auto f) {
-        typename V::Bytes rows[kPanelRows];
+        typename V::Bytes fours[kPanelRows];
         for (std::size_t r = 0; r < kPanelRows; ++r) {
           const std::size_t wanted = panel * kPanelRows + r, row = wanted < args.rows ? wanted : args.rows - 1;
-          const Unit<V, kBits> loaded(args.codes + (row * args.units + first_unit + unit) * args.unit_bytes);
-          rows[r] = entries_of<V, kBits>(args, row).bytes(loaded.template field<f.value>());
+          const Unit<V, kBits> loaded(args.codes + (row * args.units + first_unit + unit) * args.unit_bytes, ahead);
+          fours[r] = entries_of<V, kBits>(args, row).bytes(loaded.template field<f.value>());
         }
-        V::transpose(rows);
+        V::transpose(fours);
         for (std::size_t four = 0; four < kPanelRows; ++four, destination += kVectorBytes)
-          V::store_bytes(destination, rows[four]);
+          V::store_bytes(destination, fours[four]);
       });
     }
   });
@@ -192,8 +201,9 @@ void single_rows(const Int8MatmulArgs& args) {
 template <class V, int kBits>
 void blocks(const Int8MatmulArgs& args) {
   using Weights = typename V::template Codes<kBits>;
+  const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
   for_each_step<V, typename Weights::Product, true>(args, [&](std::size_t panel, Step<V>& step) {
-    unpack_panel<V, kBits>(Weights{}, args, panel, step);
+    unpack_panel<V, kBits>(Weights{}, args, ahead, panel, step);
     const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
     for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
       V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));

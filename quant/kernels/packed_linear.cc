@@ -34,7 +34,8 @@ class PackedLinear final : public LinearOp<float> {
       return matrix_.forward(x, y);  // which says what is wrong with the shapes
     if (int8_ == nullptr)
       return x.rows() > kMostExactTokens ? matrix_.forward(x, y) : multiply_exact(*weight_, bias_, x, y);
-    if (x.rows() > kMostMatvecTokens) return multiply_int8_tokens(*weight_, *int8_, active_int8_matmul(), bias_, x, y);
+    if (x.rows() > kMostInt8MatvecTokens)
+      return multiply_int8_tokens(*weight_, *int8_, active_int8_matmul(), bias_, x, y);
     for (std::size_t t = 0; t < x.rows(); ++t) multiply_int8(*weight_, *int8_, bias_, x.row(t), y.row(t));
   }
 

@@ -9,8 +9,8 @@
 namespace nibble::quant {
 
 /// Up to so many tokens go through the matrix-vector kernels, in groups of 4 and single ones: packed weights exactly,
-/// float ones, and packed ones in int8 mode, where every token reads the weights anew.
-constexpr std::size_t kMostExactTokens = 32, kMostMatvecTokens = 8, kTokenGroup = 4;
+/// float ones, and packed ones in int8 mode, where every token of these few reads the weights anew.
+constexpr std::size_t kMostExactTokens = 32, kMostMatvecTokens = 8, kMostInt8MatvecTokens = 2, kTokenGroup = 4;
 
 /// action(first token, tokens) for each group.
 template <class Action>
