@@ -75,8 +75,9 @@ footer { color: var(--soft); font-size: .85rem; padding-top: 2rem; padding-botto
     --s4: #b98a00; --s5: #3a93cc; --s6: #5b6470; --s7: #000; --histogram: #c9d6e3; --palette: #d55e00; }
   body { font-size: 9.5pt; } header, main, footer { max-width: none; padding: 0; } h1 { padding-right: 0; }
   .theme, nav, .skip, #tip, details { display: none; } .scroll { overflow: visible; } svg { min-width: 0; }
-  table { min-width: 0; font-size: 8pt; } th, td { padding: .15rem .4rem; } thead { display: table-header-group; }
-  figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  table { min-width: 0; font-size: 8pt; } small, .caption { font-size: 7.5pt; } th, td { padding: .15rem .4rem; }
+  thead { display: table-header-group; break-inside: avoid; } th button { display: contents; }  /* repeated on every page */
+  figure, tr { break-inside: avoid; } h2, h3, h2 + p { break-after: avoid; } .caption { break-before: avoid; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } @page { margin: 16mm; } }
 )css";
 

@@ -11,7 +11,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kLeft = 150, kRight = 640, kHead = 30, kFoot = 34, kMaxCell = 30;
+constexpr double kWidth = 720, kLeft = 150, kRight = 630, kHead = 30, kFoot = 34, kMaxCell = 30;
 constexpr std::size_t kMaxBlocks = 200;
 
 struct Layer {
@@ -86,8 +86,8 @@ void draw_panel(Svg& svg, double top, const std::string& title, const Grid& grid
   for (int i = 0; i < kSteps; ++i)
     svg.rect(kRight + 14.0, top + kHead + 80.0 - 80.0 * (i + 1) / kSteps, 12.0, 80.0 / kSteps + 0.5, "cell",
              heat_colour((i + 0.5) / kSteps));
-  svg.text(kRight + 31.0, top + kHead + 9.0, short_number(high), "tick");
-  svg.text(kRight + 31.0, top + kHead + 80.0, short_number(low), "tick");
+  svg.text(kRight + 31.0, top + kHead + 9.0, fmt::format("{:.2g}", high), "tick");
+  svg.text(kRight + 31.0, top + kHead + 80.0, fmt::format("{:.2g}", low), "tick");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kHeight = 400, kLeft = 64, kRight = 700, kTop = 44, kBottom = 350;
+constexpr double kWidth = 720, kLeft = 64, kRight = 700, kPlot = 306, kFoot = 50;
 constexpr std::size_t kMaxSeries = 8;
 constexpr double kLogarithmicFrom = 2.5;  // the ratio of perplexities above which a linear axis hides the low ones
 
@@ -66,10 +66,20 @@ std::optional<Figure> pareto_figure(const Entries& comparable) {
     low = std::min(low, perplexity(reference));
     high = std::max(high, perplexity(reference));
   }
+  const std::string setting = series_setting(points);
+  std::vector<std::string_view> series;
+  for (const Entry* entry : points)
+    if (std::find(series.begin(), series.end(), entry->setting(setting)) == series.end())
+      series.push_back(entry->setting(setting));
+  std::sort(series.begin(), series.end(), natural_less);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; !setting.empty() && i < series.size(); ++i)
+    names.push_back(fmt::format("{} {}", setting, series[i].empty() ? "default" : series[i]));
+  const double top = 24.0 + legend_height(names, kLeft, kRight), bottom = top + kPlot;
   const Axis x(bits(points.front()), bits(points.back()), kLeft, kRight);
-  const Axis y(low, high, kBottom, kTop, high / low > kLogarithmicFrom);
-  Svg svg(kWidth, kHeight, "Perplexity over bits per weight");
-  draw_axes(svg, x, y, kLeft, kRight, kTop, kBottom, "bits per weight, all stored bits of the blocks' linear layers",
+  const Axis y(low, high, bottom, top, high / low > kLogarithmicFrom);
+  Svg svg(kWidth, bottom + kFoot, "Perplexity over bits per weight");
+  draw_axes(svg, x, y, kLeft, kRight, top, bottom, "bits per weight, all stored bits of the blocks' linear layers",
             y.logarithmic() ? "perplexity (logarithmic)" : "perplexity");
   if (reference != nullptr) {
     const double level = y(perplexity(reference));
@@ -85,12 +95,6 @@ std::optional<Figure> pareto_figure(const Entries& comparable) {
   steps.emplace_back(kRight, y(perplexity(front.back())));
   svg.polyline(steps, "front");
 
-  const std::string setting = series_setting(points);
-  std::vector<std::string_view> series;
-  for (const Entry* entry : points)
-    if (std::find(series.begin(), series.end(), entry->setting(setting)) == series.end())
-      series.push_back(entry->setting(setting));
-  std::sort(series.begin(), series.end(), natural_less);
   const auto number_of = [&](const Entry* entry) {
     const auto place = std::find(front.begin(), front.end(), entry);
     return place == front.end() ? std::string() : std::to_string(place - front.begin() + 1);
@@ -102,13 +106,7 @@ std::optional<Figure> pareto_figure(const Entries& comparable) {
     if (!number_of(entry).empty())
       svg.text(x(bits(entry)) - 9.0, y(perplexity(entry)) + 14.0, number_of(entry), "note strong", Svg::Anchor::kEnd);
   }
-  double legend = kLeft;
-  for (std::size_t s = 0; !setting.empty() && s < series.size(); ++s) {
-    const std::string name = fmt::format("{} {}", setting, series[s].empty() ? "default" : series[s]);
-    svg.mark(legend + 6.0, 20.0, s, "");
-    svg.text(legend + 16.0, 24.0, name, "note");
-    legend += 34.0 + 6.4 * static_cast<double>(name.size());
-  }
+  draw_legend(svg, names, kLeft, kRight, 10.0);
 
   Figure figure{.title = "Perplexity over bits per weight",
                 .caption =

@@ -12,7 +12,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kHeight = 380, kLeft = 72, kRight = 700, kTop = 24, kBottom = 330;
+constexpr double kWidth = 720, kLeft = 72, kRight = 700, kPlot = 306, kFoot = 50;
 constexpr std::size_t kMaxSeries = 8;
 
 // What a line is called: the evaluation only where there are several.
@@ -41,10 +41,14 @@ std::optional<Figure> speed_figure(const Entries& entries) {
     }
   }
   if (contexts.size() < 2) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto& [name, points] : series)
+    if (names.size() < kMaxSeries) names.push_back(name);
+  const double top = 24.0 + legend_height(names, kLeft, kRight), bottom = top + kPlot;
   const Axis x(*contexts.begin(), *contexts.rbegin(), kLeft, kRight, true);
-  const Axis y(0.0, high, kBottom, kTop);
-  Svg svg(kWidth, kHeight, "Decoding speed over context");
-  draw_axes(svg, x, y, kLeft, kRight, kTop, kBottom, "context, tokens (logarithmic)", "tokens per second");
+  const Axis y(0.0, high, bottom, top);
+  Svg svg(kWidth, bottom + kFoot, "Decoding speed over context");
+  draw_axes(svg, x, y, kLeft, kRight, top, bottom, "context, tokens (logarithmic)", "tokens per second");
   std::size_t s = 0;
   for (const auto& [name, points] : series) {
     if (s == kMaxSeries) break;
@@ -56,6 +60,7 @@ std::optional<Figure> speed_figure(const Entries& entries) {
                fmt::format("{}: context {}, {:.0f} tokens/s", name, short_number(context), rate));
     ++s;
   }
+  draw_legend(svg, names, kLeft, kRight, 10.0);
   return Figure{.title = "Speed over context",
                 .caption =
                     "Tokens per second of greedy decoding, one by one, when the cache is nearly full; up to eight "

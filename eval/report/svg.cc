@@ -39,6 +39,32 @@ double nice_step(double range, double count) {
   return 10.0 * power;
 }
 
+constexpr double kLegendLine = 20.0;
+constexpr std::size_t kLongestName = 90;  // bytes that fit a line
+
+std::string cut(const std::string& name) {
+  if (name.size() <= kLongestName) return name;
+  std::size_t end = kLongestName;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0u) == 0x80u) --end;  // not within a character
+  return name.substr(0, end) + "…";
+}
+
+// Where each entry of a legend begins: across, and down from its top.
+std::vector<std::pair<double, double>> legend_places(const std::vector<std::string>& names, double left, double right) {
+  std::vector<std::pair<double, double>> places;
+  double x = left, y = 0.0;
+  for (const std::string& name : names) {
+    const double width = 34.0 + 6.4 * static_cast<double>(cut(name).size());
+    if (x > left && x + width > right) {
+      x = left;
+      y += kLegendLine;
+    }
+    places.emplace_back(x, y);
+    x += width;
+  }
+  return places;
+}
+
 }  // namespace
 
 Svg::Svg(double width, double height, std::string_view description)
@@ -176,6 +202,18 @@ void draw_axes(Svg& svg, const Axis& x, const Axis& y, double left, double right
   svg.line(left, top, left, bottom, "axis");
   svg.text((left + right) / 2.0, bottom + 36.0, x_title, "label", Svg::Anchor::kMiddle);
   svg.text(14.0, (top + bottom) / 2.0, y_title, "label", Svg::Anchor::kMiddle, -90.0);
+}
+
+double legend_height(const std::vector<std::string>& names, double left, double right) {
+  return names.empty() ? 0.0 : legend_places(names, left, right).back().second + kLegendLine;
+}
+
+void draw_legend(Svg& svg, const std::vector<std::string>& names, double left, double right, double top) {
+  const auto places = legend_places(names, left, right);
+  for (std::size_t s = 0; s < names.size(); ++s) {
+    svg.mark(places[s].first + 6.0, top + places[s].second + 10.0, s, "");
+    svg.text(places[s].first + 16.0, top + places[s].second + 14.0, cut(names[s]), "note");
+  }
 }
 
 std::string heat_colour(double t) {

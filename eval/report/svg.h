@@ -55,6 +55,12 @@ class Axis {
 void draw_axes(Svg& svg, const Axis& x, const Axis& y, double left, double right, double top, double bottom,
                std::string_view x_title, std::string_view y_title);
 
+/// How tall draw_legend() is, for names in lines between `left` and `right`.
+double legend_height(const std::vector<std::string>& names, double left, double right);
+/// The mark of each series beside its name, in as many lines as it takes. Long names are cut; their marks' tooltips are
+/// not.
+void draw_legend(Svg& svg, const std::vector<std::string>& names, double left, double right, double top);
+
 /// A colour of a sequential map that colour-blind readers can follow (viridis), t in [0, 1]: "#440154" … "#fde725".
 std::string heat_colour(double t);
 

@@ -1,8 +1,12 @@
 #include "eval/report/text_escape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 namespace nibble::eval {
 namespace {
@@ -110,6 +114,36 @@ std::string_view tex_replacement(char c) {
   }
 }
 
+// LaTeX with utf8 knows these only as commands.
+std::string_view tex_sign(std::string_view character) {
+  for (const auto& [sign, command] : {std::pair<std::string_view, std::string_view>{"±", "$\\pm$"},
+                                      {"−", "$-$"},
+                                      {"×", "$\\times$"},
+                                      {"→", "$\\rightarrow$"},
+                                      {"Δ", "$\\Delta$"},
+                                      {"Σ", "$\\Sigma$"},
+                                      {"≈", "$\\approx$"},
+                                      {"–", "--"},
+                                      {"·", "$\\cdot$"},
+                                      {"†", "$\\dagger$"},
+                                      {"…", "\\dots{}"}})
+    if (sign == character) return command;
+  return {};
+}
+
+// Of a valid character of more than one byte.
+char32_t code_point(std::string_view character) {
+  char32_t code = static_cast<unsigned char>(character[0]) & (0xFFu >> (character.size() + 1));
+  for (const char c : character.substr(1)) code = (code << 6) | (static_cast<unsigned char>(c) & 0x3Fu);
+  return code;
+}
+
+// Latin letters that LaTeX's T1 encoding can set; any other character would end the run with an error.
+bool has_t1_glyph(char32_t code) {
+  constexpr std::u32string_view kMissing = U"ĦħĸĿŀŉŦŧſ";
+  return code >= 0xA0 && code < 0x180 && kMissing.find(code) == std::u32string_view::npos;
+}
+
 std::string_view markdown_replacement(char c) {
   switch (c) {
     case '&':
@@ -149,20 +183,20 @@ bool is_number(std::string_view text) {
 
 std::string html_text(std::string_view text) { return replaced(text, html_replacement); }
 std::string tex_text(std::string_view text) {
-  // LaTeX with utf8 knows these only as commands.
-  std::string result = replaced(text, tex_replacement);
-  for (const auto& [sign, command] : {std::pair<std::string_view, std::string_view>{"±", "$\\pm$"},
-                                      {"−", "$-$"},
-                                      {"×", "$\\times$"},
-                                      {"→", "$\\rightarrow$"},
-                                      {"Δ", "$\\Delta$"},
-                                      {"≈", "$\\approx$"},
-                                      {"–", "--"},
-                                      {"·", "$\\cdot$"},
-                                      {"†", "$\\dagger$"},
-                                      {"…", "\\dots{}"}})
-    for (std::size_t at = 0; (at = result.find(sign, at)) != std::string::npos; at += command.size())
-      result.replace(at, sign.size(), command);
+  std::string result;
+  const std::string cleaned = clean(text);
+  for (std::string_view rest = cleaned; !rest.empty();) {
+    const std::string_view character = rest.substr(0, character_bytes(rest));
+    rest.remove_prefix(character.size());
+    const std::string_view other = character.size() == 1 ? tex_replacement(character[0]) : tex_sign(character);
+    if (!other.empty()) {
+      result += other;
+    } else if (character.size() == 1 || has_t1_glyph(code_point(character))) {
+      result += character;
+    } else {
+      result += fmt::format("U+{:04X}", static_cast<std::uint32_t>(code_point(character)));
+    }
+  }
   return result;
 }
 std::string markdown_text(std::string_view text) { return replaced(text, markdown_replacement); }

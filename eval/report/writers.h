@@ -13,8 +13,8 @@ std::string html_report(const Report& report);
 /// Tables as GitHub-flavoured Markdown; of figures, their figures as tables where those are short.
 std::string markdown_report(const Report& report);
 
-/// Tables as LaTeX, to be \input: needs the packages booktabs and longtable. Nothing in names or messages is read as a
-/// command.
+/// Tables as LaTeX, to be \input: needs the packages array, booktabs and longtable. Nothing in names or messages is
+/// read as a command.
 std::string tex_report(const Report& report);
 
 /// All cells, failed ones too, one line each, where speed was measured one for each context: every setting and measure

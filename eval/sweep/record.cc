@@ -359,6 +359,7 @@ Facts settings_of(const SweepRecord& record) {
     if (!json.is_object()) continue;
     for (const auto& [name, value] : json.items()) add_once(settings, name, value);
   }
+  if (fact(settings, "format") == "int4-block") add_once(settings, "bits", 4);  // said by its name alone
   return settings;
 }
 

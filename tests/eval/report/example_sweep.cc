@@ -106,6 +106,20 @@ std::vector<SweepRecord> example_sweep() {
   return records;
 }
 
+std::vector<SweepRecord> hostile_sweep(const std::string& poison) {
+  std::vector<SweepRecord> records = example_sweep();
+  for (SweepRecord& record : records) {
+    for (auto& [name, value] : record.labels) value += poison;
+    for (auto& [name, value] : record.environment) value += poison;
+    record.environment.emplace_back("key" + poison, "value");
+    record.command += poison;
+    for (TensorRecord& tensor : record.measures->tensors) tensor.name += poison;
+  }
+  records[7].measures.reset();
+  records[7].error = eval::CellError{"Unexpected" + poison, "message" + poison};
+  return records;
+}
+
 void write_records(const std::filesystem::path& directory, const std::vector<SweepRecord>& records) {
   for (const SweepRecord& record : records) write_file(directory / (record.id + ".json"), record_text(record));
 }

@@ -13,6 +13,9 @@ namespace nibble::test {
 /// losses, so shifting + scaling + weighting at 4 bits is the best cell.
 std::vector<eval::SweepRecord> example_sweep();
 
+/// The same with `poison` at the end of every name, message and command, and one cell failed.
+std::vector<eval::SweepRecord> hostile_sweep(const std::string& poison);
+
 /// Writes each as ID.json into `directory`.
 void write_records(const std::filesystem::path& directory, const std::vector<eval::SweepRecord>& records);
 

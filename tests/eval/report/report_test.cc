@@ -156,23 +156,9 @@ TEST_F(ReportTest, NumbersThatAreNotFiniteDoNotBreakIt) {
   EXPECT_EQ(count(page, "=\"inf"), 0u);
 }
 
-// Names and messages of a stranger's records, in every text there is.
-std::vector<SweepRecord> hostile_sweep(const std::string& poison) {
-  std::vector<SweepRecord> records = test::example_sweep();
-  for (SweepRecord& record : records) {
-    for (auto& [name, value] : record.labels) value += poison;
-    for (auto& [name, value] : record.environment) value += poison;
-    record.environment.emplace_back("key" + poison, "value");
-    record.command += poison;
-    for (TensorRecord& tensor : record.measures->tensors) tensor.name += poison;
-  }
-  records[7].measures.reset();
-  records[7].error = CellError{"Unexpected" + poison, "message" + poison};
-  return records;
-}
-
 TEST_F(ReportTest, HostileNamesStayTextInHtml) {
-  const std::string page = html(hostile_sweep("</script><script>alert(1)</script><img src=x onerror=alert(2)>\""));
+  const std::string page =
+      html(test::hostile_sweep("</script><script>alert(1)</script><img src=x onerror=alert(2)>\""));
   EXPECT_EQ(count(page, "<script"), 1u);
   EXPECT_EQ(count(page, "</script>"), 1u);
   EXPECT_EQ(count(page, "<img"), 0u);
@@ -180,7 +166,7 @@ TEST_F(ReportTest, HostileNamesStayTextInHtml) {
 }
 
 TEST_F(ReportTest, HostileNamesStayTextInTexMarkdownAndCsv) {
-  const ReportInput input = load(hostile_sweep("\\input{/etc/passwd}%|</td>\n=1"));
+  const ReportInput input = load(test::hostile_sweep("\\input{/etc/passwd}%|</td>\n=1"));
   const Report report = build_report(input, {});
   const std::string tex = tex_report(report), markdown = markdown_report(report), csv = csv_report(input);
   EXPECT_EQ(count(tex, "\\input"), 0u);

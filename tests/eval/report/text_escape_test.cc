@@ -14,6 +14,7 @@ TEST(TextEscape, TexCommandsBecomeText) {
             "\\textbackslash{}input\\{/etc/passwd\\}\\%\\$\\&\\#\\_\\textasciicircum{}\\textasciitilde{}");
   EXPECT_EQ(tex_text("a ± b → [c]"), "a $\\pm$ b $\\rightarrow$ {[}c{]}");
   EXPECT_EQ(tex_text("^^5cinput"), "\\textasciicircum{}\\textasciicircum{}5cinput");
+  EXPECT_EQ(tex_text("Łódź, 模型 🙂"), "Łódź, U+6A21U+578B U+1F642");
 }
 
 TEST(TextEscape, MarkdownCellsStayCells) {
