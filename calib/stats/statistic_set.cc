@@ -32,6 +32,12 @@ StatisticSet parse_statistic_set(std::string_view text) {
   }
 }
 
+StatisticSet either(const StatisticSet& a, const StatisticSet& b) {
+  StatisticSet both;
+  for (const auto member : kMembers) both.*member = a.*member || b.*member;
+  return both;
+}
+
 std::string to_text(const StatisticSet& set) {
   std::string text;
   for (std::size_t i = 0; i < kNames.size(); ++i) {

@@ -21,6 +21,9 @@ struct StatisticSet {
   bool needs_gradients() const { return fisher || guided_hessian; }
 };
 
+/// All that is in one or the other.
+StatisticSet either(const StatisticSet& a, const StatisticSet& b);
+
 /// "activations,fisher" and the like. Throws InvalidArgument for an unknown name (with the nearest one) or an empty
 /// list.
 StatisticSet parse_statistic_set(std::string_view text);

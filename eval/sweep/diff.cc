@@ -102,6 +102,23 @@ LayerDiff& layer_called(const std::string& name, std::vector<LayerDiff>& layers)
   return layers.back();
 }
 
+/// The members of LayerDiff that are about one side.
+struct SideOfLayer {
+  std::optional<double> LayerDiff::*bits, LayerDiff::*error, LayerDiff::*fisher, LayerDiff::*output;
+};
+constexpr SideOfLayer kSideA{&LayerDiff::bits_a, &LayerDiff::error_a, &LayerDiff::fisher_a, &LayerDiff::output_a};
+constexpr SideOfLayer kSideB{&LayerDiff::bits_b, &LayerDiff::error_b, &LayerDiff::fisher_b, &LayerDiff::output_b};
+
+void add_layers(const std::vector<TensorRecord>& tensors, const SideOfLayer& side, std::vector<LayerDiff>& layers) {
+  for (const TensorRecord& tensor : tensors) {
+    LayerDiff& layer = layer_called(tensor.name, layers);
+    layer.*side.bits = tensor.bits_per_weight;
+    layer.*side.error = tensor.relative_weight_error;
+    layer.*side.fisher = tensor.fisher_error;
+    layer.*side.output = tensor.output_error;
+  }
+}
+
 /// Two models of one architecture, weight by weight.
 struct Side {
   std::shared_ptr<const model::Checkpoint> checkpoint;
@@ -127,6 +144,12 @@ struct Side {
   std::optional<double> figure(const std::string& name, const char* key) const {
     if (!figures.contains(name) || !figures[name].contains(key) || !figures[name][key].is_number()) return std::nullopt;
     return figures[name][key].get<double>();
+  }
+  void add_figures(const std::string& name, const SideOfLayer& side, LayerDiff& layer) const {
+    layer.*side.bits = figure(name, "bits_per_weight");
+    layer.*side.error = figure(name, "relative_weight_error");
+    layer.*side.fisher = figure(name, "fisher_error");
+    layer.*side.output = figure(name, "output_error");
   }
   Facts recipe() const {
     const Json json = Json::parse(checkpoint->config_text(), nullptr, false);
@@ -163,20 +186,8 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
   add_speeds(a.speeds, b.speeds, diff.measures);
   if (fact(a.configuration, "evaluation") == fact(b.configuration, "evaluation"))
     diff.paired = paired(a.measures->window_nll, b.measures->window_nll);
-  for (const TensorRecord& tensor : a.measures->tensors) {
-    LayerDiff& layer = layer_called(tensor.name, diff.layers);
-    layer.bits_a = tensor.bits_per_weight;
-    layer.error_a = tensor.relative_weight_error;
-    layer.fisher_a = tensor.fisher_error;
-    layer.output_a = tensor.output_error;
-  }
-  for (const TensorRecord& tensor : b.measures->tensors) {
-    LayerDiff& layer = layer_called(tensor.name, diff.layers);
-    layer.bits_b = tensor.bits_per_weight;
-    layer.error_b = tensor.relative_weight_error;
-    layer.fisher_b = tensor.fisher_error;
-    layer.output_b = tensor.output_error;
-  }
+  add_layers(a.measures->tensors, kSideA, diff.layers);
+  add_layers(b.measures->tensors, kSideB, diff.layers);
   SweepRecord only_a = a, only_b = a;
   only_b.measures = b.measures;
   diff.same_measures = record_text(only_a) == record_text(only_b);
@@ -220,14 +231,8 @@ CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::
       }
       const std::string& name = names[part];
       LayerDiff& line = layer_called(name, found[i]);
-      line.bits_a = a.figure(name, "bits_per_weight");
-      line.bits_b = b.figure(name, "bits_per_weight");
-      line.error_a = a.figure(name, "relative_weight_error");
-      line.error_b = b.figure(name, "relative_weight_error");
-      line.fisher_a = a.figure(name, "fisher_error");
-      line.fisher_b = b.figure(name, "fisher_error");
-      line.output_a = a.figure(name, "output_error");
-      line.output_b = b.figure(name, "output_error");
+      a.add_figures(name, kSideA, line);
+      b.add_figures(name, kSideB, line);
       line.between = error.relative();
     }
     left->release();

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -25,6 +26,16 @@ struct Setting {
 using Settings = std::vector<Setting>;
 
 bool is_start(const Setting& setting) { return setting.key == "preset" || setting.key == "recipe"; }
+
+constexpr std::array<std::string_view, 4> kTuningKeys{"tuning.epochs", "tuning.learning_rate", "tuning.batch_windows",
+                                                      "tuning.loss"};
+
+// Keys of a cell that are not those of the recipe's `defaults`, and `others`.
+std::vector<std::string_view> with_sections(std::vector<std::string_view> others) {
+  others.insert(others.end(), {"preset", "recipe"});
+  others.insert(others.end(), kTuningKeys.begin(), kTuningKeys.end());
+  return others;
+}
 
 // Refuses keys that are neither the recipe's nor one of `others`.
 void check_keys(const YamlNode& node, std::string_view what, std::string_view section,
@@ -81,7 +92,7 @@ bool is_excluded(const Settings& settings, std::span<const Exclusion> exclusions
 
 void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Exclusion> exclusions,
               std::string_view what, std::vector<SweepRecipe>& recipes) {
-  check_keys(grid, what, "grid", {"preset", "recipe"});
+  check_keys(grid, what, "grid", with_sections({}));
   std::vector<std::vector<std::string>> values;
   std::size_t cells = 1;
   for (const auto& [key, value] : grid.entries) {
@@ -112,7 +123,7 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
     recipes.push_back({std::string(kFloat), std::nullopt});
     return;
   }
-  check_keys(item, what, "list", {"preset", "recipe", "name"});
+  check_keys(item, what, "list", with_sections({"name"}));
   const Settings own = settings_of(item, what, "list");
   Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
   all.insert(all.end(), own.begin(), own.end());
@@ -128,7 +139,7 @@ std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<cons
                                         std::string_view what) {
   Settings defaults;
   if (nodes.defaults != nullptr) {
-    check_keys(*nodes.defaults, what, "defaults", {"preset", "recipe"});
+    check_keys(*nodes.defaults, what, "defaults", with_sections({}));
     defaults = settings_of(*nodes.defaults, what, "defaults");
   }
   std::vector<SweepRecipe> recipes;

@@ -15,7 +15,6 @@
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/pipeline/load_model.h"
-#include "quant/pipeline/plan.h"
 #include "quant/pipeline/quantize_model.h"
 
 namespace nibble::eval {
@@ -73,13 +72,6 @@ class Job {
       context_.progress(start + (1.0 - start) * cells / static_cast<double>(std::max<std::size_t>(1, wanted_.size())));
   }
 
-  bool needs_text() const {
-    if (job_.recipe->tuning()) return true;
-    const quant::Plan plan = quant::make_plan(context_.model.checkpoint, context_.model.config, *job_.recipe);
-    return std::any_of(plan.items.begin(), plan.items.end(),
-                       [](const quant::QuantizeItem& item) { return item.settings.sequential; });
-  }
-
   void make_model() {
     const auto start = Clock::now();
     if (!job_.recipe) {
@@ -97,9 +89,7 @@ class Job {
     options.recipe = *job_.recipe;
     options.statistics = job_.statistics;
     if (!context_.calibration.empty()) options.calibration = {context_.calibration};
-    if (needs_text()) {
-      NIBBLE_REQUIRE(context_.windows != nullptr, InvalidArgument,
-                     "sequential, tuning: the sweep needs a `calibration` section, whose text runs through the model");
+    if (job_.needs_text) {
       const datasets::CalibrationWindows& windows = context_.windows->windows;
       options.text = quant::CalibrationText{
           .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};

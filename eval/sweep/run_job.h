@@ -13,7 +13,7 @@ namespace nibble::eval {
 struct JobContext {
   const PlannedModel& model;
   std::filesystem::path calibration;            ///< file; empty: none
-  const PlannedCalibration* windows = nullptr;  ///< what `sequential` and `tuning` run through the model; null: none
+  const PlannedCalibration* windows = nullptr;  ///< of a job that has a calibration, and else null
   std::optional<CellError> failure;             ///< of its calibration: then the error of every cell
   std::filesystem::path scratch;                ///< a directory for this job's model: made, and removed at the end
   /// The file of a cell's reference (kept_states.h); empty where the float model has to run.

@@ -109,6 +109,7 @@ class Sweep {
                                       [&](const PlannedJob* job) { return job->calibration == i && is_open(*job); });
       if (!needed) continue;
       const PlannedCalibration& calibration = plan_.calibrations[i];
+      if (calibration.settings.collected == calib::StatisticSet{}) continue;  // only its text is used
       const std::string& name = plan_.models[calibration.model].source.name;
       try {
         entries_.emplace(i,
@@ -236,7 +237,7 @@ class Sweep {
       const auto failed = calibration_errors_.find(*job.calibration);
       if (failed != calibration_errors_.end()) {
         failure = failed->second;
-      } else {
+      } else if (!(job.statistics == calib::StatisticSet{})) {
         calibration = entries_.at(*job.calibration).directory / kCalibrationFile;
       }
     }

@@ -100,6 +100,7 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   const double per_operation = calib::estimate_seconds({.operations = kProbe}) / kProbe;  // on all threads
   const double per_thread = per_operation * static_cast<double>(thread_count());
   for (PlannedCalibration& calibration : plan.calibrations) {
+    if (calibration.settings.collected == calib::StatisticSet{}) continue;
     calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory);
     calibration.cost.seconds = calibration.cost.operations * per_operation;
   }

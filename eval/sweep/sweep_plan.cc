@@ -10,22 +10,15 @@
 #include "core/hash.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_inputs.h"
-#include "quant/pipeline/calibration.h"
 #include "quant/pipeline/plan.h"
+#include "quant/pipeline/recipe_needs.h"
 
 namespace nibble::eval {
 namespace {
 
+using calib::either;
 using calib::StatisticSet;
 using Json = nlohmann::ordered_json;
-
-StatisticSet either(StatisticSet a, const StatisticSet& b) {
-  a.activations |= b.activations;
-  a.fisher |= b.fisher;
-  a.hessian |= b.hessian;
-  a.guided_hessian |= b.guided_hessian;
-  return a;
-}
 
 std::string hash_of(const Facts& facts) {
   Hasher hasher;
@@ -126,21 +119,23 @@ class Planner {
     plan_.models.push_back(std::move(model));
   }
 
-  // What the recipe needs of the model's calibration, and what is measured with it besides.
-  StatisticSet statistics(const SweepCell& cell) {
+  // What the job needs of the model's calibration, and what is measured with it besides.
+  void add_needs(const SweepCell& cell, PlannedJob& job) {
     const SweepRecipe& recipe = spec_.recipes[cell.recipe];
     const PlannedModel& model = plan_.models[cell.model];
-    StatisticSet needed;
     const quant::Plan planned = quant::make_plan(model.checkpoint, model.config, *recipe.recipe);
-    for (const quant::QuantizeItem& item : planned.items)
-      needed = either(needed, quant::statistics_needed(item.settings));
+    const StatisticSet needed = quant::statistics_needed(planned, *recipe.recipe);
+    job.needs_text = quant::needs_text(planned, *recipe.recipe);
     for (const std::string& rule : planned.unused_rules)
       plan_.warnings.push_back(
           fmt::format("recipe '{}': rule '{}' matches no tensor of '{}'", recipe.name, rule, model.source.name));
     NIBBLE_REQUIRE(spec_.calibration || needed == StatisticSet{}, InvalidArgument,
                    "sweep: recipe '{}' needs the statistics {}; add a `calibration` section", recipe.name,
                    calib::to_text(needed));
-    return spec_.calibration ? either(needed, spec_.calibration->collect) : StatisticSet{};
+    NIBBLE_REQUIRE(spec_.calibration || !job.needs_text, InvalidArgument,
+                   "sweep: recipe '{}' runs text through the model (sequential, tuning); add a `calibration` section",
+                   recipe.name);
+    if (spec_.calibration) job.statistics = either(needed, spec_.calibration->collect);
   }
 
   std::size_t calibration_of(std::size_t model) {
@@ -160,8 +155,8 @@ class Planner {
     job.model = cell.model;
     job.recipe = spec_.recipes[cell.recipe].recipe;
     std::string calibration = "null";
-    if (job.recipe) job.statistics = statistics(cell);
-    if (!(job.statistics == StatisticSet{})) {
+    if (job.recipe) add_needs(cell, job);
+    if (!(job.statistics == StatisticSet{}) || job.needs_text) {
       job.calibration = calibration_of(cell.model);
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
       planned.settings.collected = either(planned.settings.collected, job.statistics);

@@ -74,7 +74,8 @@ struct PlannedJob {
   std::size_t model = 0;
   std::optional<quant::Recipe> recipe;     ///< empty: the float model
   std::optional<std::size_t> calibration;  ///< empty: none is used
-  calib::StatisticSet statistics;          ///< those of the calibration that this job looks at
+  calib::StatisticSet statistics;  ///< those of the calibration that this job looks at; maybe none, but its text
+  bool needs_text = false;         ///< that text runs through the model: `sequential`, `tuning`
   std::vector<PlannedCell> cells;
   bool alone = false;  ///< has a cell that measures speed: nothing else may run on the machine meanwhile
   Cost cost;           ///< with its cells'

@@ -48,14 +48,9 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
 
 }  // namespace
 
-StatisticSet statistics_needed(const TensorSettings& settings) {
-  StatisticSet all;
-  for (const Need& need : needs_of(settings)) {
-    all.activations |= need.what.activations;
-    all.fisher |= need.what.fisher;
-    all.hessian |= need.what.hessian;
-    all.guided_hessian |= need.what.guided_hessian;
-  }
+std::vector<StatisticSet> statistics_needed(const TensorSettings& settings) {
+  std::vector<StatisticSet> all;
+  for (const Need& need : needs_of(settings)) all.push_back(need.what);
   return all;
 }
 
@@ -116,7 +111,6 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
 }
 
 void Calibration::require_for(const QuantizeItem& item) const {
-  constexpr StatisticSet kCollectedOnTheWay{.activations = true, .hessian = true};
   for (const Need& need : needs_of(item.settings)) {
     if (item.settings.sequential && kCollectedOnTheWay.includes(need.what)) continue;
     const auto value = find_recipe_key(need.key).print(item.settings);

@@ -16,8 +16,12 @@ namespace nibble::quant {
 constexpr calib::StatisticSet kAllStatistics{
     .activations = true, .fisher = true, .hessian = true, .guided_hessian = true};
 
-/// What a weight with these settings cannot be quantized without.
-calib::StatisticSet statistics_needed(const TensorSettings& settings);
+/// What `sequential` collects while quantizing: mean inputs, magnitudes and Hessians.
+constexpr calib::StatisticSet kCollectedOnTheWay{.activations = true, .hessian = true};
+
+/// What a weight with these settings cannot be quantized without: for each setting that asks for some. (Of a whole
+/// recipe: recipe_needs.h.)
+std::vector<calib::StatisticSet> statistics_needed(const TensorSettings& settings);
 
 /// Statistics of layers that were collected a moment ago, by module name: they take precedence over files. Layers that
 /// share an input share an entry.

@@ -13,19 +13,6 @@ namespace {
 
 using calib::StatisticSet;
 
-StatisticSet needs_of(LossEstimate estimate) {
-  switch (estimate) {
-    case LossEstimate::kFisher:
-      return {.fisher = true};
-    case LossEstimate::kGuidedHessian:
-      return {.guided_hessian = true};
-    case LossEstimate::kAuto:
-    case LossEstimate::kFisherHessian:
-      break;
-  }
-  return {.activations = true, .fisher = true, .hessian = true};
-}
-
 // W - What as the layer's inputs see it.
 Matrix<float> weight_error(const QuantizeItem& item, const WeightParts& made) {
   const WeightSource& w = *item.source;
@@ -81,31 +68,53 @@ void weight_rows(Matrix<float>& delta, const calib::LayerStats& layer) {
   }
 }
 
+bool errors_are_independent(std::span<const QuantizeItem> items) {
+  return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
+    return item.settings.format == Format::kFloat16 || item.settings.solver == Solver::kNearest;
+  });
+}
+
 }  // namespace
+
+StatisticSet statistics_of(LossEstimate estimate) {
+  switch (estimate) {
+    case LossEstimate::kFisher:
+      return {.fisher = true};
+    case LossEstimate::kGuidedHessian:
+      return {.guided_hessian = true};
+    case LossEstimate::kAuto:
+    case LossEstimate::kFisherHessian:
+      break;
+  }
+  return {.activations = true, .fisher = true, .hessian = true};
+}
+
+LossEstimate least_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items) {
+  if (wanted != LossEstimate::kAuto) return wanted;
+  return errors_are_independent(items) ? LossEstimate::kFisher : LossEstimate::kGuidedHessian;
+}
 
 LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items,
                                   const Calibration& calibration) {
   const auto all_hold = [&](LossEstimate estimate) {
     return std::all_of(items.begin(), items.end(), [&](const QuantizeItem& item) {
-      StatisticSet needed = needs_of(estimate);
+      StatisticSet needed = statistics_of(estimate);
       return !item.identity.block_linear || calibration.holds(item.layer.module, needed);
     });
   };
-  const bool independent = std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
-    return item.settings.format == Format::kFloat16 || item.settings.solver == Solver::kNearest;
-  });
   LossEstimate estimate = wanted;
   if (wanted == LossEstimate::kAuto) {
     // What is measured best first (docs/results/budget.md); when none is there, what is missing is asked for.
-    if (!independent && all_hold(LossEstimate::kGuidedHessian))
+    if (!errors_are_independent(items) && all_hold(LossEstimate::kGuidedHessian))
       estimate = LossEstimate::kGuidedHessian;
     else if (all_hold(LossEstimate::kFisherHessian))
       estimate = LossEstimate::kFisherHessian;
     else
-      estimate = independent ? LossEstimate::kFisher : LossEstimate::kGuidedHessian;
+      estimate = least_loss_estimate(wanted, items);
   }
   for (const QuantizeItem& item : items)
-    if (item.identity.block_linear) calibration.require(item, "budget: weighing bits against loss", needs_of(estimate));
+    if (item.identity.block_linear)
+      calibration.require(item, "budget: weighing bits against loss", statistics_of(estimate));
   return estimate;
 }
 
@@ -114,7 +123,7 @@ double predicted_loss(const QuantizeItem& item, const WeightParts& made, const C
   if (item.settings.format == Format::kFloat16) return 0.0;
   Matrix<float> delta = weight_error(item, made);
   const bool centred = item.settings.shifting;
-  StatisticSet what = needs_of(estimate);
+  StatisticSet what = statistics_of(estimate);
   if (estimate == LossEstimate::kFisher) {
     const auto layer = calibration.read(item, what);
     return 0.5 * unit_of(layer, calibration.flavour(item.layer.module, what)) * fisher_loss(delta, layer);

@@ -17,6 +17,11 @@
 
 namespace nibble::quant {
 
+/// What an estimate is computed from; kAuto must have been resolved.
+calib::StatisticSet statistics_of(LossEstimate estimate);
+/// `wanted`, or for kAuto the one that needs least to fit how `items` are quantized.
+LossEstimate least_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items);
+
 /// `wanted`, or for kAuto the estimate that fits how `items` are quantized by what calibration there is: one for all,
 /// so that losses of different weights compare. Throws InvalidArgument with the command that collects what is missing.
 LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 16;
 
-// Builds the tree from yaml-cpp's events and refuses what a recipe has no use for. (yaml-cpp's own tree hides
+// Builds the tree from yaml-cpp's events and refuses what recipes and sweeps have no use for. (yaml-cpp's own tree hides
 // duplicate keys and follows aliases.)
 class Builder final : public YAML::EventHandler {
  public:
@@ -29,7 +29,7 @@ class Builder final : public YAML::EventHandler {
     check(mark, "?", anchor);
     add({YamlNode::Kind::kNull, "", {}, {}, mark.line + 1});
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases are not allowed in recipes"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases are not allowed"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     check(mark, tag, anchor);
@@ -63,9 +63,9 @@ class Builder final : public YAML::EventHandler {
     throw InvalidArgument(fmt::format("{}, line {}: {}", what_, mark.line + 1, reason));
   }
   void check(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
-    if (anchor != 0) fail(mark, "anchors are not allowed in recipes");
+    if (anchor != 0) fail(mark, "anchors are not allowed");
     if (!tag.empty() && tag != "?" && tag != "!")
-      fail(mark, fmt::format("the tag '{}' is not allowed in recipes", tag));
+      fail(mark, fmt::format("the tag '{}' is not allowed", tag));
   }
   void start(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
     check(mark, tag, anchor);

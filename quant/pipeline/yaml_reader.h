@@ -8,7 +8,7 @@
 
 namespace nibble::quant {
 
-/// A YAML document as data: what a recipe may consist of.
+/// A YAML document as data: what recipes and sweeps may consist of.
 struct YamlNode {
   enum class Kind : std::uint8_t { kNull, kScalar, kSequence, kMapping };
   Kind kind = Kind::kNull;

@@ -1,0 +1,118 @@
+#include "eval/sweep/diff.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+TensorRecord tensor(const std::string& name, double bits, double error) {
+  return {.name = name,
+          .format = "palette",
+          .weights = 64,
+          .stored_bits = 320,
+          .bits_per_weight = bits,
+          .relative_weight_error = error,
+          .optimality_gap = 0.0,
+          .output_error = std::nullopt,
+          .fisher_error = std::nullopt,
+          .palette = {},
+          .histogram = std::nullopt};
+}
+
+SweepRecord record(const std::string& bits, std::vector<double> window_nll) {
+  SweepRecord made;
+  made.labels = {{"model", "m"}, {"recipe", "bits=" + bits}, {"evaluation", "e"}};
+  made.configuration = {{"model", R"({"fingerprint":"f"})"},
+                        {"recipe", R"({"defaults":{"bits":)" + bits + R"(},"layers":[{"match":"x","bits":2}]})"},
+                        {"evaluation", R"({"context":64})"}};
+  made.environment = {{"threads", "2"}};
+  CellMeasures measures;
+  measures.perplexity = 12.0;
+  measures.tokens_scored = 64;
+  measures.window_nll = std::move(window_nll);
+  made.measures = measures;
+  return made;
+}
+
+TEST(DiffOfRecords, NamesTheSettingsThatDifferDownToTheRule) {
+  SweepRecord a = record("3", {2.0}), b = record("4", {2.0});
+  b.environment[0].second = "8";
+  const RecordDiff diff = diff_records(a, b);
+  ASSERT_EQ(diff.settings.size(), 2u);
+  EXPECT_EQ(diff.settings[0].name, "recipe.defaults.bits");
+  EXPECT_EQ(diff.settings[0].a, "3");
+  EXPECT_EQ(diff.settings[0].b, "4");
+  EXPECT_EQ(diff.settings[1].name, "threads");
+  EXPECT_TRUE(diff.same_measures);
+}
+
+TEST(DiffOfRecords, PairsTheWindowsOfOneEvaluation) {
+  const RecordDiff diff = diff_records(record("3", {2.0, 3.0, 4.0}), record("4", {2.5, 3.25, 4.75}));
+  ASSERT_TRUE(diff.paired);
+  EXPECT_EQ(diff.paired->nats, 0.5);  // (0.5 + 0.25 + 0.75) / 3
+  EXPECT_TRUE(test::near(diff.paired->stderr_nats, 0.25 / std::sqrt(3.0), {.rel = 1e-14}));
+  EXPECT_FALSE(diff.same_measures);
+  SweepRecord other = record("4", {2.5, 3.25, 4.75});
+  other.configuration[2].second = R"({"context":32})";
+  EXPECT_FALSE(diff_records(record("3", {2.0, 3.0, 4.0}), other).paired);
+}
+
+TEST(DiffOfRecords, ATensorOfOneSideOnlyHasNothingOnTheOther) {
+  SweepRecord a = record("3", {2.0}), b = record("4", {2.0});
+  a.measures->tensors = {tensor("x", 3.0, 0.25), tensor("only a", 3.0, 0.5)};
+  b.measures->tensors = {tensor("x", 4.0, 0.125), tensor("only b", 4.0, 0.5)};
+  const auto layers = diff_records(a, b).layers;
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_EQ(layers[0].error_a, 0.25);
+  EXPECT_EQ(layers[0].error_b, 0.125);
+  EXPECT_EQ(layers[1].name, "only a");
+  EXPECT_EQ(layers[1].bits_b, std::nullopt);
+  EXPECT_EQ(layers[2].bits_a, std::nullopt);
+  EXPECT_EQ(layers[2].bits_b, 4.0);
+}
+
+TEST(DiffOfRecords, AFailureIsAnOutcome) {
+  SweepRecord a = record("3", {2.0}), b = record("3", {2.0});
+  b.measures.reset();
+  b.error = CellError{"NumericalError", "NaN"};
+  const RecordDiff diff = diff_records(a, b);
+  ASSERT_EQ(diff.settings.size(), 1u);
+  EXPECT_EQ(diff.settings[0].b, "NaN");
+  EXPECT_TRUE(diff_records(b, b).same_measures);
+}
+
+TEST(DiffOfCheckpoints, IsTheRelativeDistanceOfEachLayer) {
+  const test::TempDir temp;
+  test::TinyModel model = test::tiny_llama();
+  model.write(temp / "a");
+  auto& bytes = model.tensor("model.layers.1.mlp.up_proj.weight").bytes;
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  double squares = 0.0;
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  const float before = values[5];
+  values[5] += 1.0f;
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  const double step = static_cast<double>(values[5]) - static_cast<double>(before);
+  model.write(temp / "b");
+  const CheckpointDiff diff = diff_checkpoints(temp / "a", temp / "b");
+  ASSERT_EQ(diff.layers.size(), 14u);
+  for (const LayerDiff& layer : diff.layers) {
+    const double expected = layer.name == "model.layers.1.mlp.up_proj" ? step / std::sqrt(squares) : 0.0;
+    EXPECT_TRUE(test::near(layer.between.value(), expected, {.rel = 1e-12})) << layer.name;  // a sum of 432
+  }
+  test::tiny_gpt2().write(temp / "c");
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { diff_checkpoints(temp / "a", temp / "c"); }, "different layers"));
+}
+
+}  // namespace
+}  // namespace nibble::eval

@@ -1,0 +1,123 @@
+#include "eval/sweep/sweep_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "eval/sweep/run_sweep.h"
+#include "eval/sweep/sweep_cost.h"
+#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::eval {
+namespace {
+
+using test::throws_with;
+
+// A little Llama, six windows of 16 tokens to calibrate on and four of 8 to evaluate.
+struct SweepPlanTest : testing::Test {
+  test::TempDir temp;
+
+  void SetUp() override {
+    test::tiny_llama().write(temp / "model");
+    write_tokens("calibration.u16", 96);
+    write_tokens("text.u16", 32);
+  }
+  void write_tokens(const std::string& name, unsigned count) const {
+    std::string bytes;
+    for (unsigned i = 0; i < count; ++i) bytes += {static_cast<char>(i * i % 37), '\0'};
+    test::write_file(temp / name, bytes);
+  }
+  std::string recipe(const std::string& yaml) const {
+    test::write_file(temp / "recipe.yaml", yaml);
+    return "{name: r, recipe: " + (temp / "recipe.yaml").string() + "}";
+  }
+  std::string yaml(const std::string& cells, bool calibrated = true) const {
+    return "models: [" + (temp / "model").string() + "]\n" +
+           (calibrated
+                ? "calibration: {tokens: " + (temp / "calibration.u16").string() + ", length: 16, collect: none}\n"
+                : "") +
+           "evaluations: [{name: e, tokens: " + (temp / "text.u16").string() + ", protocol: blocks, context: 8}]\n" +
+           cells;
+  }
+  SweepPlan plan(const std::string& cells, bool calibrated = true) const {
+    return plan_sweep(parse_sweep(yaml(cells, calibrated), "s"));
+  }
+};
+
+struct Need {
+  std::string name, recipe, collected;
+  bool text;
+};
+
+class WhatRecipesNeed : public SweepPlanTest, public testing::WithParamInterface<Need> {};
+
+TEST_P(WhatRecipesNeed, IsWhatTheSweepCollectsAndItIsEnough) {
+  const std::string cells = "list: [" + recipe(GetParam().recipe) + "]";
+  SweepPlan planned = plan(cells);
+  ASSERT_EQ(planned.jobs.size(), 1u);
+  EXPECT_EQ(calib::to_text(planned.jobs[0].statistics), GetParam().collected);
+  EXPECT_EQ(planned.jobs[0].needs_text, GetParam().text);
+  ASSERT_EQ(planned.calibrations.size(), GetParam().collected.empty() && !GetParam().text ? 0u : 1u);
+  estimate(planned, std::uint64_t{1} << 30);
+  std::vector<SweepRecord> records;
+  SweepOptions options;
+  options.output = temp / "results";
+  options.finished = [&](const SweepRecord& record) { records.push_back(record); };
+  run_sweep(planned, options);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_FALSE(records[0].error) << records[0].error->message;
+  if (!planned.calibrations.empty()) {
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan(cells, false); }, "add a `calibration` section"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, WhatRecipesNeed,
+    testing::Values(
+        Need{"Plain", "defaults: {bits: 3}", "", false},
+        Need{"Fisher", "defaults: {weighting: fisher, shifting: true}", "activations,fisher", false},
+        Need{"Awq", "defaults: {format: uniform, bits: 3, input_scaling: awq}", "activations,hessian", false},
+        Need{"Tuning", "{defaults: {bits: 3}, tuning: {epochs: 1}}", "", true},
+        Need{"Sequential", "defaults: {bits: 3, solver: gptq, sequential: true}", "", true},
+        Need{"SequentialFisher", "defaults: {bits: 3, weighting: fisher, solver: gptq, sequential: true}", "fisher",
+             true},
+        Need{"BudgetOfRounding", "{defaults: {bits: 3}, budget: {bits_per_weight: 7, bits: [2, 3]}}", "fisher", false},
+        Need{"BudgetOfFeedback", "{defaults: {solver: gptq}, budget: {bits_per_weight: 7, bits: [2, 3]}}",
+             "hessian,guided-hessian", false},
+        Need{"BudgetAsTold",
+             "{defaults: {bits: 3}, budget: {bits_per_weight: 7, bits: [2, 3], estimate: fisher-hessian}}",
+             "activations,fisher,hessian", false}),
+    [](const auto& need) { return need.param.name; });
+
+TEST_F(SweepPlanTest, ACellIsNamedByWhatDecidesItsResultAndNothingElse) {
+  const SweepPlan one = plan("list: [{bits: 3}, float]"), other = plan("list: [float, {name: three, bits: 3}]");
+  ASSERT_EQ(one.cells, 2u);
+  EXPECT_EQ(one.jobs[0].cells[0].record.id, other.jobs[1].cells[0].record.id);
+  EXPECT_EQ(one.jobs[1].cells[0].record.id, other.jobs[0].cells[0].record.id);
+  EXPECT_NE(one.jobs[0].cells[0].record.id, one.jobs[1].cells[0].record.id);
+  write_tokens("text.u16", 34);
+  EXPECT_NE(plan("list: [float]").jobs[0].cells[0].record.id, one.jobs[1].cells[0].record.id);
+}
+
+TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
+  const SweepPlan planned = plan("list: [{name: a, bits: 3}, {name: b, bits: 3}]");
+  EXPECT_EQ(planned.cells, 1u);
+  EXPECT_EQ(planned.repeated, 1u);
+}
+
+TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
+  const SweepRecord record = plan("list: [{bits: 3, weighting: fisher}]").jobs[0].cells[0].record;
+  EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  write_tokens("text.u16", 40);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
+}
+
+TEST_F(SweepPlanTest, ARuleThatMatchesNothingIsAWarning) {
+  const SweepPlan planned = plan("list: [" + recipe("layers: [{match: nowhere, bits: 2}]") + "]");
+  ASSERT_EQ(planned.warnings.size(), 1u);
+  EXPECT_NE(planned.warnings[0].find("rule 'nowhere' matches no tensor of 'model'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nibble::eval
