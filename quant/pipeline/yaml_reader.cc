@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 16;
 
-// Builds the tree from yaml-cpp's events and refuses what recipes and sweeps have no use for. (yaml-cpp's own tree hides
-// duplicate keys and follows aliases.)
+// Builds the tree from yaml-cpp's events and refuses what recipes and sweeps have no use for. (yaml-cpp's own tree
+// hides duplicate keys and follows aliases.)
 class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string_view what) : what_(what) {}
@@ -64,8 +64,7 @@ class Builder final : public YAML::EventHandler {
   }
   void check(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
     if (anchor != 0) fail(mark, "anchors are not allowed");
-    if (!tag.empty() && tag != "?" && tag != "!")
-      fail(mark, fmt::format("the tag '{}' is not allowed", tag));
+    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, fmt::format("the tag '{}' is not allowed", tag));
   }
   void start(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
     check(mark, tag, anchor);
