@@ -48,7 +48,11 @@ cells_of() {
   local fisher=weighting=fisher std=scaling=std plain=weighting_scale=plain shift=shifting=true
   local whole="whole-tensor palette" row="per-row palette" rows=granularity=channel bits
   local rounds=codebook_iterations feedback=solver=gptq descent=solver=coordinate-descent guided=hessian=guided-centred
-  local tuned=tuning.epochs=4
+  local tuned=tuning.epochs=4 size=budget.bits_per_weight widths=budget.bits
+  # All-in bits of mixed widths, at most 0.05 above the baseline's: after the point for one palette per tensor, and for
+  # palettes per row at 4 and 3 bits.
+  local beyond=081 rows4=4.55 rows3=3.30
+  [[ $model == llama-novels ]] && beyond=12 rows4=4.612 rows3=3.33
   for bits in 4 3 2; do
     local b=bits=$bits
     cell $bits "$whole: none (naive)" $b
@@ -76,6 +80,15 @@ cells_of() {
     cell $bits "$row: best" $b $rows $fisher $shift $descent $guided $rounds=2
     cell $bits "$row: best, tuned" $b $rows $fisher $shift $descent $guided $rounds=2 $tuned
   done
+  for bits in 4 3; do
+    cell $bits "$whole: mixed" preset=mixed $size=$bits.$beyond
+    cell $bits "$whole: mixed, tuned" preset=mixed $size=$bits.$beyond $tuned
+  done
+  local mixed_rows=($rows $fisher $shift $descent $guided $rounds=2 budget.granularity=channel)
+  cell 4 "$row: mixed" "${mixed_rows[@]}" bits=4 $size=$rows4 $widths=3,4,6
+  cell 4 "$row: mixed, tuned" "${mixed_rows[@]}" bits=4 $size=$rows4 $widths=3,4,6 $tuned
+  cell 3 "$row: mixed" "${mixed_rows[@]}" bits=3 $size=$rows3 $widths=2,3,4
+  cell 3 "$row: mixed, tuned" "${mixed_rows[@]}" bits=3 $size=$rows3 $widths=2,3,4 $tuned
   cell 4.5 "block int4, 32, extreme/−8 (Q4_0)" format=int4-block
   cell 5 "block int4, 32, min-max with zero point (Q4_1)" format=int4-block int4_scale=minmax zero_point=true
   cell 4.5 "block int4, 32: feedback" format=int4-block $feedback
