@@ -60,8 +60,9 @@ void run(const Arguments& arguments) {
                 {"written", std::move(written)}});
   } else {
     for (const auto& file : written)
-      print(fmt::format("{} ({} cells, {} failed): {} bytes\n", file["path"].get<std::string>(), input.entries.size(),
-                        input.failed.size(), file["bytes"].get<std::size_t>()));
+      print(fmt::format("{} ({} cells, {} failed): {} bytes\n", file["path"].get<std::string>(),
+                        input.entries.size() + input.speeds.size(), input.failed.size(),
+                        file["bytes"].get<std::size_t>()));
   }
 }
 

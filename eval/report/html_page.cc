@@ -28,7 +28,7 @@ h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; letter-spacing: -.0
 h2 { font-size: 1.35rem; margin: 2.8rem 0 .6rem; }
 h3 { font-size: 1.02rem; margin: 1.8rem 0 .5rem; }
 p { margin: .4rem 0; } .summary, .caption { color: var(--soft); } .caption { font-size: .86rem; max-width: 50rem; }
-nav { font-size: .92rem; margin-top: .7rem; } nav a { margin-right: 1.1rem; white-space: nowrap; }
+nav { font-size: .92rem; margin-top: .7rem; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
 a { color: var(--link); text-underline-offset: .15em; }
 .skip { position: absolute; left: -99rem; } .skip:focus { left: 1rem; top: .5rem; background: var(--paper); padding: .3rem .6rem; }
 .theme { position: absolute; right: 1.25rem; top: 2.6rem; font: inherit; font-size: .85rem; color: var(--ink);
@@ -77,7 +77,7 @@ footer { color: var(--soft); font-size: .85rem; padding-top: 2rem; padding-botto
   .theme, nav, .skip, #tip, details { display: none; } .scroll { overflow: visible; } svg { min-width: 0; }
   table { min-width: 0; font-size: 8pt; } small, .caption { font-size: 7.5pt; } th, td { padding: .15rem .4rem; }
   thead { display: table-header-group; break-inside: avoid; } th button { display: contents; }  /* repeated on every page */
-  figure, tr { break-inside: avoid; } h2, h3, h2 + p { break-after: avoid; } .caption { break-before: avoid; }
+  figure, tr, h2, h3 { break-inside: avoid; } h2, h3, h2 + p { break-after: avoid; } .caption { break-before: avoid; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } @page { margin: 16mm; } }
 )css";
 
