@@ -7,6 +7,23 @@ namespace {
 struct Int8Tile2x256 : Int8Vector2x256 {
   static constexpr int kTilePanels = 1, kTileTokens = 4;  // 8 sums, 2 weights, 1 input, 1s of 16 registers
 
+  // Codes of up to 4 bits: sums of a block are at most 16 · 15 · 127 in each half of a lane, so that these 16 bits
+  // hold.
+  template <class Product, bool kInHalves>
+  struct BlockProduct {
+    using Sums = Int8Vector2x256::Sums;
+    static Sums begin(Sums start) { return kInHalves ? set_sums(0) : start; }
+    static Sums dot(Sums sums, Bytes w, Inputs x) {
+      if constexpr (!kInHalves) return Product::dot(sums, w, x);
+      return {_mm256_add_epi16(sums.low, _mm256_maddubs_epi16(w.low, x.low)),
+              _mm256_add_epi16(sums.high, _mm256_maddubs_epi16(w.high, x.high))};
+    }
+    static Sums end(Sums sums, Sums start) {
+      if constexpr (!kInHalves) return sums;
+      return {add_pairs(start.low, sums.low), add_pairs(start.high, sums.high)};
+    }
+  };
+
   static void store_bytes(std::uint8_t* p, Bytes v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.high);

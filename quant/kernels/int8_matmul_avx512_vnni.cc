@@ -7,6 +7,14 @@ namespace {
 struct Int8Tile512 : Int8Vector512 {
   static constexpr int kTilePanels = 2, kTileTokens = 6;  // 24 sums, 2 weights, 1 input of 32 registers
 
+  template <class Product, bool>
+  struct BlockProduct {
+    using Sums = Int8Vector512::Sums;
+    static Sums begin(Sums start) { return start; }
+    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
+    static Sums end(Sums sums, Sums) { return sums; }
+  };
+
   static void store_bytes(std::uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
 
   static void transpose(Bytes (&rows)[16]) {

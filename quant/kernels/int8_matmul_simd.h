@@ -7,6 +7,8 @@
 //            kTilePanels, kTileTokens    how many sums fit into registers
 //            store_bytes(p, v)           64 bytes
 //            transpose(rows)             16 Bytes: lane l of vector v changes places with lane v of vector l
+//            BlockProduct<Product, kBelow16>   a block's products, maybe of bytes below 16: Sums, begin(start), eight
+//                                        times dot(s, bytes, x) as Product, and end(s, start), which gives V's Sums
 //
 // 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), 16 KB, so that they stay in the first-level
 // cache while all tokens go by; sums of a block are integers in registers, those of all blocks floats in args.sums.
@@ -67,18 +69,15 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
     float* totals = args.sums + tile * kTileFloats;
     for (std::size_t block = 0; block < step.blocks; ++block) {
       const std::size_t at = (first + block) * kTokens;
-      typename V::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
-      unroll<kTokens>([&](auto t) {
-        unroll<kPanels>([&](auto p) { sums[t.index][p.index] = V::set_sums(args.x.starts[at + t.index]); });
-      });
-      if constexpr (kZeros) {
-        unroll<kPanels>([&](auto p) {
-          const auto zeros = V::small_integers(step.zeros[p.index] + block * kPanelRows);
-          unroll<kTokens>([&](auto t) {
-            sums[t.index][p.index] = V::less_products(sums[t.index][p.index], zeros, args.x.sums[at + t.index]);
-          });
-        });
-      }
+      const auto start = [&](auto t, auto p) {
+        const auto sums = V::set_sums(args.x.starts[at + t.index]);
+        if constexpr (!kZeros) return sums;
+        return V::less_products(sums, V::small_integers(step.zeros[p.index] + block * kPanelRows),
+                                args.x.sums[at + t.index]);
+      };
+      typename Product::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
+      unroll<kTokens>(
+          [&](auto t) { unroll<kPanels>([&](auto p) { sums[t.index][p.index] = Product::begin(start(t, p)); }); });
       const std::size_t from = block * kBlockInputs * kPanelRows;
       unroll<kFoursPerBlock>([&](auto four) {
         typename V::Bytes weights[std::size_t{kPanels}];
@@ -97,7 +96,7 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
           auto scale = V::set(args.x.scales[at + t.index]);
           if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[p.index] + block * kPanelRows));
           float* total = totals + (t.index * kPanels + p.index) * kPanelRows;
-          V::store(total, V::fma(V::floats(sums[t.index][p.index]), scale, V::load(total)));
+          V::store(total, V::fma(V::floats(Product::end(sums[t.index][p.index], start(t, p))), scale, V::load(total)));
         });
       });
     }
@@ -167,9 +166,10 @@ template <class V, int kBits>
 void shared_palettes(const Int8MatmulArgs& args) {
   using Weights = typename V::template Entries<kBits>;
   const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
-  for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
-    unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, ahead, panel, step);
-  });
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false>(
+      args, [&](std::size_t panel, Step<V>& step) {
+        unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, ahead, panel, step);
+      });
 }
 
 // 16 rows of their own, 64 inputs a field: a lane has four inputs of a row and should have them of all rows.
@@ -179,37 +179,39 @@ void single_rows(const Int8MatmulArgs& args) {
   constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
   const std::size_t rows = args.panels * kPanelRows;
   const auto ahead = ahead_of<V, kBits, 1>(args, rows < args.rows ? rows : args.rows);
-  for_each_step<V, typename Weights::Product, false>(args, [&](std::size_t panel, Step<V>& step) {
-    const std::size_t first_unit = step.first_block * kBlockInputs / kInputs;
-    std::uint8_t* destination = step.weights[panel];
-    for (std::size_t unit = 0; unit < step.blocks * kBlockInputs / kInputs; ++unit) {
-      unroll<Unit<V, kBits>::kFields>([&](auto f) {
-        typename V::Bytes fours[kPanelRows];
-        for (std::size_t r = 0; r < kPanelRows; ++r) {
-          const std::size_t wanted = panel * kPanelRows + r, row = wanted < args.rows ? wanted : args.rows - 1;
-          const Unit<V, kBits> loaded(args.codes + (row * args.units + first_unit + unit) * args.unit_bytes, ahead);
-          fours[r] = entries_of<V, kBits>(args, row).bytes(loaded.template field<f.value>());
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false>(
+      args, [&](std::size_t panel, Step<V>& step) {
+        const std::size_t first_unit = step.first_block * kBlockInputs / kInputs;
+        std::uint8_t* destination = step.weights[panel];
+        for (std::size_t unit = 0; unit < step.blocks * kBlockInputs / kInputs; ++unit) {
+          unroll<Unit<V, kBits>::kFields>([&](auto f) {
+            typename V::Bytes fours[kPanelRows];
+            for (std::size_t r = 0; r < kPanelRows; ++r) {
+              const std::size_t wanted = panel * kPanelRows + r, row = wanted < args.rows ? wanted : args.rows - 1;
+              const Unit<V, kBits> loaded(args.codes + (row * args.units + first_unit + unit) * args.unit_bytes, ahead);
+              fours[r] = entries_of<V, kBits>(args, row).bytes(loaded.template field<f.value>());
+            }
+            V::transpose(fours);
+            for (std::size_t four = 0; four < kPanelRows; ++four, destination += kVectorBytes)
+              V::store_bytes(destination, fours[four]);
+          });
         }
-        V::transpose(fours);
-        for (std::size_t four = 0; four < kPanelRows; ++four, destination += kVectorBytes)
-          V::store_bytes(destination, fours[four]);
       });
-    }
-  });
 }
 
 template <class V, int kBits>
 void blocks(const Int8MatmulArgs& args) {
   using Weights = typename V::template Codes<kBits>;
   const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
-  for_each_step<V, typename Weights::Product, true>(args, [&](std::size_t panel, Step<V>& step) {
-    unpack_panel<V, kBits>(Weights{}, args, ahead, panel, step);
-    const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
-    for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
-      V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));
-    if (args.block_zeros == nullptr) return;
-    for (std::size_t i = 0; i < step.blocks * kPanelRows; ++i) step.zeros[panel][i] = args.block_zeros[from + i];
-  });
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, kBits <= 4>, true>(
+      args, [&](std::size_t panel, Step<V>& step) {
+        unpack_panel<V, kBits>(Weights{}, args, ahead, panel, step);
+        const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
+        for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
+          V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));
+        if (args.block_zeros == nullptr) return;
+        for (std::size_t i = 0; i < step.blocks * kPanelRows; ++i) step.zeros[panel][i] = args.block_zeros[from + i];
+      });
 }
 
 template <class V, int kBits>

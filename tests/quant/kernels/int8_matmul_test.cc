@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/dtype.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "quant/kernels/packed_linear.h"
@@ -154,6 +155,29 @@ TEST(Int8Matmul, OfLargestWeightsAndActivationsDoesNotSaturate) {
           for (std::size_t j = 0; j < 256; ++j) sum += static_cast<double>(w[r * 256 + j] * value);
           EXPECT_TRUE(test::near(static_cast<double>(y(2, r)), sum, {})) << bits << " bits, row " << r;
         }
+      }
+    }
+  }
+}
+
+TEST(Int8Matmul, OfLargestCodesAndActivationsDoesNotOverflow) {
+  Random random(8);
+  for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
+    for (const bool zeros : {false, true}) {
+      PackedWeight packed =
+          pack_weight(random_tensor({{Coding::kBlocks, 16, 64, bits, 32, 1}, false, zeros, true}, random));
+      std::fill_n(packed.codes.data(), packed.codes.size(), std::uint8_t{255});
+      std::fill_n(packed.block_zeros.data(), packed.block_zeros.size(), std::uint8_t{0});
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(packed.block_scales.data());
+      const int weight = (1 << bits) - 1 - (zeros ? 0 : 1 << (bits - 1));
+      for (const float value : {127.0f, -127.0f}) {
+        Matrix<float> x(5, 64);
+        std::fill(x.values().begin(), x.values().end(), value);
+        const Matrix<float> y = products(packed, x);
+        for (std::size_t r = 0; r < 16; ++r)
+          EXPECT_EQ(y(4, r), 32.0f * static_cast<float>(weight) * value *
+                                 (f16_to_f32(scales[r]) + f16_to_f32(scales[kPanelRows + r])))
+              << bits << " bits, row " << r;
       }
     }
   }
