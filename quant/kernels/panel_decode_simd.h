@@ -3,7 +3,10 @@
 #include "quant/kernels/code_vectors.h"
 #include "quant/kernels/panel_decode.h"
 
-// The kernels of panel_decode.h over a vector type V (see code_vectors.h and exact_matvec_simd.h; and mul(a, b)).
+// The kernels of panel_decode.h over a vector type V (see code_vectors.h and exact_matvec_simd.h), which also offers
+//            mul(a, b)
+//            store_bytes(p, v)           64 bytes
+//            widen_bytes(p)              16 bytes, one in each lane
 namespace nibble::quant::panel_decode {
 
 using code_vectors::Unit;
@@ -45,21 +48,29 @@ void shared_palette(const PanelDecodeArgs& args) {
     });
 }
 
+// The bytes of a field are in the order of its 64 inputs: widened 16 at a time, they look up 16 neighbours.
 template <class V, int kBits>
 void row_palette(const PanelDecodeArgs& args) {
   const typename V::template Lookup<kBits> lookup(args.table);
   const auto scale = V::set(args.row_scale == nullptr ? 1.0f : *args.row_scale);
   const std::uint8_t* codes = args.codes;
-  constexpr std::size_t kLayoutInputs = CodeLayout{kBits, 1}.unit_inputs();
-  float values[kLayoutInputs];
-  for (std::size_t unit = 0; unit < args.units; ++unit, codes += args.unit_bytes) {
-    for_each_step<V, kBits>(codes, [&](auto f, auto b, typename V::Bytes v) {
-      V::store(values + (f.index * 4 + b.index) * 16, V::mul(lookup(v), scale));
+  std::size_t input = 0;
+  for (std::size_t u = 0; u < args.units; ++u, codes += args.unit_bytes) {
+    const Unit<V, kBits> unit(codes);
+    unroll<Unit<V, kBits>::kFields>([&](auto f) {
+      std::uint8_t field[kVectorBytes];
+      V::store_bytes(field, unit.template field<f.value>());
+      for (std::size_t i = 0; i < kVectorBytes; i += 16, input += 16) {
+        const auto w = V::mul(lookup(V::widen_bytes(field + i)), scale);
+        if (input + 16 <= args.cols) {
+          V::store(args.destination + input, w);
+        } else if (input < args.cols) {
+          float last[16];
+          V::store(last, w);
+          __builtin_memcpy(args.destination + input, last, (args.cols - input) * sizeof(float));
+        }
+      }
     });
-    float* destination = args.destination + unit * kLayoutInputs;
-    const std::size_t left = args.cols - unit * kLayoutInputs;
-    for (std::size_t j = 0; j < (left < kLayoutInputs ? left : kLayoutInputs); ++j)
-      destination[j] = values[j / 64 * 64 + j % 4 * 16 + j % 64 / 4];
   }
 }
 

@@ -22,6 +22,16 @@ struct Vector2x256 {
   static __m256i load_half_vector(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static __m128i load_quarter(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static Bytes load_bytes(const std::uint8_t* p) { return {load_half_vector(p), load_half_vector(p + 32)}; }
+  static void store_bytes(std::uint8_t* p, Bytes v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.high);
+  }
+  static Bytes widen_bytes(const std::uint8_t* p) {
+    const auto eight = [](const std::uint8_t* at) {
+      return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+    };
+    return {eight(p), eight(p + 8)};
+  }
   template <int kShift>
   static Bytes srl(Bytes v) {
     return {_mm256_srli_epi32(v.low, kShift), _mm256_srli_epi32(v.high, kShift)};
@@ -74,10 +84,8 @@ struct Vector2x256 {
     return {eight(load_quarter(p)), eight(load_quarter(byte_at(p, 16)))};
   }
   static F load_small(const std::uint8_t* p) {
-    const auto eight = [](const std::uint8_t* at) {
-      return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at))));
-    };
-    return {eight(p), eight(p + 8)};
+    const Bytes wide = widen_bytes(p);
+    return {_mm256_cvtepi32_ps(wide.low), _mm256_cvtepi32_ps(wide.high)};
   }
   template <int kBits>
   static F integers(Bytes v) {

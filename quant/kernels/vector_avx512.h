@@ -14,6 +14,10 @@ struct Vector512 {
   using F = __m512;
 
   static Bytes load_bytes(const std::uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store_bytes(std::uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
+  static Bytes widen_bytes(const std::uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   template <int kShift>
   static Bytes srl(Bytes v) {
     return _mm512_srli_epi32(v, kShift);
@@ -42,9 +46,7 @@ struct Vector512 {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   }
-  static F load_small(const std::uint8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-  }
+  static F load_small(const std::uint8_t* p) { return _mm512_cvtepi32_ps(widen_bytes(p)); }
   template <int kBits>
   static F integers(Bytes v) {
     return _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32((1 << kBits) - 1)));

@@ -30,6 +30,18 @@ struct VectorScalar {
     }
     return v;
   }
+  static void store_bytes(std::uint8_t* p, Bytes v) {
+    if constexpr (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+      std::memcpy(p, &v, sizeof v);
+    } else {
+      for (std::size_t i = 0; i < 4 * kLanes; ++i) p[i] = static_cast<std::uint8_t>(v[i / 4] >> 8 * (i % 4));
+    }
+  }
+  static Bytes widen_bytes(const std::uint8_t* p) {
+    Bytes v;
+    for (std::size_t i = 0; i < kLanes; ++i) v[i] = p[i];
+    return v;
+  }
   template <int kShift>
   static Bytes srl(Bytes v) {
     return v >> kShift;
