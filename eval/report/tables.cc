@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "eval/report/figures.h"
@@ -80,17 +81,24 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
+// What a calibration looked at. What it collected there follows from the recipe and mixes nothing.
+std::string sample_of(std::string_view calibration) {
+  auto json = nlohmann::json::parse(calibration, nullptr, false);
+  if (json.is_object()) json.erase("collected");
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::vector<std::string> mixture_warnings(const Entries& entries) {
   std::vector<std::string> warnings;
   std::map<std::string_view, std::set<std::string_view>> evaluations;  // by model: evaluation configurations
-  std::map<std::string, std::set<std::string_view>> calibrations;
+  std::map<std::string, std::set<std::string>> calibrations;
   for (const Entry* entry : entries) {
     evaluations[fact(entry->record.configuration, "model")].insert(fact(entry->record.configuration, "evaluation"));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
     if (calibration != "null" && !calibration.empty())
-      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(calibration);
+      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(sample_of(calibration));
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });

@@ -114,6 +114,14 @@ TEST_F(ReportTest, MixedCommitsAndEvaluationsAreFlagged) {
   EXPECT_NE(page.find("must not be compared"), std::string::npos);
 }
 
+TEST_F(ReportTest, CalibrationsMixBySampleNotByWhatTheyCollect) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records[3].configuration[2].second = R"({"text":"c0ffee","samples":64,"collected":"activations,hessian"})";
+  EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
+  records[3].configuration[2].second = R"({"text":"c0ffee","samples":32})";
+  EXPECT_NE(html(records).find("were calibrated on different"), std::string::npos);
+}
+
 TEST_F(ReportTest, DamagedRecordsAreNamedAndPassedOver) {
   const std::string name(32, 'd');
   test::write_file(directory_ / (name + ".json"), "{\"format\": 1");
