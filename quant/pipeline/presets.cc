@@ -67,7 +67,7 @@ defaults:
      R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, then error feedback, coordinate descent and
 # the best palettes and scales in turns under the centred Hessian weighted by the loss, and the bias corrected.
 # docs/results/ablation.md has what each of them is worth. A palette per row instead:
-#   --set granularity=channel --set scaling=none
+#   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 defaults:
   format: palette
   bits: 4
@@ -85,7 +85,8 @@ defaults:
     {"mixed",
      R"(# `best` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
 # size: --set budget.bits_per_weight=3.08. A palette per row instead:
-#   --set granularity=channel --set scaling=none --set budget.granularity=channel --set budget.bits_per_weight=4.6
+#   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
+#   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 defaults:
   format: palette
   bits: 4

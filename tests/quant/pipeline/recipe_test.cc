@@ -276,6 +276,16 @@ TEST(Setting, ChangesTheBudgetOrMakesOne) {
   EXPECT_NO_THROW(plain.validate());
 }
 
+TEST(Setting, GivesBestAndMixedAPalettePerRowAsTheirCommentsSay) {
+  for (const auto preset : {"best", "mixed"}) {
+    auto recipe = Recipe::preset(preset);
+    for (const auto setting : {"granularity=channel", "scaling=none", "sign=plain", "joint_iterations=0"})
+      recipe.apply_set(setting);
+    EXPECT_NO_THROW(recipe.validate()) << preset;
+    EXPECT_EQ(recipe.settings("x").granularity, Granularity::kChannel);
+  }
+}
+
 TEST(Setting, LeavesCopiesAlone) {
   const auto original = Recipe::preset("palette");
   auto copy = original;
