@@ -9,6 +9,7 @@
 
 #include "eval/sweep/record.h"
 #include "tests/cli/nibble.h"
+#include "tests/quant/pipeline/tiny_models.h"
 
 namespace nibble::test {
 namespace {
@@ -30,14 +31,25 @@ struct Sweep : testing::Test {
   TempDir temp;
   std::string file = temp / "sweep.yaml", results = temp / "results";
 
-  void SetUp() override { write({"gpt2-demo"}, "grid: {weighting: [none, fisher], bits: [4, 2]}\nlist: [float]"); }
+  // Little models, so that cells take milliseconds even under sanitizers.
+  void SetUp() override {
+    tiny_llama().write(temp / "little");
+    write_tokens("calibration.u16", 128);
+    write_tokens("text.u16", 96);
+    write({"little"}, "grid: {weighting: [none, fisher], bits: [4, 2]}\nlist: [float]");
+  }
+  std::string path(const std::string& name) const { return temp / name; }
+  void write_tokens(const std::string& name, unsigned count) const {
+    std::string bytes;
+    for (unsigned i = 0; i < count; ++i) bytes += {static_cast<char>(i * i % 37), '\0'};
+    write_file(temp / name, bytes);
+  }
   void write(const std::vector<std::string>& models, const std::string& cells) const {
     std::string list;
-    for (const std::string& model : models)
-      list += (list.empty() ? "" : ", ") + (model.find('/') == std::string::npos ? demo_path(model) : model);
-    write_file(file, "models: [" + list + "]\n" + "calibration: {text: " + demo_path("calibration.txt") +
-                         ", samples: 4, length: 32}\n" + "evaluations: [{name: eval, text: " + demo_path("eval.txt") +
-                         ", max_tokens: 96, protocol: blocks, context: 32}]\n" + cells + "\n");
+    for (const std::string& model : models) list += (list.empty() ? "" : ", ") + path(model);
+    write_file(file, "models: [" + list + "]\n" + "calibration: {tokens: " + path("calibration.u16") +
+                         ", length: 32}\n" + "evaluations: [{name: eval, tokens: " + path("text.u16") +
+                         ", protocol: blocks, context: 32}]\n" + cells + "\n");
   }
   std::vector<std::string> command(const std::string& output, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{"sweep", file, "-o", output, "--threads", "2"};
@@ -67,16 +79,16 @@ TEST_F(Sweep, WritesARecordForEachCellAndSkipsThoseThatAreThere) {
 TEST_F(Sweep, ACellHasThePerplexityOfTheQuantizedCheckpoint) {
   const auto sweep = nibble_json(command(results));
   const std::string model = temp / "model", calibration = temp / "calib.h5";
-  ASSERT_EQ(nibble({"calibrate", demo_path("gpt2-demo"), "--text", demo_path("calibration.txt"), "--samples", "4",
-                    "--length", "32", "-o", calibration})
+  ASSERT_EQ(
+      nibble({"calibrate", path("little"), "--tokens", path("calibration.u16"), "--length", "32", "-o", calibration})
+          .exit_code,
+      0);
+  ASSERT_EQ(nibble({"quantize", path("little"), "--calib", calibration, "-s", "weighting=fisher", "-s", "bits=2", "-o",
+                    model})
                 .exit_code,
             0);
-  ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "--calib", calibration, "-s", "weighting=fisher", "-s",
-                    "bits=2", "-o", model})
-                .exit_code,
-            0);
-  const auto measured = nibble_json({"perplexity", model, "--text", demo_path("eval.txt"), "--max-tokens", "96",
-                                     "--protocol", "blocks", "--context", "32"});
+  const auto measured =
+      nibble_json({"perplexity", model, "--tokens", path("text.u16"), "--protocol", "blocks", "--context", "32"});
   EXPECT_EQ(sweep["records"][3]["recipe"], "weighting=fisher bits=2");
   EXPECT_EQ(sweep["records"][3]["perplexity"], measured["perplexity"]);
   EXPECT_EQ(sweep["records"][3]["bits_per_weight"], measured["bits_per_weight"]);
@@ -122,11 +134,11 @@ TEST_F(Sweep, AFullDiskStopsItAndIsNobodysFailure) {
 
 TEST_F(Sweep, AFailingCellIsRecordedAndTheOthersGoOn) {
   const std::string broken = temp / "broken";
-  std::filesystem::copy(demo_path("gpt2-demo"), broken);
+  std::filesystem::copy(temp / "little", broken);
   std::string bytes = read_file(broken + "/model.safetensors");
-  bytes.replace(bytes.size() - 2000, 2, "\x00\x7e", 2);  // a NaN in float16
+  bytes.replace(bytes.size() - 2000, 4, std::string("\x00\x00\xc0\x7f", 4));  // a NaN in float32
   write_file(broken + "/model.safetensors", bytes);
-  write({broken, "gpt2-demo"}, "list: [{format: int4-block}]");
+  write({"broken", "little"}, "list: [{format: uniform, bits: 3}]");
   const auto run = nibble(command(results));
   EXPECT_EQ(run.exit_code, 4) << run.err;
   EXPECT_THAT(run.err, HasSubstr("1 of 2 cells failed"));
@@ -190,7 +202,7 @@ TEST_F(Sweep, AnMpirunHandsOutTheCells) {
 }
 
 TEST_F(Sweep, SpeedIsMeasuredAlone) {
-  write({"gpt2-demo"}, "list: [float, {bits: 2}]");
+  write({"little"}, "list: [float, {bits: 2}]");
   std::string text = read_file(file);
   text.insert(text.find("evaluations: [") + 14,
               "{name: decode, speed: {contexts: [16, 32], generate: 4, repeat: 2}}, ");
@@ -216,7 +228,7 @@ TEST_F(Sweep, SpeedIsMeasuredAlone) {
 }
 
 TEST_F(Sweep, TheFloatModelRunsOnceForAllCellsThatAreComparedWithIt) {
-  write({"gpt2-demo"}, "list: [float, {bits: 2}, {preset: int4-block}]");
+  write({"little"}, "list: [float, {bits: 2}, {format: uniform, bits: 4}]");
   std::string text = read_file(file);
   text.insert(text.find("{name: eval, ") + 1, "divergence: true, ");
   text.erase(text.find("calibration:"), text.find('\n', text.find("calibration:")) - text.find("calibration:"));
