@@ -134,6 +134,8 @@ evaluation() {
 
 text_name=$(basename "$text")
 [[ $text_name != wiki.test.raw ]] || text_name=WikiText-2
+c4_name=$(basename "$c4")
+[[ $c4_name != c4* ]] || c4_name=C4
 mkdir -p "$out"
 results=()
 for directory in "${directories[@]}"; do
@@ -148,7 +150,7 @@ for directory in "${directories[@]}"; do
     echo "evaluations:"
     evaluation "$text_name" "$text" "$use" "$max_tokens"
     # As GPTQ's code has it: the documents joined by a space, 256 blocks of them.
-    [[ $llama == no || $c4 == none ]] || evaluation C4 "$c4" "$use" "${max_tokens:-$((256 * use))}"
+    [[ $llama == no || $c4 == none ]] || evaluation "$c4_name" "$c4" "$use" "${max_tokens:-$((256 * use))}"
     if [[ $llama == yes ]]; then recipes_of_llama; else recipes_of_the_post; fi
   } >"$sweep"
   "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}"
