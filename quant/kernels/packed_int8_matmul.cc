@@ -17,7 +17,8 @@ struct alignas(64) Line {
 };
 
 Int8MatmulArgs tile_args(const PackedWeight& w, std::size_t first_row, std::size_t panels, const QuantizedTiles& x) {
-  const ExactMatvecArgs exact = panel_args(w, first_row / w.layout.panel_rows, 0);
+  const std::size_t first_panel = first_row / w.layout.panel_rows;
+  const ExactMatvecArgs exact = panel_args(w, first_panel, first_panel);  // which counts panels of R rows: told below
   Int8MatmulArgs args{};
   args.codes = exact.codes;
   args.panels = panels;
