@@ -134,8 +134,14 @@ void run(const Arguments& arguments) {
   }
   const auto differing = std::count_if(results.begin(), results.end(),
                                        [&](const auto& result) { return !result.within(arguments.tolerance); });
-  NIBBLE_REQUIRE(differing == 0, NumericalError, "{} of {} runs differ from one prompt by more than {}", differing,
-                 results.size(), arguments.tolerance);
+  const bool rounds = arguments.compute == "bf16" || arguments.compute == "int8";
+  NIBBLE_REQUIRE(differing == 0, NumericalError, "{} of {} runs differ from one prompt by more than {}{}", differing,
+                 results.size(), arguments.tolerance,
+                 rounds
+                     ? fmt::format("; --compute {} rounds activations, and so magnifies the least difference between "
+                                   "calls: judge caches by exact, or give a --tolerance",
+                                   arguments.compute)
+                     : "");
 }
 
 }  // namespace
