@@ -118,6 +118,8 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
   const std::uint64_t disk = cache_disk + workers * scratch;
   std::uint64_t needed = 0;
   for (const eval::PlannedJob* job : jobs) needed = std::max(needed, job->cost.memory * workers);
+  for (const eval::PlannedCalibration& calibration : plan.calibrations)
+    needed = std::max(needed, calibration.cost.memory);
   if (json)
     return print_json({{"cells", std::move(cells)},
                        {"repeated", plan.repeated},
