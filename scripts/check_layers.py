@@ -10,7 +10,8 @@ import sys
 # folder -> folders it may include from, besides itself
 ALLOWED = {
     "core": set(),
-    "model/checkpoint": {"core"},
+    "model/architecture": {"core"},
+    "model/checkpoint": {"core", "model/architecture"},
     "model/tokenizer": {"core"},
     "model/transformer": {"core", "model/checkpoint"},
     "datasets": {"core", "model/tokenizer"},

@@ -13,6 +13,7 @@
 #include "core/output_file.h"
 #include "core/suggest.h"
 #include "core/thread_pool.h"
+#include "model/architecture/families.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/checkpoint/shard_index.h"
@@ -63,7 +64,7 @@ class MappedCheckpoint final : public Checkpoint {
       throw FormatError(fmt::format("cannot open checkpoint '{}': neither {} nor {} found{}", directory_.string(),
                                     kSingleName, kIndexName, hint_for(directory_)));
     }
-    config_text_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
+    metadata_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
     for (const auto& [name, stored] : tensors_) {
       names_.push_back(name);
       bytes_ += stored.view.data.size();
@@ -71,7 +72,13 @@ class MappedCheckpoint final : public Checkpoint {
   }
 
   const fs::path& directory() const override { return directory_; }
-  const std::string& config_text() const override { return config_text_; }
+  const std::string& metadata() const override { return metadata_; }
+  const Architecture& architecture() const override {
+    const std::lock_guard lock(architecture_mutex_);
+    if (!architecture_)
+      architecture_ = parse_architecture(metadata_, fmt::format("config.json of checkpoint '{}'", directory_.string()));
+    return *architecture_;
+  }
   const std::vector<std::string>& tensor_names() const override { return names_; }
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
   std::uint64_t tensor_bytes() const override { return bytes_; }
@@ -163,7 +170,7 @@ class MappedCheckpoint final : public Checkpoint {
       release(tensor);
     });
     Hasher hasher;
-    hasher.update(config_text_);
+    hasher.update(metadata_);
     for (std::size_t i = 0; i < names_.size(); ++i) {
       const TensorView& tensor = tensors_.at(names_[i]).view;
       hasher.update(tensor.name).update(dtype_name(tensor.dtype)).update(shape_text(tensor.shape)).update(hashes[i]);
@@ -172,11 +179,13 @@ class MappedCheckpoint final : public Checkpoint {
   }
 
   fs::path directory_;
-  std::string config_text_;
+  std::string metadata_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, Stored> tensors_;
   std::vector<std::string> names_;
   std::uint64_t bytes_ = 0;
+  mutable std::mutex architecture_mutex_;
+  mutable std::optional<Architecture> architecture_;
   mutable std::mutex fingerprint_mutex_;
   mutable std::optional<std::string> fingerprint_;
 };

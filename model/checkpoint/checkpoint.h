@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::model {
 
@@ -38,7 +39,10 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   virtual const std::filesystem::path& directory() const = 0;
-  virtual const std::string& config_text() const = 0;                ///< config.json, unparsed
+  /// What the model says of itself, as the text of a config.json: the file itself, or made of what another format has.
+  virtual const std::string& metadata() const = 0;
+  /// metadata() parsed, on first use. Throws FormatError as parse_architecture().
+  virtual const Architecture& architecture() const = 0;
   virtual const std::vector<std::string>& tensor_names() const = 0;  ///< sorted
   virtual bool contains(const std::string& name) const = 0;
   /// Throws FormatError ("missing tensor …", with the nearest name) if absent. Cheap, but for copies of name and shape.

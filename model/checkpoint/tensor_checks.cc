@@ -26,12 +26,6 @@ std::optional<std::size_t> find_full_exponent(std::span<const std::byte> data, B
   return std::nullopt;
 }
 
-bool remove_prefix(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  return true;
-}
-
 }  // namespace
 
 std::optional<std::size_t> first_non_finite(const TensorView& tensor) {
@@ -47,16 +41,6 @@ std::optional<std::size_t> first_non_finite(const TensorView& tensor) {
     default:
       return std::nullopt;
   }
-}
-
-bool is_ignored_buffer(std::string_view name) {
-  if (name.ends_with(".rotary_emb.inv_freq")) return true;
-  remove_prefix(name, "transformer.");
-  if (!remove_prefix(name, "h.")) return false;
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  if (digits == 0) return false;
-  name.remove_prefix(digits);
-  return name == ".attn.bias" || name == ".attn.masked_bias";
 }
 
 }  // namespace nibble::model

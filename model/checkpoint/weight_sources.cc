@@ -78,88 +78,60 @@ class MappedSource final : public WeightSource {
   std::size_t stored_cols_ = 0, element_ = 0;
 };
 
-class StackedSource final : public WeightSource {
+class RowSetSource final : public WeightSource {
  public:
-  explicit StackedSource(std::vector<std::shared_ptr<const WeightSource>> parts) : parts_(std::move(parts)) {
-    NIBBLE_REQUIRE(!parts_.empty(), InvalidArgument, "stacked source: no parts");
-    for (const auto& part : parts_) {
-      NIBBLE_REQUIRE(part->cols() == cols(), InvalidArgument, "stacked source: parts with {} and {} columns", cols(),
-                     part->cols());
-      starts_.push_back(rows_);
-      rows_ += part->rows();
-      transposed_ = transposed_ && part->stored_transposed();
-    }
+  RowSetSource(std::shared_ptr<const WeightSource> source, const RowSet& rows)
+      : source_(std::move(source)), rows_(rows) {
+    NIBBLE_REQUIRE(rows.run > 0 && (rows.count == 0 || rows.row(rows.count - 1) < source_->rows()), InvalidArgument,
+                   "weight source: row {} of {}", rows.count == 0 ? 0 : rows.row(rows.count - 1), source_->rows());
   }
 
-  std::size_t rows() const override { return rows_; }
-  std::size_t cols() const override { return parts_.front()->cols(); }
-  bool stored_transposed() const override { return transposed_; }
-  void release() const override {
-    for (const auto& part : parts_) part->release();
-  }
-
-  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    check_range(begin, end, rows_);
-    for_parts(begin, end, [&](const WeightSource& part, std::size_t first, std::size_t last, std::size_t offset) {
-      part.decode_rows(first, last, destination + offset * cols());
-    });
-  }
-
-  void decode_rows_transposed(std::size_t begin, std::size_t end, float* destination) const override {
-    if (!transposed_) return WeightSource::decode_rows_transposed(begin, end, destination);
-    check_range(begin, end, rows_);
-    const std::size_t width = end - begin;
-    for_parts(begin, end, [&](const WeightSource& part, std::size_t first, std::size_t last, std::size_t offset) {
-      const std::size_t part_width = last - first;
-      if (part_width == width) return part.decode_rows_transposed(first, last, destination);
-      std::vector<float> columns(cols() * part_width);
-      part.decode_rows_transposed(first, last, columns.data());
-      for (std::size_t i = 0; i < cols(); ++i)
-        std::copy_n(columns.data() + i * part_width, part_width, destination + i * width + offset);
-    });
-  }
-
- private:
-  /// Calls action(part, first row in it, last, row of the request where they go) for the parts that [begin, end)
-  /// touches.
-  template <class Action>
-  void for_parts(std::size_t begin, std::size_t end, const Action& action) const {
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-      const std::size_t first = std::max(begin, starts_[p]);
-      const std::size_t last = std::min(end, starts_[p] + parts_[p]->rows());
-      if (first < last) action(*parts_[p], first - starts_[p], last - starts_[p], first - begin);
-    }
-  }
-
-  std::vector<std::shared_ptr<const WeightSource>> parts_;
-  std::vector<std::size_t> starts_;
-  std::size_t rows_ = 0;
-  bool transposed_ = true;
-};
-
-class RowSliceSource final : public WeightSource {
- public:
-  RowSliceSource(std::shared_ptr<const WeightSource> source, std::size_t begin, std::size_t end)
-      : source_(std::move(source)), begin_(begin), rows_(end - begin) {
-    check_range(begin, end, source_->rows());
-  }
-
-  std::size_t rows() const override { return rows_; }
+  std::size_t rows() const override { return rows_.count; }
   std::size_t cols() const override { return source_->cols(); }
   bool stored_transposed() const override { return source_->stored_transposed(); }
   void release() const override { source_->release(); }
-  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    check_range(begin, end, rows_);
-    source_->decode_rows(begin_ + begin, begin_ + end, destination);
+  void check_intact() const override { source_->check_intact(); }
+  PlainFloats plain_floats() const override {
+    const PlainFloats whole = source_->plain_floats();
+    if (whole.data == nullptr || source_->stored_transposed() || !rows_.is_contiguous()) return {};
+    return {static_cast<const std::byte*>(whole.data) + rows_.first * cols() * dtype_size(whole.dtype), whole.dtype};
   }
+
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+    check_range(begin, end, rows_.count);
+    for_runs(begin, end, [&](std::size_t first, std::size_t count, std::size_t at) {
+      source_->decode_rows(first, first + count, destination + at * cols());
+    });
+  }
+
   void decode_rows_transposed(std::size_t begin, std::size_t end, float* destination) const override {
-    check_range(begin, end, rows_);
-    source_->decode_rows_transposed(begin_ + begin, begin_ + end, destination);
+    if (!stored_transposed()) return WeightSource::decode_rows_transposed(begin, end, destination);
+    check_range(begin, end, rows_.count);
+    const std::size_t width = end - begin;
+    std::vector<float> columns;
+    for_runs(begin, end, [&](std::size_t first, std::size_t count, std::size_t at) {
+      if (count == width) return source_->decode_rows_transposed(first, first + count, destination);
+      columns.resize(cols() * count);
+      source_->decode_rows_transposed(first, first + count, columns.data());
+      for (std::size_t i = 0; i < cols(); ++i)
+        std::copy_n(columns.data() + i * count, count, destination + i * width + at);
+    });
   }
 
  private:
+  /// Calls action(first stored row, how many follow each other, row of the request where they go).
+  template <class Action>
+  void for_runs(std::size_t begin, std::size_t end, const Action& action) const {
+    if (rows_.is_contiguous()) return action(rows_.first + begin, end - begin, std::size_t{0});
+    for (std::size_t i = begin; i < end;) {
+      const std::size_t count = std::min(end - i, rows_.run - i % rows_.run);
+      action(rows_.row(i), count, i - begin);
+      i += count;
+    }
+  }
+
   std::shared_ptr<const WeightSource> source_;
-  std::size_t begin_, rows_;
+  RowSet rows_;
 };
 
 }  // namespace
@@ -169,13 +141,8 @@ std::shared_ptr<const WeightSource> make_mapped_source(std::shared_ptr<const Che
   return std::make_shared<MappedSource>(std::move(checkpoint), std::move(tensor), transposed);
 }
 
-std::shared_ptr<const WeightSource> make_stacked_source(std::vector<std::shared_ptr<const WeightSource>> parts) {
-  return std::make_shared<StackedSource>(std::move(parts));
-}
-
-std::shared_ptr<const WeightSource> make_row_slice_source(std::shared_ptr<const WeightSource> source, std::size_t begin,
-                                                          std::size_t end) {
-  return std::make_shared<RowSliceSource>(std::move(source), begin, end);
+std::shared_ptr<const WeightSource> make_row_set_source(std::shared_ptr<const WeightSource> source, const RowSet& rows) {
+  return std::make_shared<RowSetSource>(std::move(source), rows);
 }
 
 }  // namespace nibble::model

@@ -1,12 +1,20 @@
 #include "model/checkpoint/weights.h"
 
+#include "core/checked_math.h"
 #include "core/error.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {
 namespace {
 
-constexpr std::string_view kGpt2Prefix = "transformer.";
+// One matrix or vector of a stack of them.
+TensorView slice_of(TensorView view, const Stored& stored) {
+  if (stored.slices == 0) return view;
+  const std::size_t bytes = view.data.size() / stored.slices;
+  view.data = view.data.subspan(stored.slice * bytes, bytes);
+  view.shape.erase(view.shape.begin());
+  return view;
+}
 
 class FloatProvider final : public WeightProvider {
  public:
@@ -14,53 +22,57 @@ class FloatProvider final : public WeightProvider {
 
   bool contains(const std::string& tensor) const override { return find_tensor_name(*checkpoint_, tensor).has_value(); }
 
-  std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
-    const TensorView view = find(tensor, {size}, "");
-    std::vector<float> values(size);
-    convert_to_f32(view.dtype, view.data.data(), size, values.data());
+  std::vector<float> vector(const Stored& stored) const override {
+    const TensorView view = slice_of(find_stored(*checkpoint_, stored), stored);
+    std::vector<float> whole(stored.rows);
+    convert_to_f32(view.dtype, view.data.data(), whole.size(), whole.data());
     checkpoint_->check_intact(view);
+    std::vector<float> values(stored.part.count);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = whole.at(stored.part.row(i));
     return values;
   }
 
-  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
-                                             bool conv1d) const override {
-    const std::vector<std::uint64_t> shape =
-        conv1d ? std::vector<std::uint64_t>{in, out} : std::vector<std::uint64_t>{out, in};
-    return make_mapped_source(checkpoint_, find(module + ".weight", shape, conv1d ? ", stored (in, out)" : ""), conv1d);
+  std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const override {
+    const Stored& stored = parameter.weight;
+    auto source =
+        make_mapped_source(checkpoint_, slice_of(find_stored(*checkpoint_, stored), stored), stored.transposed);
+    const bool all = stored.part.is_contiguous() && stored.part.first == 0 && stored.part.count == stored.rows;
+    return all ? source : make_row_set_source(std::move(source), stored.part);
   }
 
-  std::unique_ptr<LinearOp<float>> linear(const std::string& module, std::size_t out, std::size_t in,
-                                          bool conv1d) const override {
-    std::shared_ptr<const WeightSource> weight = matrix(module, out, in, conv1d);
-    const std::string bias = module + ".bias";
-    return std::make_unique<DecodingLinear>(std::move(weight),
-                                            contains(bias) ? vector(bias, out) : std::vector<float>{});
+  std::unique_ptr<LinearOp<float>> linear(const Parameter& parameter) const override {
+    return std::make_unique<DecodingLinear>(matrix(parameter), bias_of(parameter, *this));
   }
 
  private:
-  /// The float tensor of that name and shape, or FormatError.
-  TensorView find(const std::string& name, const std::vector<std::uint64_t>& shape, std::string_view note) const {
-    TensorView view = checkpoint_->tensor(find_tensor_name(*checkpoint_, name).value_or(name));
-    NIBBLE_REQUIRE(view.shape == shape, FormatError,
-                   "tensor '{}' of checkpoint '{}': expected shape {}{} after config.json, got {}", view.name,
-                   checkpoint_->directory().string(), shape_text(shape), note, shape_text(view.shape));
-    NIBBLE_REQUIRE(is_float(view.dtype), FormatError,
-                   "tensor '{}' of checkpoint '{}': expected F32, F16 or BF16, got {}", view.name,
-                   checkpoint_->directory().string(), dtype_name(view.dtype));
-    return view;
-  }
-
   std::shared_ptr<const Checkpoint> checkpoint_;
 };
 
 }  // namespace
 
+std::vector<float> bias_of(const Parameter& parameter, const WeightProvider& weights) {
+  if (weights.contains(parameter.bias.tensor)) return weights.vector(parameter.bias);
+  NIBBLE_REQUIRE(!parameter.biased, FormatError, "missing tensor '{}', which config.json asks for",
+                 parameter.bias.tensor);
+  return {};
+}
+
 std::optional<std::string> find_tensor_name(const Checkpoint& checkpoint, const std::string& tensor) {
-  if (checkpoint.contains(tensor)) return tensor;
-  std::string other =
-      tensor.starts_with(kGpt2Prefix) ? tensor.substr(kGpt2Prefix.size()) : std::string(kGpt2Prefix) + tensor;
-  if (checkpoint.contains(other)) return other;
+  for (std::string& name : checkpoint.architecture().candidates(tensor))
+    if (checkpoint.contains(name)) return std::move(name);
   return std::nullopt;
+}
+
+TensorView find_stored(const Checkpoint& checkpoint, const Stored& stored) {
+  TensorView view = checkpoint.tensor(find_tensor_name(checkpoint, stored.tensor).value_or(stored.tensor));
+  const std::vector<std::uint64_t> shape = stored.shape();
+  NIBBLE_REQUIRE(view.shape == shape, FormatError,
+                 "tensor '{}' of checkpoint '{}': expected shape {}{} after config.json, got {}", view.name,
+                 checkpoint.directory().string(), shape_text(shape), stored.transposed ? ", stored (in, out)" : "",
+                 shape_text(view.shape));
+  NIBBLE_REQUIRE(is_float(view.dtype), FormatError, "tensor '{}' of checkpoint '{}': expected F32, F16 or BF16, got {}",
+                 view.name, checkpoint.directory().string(), dtype_name(view.dtype));
+  return view;
 }
 
 std::unique_ptr<WeightProvider> make_float_provider(std::shared_ptr<const Checkpoint> checkpoint) {

@@ -12,7 +12,7 @@ namespace nibble::model {
 /// The parts of a network, put together by build_transformer().
 template <class T>
 struct DecoderParts {
-  Config config;
+  Architecture architecture;
   Embedding<T> embedding;
   std::vector<Block<T>> blocks;
   Head<T> head;
@@ -23,7 +23,7 @@ template <class T>
 class Decoder final : public Transformer<T> {
  public:
   explicit Decoder(DecoderParts<T> parts);
-  const Config& config() const override { return parts_.config; }
+  const Architecture& architecture() const override { return parts_.architecture; }
   void forward(const Batch& batch, std::span<const std::size_t> logit_rows, const LogitSink<T>& sink,
                const ForwardOptions& options, const Hooks<T>* hooks) const override;
   void extend(std::span<const TokenId> tokens, KvCache<T>& cache, std::span<const std::size_t> logit_rows,

@@ -72,27 +72,27 @@ TokenId sample_token(std::span<const float> logits, const SamplingOptions& optio
   return ids[static_cast<std::size_t>(first_reaching((1.0 - random.uniform()) * kept_mass))];
 }
 
-CacheOptions cache_for(const Config& config, std::size_t prompt_size, const GenerateOptions& options) {
+CacheOptions cache_for(const Architecture& architecture, std::size_t prompt_size, const GenerateOptions& options) {
   CacheOptions cache = options.cache;
-  const std::size_t prompt = std::min(prompt_size, config.max_positions);
+  const std::size_t prompt = std::min(prompt_size, architecture.max_positions);
   // The last token drawn is never run.
   const std::size_t further = std::max<std::size_t>(1, options.max_tokens) - 1;
-  if (cache.capacity == 0) cache.capacity = prompt + std::min(config.max_positions - prompt, further);
+  if (cache.capacity == 0) cache.capacity = prompt + std::min(architecture.max_positions - prompt, further);
   return cache;
 }
 
 std::vector<TokenId> generate(const Model& model, std::span<const TokenId> prompt, const GenerateOptions& options,
                               const std::function<void(TokenId)>& on_token) {
-  const Config& config = model.config();
+  const Architecture& architecture = model.architecture();
   check(options.sampling);
   NIBBLE_REQUIRE(!prompt.empty(), InvalidArgument, "generate: expected a prompt of at least one token");
-  NIBBLE_REQUIRE(prompt.size() <= config.max_positions, InvalidArgument,
+  NIBBLE_REQUIRE(prompt.size() <= architecture.max_positions, InvalidArgument,
                  "generate: the prompt has {} tokens, but the model has {} positions", prompt.size(),
-                 config.max_positions);
+                 architecture.max_positions);
   std::vector<TokenId> generated;
   if (options.max_tokens == 0) return generated;
 
-  const auto sequence = make_sequence(model, cache_for(config, prompt.size(), options));
+  const auto sequence = make_sequence(model, cache_for(architecture, prompt.size(), options));
   Random random(options.seed);
   TokenId next = 0;
   const LogitSink<float> draw = [&](std::span<const std::size_t>, MatrixView<const float> logits) {
@@ -102,7 +102,7 @@ std::vector<TokenId> generate(const Model& model, std::span<const TokenId> promp
   while (true) {
     generated.push_back(next);
     if (on_token) on_token(next);
-    const auto& stops = config.stop_tokens;
+    const auto& stops = architecture.stop_tokens;
     if (std::find(stops.begin(), stops.end(), next) != stops.end()) break;
     if (generated.size() == options.max_tokens || sequence->length() == sequence->capacity()) break;
     sequence->extend({&generated.back(), 1}, 1, draw, options.forward);

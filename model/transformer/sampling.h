@@ -34,7 +34,7 @@ struct GenerateOptions {
 };
 
 /// options.cache with its capacity filled in: if 0, for the prompt and max_tokens, at most max_positions.
-CacheOptions cache_for(const Config& config, std::size_t prompt_size, const GenerateOptions& options);
+CacheOptions cache_for(const Architecture& architecture, std::size_t prompt_size, const GenerateOptions& options);
 
 /// Continues `prompt` token by token and returns the new tokens. Ends after max_tokens, after a stop token of the
 /// config (which is returned too), or when the cache is full, which a window over rotary positions never is. `on_token`

@@ -10,7 +10,7 @@
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
 #include "model/checkpoint/weights.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/hooks.h"
 
 namespace nibble::model {
@@ -60,7 +60,7 @@ template <class T>
 class Transformer {
  public:
   virtual ~Transformer() = default;
-  virtual const Config& config() const = 0;
+  virtual const Architecture& architecture() const = 0;
 
   /// Runs all blocks over `batch` and hands the logits of the batch rows `logit_rows` (ascending) to `sink`.
   /// Throws InvalidArgument: a token id >= vocabulary (with its index), a sequence longer than max_positions for
@@ -103,9 +103,9 @@ class Transformer {
 using Model = Transformer<float>;
 
 /// Builds the float transformer over `weights`. Throws FormatError for missing tensors or wrong shapes, by name.
-std::unique_ptr<Model> make_model(const Config& config, const WeightProvider& weights);
+std::unique_ptr<Model> make_model(const Architecture& architecture, const WeightProvider& weights);
 /// The same network in another scalar, all weights decoded and held densely: for checks on small models.
 template <class T>
-std::unique_ptr<Transformer<T>> make_dense_transformer(const Config& config, const WeightProvider& weights);
+std::unique_ptr<Transformer<T>> make_dense_transformer(const Architecture& architecture, const WeightProvider& weights);
 
 }  // namespace nibble::model

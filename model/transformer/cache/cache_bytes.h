@@ -6,7 +6,7 @@
 #include "core/checked_math.h"
 #include "model/transformer/cache/attention_kernels.h"
 #include "model/transformer/cache/cache_element.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::model {
 
@@ -18,16 +18,17 @@ inline std::size_t key_positions(std::size_t capacity) {
 
 /// layers · (keys + values) · kv_heads · (head_dim · value_bytes + scale_bytes), for `keys` and `values` positions.
 /// Throws FormatError when that overflows.
-inline std::uint64_t stored_bytes(const Config& config, std::size_t keys, std::size_t values, std::size_t value_bytes,
+inline std::uint64_t stored_bytes(const Architecture& architecture, std::size_t keys, std::size_t values, std::size_t value_bytes,
                                   std::size_t scale_bytes) {
-  const std::uint64_t extents[] = {config.layers, checked_add(keys, values, "key-value cache"), config.kv_heads,
-                                   config.head_dim * value_bytes + scale_bytes};
+  const AttentionSpec& attention = architecture.blocks.front().attention;
+  const std::uint64_t extents[] = {architecture.blocks.size(), checked_add(keys, values, "key-value cache"),
+                                   attention.kv_heads, attention.head_dim * value_bytes + scale_bytes};
   return checked_element_count(extents, "key-value cache");
 }
 
 template <class T, class Stored>
-std::uint64_t stored_bytes(const Config& config, std::size_t keys, std::size_t values) {
-  return stored_bytes(config, keys, values, sizeof(Stored), CacheElement<T, Stored>::kScaled ? sizeof(float) : 0);
+std::uint64_t stored_bytes(const Architecture& architecture, std::size_t keys, std::size_t values) {
+  return stored_bytes(architecture, keys, values, sizeof(Stored), CacheElement<T, Stored>::kScaled ? sizeof(float) : 0);
 }
 
 }  // namespace nibble::model

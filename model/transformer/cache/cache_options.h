@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::model {
 
@@ -37,6 +37,6 @@ struct CacheOptions {
 ///   s).
 /// Throws InvalidArgument: sizes that overflow, a window with chunk = 0 or chunk >= context, none in a type other than
 /// f32, a capacity beyond learned positions.
-std::uint64_t cache_bytes(const Config& config, const CacheOptions& options);
+std::uint64_t cache_bytes(const Architecture& architecture, const CacheOptions& options);
 
 }  // namespace nibble::model

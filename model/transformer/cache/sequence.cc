@@ -56,7 +56,7 @@ template <class T, class Stored>
 class IoSequence final : public Sequence<T> {
  public:
   IoSequence(const Transformer<T>& model, std::size_t capacity)
-      : model_(model), input_(model.config(), capacity), output_(input_) {}
+      : model_(model), input_(model.architecture(), capacity), output_(input_) {}
   void reset() override { input_.reset(); }
   std::size_t length() const override { return input_.length(); }
   std::size_t capacity() const override { return input_.length() + input_.room(); }
@@ -87,7 +87,7 @@ class UncachedSequence final : public Sequence<T> {
  private:
   void append(std::span<const TokenId> tokens, std::size_t logit_rows, const LogitSink<T>& sink,
               const ForwardOptions& options) override {
-    check_tokens(model_.config(), tokens);
+    check_tokens(model_.architecture(), tokens);
     std::fill(std::copy(tokens.begin(), tokens.end(), tokens_.begin() + static_cast<std::ptrdiff_t>(length_)),
               tokens_.end(), TokenId{0});
     const std::size_t end = length_ + tokens.size(), starts[] = {0, tokens_.size()};
@@ -106,8 +106,7 @@ class WindowSequence final : public Sequence<T> {
  public:
   WindowSequence(const Transformer<T>& model, std::unique_ptr<KvCache<T>> cache)
       : model_(model), cache_(std::move(cache)), chunk_(cache_->room()) {
-    const Config& config = model.config();
-    capacity_ = config.family == Family::kGpt2 ? config.max_positions : std::numeric_limits<std::size_t>::max();
+    capacity_ = model.architecture().position_limit();
   }
   void reset() override {
     cache_->reset();
@@ -120,7 +119,7 @@ class WindowSequence final : public Sequence<T> {
  private:
   void append(std::span<const TokenId> tokens, std::size_t logit_rows, const LogitSink<T>& sink,
               const ForwardOptions& options) override {
-    check_tokens(model_.config(), tokens);  // all of them, before the first chunk goes in
+    check_tokens(model_.architecture(), tokens);  // all of them, before the first chunk goes in
     const std::size_t first_scored = tokens.size() - logit_rows;
     for (std::size_t done = 0; done < tokens.size();) {
       const std::size_t count = std::min(chunk_.size() - pending_, tokens.size() - done), filled = pending_ + count;
@@ -147,36 +146,36 @@ class WindowSequence final : public Sequence<T> {
 template <class T, class Stored>
 std::unique_ptr<Sequence<T>> make_stored(const Transformer<T>& model, const CacheOptions& options,
                                          std::size_t capacity) {
-  const Config& config = model.config();
+  const Architecture& architecture = model.architecture();
   switch (options.kind) {
     case CacheKind::kNone:
       return std::make_unique<UncachedSequence<T>>(model, capacity);
     case CacheKind::kIo:
       return std::make_unique<IoSequence<T, Stored>>(model, capacity);
     case CacheKind::kState:
-      return make_sequence<T>(model, std::make_unique<StateCache<T, Stored>>(config, capacity));
+      return make_sequence<T>(model, std::make_unique<StateCache<T, Stored>>(architecture, capacity));
     case CacheKind::kWindow:
       break;
   }
   return std::make_unique<WindowSequence<T>>(
-      model, std::make_unique<WindowCache<T, Stored>>(config, options.chunk, options.context));
+      model, std::make_unique<WindowCache<T, Stored>>(architecture, options.chunk, options.context));
 }
 
-std::size_t capacity_of(const Config& config, const CacheOptions& options) {
-  return options.capacity == 0 ? config.max_positions : options.capacity;
+std::size_t capacity_of(const Architecture& architecture, const CacheOptions& options) {
+  return options.capacity == 0 ? architecture.max_positions : options.capacity;
 }
 
 }  // namespace
 
-std::uint64_t cache_bytes(const Config& config, const CacheOptions& options) {
-  const std::size_t capacity = capacity_of(config, options);
+std::uint64_t cache_bytes(const Architecture& architecture, const CacheOptions& options) {
+  const std::size_t capacity = capacity_of(architecture, options);
   if (options.kind == CacheKind::kWindow) {
     NIBBLE_REQUIRE(options.chunk > 0 && options.chunk < options.context, InvalidArgument,
                    "window cache: expected a chunk of at least 1 and less than the context, got {} of {}",
                    options.chunk, options.context);
   } else {
-    NIBBLE_REQUIRE(config.family != Family::kGpt2 || capacity <= config.max_positions, InvalidArgument,
-                   "key-value cache: {} positions, but the model has learned {}", capacity, config.max_positions);
+    NIBBLE_REQUIRE(capacity <= architecture.position_limit(), InvalidArgument,
+                   "key-value cache: {} positions, but the model has learned {}", capacity, architecture.max_positions);
   }
   if (options.kind == CacheKind::kNone) {
     NIBBLE_REQUIRE(options.type == CacheType::kF32, InvalidArgument,
@@ -186,8 +185,8 @@ std::uint64_t cache_bytes(const Config& config, const CacheOptions& options) {
   const std::size_t value = options.type == CacheType::kF32 ? 4 : options.type == CacheType::kF16 ? 2 : 1;
   const std::size_t scale = options.type == CacheType::kInt8 ? sizeof(float) : 0;
   const std::uint64_t once = options.kind == CacheKind::kWindow
-                                 ? stored_bytes(config, options.context, options.context, value, scale)
-                                 : stored_bytes(config, key_positions(capacity), capacity, value, scale);
+                                 ? stored_bytes(architecture, options.context, options.context, value, scale)
+                                 : stored_bytes(architecture, key_positions(capacity), capacity, value, scale);
   return options.kind == CacheKind::kIo ? checked_multiply(once, 2, "key-value cache") : once;
 }
 
@@ -205,8 +204,8 @@ void Sequence<T>::extend(std::span<const TokenId> tokens, std::size_t logit_rows
 
 template <class T>
 std::unique_ptr<Sequence<T>> make_sequence(const Transformer<T>& model, const CacheOptions& options) {
-  static_cast<void>(cache_bytes(model.config(), options));  // refuses what does not fit together
-  const std::size_t capacity = capacity_of(model.config(), options);
+  static_cast<void>(cache_bytes(model.architecture(), options));  // refuses what does not fit together
+  const std::size_t capacity = capacity_of(model.architecture(), options);
   if constexpr (std::is_same_v<T, float>) {
     if (options.type == CacheType::kF16) return make_stored<float, Float16Bits>(model, options, capacity);
     if (options.type == CacheType::kInt8) return make_stored<float, std::int8_t>(model, options, capacity);

@@ -29,11 +29,12 @@ class StateSource final : public KvSource<T> {
 }  // namespace
 
 template <class T, class Stored>
-StateCache<T, Stored>::StateCache(const Config& config, std::size_t capacity)
-    : capacity_(capacity), bytes_(stored_bytes<T, Stored>(config, key_positions(capacity), capacity)) {
-  const StoreShape shape{config.kv_heads, capacity, config.head_dim};
-  layers_.reserve(config.layers);
-  for (std::size_t i = 0; i < config.layers; ++i)
+StateCache<T, Stored>::StateCache(const Architecture& architecture, std::size_t capacity)
+    : capacity_(capacity), bytes_(stored_bytes<T, Stored>(architecture, key_positions(capacity), capacity)) {
+  const AttentionSpec& attention = architecture.blocks.front().attention;
+  const StoreShape shape{attention.kv_heads, capacity, attention.head_dim};
+  layers_.reserve(architecture.blocks.size());
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i)
     layers_.push_back({ColumnStore<T, Stored>(shape, attention_kernels::kKeyBlock), RowStore<T, Stored>(shape)});
 }
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "model/transformer/cache/kv_store.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/kv_cache.h"
 
 namespace nibble::model {
@@ -12,7 +12,7 @@ namespace nibble::model {
 template <class T, class Stored>
 class StateCache : public KvCache<T> {
  public:
-  StateCache(const Config& config, std::size_t capacity);
+  StateCache(const Architecture& architecture, std::size_t capacity);
   std::size_t room() const override { return capacity_ - this->length(); }
   void attend(std::size_t layer, const AttentionShape& shape, MatrixView<const T> q, MatrixView<const T> k,
               MatrixView<const T> v, MatrixView<T> out, Attention how) override;

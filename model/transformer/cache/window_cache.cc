@@ -31,14 +31,15 @@ class WindowSource final : public KvSource<T> {
 }  // namespace
 
 template <class T, class Stored>
-WindowCache<T, Stored>::WindowCache(const Config& config, std::size_t chunk, std::size_t context)
-    : chunk_(chunk), context_(context), bytes_(stored_bytes<T, Stored>(config, context, context)) {
+WindowCache<T, Stored>::WindowCache(const Architecture& architecture, std::size_t chunk, std::size_t context)
+    : chunk_(chunk), context_(context), bytes_(stored_bytes<T, Stored>(architecture, context, context)) {
   NIBBLE_REQUIRE(chunk > 0 && chunk < context, InvalidArgument,
                  "window cache: expected a chunk of at least 1 and less than the context, got {} of {}", chunk,
                  context);
-  const StoreShape shape{config.kv_heads, context, config.head_dim};
-  layers_.reserve(config.layers);
-  for (std::size_t i = 0; i < config.layers; ++i)
+  const AttentionSpec& attention = architecture.blocks.front().attention;
+  const StoreShape shape{attention.kv_heads, context, attention.head_dim};
+  layers_.reserve(architecture.blocks.size());
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i)
     layers_.push_back({ColumnStore<T, Stored>(shape, context), RowStore<T, Stored>(shape)});
 }
 

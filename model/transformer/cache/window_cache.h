@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "model/transformer/cache/kv_store.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/kv_cache.h"
 
 namespace nibble::model {
@@ -15,7 +15,7 @@ template <class T, class Stored>
 class WindowCache : public KvCache<T> {
  public:
   /// Requires 0 < chunk < context.
-  WindowCache(const Config& config, std::size_t chunk, std::size_t context);
+  WindowCache(const Architecture& architecture, std::size_t chunk, std::size_t context);
   std::size_t room() const override { return chunk_; }
   void attend(std::size_t layer, const AttentionShape& shape, MatrixView<const T> q, MatrixView<const T> k,
               MatrixView<const T> v, MatrixView<T> out, Attention how) override;

@@ -49,7 +49,7 @@ MatrixView<T> Head<T>::chunk_logits(MatrixView<const T> x, std::span<const std::
   const auto logits = scratch.logits.view(rows.size(), linear.op->out_features());
   gather_rows<T>(x, rows, gathered);
   norm.forward(gathered, normed);
-  linear.forward(normed, logits, hooks);
+  linear.forward(normed, logits, hooks, {rows});
   require_no_nan<T>(logits, rows);
   return logits;
 }
@@ -75,7 +75,7 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::size_t> rows,
     gradient(chunk, logits);
     const auto normed = scratch.normed.view(chunk.size(), x.cols());
     const auto dnormed = scratch.gradient.view(chunk.size(), x.cols());
-    linear.backward(normed, logits, dnormed, hooks);
+    linear.backward(normed, logits, dnormed, hooks, {chunk});
     const auto gathered = scratch.gathered.view(chunk.size(), x.cols());
     Matrix<T> dgathered(chunk.size(), x.cols());
     norm.backward_add(gathered, dnormed, dgathered);

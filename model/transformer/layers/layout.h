@@ -18,10 +18,10 @@ struct Layout {
 };
 
 /// Throws InvalidArgument for an id outside the vocabulary, with its index.
-void check_tokens(const Config& config, std::span<const TokenId> tokens);
+void check_tokens(const Architecture& architecture, std::span<const TokenId> tokens);
 /// Checks `batch` against `config` (token ids, shape of starts, learned positions). Throws InvalidArgument.
-Layout layout_of(const Config& config, const Batch& batch);
+Layout layout_of(const Architecture& architecture, const Batch& batch);
 /// One sequence of `tokens` behind `past` others. Throws InvalidArgument as above.
-Layout layout_behind(const Config& config, std::span<const TokenId> tokens, std::size_t past);
+Layout layout_behind(const Architecture& architecture, std::span<const TokenId> tokens, std::size_t past);
 
 }  // namespace nibble::model

@@ -17,13 +17,14 @@ struct NamedLinear {
   std::string module;
   std::unique_ptr<LinearOp<T>> op;
 
-  void forward(MatrixView<const T> x, MatrixView<T> y, const Hooks<T>* hooks) const {
-    if (hooks != nullptr && hooks->on_linear_input) hooks->on_linear_input(module, x);
+  void forward(MatrixView<const T> x, MatrixView<T> y, const Hooks<T>* hooks, const HookRows& rows = {}) const {
+    if (hooks != nullptr && hooks->on_linear_input) hooks->on_linear_input(module, x, rows);
     op->forward(x, y);
   }
   /// dx = dy W, after the hook saw x and dy.
-  void backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, const Hooks<T>* hooks) const {
-    if (hooks != nullptr && hooks->on_linear_gradient) hooks->on_linear_gradient(module, x, dy);
+  void backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, const Hooks<T>* hooks,
+                const HookRows& rows = {}) const {
+    if (hooks != nullptr && hooks->on_linear_gradient) hooks->on_linear_gradient(module, x, dy, rows);
     op->backward_input(dy, dx);
   }
 };

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/matrix_view.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::model {
 
@@ -13,7 +14,7 @@ namespace nibble::model {
 template <class T>
 class Norm {
  public:
-  enum class Kind { kLayer, kRms };
+  using Kind = NormSpec::Kind;
   /// gain (n), bias (n) or empty.
   Norm(Kind kind, std::vector<T> gain, std::vector<T> bias, double epsilon);
 

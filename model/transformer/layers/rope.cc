@@ -8,32 +8,9 @@
 #include "core/thread_pool.h"
 
 namespace nibble::model {
-namespace {
-
-double scaled_frequency(double frequency, const RopeScaling& scaling) {
-  const double context = static_cast<double>(scaling.original_context);
-  const double wavelength = 2.0 * std::numbers::pi / frequency;
-  if (wavelength < context / scaling.high_frequency_factor) return frequency;
-  if (wavelength > context / scaling.low_frequency_factor) return frequency / scaling.factor;
-  const double keep = (context / wavelength - scaling.low_frequency_factor) /
-                      (scaling.high_frequency_factor - scaling.low_frequency_factor);
-  return (1.0 - keep) * frequency / scaling.factor + keep * frequency;
-}
-
-}  // namespace
-
-std::vector<double> rotary_frequencies(const Config& config) {
-  std::vector<double> frequencies(config.head_dim / 2);
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
-    frequencies[i] = std::pow(config.rope_theta, exponent);
-    if (config.rope_scaling) frequencies[i] = scaled_frequency(frequencies[i], *config.rope_scaling);
-  }
-  return frequencies;
-}
-
 template <class T>
-Rotary<T>::Rotary(const Config& config) : head_dim_(config.head_dim), frequencies_(rotary_frequencies(config)) {}
+Rotary<T>::Rotary(const RotarySpec& spec, std::size_t head_dim)
+    : head_dim_(head_dim), frequencies_(rotary_frequencies(spec, 0)) {}
 
 template <class T>
 void Rotary<T>::extend_to(std::size_t positions) {

@@ -1,0 +1,242 @@
+#include "model/architecture/architecture.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+#include "core/choice.h"
+
+namespace nibble::model {
+namespace {
+
+constexpr std::array<Choice<Activation>, 6> kActivations = {{
+    {"silu", Activation::kSilu},
+    {"gelu_tanh", Activation::kGeluTanh},
+    {"gelu", Activation::kGelu},
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kRelu2},
+    {"clamped_swiglu", Activation::kClampedSwiglu},
+}};
+
+template <class Visit>
+void visit_linears(const MlpSpec& mlp, const Visit& visit) {
+  if (mlp.gate) visit(*mlp.gate);
+  visit(mlp.up);
+  visit(mlp.down);
+}
+
+// Linear layers of a block in order of use, with routers and gates of shared experts where `all`.
+template <class Visit>
+void visit_linears(const BlockSpec& block, bool all, const Visit& visit) {
+  visit(block.attention.q);
+  visit(block.attention.k);
+  visit(block.attention.v);
+  visit(block.attention.o);
+  if (block.mlp) visit_linears(*block.mlp, visit);
+  if (!block.experts) return;
+  const ExpertsSpec& experts = *block.experts;
+  if (all) visit(experts.router);
+  for (const MlpSpec& expert : experts.experts) visit_linears(expert, visit);
+  if (experts.shared) visit_linears(*experts.shared, visit);
+  if (all && experts.shared_gate) visit(*experts.shared_gate);
+}
+
+template <class Size>
+std::size_t largest(const Architecture& architecture, const Size& size) {
+  std::size_t most = 0;
+  for (const BlockSpec& block : architecture.blocks) most = std::max(most, size(block));
+  return most;
+}
+
+void add_norm(std::vector<const NormSpec*>& list, const std::optional<NormSpec>& norm) {
+  if (norm) list.push_back(&*norm);
+}
+
+}  // namespace
+
+std::string_view activation_name(Activation activation) { return name_of(activation, kActivations); }
+
+std::size_t BlockSpec::intermediate() const {
+  std::size_t most = mlp ? mlp->intermediate() : 0;
+  if (!experts) return most;
+  for (const MlpSpec& expert : experts->experts) most = std::max(most, expert.intermediate());
+  return experts->shared ? std::max(most, experts->shared->intermediate()) : most;
+}
+
+std::size_t Architecture::position_limit() const {
+  return learned_positions() ? max_positions : std::numeric_limits<std::size_t>::max();
+}
+std::size_t Architecture::largest_q_width() const {
+  return largest(*this, [](const BlockSpec& block) { return block.attention.q_width(); });
+}
+std::size_t Architecture::largest_kv_width() const {
+  return largest(*this, [](const BlockSpec& block) { return block.attention.kv_width(); });
+}
+std::size_t Architecture::largest_intermediate() const {
+  return largest(*this, [](const BlockSpec& block) { return block.intermediate(); });
+}
+bool Architecture::has_experts() const {
+  return std::any_of(blocks.begin(), blocks.end(), [](const BlockSpec& block) { return block.experts.has_value(); });
+}
+
+std::vector<std::string> Architecture::candidates(const std::string& name) const {
+  std::vector<std::string> names{name};
+  if (!prefix.empty()) names.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : prefix + name);
+  return names;
+}
+
+bool Architecture::is_ignored(std::string_view stored) const {
+  return std::any_of(ignored_suffixes.begin(), ignored_suffixes.end(),
+                     [&](const std::string& suffix) { return stored.ends_with(suffix); });
+}
+
+std::vector<const Parameter*> linear_layers(const BlockSpec& block) {
+  std::vector<const Parameter*> list;
+  visit_linears(block, false, [&](const Parameter& p) { list.push_back(&p); });
+  return list;
+}
+
+std::vector<const Parameter*> linear_layers(const Architecture& architecture) {
+  std::vector<const Parameter*> list;
+  for (const BlockSpec& block : architecture.blocks)
+    visit_linears(block, false, [&](const Parameter& p) { list.push_back(&p); });
+  return list;
+}
+
+std::vector<const Parameter*> matrices(const Architecture& architecture) {
+  std::vector<const Parameter*> list{&architecture.embedding};
+  if (architecture.positions) list.push_back(&*architecture.positions);
+  for (const BlockSpec& block : architecture.blocks)
+    visit_linears(block, true, [&](const Parameter& p) { list.push_back(&p); });
+  if (!architecture.head.tied) list.push_back(&architecture.head.linear);
+  return list;
+}
+
+std::vector<const NormSpec*> norms(const Architecture& architecture) {
+  std::vector<const NormSpec*> list;
+  add_norm(list, architecture.embedding_norm);
+  for (const BlockSpec& block : architecture.blocks) {
+    add_norm(list, block.attention_norm);
+    add_norm(list, block.attention.q_norm);
+    add_norm(list, block.attention.k_norm);
+    add_norm(list, block.attention_post_norm);
+    add_norm(list, block.mlp_norm);
+    add_norm(list, block.mlp_post_norm);
+  }
+  add_norm(list, architecture.final_norm);
+  return list;
+}
+
+std::vector<FileTensor> file_tensors(const Architecture& architecture) {
+  std::vector<FileTensor> list;
+  std::set<std::string> seen;
+  const auto add = [&](const Stored& stored, FileTensor tensor) {
+    if (!seen.insert(stored.tensor).second) return;
+    tensor.name = stored.tensor;
+    tensor.shape = stored.shape();
+    list.push_back(std::move(tensor));
+  };
+  for (const Parameter* p : matrices(architecture)) {
+    FileTensor tensor;
+    tensor.role = p->role, tensor.block = p->block, tensor.in = p->in, tensor.writes_residual = p->writes_residual;
+    add(p->weight, tensor);
+    tensor.bias = true, tensor.required = p->biased, tensor.in = 0;
+    if (p->biased) add(p->bias, tensor);
+  }
+  if (architecture.head.tied && architecture.head.linear.biased) {
+    FileTensor tensor;
+    tensor.role = Role::kHead, tensor.block = architecture.blocks.size(), tensor.bias = true;
+    add(architecture.head.linear.bias, tensor);
+  }
+  for (const NormSpec* norm : norms(architecture)) {
+    FileTensor tensor;
+    tensor.role = norm->role, tensor.block = norm->block, tensor.gain_offset = norm->gain_offset;
+    if (norm->gain) add(*norm->gain, tensor);
+    tensor.bias = true;
+    if (norm->bias) add(*norm->bias, tensor);
+  }
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
+    if (!architecture.blocks[i].attention.sinks) continue;
+    FileTensor tensor;
+    tensor.role = Role::kSinks, tensor.block = i;
+    add(*architecture.blocks[i].attention.sinks, tensor);
+  }
+  return list;
+}
+
+namespace {
+
+std::size_t side_by_side(const BlockSpec& block) {
+  const MlpSpec* mlp = block.mlp ? &*block.mlp : &block.experts->experts.front();
+  return mlp->gate ? 2 : 1;
+}
+
+}  // namespace
+
+std::uint64_t forward_floats_per_token(const Architecture& architecture) {
+  return 2 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
+           return 2 * (block.attention.q_width() + block.attention.kv_width()) +
+                  side_by_side(block) * block.intermediate();
+         });
+}
+
+std::uint64_t backward_floats_per_token(const Architecture& architecture) {
+  return 5 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
+           return 4 * (block.attention.q_width() + block.attention.kv_width()) +
+                  (side_by_side(block) + 2) * block.intermediate() + block.attention.heads;
+         });
+}
+
+double active_linear_weights(const Architecture& architecture) {
+  double weights = 0.0;
+  for (const BlockSpec& block : architecture.blocks) {
+    const double share = block.experts ? static_cast<double>(block.experts->active) /
+                                             static_cast<double>(block.experts->experts.size())
+                                       : 1.0;
+    visit_linears(block, true, [&](const Parameter& p) {
+      weights += static_cast<double>(p.weights()) * (p.expert ? share : 1.0);
+    });
+  }
+  return weights;
+}
+
+double prompt_flops(const Architecture& architecture, std::size_t tokens) {
+  const auto n = static_cast<double>(tokens);
+  double attention = 0.0;
+  for (const BlockSpec& block : architecture.blocks) {
+    const std::size_t window = block.attention.window;
+    // Keys that queries see in all: a triangle, cut off at the window.
+    double seen = n * (n + 1.0) / 2.0;
+    if (window > 0 && tokens > window) {
+      const double beyond = n - static_cast<double>(window);
+      seen -= beyond * (beyond + 1.0) / 2.0;
+    }
+    attention += 4.0 * static_cast<double>(block.attention.q_width()) * seen;
+  }
+  const double head = 2.0 * static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  return 2.0 * n * active_linear_weights(architecture) + attention + head;
+}
+
+std::string describe(const Architecture& architecture) {
+  const BlockSpec& block = architecture.blocks.front();
+  const AttentionSpec& attention = block.attention;
+  std::string text = fmt::format("{}, {} layers, width {}, {} heads", architecture.family, architecture.blocks.size(),
+                                 architecture.hidden, attention.heads);
+  if (attention.kv_heads != attention.heads) text += fmt::format(" ({} for keys and values)", attention.kv_heads);
+  text += fmt::format(" of {}, MLP {}", attention.head_dim, architecture.largest_intermediate());
+  for (const BlockSpec& mixture : architecture.blocks) {
+    if (!mixture.experts) continue;
+    text += fmt::format(", {} experts ({} active{})", mixture.experts->experts.size(), mixture.experts->active,
+                        mixture.experts->shared ? ", one shared" : "");
+    break;
+  }
+  std::size_t windowed = 0, window = 0;
+  for (const BlockSpec& b : architecture.blocks)
+    if (b.attention.window > 0) ++windowed, window = b.attention.window;
+  if (windowed > 0) text += fmt::format(", window {} in {} of the layers", window, windowed);
+  return text + fmt::format(", vocabulary {}, {} positions, {} head", architecture.vocabulary,
+                            architecture.max_positions, architecture.head.tied ? "tied" : "untied");
+}
+
+}  // namespace nibble::model

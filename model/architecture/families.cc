@@ -1,0 +1,66 @@
+#include "model/architecture/families.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strict_json.h"
+#include "core/suggest.h"
+#include "model/architecture/family_config.h"
+#include "model/architecture/family_list.h"
+#include "model/architecture/parts.h"
+
+namespace nibble::model {
+namespace {
+
+std::vector<Family>& registered() {
+  static std::vector<Family> list = {
+      {"gpt2", parse_gpt2},
+      {"llama", parse_llama},
+  };
+  return list;
+}
+
+void refuse_unread(const FamilyConfig& config) {
+  const std::vector<std::string> unread = config.not_understood();
+  NIBBLE_REQUIRE(unread.empty(), FormatError,
+                 "{}: '{}' is not known: it may change what the network computes. Take it out if you know that it does "
+                 "not{}",
+                 config.what(), unread.front(),
+                 unread.size() > 1 ? fmt::format(" (and {})", fmt::join(unread.begin() + 1, unread.end(), ", ")) : "");
+}
+
+}  // namespace
+
+std::span<const Family> families() { return registered(); }
+
+void register_family(const Family& family) {
+  for (const Family& other : registered())
+    NIBBLE_REQUIRE(other.model_type != family.model_type, InvalidArgument, "family '{}' is there already",
+                   family.model_type);
+  registered().push_back(family);
+}
+
+Architecture parse_architecture(std::string_view config_json, std::string_view what, std::span<const Family> known) {
+  const nlohmann::json json = parse_strict_json(config_json, what);
+  const FamilyConfig config(json, std::string(what));
+  const std::string type = config.text_or("model_type", "");
+  std::vector<std::string_view> names;
+  for (const Family& family : known) names.push_back(family.model_type);
+  const auto family = std::find_if(known.begin(), known.end(), [&](const Family& f) { return f.model_type == type; });
+  NIBBLE_REQUIRE(family != known.end(), FormatError, "{}: 'model_type': expected one of {}, got '{}'{}", what,
+                 fmt::join(names, ", "), type, did_you_mean(type, names));
+  Architecture architecture = family->parse(config);
+  architecture.family = type;
+  connect(architecture);
+  config.read_special_tokens(architecture);
+  refuse_unread(config);
+  return architecture;
+}
+
+Architecture parse_architecture(std::string_view config_json, std::string_view what) {
+  return parse_architecture(config_json, what, families());
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,88 @@
+#include "model/architecture/parts.h"
+
+namespace nibble::model {
+
+Parameter linear(Role role, std::size_t block, const std::string& module, std::size_t out, std::size_t in,
+                 bool biased) {
+  Parameter p;
+  p.role = role, p.block = block, p.module = module, p.out = out, p.in = in, p.biased = biased;
+  p.weight = whole_matrix(module + ".weight", out, in);
+  p.bias = whole_vector(module + ".bias", out);
+  return p;
+}
+
+Parameter part_of(const Fused& fused, Role role, std::size_t block, const std::string& name, RowSet part) {
+  Parameter p;
+  p.role = role, p.block = block, p.module = fused.module + "." + name, p.out = part.count, p.in = fused.in;
+  p.biased = fused.biased;
+  p.weight = whole_matrix(fused.module + ".weight", fused.rows, fused.in, fused.transposed);
+  p.bias = whole_vector(fused.module + ".bias", fused.rows);
+  p.weight.part = p.bias.part = part;
+  return p;
+}
+
+NormSpec norm(NormSpec::Kind kind, Role role, std::size_t block, const std::string& module, std::size_t width,
+              double epsilon, bool with_bias, double gain_offset) {
+  NormSpec spec;
+  spec.kind = kind, spec.role = role, spec.block = block, spec.width = width, spec.epsilon = epsilon;
+  spec.gain_offset = gain_offset, spec.module = module;
+  spec.gain = whole_vector(module + ".weight", width);
+  if (with_bias) spec.bias = whole_vector(module + ".bias", width);
+  return spec;
+}
+
+namespace {
+
+void connect(MlpSpec& mlp, const std::string& shared_with, const std::string& fed_by) {
+  std::string first = shared_with;
+  const auto reads = [&](Parameter& p) {
+    p.input_of = first;
+    p.fed_by = fed_by;
+    if (first.empty()) first = p.module;
+  };
+  if (mlp.gate) reads(*mlp.gate);
+  reads(mlp.up);
+  mlp.down.writes_residual = true;
+}
+
+// The module of a norm that has a gain to fold scales into.
+std::string foldable(const std::optional<NormSpec>& norm) { return norm && norm->gain ? norm->module : std::string(); }
+
+void connect(BlockSpec& block) {
+  AttentionSpec& attention = block.attention;
+  const bool one_norm = block.residual == BlockSpec::Residual::kParallel && !block.mlp_norm;
+  // A norm that feeds a mixture feeds its router too, which is no linear layer that scales could be folded into.
+  const std::string attention_norm = one_norm && block.experts ? std::string() : foldable(block.attention_norm);
+  attention.k.input_of = attention.v.input_of = attention.q.module;
+  attention.q.fed_by = attention.k.fed_by = attention.v.fed_by = attention_norm;
+  attention.o.writes_residual = true;
+  if (block.mlp) {
+    if (one_norm) {
+      connect(*block.mlp, attention.q.module, attention_norm);
+    } else {
+      connect(*block.mlp, "", foldable(block.mlp_norm));
+    }
+  }
+  if (!block.experts) return;
+  for (MlpSpec& expert : block.experts->experts) connect(expert, "", "");
+  if (block.experts->shared) connect(*block.experts->shared, "", "");
+}
+
+}  // namespace
+
+void connect(Architecture& architecture) {
+  for (BlockSpec& block : architecture.blocks) connect(block);
+}
+
+void set_embedding_and_head(Architecture& architecture, const std::string& module, bool tied,
+                            const std::string& head_module, bool head_biased) {
+  const std::size_t outside = architecture.blocks.size();
+  architecture.embedding =
+      linear(Role::kEmbedding, outside, module, architecture.vocabulary, architecture.hidden, false);
+  Parameter& head = architecture.head.linear;
+  head = linear(Role::kHead, outside, head_module, architecture.vocabulary, architecture.hidden, head_biased);
+  architecture.head.tied = tied;
+  if (tied) head.weight = architecture.embedding.weight;
+}
+
+}  // namespace nibble::model
