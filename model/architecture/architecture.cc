@@ -191,12 +191,11 @@ std::uint64_t backward_floats_per_token(const Architecture& architecture) {
 double active_linear_weights(const Architecture& architecture) {
   double weights = 0.0;
   for (const BlockSpec& block : architecture.blocks) {
-    const double share = block.experts ? static_cast<double>(block.experts->active) /
-                                             static_cast<double>(block.experts->experts.size())
-                                       : 1.0;
-    visit_linears(block, true, [&](const Parameter& p) {
-      weights += static_cast<double>(p.weights()) * (p.expert ? share : 1.0);
-    });
+    const double share =
+        block.experts ? static_cast<double>(block.experts->active) / static_cast<double>(block.experts->experts.size())
+                      : 1.0;
+    visit_linears(block, true,
+                  [&](const Parameter& p) { weights += static_cast<double>(p.weights()) * (p.expert ? share : 1.0); });
   }
   return weights;
 }
