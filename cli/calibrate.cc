@@ -25,7 +25,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/calibration_windows.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

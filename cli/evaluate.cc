@@ -22,7 +22,7 @@
 #include "cli/token_input.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/reference_comparison.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

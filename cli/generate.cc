@@ -24,7 +24,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "model/transformer/sampling.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

@@ -15,13 +15,13 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "cli/table.h"
-#include "quant/pipeline/inspect_model.h"
+#include "eval/inspect/inspect_model.h"
 
 namespace nibble::cli {
 namespace {
 
-using quant::ModelDescription;
-using quant::TensorDescription;
+using eval::ModelDescription;
+using eval::TensorDescription;
 
 struct Arguments {
   CommonOptions common;
@@ -46,7 +46,7 @@ nlohmann::ordered_json json_of(const model::Config& config) {
 }
 
 nlohmann::ordered_json json_of(const TensorDescription& tensor) {
-  const quant::ValueStatistics& values = tensor.values;
+  const eval::ValueStatistics& values = tensor.values;
   return {{"name", tensor.name},
           {"storage", tensor.storage},
           {"shape", tensor.shape},
@@ -90,7 +90,7 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
                {"std"},
                {"max/rms"}});
   for (const TensorDescription& tensor : model.tensors) {
-    const quant::ValueStatistics& values = tensor.values;
+    const eval::ValueStatistics& values = tensor.values;
     table.add_row({tensor.name, tensor.storage, fmt::format("{}", fmt::join(tensor.shape, " x ")),
                    human_bytes(tensor.bytes), fmt::format("{:.4f}", tensor.bits_per_weight),
                    fmt::format("{:.4f}", values.min), fmt::format("{:.4f}", values.max),
@@ -116,7 +116,7 @@ void run(const Arguments& arguments) {
     return;
   }
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
-  const ModelDescription model = quant::describe_model(arguments.model, bar.sink());
+  const ModelDescription model = eval::describe_model(arguments.model, bar.sink());
   bar.finish();
   for (const TensorDescription& tensor : model.tensors) {
     const auto [nans, infinities] = std::pair(tensor.values.nan_count, tensor.values.infinities);

@@ -32,7 +32,7 @@
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/reference_comparison.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

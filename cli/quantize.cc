@@ -23,11 +23,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/assemble.h"
-#include "quant/pipeline/quantize_model.h"
-#include "quant/pipeline/recipe.h"
-#include "quant/pipeline/shard.h"
-#include "quant/pipeline/tuning.h"
+#include "quant/job/assemble.h"
+#include "quant/job/quantize_model.h"
+#include "quant/job/shard.h"
+#include "quant/job/tuning.h"
+#include "quant/recipe/recipe.h"
 
 namespace nibble::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "eval/speed/machine.h"
 #include "eval/speed/speed.h"
 #include "model/transformer/config.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "datasets/eval_windows.h"
-#include "eval/quality/perplexity.h"
+#include "eval/quality/perplexity_options.h"
 #include "eval/quality/window_batch.h"
 
 namespace nibble::eval {

@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/error_sum.h"
 #include "core/matrix_view.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
 #include "core/thread_pool.h"
 #include "model/transformer/config.h"
-#include "quant/pipeline/error_sum.h"
-#include "quant/pipeline/load_model.h"
-#include "quant/pipeline/model_weights.h"
+#include "quant/store/load_model.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::eval {
 namespace {
@@ -220,7 +220,7 @@ CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::
     const std::size_t rows = layer.out / names.size();
     for (std::size_t part = 0; part < names.size(); ++part) {
       constexpr std::size_t kRows = 64;
-      quant::ErrorSum error;
+      ErrorSum error;
       Matrix<float> x(kRows, layer.in), y(kRows, layer.in);
       for (std::size_t row = 0; row < rows; row += kRows) {
         const std::size_t begin = part * rows + row, count = std::min(kRows, rows - row);

@@ -14,8 +14,8 @@
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
-#include "quant/pipeline/load_model.h"
-#include "quant/pipeline/quantize_model.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::eval {
 namespace {

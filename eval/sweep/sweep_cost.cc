@@ -78,7 +78,7 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
 }
 
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
-  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/pipeline/weight_statistics.cc, work_bytes()
+  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/job/weight_statistics.cc, work_bytes()
   constexpr double kOperationsPerWeight = 2000.0;             // 40 ns of one thread
   Cost cost;
   for (const model::LinearLayer& layer : model::linear_layers(model.config)) {

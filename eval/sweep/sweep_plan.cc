@@ -9,9 +9,10 @@
 #include "core/gemm.h"
 #include "core/hash.h"
 #include "eval/sweep/speed_section.h"
+#include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
-#include "quant/pipeline/plan.h"
-#include "quant/pipeline/recipe_needs.h"
+#include "quant/job/plan.h"
+#include "quant/job/recipe_needs.h"
 
 namespace nibble::eval {
 namespace {

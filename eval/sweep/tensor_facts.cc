@@ -7,8 +7,8 @@
 #include "core/dtype.h"
 #include "core/matrix_view.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/model_weights.h"
-#include "quant/pipeline/plan.h"
+#include "quant/job/plan.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::eval {
 namespace {

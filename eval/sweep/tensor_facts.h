@@ -6,7 +6,7 @@
 #include "eval/sweep/record.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/transformer/config.h"
-#include "quant/pipeline/quantize_model.h"
+#include "quant/job/quantize_model.h"
 
 namespace nibble::eval {
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 
 namespace nibble::eval {

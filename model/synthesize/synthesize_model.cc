@@ -1,0 +1,148 @@
+#include "model/synthesize/synthesize_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/checked_math.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/output_directory.h"
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "model/checkpoint/safetensors_writer.h"
+#include "model/transformer/config.h"
+
+namespace nibble::model {
+namespace {
+
+constexpr std::size_t kTableBits = 16, kTableSize = std::size_t{1} << kTableBits;
+constexpr std::size_t kTile = std::size_t{1} << 20;  // values made from one seed
+
+// A tensor of the checkpoint: normal with this deviation around this mean.
+struct RandomTensor {
+  TensorDeclaration declaration;
+  double mean = 0.0, deviation = 0.0;
+};
+
+std::vector<RandomTensor> tensors_of(const Config& config) {
+  std::vector<RandomTensor> tensors;
+  const auto add = [&](std::string name, std::vector<std::uint64_t> shape, double mean, double deviation) {
+    tensors.push_back({{std::move(name), DType::kF16, std::move(shape)}, mean, deviation});
+  };
+  const bool gpt2 = config.family == Family::kGpt2;
+  const auto add_norm = [&](const std::string& module) {
+    add(module + ".weight", {config.hidden}, 1.0, 0.0);
+    if (gpt2) add(module + ".bias", {config.hidden}, 0.0, 0.0);
+  };
+  constexpr double kEmbedding = 0.02;
+
+  add(gpt2 ? "wte.weight" : "model.embed_tokens.weight", {config.vocabulary, config.hidden}, 0.0, kEmbedding);
+  if (gpt2) add("wpe.weight", {config.max_positions, config.hidden}, 0.0, kEmbedding);
+  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(config.layers));
+  for (const LinearLayer& layer : linear_layers(config)) {
+    const bool writes_residual =
+        layer.out == config.hidden &&
+        (layer.module.ends_with("c_proj") || layer.module.ends_with("o_proj") || layer.module.ends_with("down_proj"));
+    const double deviation = (writes_residual ? into_residual : 1.0) / std::sqrt(static_cast<double>(layer.in));
+    const auto shape = layer.conv1d ? std::vector<std::uint64_t>{layer.in, layer.out}
+                                    : std::vector<std::uint64_t>{layer.out, layer.in};
+    add(layer.module + ".weight", shape, 0.0, deviation);
+    const bool in_attention = layer.module.find("attn.") != std::string::npos;
+    if (in_attention ? config.attention_bias : config.mlp_bias) add(layer.module + ".bias", {layer.out}, 0.0, 0.0);
+  }
+  for (std::size_t block = 0; block < config.layers; ++block) {
+    const std::string prefix = gpt2 ? fmt::format("h.{}.", block) : fmt::format("model.layers.{}.", block);
+    add_norm(prefix + (gpt2 ? "ln_1" : "input_layernorm"));
+    add_norm(prefix + (gpt2 ? "ln_2" : "post_attention_layernorm"));
+  }
+  add_norm(gpt2 ? "ln_f" : "model.norm");
+  if (!config.tied_head) add("lm_head.weight", {config.vocabulary, config.hidden}, 0.0, kEmbedding);
+  return tensors;
+}
+
+// The x with Φ(x) = p, for p < 1/2, by bisection: erfc keeps its precision in this tail.
+double normal_quantile(double p) {
+  double low = -10.0, high = 0.0;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+// Quantiles at (i + 1/2) / size: drawn uniformly, they are a normal deviate.
+std::vector<double> normal_table() {
+  std::vector<double> table(kTableSize);
+  for (std::size_t i = 0; i < kTableSize / 2; ++i) {
+    table[i] = normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(kTableSize));
+    table[kTableSize - 1 - i] = -table[i];
+  }
+  return table;
+}
+
+void fill(std::span<std::uint16_t> values, std::uint64_t seed, std::span<const std::uint16_t> table) {
+  Random random(seed);
+  for (std::size_t i = 0; i < values.size();) {
+    std::uint64_t bits = random.next();
+    for (std::size_t draw = 0; draw < 64 / kTableBits && i < values.size(); ++draw, bits >>= kTableBits)
+      values[i++] = table[bits & (kTableSize - 1)];
+  }
+}
+
+// Makes the values tile by tile, one per thread at a time, and writes them in order.
+void write_tensor(const RandomTensor& tensor, std::uint64_t seed, std::span<const double> quantiles,
+                  SafetensorsWriter& writer) {
+  std::vector<std::uint16_t> table(kTableSize);
+  for (std::size_t i = 0; i < kTableSize; ++i)
+    table[i] = f32_to_f16(static_cast<float>(tensor.mean + tensor.deviation * quantiles[i]));
+  const std::uint64_t count = checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+  const std::size_t tiles_at_once = 2 * thread_count();
+  std::vector<std::uint16_t> values(std::min<std::uint64_t>(count, tiles_at_once * kTile));
+  Random seeds(seed);
+  for (std::uint64_t begin = 0; begin < count; begin += values.size()) {
+    const std::size_t size = std::min<std::uint64_t>(values.size(), count - begin);
+    const auto now = std::span(values).first(size);
+    std::vector<std::uint64_t> tile_seeds(divide_up(size, kTile));
+    for (std::uint64_t& tile_seed : tile_seeds) tile_seed = seeds.next();
+    parallel_for_tiles(size, kTile, [&](std::size_t first, std::size_t last) {
+      fill(now.subspan(first, last - first), tile_seeds[first / kTile], table);
+    });
+    writer.write(std::as_bytes(now));
+  }
+}
+
+}  // namespace
+
+void synthesize_model(std::string_view config_text, const std::filesystem::path& output,
+                      const SynthesizeOptions& options) {
+  const Config config = parse_config(config_text, "config.json");
+  const std::vector<RandomTensor> tensors = tensors_of(config);
+  OutputDirectory directory(output, options.overwrite, fmt::format("nibble synthesize, seed {}", options.seed));
+  std::vector<TensorDeclaration> declarations;
+  std::uint64_t total = 0, done = 0;
+  for (const RandomTensor& tensor : tensors) {
+    declarations.push_back(tensor.declaration);
+    total += 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+  }
+  SafetensorsWriter writer(
+      directory.partial() / "model.safetensors", std::move(declarations),
+      {{"format", "pt"},
+       {"contents", fmt::format("random weights, seed {}: for speed and memory work", options.seed)}});
+  const std::vector<double> quantiles = normal_table();
+  for (const RandomTensor& tensor : tensors) {
+    std::uint64_t seed = options.seed;
+    for (const char c : tensor.declaration.name) seed = Random(seed ^ static_cast<unsigned char>(c)).next();
+    write_tensor(tensor, seed, quantiles, writer);
+    done += 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+    if (options.progress)
+      options.progress({"synthesizing", static_cast<double>(done), static_cast<double>(total), "bytes"});
+  }
+  writer.commit();
+  directory.add_text("config.json", config_text);
+  directory.publish();
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,24 @@
+#include "quant/job/result.h"
+
+#include <array>
+
+namespace nibble::quant {
+
+TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
+                           const WeightParts& made) {
+  constexpr std::array<const char*, 4> formats{"palette", "uniform", "int4-block", "float16"};
+  return {.name = name,
+          .format = formats[static_cast<std::size_t>(format)],
+          .weights = weights,
+          .stored_bits = stored_bits,
+          .bits_per_weight = static_cast<double>(stored_bits) / static_cast<double>(weights),
+          .relative_weight_error = made.relative_error,
+          .optimality_gap = made.optimality_gap,
+          .output_error = made.output_error,
+          .fisher_error = made.fisher_error,
+          .damping = made.solver ? std::optional(made.solver->damping) : std::nullopt,
+          .silent_inputs = made.solver ? std::optional<std::uint64_t>(made.solver->silent_inputs) : std::nullopt,
+          .seconds = 0.0};
+}
+
+}  // namespace nibble::quant

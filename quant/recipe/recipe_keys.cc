@@ -1,0 +1,278 @@
+#include "quant/recipe/recipe_keys.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::quant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Applies = bool (*)(const TensorSettings&);
+
+bool is_palette(const TensorSettings& s) { return s.format == Format::kPalette; }
+bool is_grid(const TensorSettings& s) { return s.format == Format::kUniform || s.format == Format::kInt4Block; }
+bool is_coded(const TensorSettings& s) { return s.format != Format::kFloat16; }
+bool is_scaled(const TensorSettings& s) { return is_palette(s) && s.scaling != Scaling::kNone; }
+bool is_solved(const TensorSettings& s) { return is_coded(s) && s.solver != Solver::kNearest; }
+bool always(const TensorSettings&) { return true; }
+
+template <class T>
+bool parse_integer(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// The parts that all keys share: how to print, reset and compare one member.
+template <class T>
+RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies applies, std::string_view goes_with) {
+  RecipeKey key;
+  key.name = name;
+  if constexpr (std::is_arithmetic_v<T>) key.print = [member](const TensorSettings& s) { return Json(s.*member); };
+  key.reset = [member](TensorSettings& s) { s.*member = TensorSettings{}.*member; };
+  key.is_default = [member](const TensorSettings& s) { return s.*member == TensorSettings{}.*member; };
+  key.applies = applies;
+  key.goes_with = goes_with;
+  return key;
+}
+
+template <class E>
+RecipeKey choice(std::string_view name, E TensorSettings::*member, std::initializer_list<std::string_view> names,
+                 Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  const std::vector<std::string_view> choices(names);
+  key.assign = [=](TensorSettings& s, std::string_view text) {
+    const auto found = std::find(choices.begin(), choices.end(), text);
+    NIBBLE_REQUIRE(found != choices.end(), InvalidArgument, "{}: expected {}, got '{}'{}", name,
+                   fmt::join(choices, ", "), text, did_you_mean(text, choices));
+    s.*member = static_cast<E>(found - choices.begin());
+  };
+  key.print = [=](const TensorSettings& s) { return Json(std::string(choices[static_cast<std::size_t>(s.*member)])); };
+  return key;
+}
+
+RecipeKey flag(std::string_view name, bool TensorSettings::*member, Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) {
+    NIBBLE_REQUIRE(text == "true" || text == "false", InvalidArgument, "{}: expected true or false, got '{}'", name,
+                   text);
+    s.*member = text == "true";
+  };
+  return key;
+}
+
+RecipeKey number(std::string_view name, double TensorSettings::*member, double least, double most, Applies applies,
+                 std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) { s.*member = parse_number(name, text, least, most); };
+  return key;
+}
+
+template <class T>
+RecipeKey count(std::string_view name, T TensorSettings::*member, T most, Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) {
+    s.*member = static_cast<T>(parse_count(name, text, most));
+  };
+  return key;
+}
+
+RecipeKey bits_key() {
+  RecipeKey key = key_of(
+      "bits", &TensorSettings::bits,
+      [](const TensorSettings& s) { return is_palette(s) || s.format == Format::kUniform; },
+      "format palette or uniform (int4-block always stores 4 bits, float16 16)");
+  key.assign = [](TensorSettings& s, std::string_view text) { s.bits = parse_bits(text); };
+  return key;
+}
+
+RecipeKey group_size_key() {
+  RecipeKey key = key_of(
+      "group_size", &TensorSettings::group_size,
+      [](const TensorSettings& s) {
+        return is_grid(s) || (is_palette(s) && s.granularity == Granularity::kChannelGroup);
+      },
+      "granularity: channel-group (output rows per palette), int4-block and uniform (inputs per block)");
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    std::size_t value = 0;
+    NIBBLE_REQUIRE(parse_integer(text, value) && value <= 65536, InvalidArgument,
+                   "group_size: expected a whole number from 0 to 65536, got '{}'", text);
+    s.group_size = value;
+  };
+  key.print = [](const TensorSettings& s) { return Json(s.effective_group_size()); };
+  return key;
+}
+
+RecipeKey cluster_dim_key() {
+  RecipeKey key = key_of(
+      "cluster_dim", &TensorSettings::cluster_dim,
+      [](const TensorSettings& s) { return is_palette(s) && s.scaling == Scaling::kNone; },
+      "format: palette without scaling");
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    NIBBLE_REQUIRE(text == "1" || text == "2" || text == "4", InvalidArgument,
+                   "cluster_dim: expected 1, 2 or 4, got '{}'", text);
+    parse_integer(text, s.cluster_dim);
+  };
+  return key;
+}
+
+constexpr std::array<std::string_view, 4> kLossEstimates{"auto", "fisher", "guided-hessian", "fisher-hessian"};
+constexpr std::string_view kGranularities[] = {"tensor", "channel-group", "channel"};
+
+std::vector<RecipeKey> make_keys() {
+  using S = TensorSettings;
+  constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
+                             kScaledOnly = "a palette with scaling other than none",
+                             kSolvedOnly = "solver: gptq or coordinate-descent", kGridOnly = "int4-block and uniform";
+  const auto weighted = [](const S& s) { return is_palette(s) || (is_grid(s) && s.search != ScaleSearch::kNone); };
+  const auto codebook = [](const S& s) { return is_palette(s) && is_solved(s); };
+  const auto int4 = [](const S& s) { return s.format == Format::kInt4Block; };
+  return {
+      choice("format", &S::format, {"palette", "uniform", "int4-block", "float16"}, always, ""),
+      bits_key(),
+      choice("granularity", &S::granularity, {kGranularities[0], kGranularities[1], kGranularities[2]}, is_palette,
+             kPaletteOnly),
+      group_size_key(),
+      choice("palette_dtype", &S::palette_dtype, {"float16", "int8", "float32"}, is_palette, kPaletteOnly),
+      choice("scaling", &S::scaling, {"none", "std", "absmax", "least-squares"}, is_palette, kPaletteOnly),
+      cluster_dim_key(),
+      choice("search", &S::search, {"none", "error", "weighted", "hessian"}, is_grid, kGridOnly),
+      choice("weighting", &S::weighting, {"none", "fisher", "second-moment", "magnitude"}, weighted,
+             "format: palette, or int4-block and uniform with search"),
+      choice("weighting_scale", &S::weighting_scale, {"objective", "plain"}, is_scaled, kScaledOnly),
+      choice("sign", &S::sign, {"plain", "flip", "search"}, is_scaled, kScaledOnly),
+      count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
+      flag("shifting", &S::shifting, is_coded, kCodedOnly),
+      choice("solver", &S::solver, {"nearest", "gptq", "coordinate-descent"}, is_coded, kCodedOnly),
+      choice("hessian", &S::hessian, {"plain", "centred", "guided", "guided-centred"}, is_solved, kSolvedOnly),
+      flag("act_order", &S::act_order, is_solved, kSolvedOnly),
+      flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
+      number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
+      count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, codebook,
+                           "a palette with solver: gptq or coordinate-descent"),
+      flag("sequential", &S::sequential, is_coded, kCodedOnly),
+      choice("int4_scale", &S::int4_scale, {"extreme-8", "absmax-7", "absmax-7.5", "minmax"}, int4,
+             "format: int4-block"),
+      flag("zero_point", &S::zero_point, is_grid, kGridOnly),
+      choice("input_scaling", &S::input_scaling, {"none", "awq"}, is_coded, kCodedOnly),
+      number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, is_palette, kPaletteOnly),
+      number("outliers_large", &S::outliers_large, 0.0, 0.5, is_palette, kPaletteOnly),
+      count<std::uint64_t>("seed", &S::seed, ~std::uint64_t{0}, always, ""),
+  };
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  static const std::vector<RecipeKey> keys = make_keys();
+  return keys;
+}
+
+const RecipeKey& find_recipe_key(std::string_view name) {
+  const auto keys = recipe_keys();
+  const auto key = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& k) { return k.name == name; });
+  if (key != keys.end()) return *key;
+  std::vector<std::string_view> names;
+  for (const RecipeKey& k : keys) names.push_back(k.name);
+  throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, names)));
+}
+
+void check_combination(const TensorSettings& s) {
+  const bool palette_width = s.bits != 5 && s.bits != 7;
+  NIBBLE_REQUIRE(!is_palette(s) || palette_width, InvalidArgument,
+                 "bits: expected 1, 2, 3, 4, 6 or 8 with palettes, got {}", s.bits);
+  NIBBLE_REQUIRE(s.format != Format::kUniform || s.bits >= 2, InvalidArgument,
+                 "bits: expected 2 to 8 with format: uniform, got {}", s.bits);
+  if (s.group_size) {
+    constexpr std::array<std::size_t, 5> blocks{16, 32, 64, 128, 256};
+    const bool block = std::find(blocks.begin(), blocks.end(), *s.group_size) != blocks.end();
+    NIBBLE_REQUIRE(s.format != Format::kInt4Block || block, InvalidArgument,
+                   "group_size: expected {} inputs per block with int4-block, got {}", fmt::join(blocks, ", "),
+                   *s.group_size);
+    NIBBLE_REQUIRE(s.format != Format::kUniform || block || *s.group_size == 0, InvalidArgument,
+                   "group_size: expected 0 (whole rows), {} with uniform, got {}", fmt::join(blocks, ", "),
+                   *s.group_size);
+    NIBBLE_REQUIRE(!is_palette(s) || *s.group_size > 0, InvalidArgument,
+                   "group_size: expected at least 1 output row per palette; for one palette say granularity: tensor");
+  }
+  NIBBLE_REQUIRE(s.format != Format::kInt4Block || s.zero_point == (s.int4_scale == Int4Scale::kMinmax),
+                 InvalidArgument, "zero_point: {}",
+                 s.zero_point ? "only int4_scale: minmax has one; the other rules are symmetric"
+                              : "int4_scale: minmax needs zero_point: true");
+  NIBBLE_REQUIRE(
+      !(is_grid(s) && is_solved(s)) || s.static_groups || !s.act_order || s.effective_group_size() == 0,
+      InvalidArgument,
+      "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
+      "in order: it needs act_order: false");
+  NIBBLE_REQUIRE(s.cluster_dim == 1 || !is_solved(s), InvalidArgument,
+                 "cluster_dim: error feedback goes input by input, and a vector palette codes {} inputs at once: it "
+                 "needs solver: nearest",
+                 s.cluster_dim);
+  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || s.codebook_iterations == 0,
+                 InvalidArgument,
+                 "outliers: palettes are fitted without them, and codebook_iterations would fit them again to all "
+                 "weights: say codebook_iterations: 0");
+  NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
+                 "search: grids are searched before error feedback starts: it needs static_groups: true");
+  const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
+  NIBBLE_REQUIRE(
+      !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,
+      "sequential: its Hessians come from forward passes, which have no gradients to guide them; say hessian: "
+      "plain or centred");
+  NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
+                 "search: weighted needs a weighting other than none");
+  NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone, InvalidArgument,
+                 "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
+}
+
+Granularity parse_granularity(std::string_view text) {
+  TensorSettings settings;
+  find_recipe_key("granularity").assign(settings, text);
+  return settings.granularity;
+}
+
+std::string_view granularity_name(Granularity granularity) {
+  return kGranularities[static_cast<std::size_t>(granularity)];
+}
+
+LossEstimate parse_loss_estimate(std::string_view text) {
+  const auto found = std::find(std::begin(kLossEstimates), std::end(kLossEstimates), text);
+  NIBBLE_REQUIRE(found != std::end(kLossEstimates), InvalidArgument, "estimate: expected {}, got '{}'{}",
+                 fmt::join(kLossEstimates, ", "), text, did_you_mean(text, kLossEstimates));
+  return static_cast<LossEstimate>(found - std::begin(kLossEstimates));
+}
+
+std::string_view loss_estimate_name(LossEstimate estimate) {
+  return kLossEstimates[static_cast<std::size_t>(estimate)];
+}
+
+unsigned parse_bits(std::string_view text) {
+  unsigned value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value >= 1 && value <= 8, InvalidArgument,
+                 "bits: expected a whole number from 1 to 8, got '{}'", text);
+  return value;
+}
+
+std::uint64_t parse_count(std::string_view key, std::string_view text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value <= most, InvalidArgument,
+                 "{}: expected a whole number from 0 to {}, got '{}'", key, most, text);
+  return value;
+}
+
+double parse_number(std::string_view key, std::string_view text, double least, double most) {
+  double value = 0.0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value >= least && value <= most, InvalidArgument,
+                 "{}: expected a number from {} to {}, got '{}'", key, least, most, text);
+  return value;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,52 @@
+#include "tests/quant/job/calibrated_models.h"
+
+#include "calib/stats/stats_writer.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/weights.h"
+#include "quant/store/load_model.h"
+
+namespace nibble::test {
+
+namespace fs = std::filesystem;
+using quant::make_weight_provider;
+
+model::Config config_of(const fs::path& model) {
+  return model::parse_config(model::Checkpoint::open(model)->config_text(), "config.json");
+}
+
+void write_calibration(const fs::path& file, const fs::path& model, const calib::StatisticSet& what,
+                       std::uint64_t seed) {
+  auto settings = calib::example_settings(what);
+  settings.model_hash = model::Checkpoint::open(model)->fingerprint();
+  settings.seeds = {seed};
+  calib::StatsWriter writer(file, settings);
+  for (const auto& layer : model::linear_layers(config_of(model)))
+    writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));
+  writer.commit();
+}
+
+quant::QuantizeResult quantize(const fs::path& model, const fs::path& output, std::string_view yaml,
+                               std::vector<fs::path> calibration) {
+  return quant::quantize_model({.model = model,
+                                .output = output,
+                                .recipe = quant::Recipe::parse(yaml, "recipe"),
+                                .calibration = std::move(calibration),
+                                .overwrite = true,
+                                .progress = {}});
+}
+
+Matrix<float> weight_of(const fs::path& directory, const model::LinearLayer& layer) {
+  const auto source =
+      make_weight_provider(model::Checkpoint::open(directory))->matrix(layer.module, layer.out, layer.in, layer.conv1d);
+  Matrix<float> w(source->rows(), source->cols());
+  source->decode_rows(0, w.rows(), w.data());
+  return w;
+}
+
+std::vector<float> bias_of(const fs::path& directory, const model::LinearLayer& layer) {
+  const auto provider = make_weight_provider(model::Checkpoint::open(directory));
+  const std::string name = layer.module + ".bias";
+  return provider->contains(name) ? provider->vector(name, layer.out) : std::vector<float>(layer.out);
+}
+
+}  // namespace nibble::test
