@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <set>
 
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "model/architecture/tensor_names.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/checkpoint/tensor_checks.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/model_size.h"
 #include "quant/store/model_weights.h"
@@ -44,16 +45,6 @@ PiecedTensor pieces_of(const std::shared_ptr<const quant::MappedQuantizedWeight>
           }};
 }
 
-std::string architecture_text(const model::Config& config) {
-  const bool gpt2 = config.family == model::Family::kGpt2;
-  std::string text = fmt::format("{}, {} layers, width {}, {} heads", gpt2 ? "gpt2" : "llama", config.layers,
-                                 config.hidden, config.heads);
-  if (config.kv_heads != config.heads) text += fmt::format(" ({} for keys and values)", config.kv_heads);
-  return text + fmt::format(" of {}, MLP {}, vocabulary {}, {} positions, {} head", config.head_dim,
-                            config.intermediate, config.vocabulary, config.max_positions,
-                            config.tied_head ? "tied" : "untied");
-}
-
 std::string recipe_text(const std::string& json, const std::string& what) {
   try {
     return quant::Recipe::parse(json, what).canonical_text();
@@ -62,12 +53,14 @@ std::string recipe_text(const std::string& json, const std::string& what) {
   }
 }
 
-// Names of the weights, whole or in parts, that bits_per_weight is about.
-bool is_block_linear(const std::string& module, const std::vector<model::LinearLayer>& layers) {
-  return std::any_of(layers.begin(), layers.end(), [&](const model::LinearLayer& layer) {
-    return module == layer.module || module == "transformer." + layer.module ||
-           (module.size() == layer.module.size() + 2 && module.starts_with(layer.module + "."));
-  });
+// Names of the weights, as they are stored in files of floats or quantized, that bits_per_weight is about.
+std::set<std::string> block_linears(const model::Architecture& architecture) {
+  std::set<std::string> names;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    names.insert(layer->weight.tensor);
+    names.insert(layer->weight_module + ".weight");
+  }
+  return names;
 }
 
 // Reads all pieces of all tensors on all threads, and merges them in order.
@@ -100,33 +93,33 @@ void fill_statistics(const std::vector<PiecedTensor>& sources, std::vector<Tenso
 ModelDescription describe_model(const std::filesystem::path& directory, const ProgressSink& progress) {
   const auto checkpoint = model::Checkpoint::open(directory);
   ModelDescription model;
-  model.config = model::parse_config(checkpoint->config_text(), quant::config_place(*checkpoint));
-  model.architecture = architecture_text(model.config);
-  if (const auto config = quant::parse_quantization_config(checkpoint->config_text(), quant::config_place(*checkpoint)))
+  model.architecture = checkpoint->architecture();
+  model.summary = model::describe(model.architecture);
+  if (const auto config = quant::parse_quantization_config(checkpoint->metadata(), quant::config_place(*checkpoint)))
     model.recipe = recipe_text(config->recipe, quant::config_place(*checkpoint));
   const quant::QuantizedWeights quantized = quant::open_quantized_weights(checkpoint);
-  quant::ModelSize size = quant::measure_model(*checkpoint, model.config, quantized);
+  quant::ModelSize size = quant::measure_model(*checkpoint, model.architecture, quantized);
   model.parameters = size.parameters;
   model.bytes = size.bytes;
   model.bits_per_weight = size.bits_per_weight;
   model.model_bits_per_weight = size.model_bits_per_weight;
   model.method = std::move(size.method);
 
-  const auto layers = model::linear_layers(model.config);
+  const std::set<std::string> linears = block_linears(model.architecture);
+  const model::TensorNames names(model.architecture);
   std::vector<PiecedTensor> sources;
-  const auto add = [&](const std::string& module, TensorDescription tensor, PiecedTensor source) {
+  const auto add = [&](TensorDescription tensor, PiecedTensor source) {
     tensor.bits_per_weight = static_cast<double>(tensor.bytes) * 8.0 / static_cast<double>(tensor.weights);
-    tensor.block_linear = tensor.name == module + ".weight" && is_block_linear(module, layers);
+    tensor.block_linear = linears.contains(names.canonical(tensor.name));
     model.tensors.push_back(std::move(tensor));
     sources.push_back(std::move(source));
   };
   for (const std::string& name : checkpoint->tensor_names()) {
-    if (model::is_ignored_buffer(name)) continue;
+    if (model.architecture.is_ignored(name)) continue;
     const std::string module = name.substr(0, name.rfind('.'));
     if (!quant::is_quantized_part(quantized, name)) {
       const auto view = checkpoint->tensor(name);
-      add(module,
-          {.name = name,
+      add({.name = name,
            .storage = std::string(dtype_name(view.dtype)),
            .shape = view.shape,
            .weights = view.element_count(),
@@ -137,8 +130,7 @@ ModelDescription describe_model(const std::filesystem::path& directory, const Pr
           pieces_of(checkpoint, view));
     } else if (name.ends_with(".codes")) {  // stands for all parts
       const auto& weight = quantized.at(module);
-      add(module,
-          {.name = module + ".weight",
+      add({.name = module + ".weight",
            .storage = quant::storage_text(weight->stored()),
            .shape = {weight->rows(), weight->cols()},
            .weights = weight->tensor().weights(),

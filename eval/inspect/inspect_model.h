@@ -7,7 +7,7 @@
 
 #include "core/progress.h"
 #include "eval/inspect/value_statistics.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::eval {
 
@@ -24,8 +24,8 @@ struct TensorDescription {
 };
 
 struct ModelDescription {
-  model::Config config;
-  std::string architecture;  ///< for people: "gpt2, 6 layers, width 384, 6 heads, vocabulary 8192, tied head"
+  model::Architecture architecture;
+  std::string summary;  ///< of the architecture, for people: "gpt2, 6 layers, width 384, 6 heads, vocabulary 8192, tied head"
   std::string method;        ///< as LoadedModel::method
   std::string recipe;        ///< canonical YAML of a quantized model, else empty
   std::vector<TensorDescription> tensors;  ///< in name order

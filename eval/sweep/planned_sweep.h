@@ -13,7 +13,7 @@
 #include "eval/sweep/sweep_spec.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/tokenizer/tokenizer.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::eval {
 
@@ -84,7 +84,7 @@ struct PlannedJob {
 struct PlannedModel {
   SweepModel source;
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  model::Config config;
+  model::Architecture architecture;
 };
 
 /// A sweep with every input looked at: files opened and hashed, tokens read, cells named.

@@ -101,7 +101,7 @@ class Job {
     quantize_seconds_ = seconds_since(start);
     model_ = quant::load_model(directory);
     tensors_ =
-        tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.config, *job_.recipe);
+        tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.architecture, *job_.recipe);
   }
 
   void evaluate(const PlannedCell& cell, SweepRecord& record) {
@@ -173,7 +173,7 @@ class Job {
                                       .top1_agreement = compared.top1_agreement};
     } else {
       result =
-          perplexity(model_.config, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
+          perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
     }
     CellMeasures& measures = *record.measures;
     measures.perplexity = result.perplexity;

@@ -12,8 +12,8 @@
 #include "core/output_directory.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
+#include "model/architecture/families.h"
 #include "model/checkpoint/safetensors_writer.h"
-#include "model/transformer/config.h"
 
 namespace nibble::model {
 namespace {
@@ -27,39 +27,21 @@ struct RandomTensor {
   double mean = 0.0, deviation = 0.0;
 };
 
-std::vector<RandomTensor> tensors_of(const Config& config) {
-  std::vector<RandomTensor> tensors;
-  const auto add = [&](std::string name, std::vector<std::uint64_t> shape, double mean, double deviation) {
-    tensors.push_back({{std::move(name), DType::kF16, std::move(shape)}, mean, deviation});
-  };
-  const bool gpt2 = config.family == Family::kGpt2;
-  const auto add_norm = [&](const std::string& module) {
-    add(module + ".weight", {config.hidden}, 1.0, 0.0);
-    if (gpt2) add(module + ".bias", {config.hidden}, 0.0, 0.0);
-  };
+std::vector<RandomTensor> tensors_of(const Architecture& architecture) {
   constexpr double kEmbedding = 0.02;
-
-  add(gpt2 ? "wte.weight" : "model.embed_tokens.weight", {config.vocabulary, config.hidden}, 0.0, kEmbedding);
-  if (gpt2) add("wpe.weight", {config.max_positions, config.hidden}, 0.0, kEmbedding);
-  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(config.layers));
-  for (const LinearLayer& layer : linear_layers(config)) {
-    const bool writes_residual =
-        layer.out == config.hidden &&
-        (layer.module.ends_with("c_proj") || layer.module.ends_with("o_proj") || layer.module.ends_with("down_proj"));
-    const double deviation = (writes_residual ? into_residual : 1.0) / std::sqrt(static_cast<double>(layer.in));
-    const auto shape = layer.conv1d ? std::vector<std::uint64_t>{layer.in, layer.out}
-                                    : std::vector<std::uint64_t>{layer.out, layer.in};
-    add(layer.module + ".weight", shape, 0.0, deviation);
-    const bool in_attention = layer.module.find("attn.") != std::string::npos;
-    if (in_attention ? config.attention_bias : config.mlp_bias) add(layer.module + ".bias", {layer.out}, 0.0, 0.0);
+  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(architecture.blocks.size()));
+  std::vector<RandomTensor> tensors;
+  for (FileTensor& tensor : file_tensors(architecture)) {
+    RandomTensor random{{std::move(tensor.name), DType::kF16, std::move(tensor.shape)}, 0.0, 0.0};
+    if (tensor.role == Role::kEmbedding || tensor.role == Role::kPositions || tensor.role == Role::kHead) {
+      random.deviation = tensor.bias ? 0.0 : kEmbedding;
+    } else if (tensor.in > 0) {
+      random.deviation = (tensor.writes_residual ? into_residual : 1.0) / std::sqrt(static_cast<double>(tensor.in));
+    } else if (!tensor.bias && tensor.role != Role::kSinks) {
+      random.mean = 1.0 - tensor.gain_offset;  // of a norm
+    }
+    tensors.push_back(std::move(random));
   }
-  for (std::size_t block = 0; block < config.layers; ++block) {
-    const std::string prefix = gpt2 ? fmt::format("h.{}.", block) : fmt::format("model.layers.{}.", block);
-    add_norm(prefix + (gpt2 ? "ln_1" : "input_layernorm"));
-    add_norm(prefix + (gpt2 ? "ln_2" : "post_attention_layernorm"));
-  }
-  add_norm(gpt2 ? "ln_f" : "model.norm");
-  if (!config.tied_head) add("lm_head.weight", {config.vocabulary, config.hidden}, 0.0, kEmbedding);
   return tensors;
 }
 
@@ -118,8 +100,8 @@ void write_tensor(const RandomTensor& tensor, std::uint64_t seed, std::span<cons
 
 void synthesize_model(std::string_view config_text, const std::filesystem::path& output,
                       const SynthesizeOptions& options) {
-  const Config config = parse_config(config_text, "config.json");
-  const std::vector<RandomTensor> tensors = tensors_of(config);
+  const Architecture architecture = parse_architecture(config_text, "config.json");
+  const std::vector<RandomTensor> tensors = tensors_of(architecture);
   OutputDirectory directory(output, options.overwrite, fmt::format("nibble synthesize, seed {}", options.seed));
   std::vector<TensorDeclaration> declarations;
   std::uint64_t total = 0, done = 0;

@@ -22,7 +22,7 @@ std::vector<model::TensorDeclaration> declarations_of(const std::map<std::string
     if (const auto* shard = std::get_if<const Shard*>(&piece)) {
       declarations.insert(declarations.end(), (*shard)->tensors.begin(), (*shard)->tensors.end());
     } else if (const auto* bias = std::get_if<const BiasItem*>(&piece)) {
-      declarations.push_back({name, (*bias)->dtype, {(*bias)->size}});
+      declarations.push_back({name, (*bias)->dtype, (*bias)->shape});
     } else {
       declarations.push_back(declaration(*std::get<const CopyItem*>(piece)));
     }

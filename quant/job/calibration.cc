@@ -15,18 +15,6 @@ namespace {
 using calib::LayerStats;
 using calib::StatisticSet;
 
-// The rows of a layer that are one weight: GPT-2's q, k or v.
-LayerStats rows_of(LayerStats layer, std::size_t begin, std::size_t count) {
-  if (layer.fisher.size() != 0 && count != layer.out) {
-    Matrix<float> rows(count, layer.in);
-    const auto from = layer.fisher.values().subspan(begin * layer.in, count * layer.in);
-    std::copy(from.begin(), from.end(), rows.data());
-    layer.fisher = std::move(rows);
-  }
-  layer.out = count;
-  return layer;
-}
-
 struct Need {
   std::string_view key;
   StatisticSet what;
@@ -98,7 +86,7 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
   if (const LayerStats* newer = live(item.layer.module, what)) {
     NIBBLE_REQUIRE(newer->in == item.source->cols(), FormatError, "{}: statistics of {} inputs for a weight of {}",
                    item.identity.name, newer->in, item.source->cols());
-    return rows_of(*newer, 0, item.source->rows());
+    return *newer;
   }
   const calib::StatsFile* file = find(item.layer.module, what);
   NIBBLE_REQUIRE(file != nullptr, InvalidArgument, "{}: no calibration file holds the statistics {} of layer '{}'",
@@ -107,7 +95,7 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
   NIBBLE_REQUIRE(info.out == item.layer.out && info.in == item.source->cols(), FormatError,
                  "{}: layer '{}' is ({}, {}), but the model's is ({}, {})", file->path().string(), item.layer.module,
                  info.out, info.in, item.layer.out, item.source->cols());
-  return rows_of(file->read(item.layer.module, what), item.layer.first_row, item.source->rows());
+  return file->read(item.layer.module, what);
 }
 
 void Calibration::require_for(const QuantizeItem& item) const {

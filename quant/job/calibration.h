@@ -51,7 +51,7 @@ class Calibration {
 
   /// Whether a file holds all of `what` for a layer.
   bool holds(const std::string& layer, const calib::StatisticSet& what) const;
-  /// The statistics of the weight that `item` is: of its rows only, where it is a part of a layer. Throws
+  /// The statistics of the weight that `item` is. Throws
   /// InvalidArgument when no file holds them, saying which command collects them; FormatError for a layer of another
   /// shape.
   calib::LayerStats read(const QuantizeItem& item, const calib::StatisticSet& what) const;

@@ -36,7 +36,10 @@ double append_copy(const CopyItem& item, const model::Checkpoint& checkpoint, mo
     values.resize(length), halves.resize(length);
     convert_to_f32(tensor.dtype, bytes.data(), length, values.data());
     if (item.divisor)
-      for (std::size_t i = 0; i < length; ++i) values[i] /= item.divisor->at(begin + i);
+      for (std::size_t i = 0; i < length; ++i) {
+        const auto offset = static_cast<float>(item.offset);
+        values[i] = (values[i] + offset) / item.divisor->at(begin + i) - offset;
+      }
     if (!item.round_to_f16) {
       writer.write(std::as_bytes(std::span(values)));
       continue;

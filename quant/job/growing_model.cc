@@ -14,19 +14,15 @@ class ReplacedMatrices final : public model::WeightProvider {
   ReplacedMatrices(const model::WeightProvider& base, Sources replaced) : base_(base), replaced_(std::move(replaced)) {}
 
   bool contains(const std::string& tensor) const override { return base_.contains(tensor); }
-  std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
-    return base_.vector(tensor, size);
+  std::vector<float> vector(const model::Stored& stored) const override { return base_.vector(stored); }
+  std::shared_ptr<const WeightSource> matrix(const model::Parameter& parameter) const override {
+    const auto found = replaced_.find(parameter.weight_module);
+    return found != replaced_.end() ? found->second : base_.matrix(parameter);
   }
-  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
-                                             bool conv1d) const override {
-    const auto found = replaced_.find(module);
-    return found != replaced_.end() ? found->second : base_.matrix(module, out, in, conv1d);
-  }
-  std::unique_ptr<LinearOp<float>> linear(const std::string& module, std::size_t out, std::size_t in,
-                                          bool conv1d) const override {
-    const auto found = replaced_.find(module);
-    return found != replaced_.end() ? std::make_unique<DecodingLinear>(found->second, std::vector<float>())
-                                    : base_.linear(module, out, in, conv1d);
+  std::unique_ptr<LinearOp<float>> linear(const model::Parameter& parameter) const override {
+    const auto found = replaced_.find(parameter.weight_module);
+    return found != replaced_.end() ? std::make_unique<DecodingLinear>(found->second, model::bias_of(parameter, base_))
+                                    : base_.linear(parameter);
   }
 
  private:
@@ -51,12 +47,12 @@ class GrowingModel::Layer final : public LinearOp<float> {
   std::unique_ptr<LinearOp<float>> op_;
 };
 
-GrowingModel::GrowingModel(const model::Config& config, std::shared_ptr<const model::WeightProvider> weights,
+GrowingModel::GrowingModel(const model::Architecture& architecture, std::shared_ptr<const model::WeightProvider> weights,
                            std::map<std::string, std::shared_ptr<const WeightSource>> replaced)
     : weights_(std::move(weights)) {
   const ReplacedMatrices start(*weights_, std::move(replaced));
-  model_ = model::build_transformer<float>(config, start, [&](const model::LinearLayer& layer) {
-    auto op = std::make_unique<Layer>(start.linear(layer.module, layer.out, layer.in, layer.conv1d));
+  model_ = model::build_transformer<float>(architecture, start, [&](const model::Parameter& layer) {
+    auto op = std::make_unique<Layer>(start.linear(layer));
     layers_[layer.module] = op.get();
     return op;
   });

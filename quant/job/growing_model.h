@@ -15,7 +15,7 @@ class GrowingModel {
  public:
   /// `replaced`: matrices without bias (embeddings, the head) that are other than the checkpoint's from the start, by
   /// module.
-  GrowingModel(const model::Config& config, std::shared_ptr<const model::WeightProvider> weights,
+  GrowingModel(const model::Architecture& architecture, std::shared_ptr<const model::WeightProvider> weights,
                std::map<std::string, std::shared_ptr<const WeightSource>> replaced);
   ~GrowingModel();
 

@@ -22,28 +22,6 @@ namespace {
 constexpr std::size_t kGrid = 20;
 constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
 
-struct NormOf {
-  std::string_view layer, norm;
-  std::size_t weights;  // that share its output
-};
-constexpr NormOf kNorms[] = {{"attn.c_attn", "ln_1", 3},
-                             {"mlp.c_fc", "ln_2", 1},
-                             {"self_attn.q_proj", "input_layernorm", 3},
-                             {"self_attn.k_proj", "input_layernorm", 3},
-                             {"self_attn.v_proj", "input_layernorm", 3},
-                             {"mlp.gate_proj", "post_attention_layernorm", 2},
-                             {"mlp.up_proj", "post_attention_layernorm", 2}};
-
-const NormOf* norm_before(const std::string& module) {
-  const auto found =
-      std::find_if(std::begin(kNorms), std::end(kNorms), [&](const NormOf& n) { return module.ends_with(n.layer); });
-  return found == std::end(kNorms) ? nullptr : found;
-}
-
-std::string norm_name(const std::string& module, const NormOf& norm) {
-  return module.substr(0, module.size() - norm.layer.size()).append(norm.norm);
-}
-
 // s for the exponent step / kGrid.
 InputScales scales_of(const std::vector<double>& magnitude, std::size_t step) {
   const double exponent = static_cast<double>(step) / kGrid;
@@ -175,22 +153,23 @@ std::vector<InputGroup> input_groups(Plan& plan, const Recipe& recipe) {
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     QuantizeItem& item = plan.items[i];
     if (item.settings.input_scaling == InputScaling::kNone) continue;
-    const NormOf* norm = norm_before(item.layer.module);
-    if (norm == nullptr || !item.identity.block_linear) {
+    const std::string& norm = item.layer.fed_by;
+    if (norm.empty() || !item.identity.block_linear) {
       NIBBLE_REQUIRE(!recipe.rule_names(item.identity.name + ".weight", "input_scaling"), InvalidArgument,
-                     "{}: input_scaling: awq goes with layers whose input comes from a norm (q, k, v; gate, up; c_fc)",
+                     "{}: input_scaling: awq goes with layers whose input comes straight from a norm (q, k, v; gate, "
+                     "up) that feeds nothing else",
                      item.identity.name);
       item.settings.input_scaling = InputScaling::kNone;
       continue;
     }
-    InputGroup& group = groups[norm_name(item.layer.module, *norm)];
-    group.norm = norm_name(item.layer.module, *norm);
+    InputGroup& group = groups[norm];
+    group.norm = norm;
     group.items.push_back(i);
   }
   std::vector<InputGroup> result;
   for (auto& [name, group] : groups) {
     const QuantizeItem& first = plan.items[group.items.front()];
-    NIBBLE_REQUIRE(group.items.size() == norm_before(first.layer.module)->weights, InvalidArgument,
+    NIBBLE_REQUIRE(group.items.size() == first.layer.norm_readers, InvalidArgument,
                    "{}: input_scaling: awq must be said of every layer that '{}' feeds, none of them float16: they "
                    "share its output",
                    first.identity.name, name);

@@ -1,11 +1,11 @@
 #include "quant/job/plan.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
 
 #include "core/error.h"
-#include "model/checkpoint/tensor_checks.h"
+#include "model/architecture/tensor_names.h"
 
 namespace nibble::quant {
 namespace {
@@ -18,19 +18,18 @@ void require_divisible(const std::string& name, const TensorSettings& settings, 
 
 class Planner {
  public:
-  Planner(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config, const Recipe& recipe)
+  Planner(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
+          const Recipe& recipe)
       : checkpoint_(checkpoint),
-        config_(config),
+        architecture_(architecture),
         recipe_(recipe),
         provider_(model::make_float_provider(checkpoint)),
         rule_used_(recipe.rules().size(), false) {}
 
   Plan make() {
-    for (const model::LinearLayer& layer : model::linear_layers(config_)) add_linear(layer);
-    const bool gpt2 = config_.family == model::Family::kGpt2;
-    add_named(gpt2 ? "wte" : "model.embed_tokens", config_.vocabulary);
-    if (gpt2) add_named("wpe", config_.max_positions);
-    if (!config_.tied_head) add_named("lm_head", config_.vocabulary);
+    add_linears();
+    for (const model::Parameter* p : model::matrices(architecture_))
+      if (!model::is_quantizable(p->role)) add_named(*p);
     add_rest();
     const auto rules = recipe_.rules();
     for (std::size_t i = 0; i < rules.size(); ++i)
@@ -45,40 +44,43 @@ class Planner {
     return recipe_.settings(name);
   }
 
-  void add_linear(const model::LinearLayer& layer) {
-    const auto source = provider_->matrix(layer.module, layer.out, layer.in, layer.conv1d);
-    std::vector<QuantizeItem> parts;
-    const auto add_part = [&](const std::string& name, std::shared_ptr<const WeightSource> part,
-                              std::size_t first_row) {
-      QuantizeItem& item = parts.emplace_back();
-      item.identity = {name, order_++, true};
-      item.source = std::move(part);
-      item.settings = settings(name + ".weight");
-      item.layer = {layer.module, layer.out, first_row};
-    };
-    if (layer.module.ends_with(".c_attn")) {
-      const char* const suffixes[] = {".q", ".k", ".v"};
-      for (std::size_t i = 0; i < 3; ++i)
-        add_part(layer.module + suffixes[i],
-                 model::make_row_slice_source(source, i * layer.out / 3, (i + 1) * layer.out / 3), i * layer.out / 3);
-    } else {
-      add_part(layer.module, source, 0);
+  QuantizeItem item_of(const model::Parameter& layer, bool block_linear) {
+    QuantizeItem item;
+    item.identity = {layer.module, order_++, block_linear};
+    item.source = provider_->matrix(layer);
+    item.settings = settings(layer.module + ".weight");
+    item.layer = layer;
+    return item;
+  }
+
+  // Layers that lie in one tensor are decided on together: it stays whole where all of them stay float16.
+  void add_linears() {
+    std::vector<std::vector<QuantizeItem>> tensors;
+    std::map<std::string, std::size_t> of_tensor;
+    for (const model::Parameter* layer : model::linear_layers(architecture_)) {
+      const auto [place, is_new] = of_tensor.emplace(layer->weight.tensor, tensors.size());
+      if (is_new) tensors.emplace_back();
+      tensors[place->second].push_back(item_of(*layer, true));
     }
-    const WeightIdentity whole{layer.module, parts.front().identity.order, true};
-    add_bias(layer, parts);
-    add_weight(whole, std::move(parts));
+    for (std::vector<QuantizeItem>& parts : tensors) {
+      add_bias(parts);
+      add_weight(std::move(parts));
+    }
   }
 
   // The bias that shifting of some of `parts`, about to become items, changes or adds.
-  void add_bias(const model::LinearLayer& layer, std::vector<QuantizeItem>& parts) {
-    BiasItem bias{
-        .name = layer.module + ".bias", .size = layer.out, .dtype = DType::kF16, .original = {}, .weights = {}};
+  void add_bias(std::vector<QuantizeItem>& parts) {
+    const model::Stored& place = parts.front().layer.bias;
+    BiasItem bias;
+    bias.name = place.tensor;
+    bias.shape = place.shape();
+    bias.size = std::max<std::size_t>(place.slices, 1) * place.rows;
     for (std::size_t i = 0; i < parts.size(); ++i)
       if (parts[i].settings.shifting) bias.weights.push_back(plan_.items.size() + i);
     if (bias.weights.empty()) return;
     if (const auto stored = model::find_tensor_name(*checkpoint_, bias.name)) {
       bias.original = checkpoint_->tensor(*stored);
-      (void)provider_->vector(bias.name, bias.size);  // throws unless it is float, of that size
+      (void)provider_->vector(place);  // throws unless it is float, of that size
       taken_.insert(*stored);
       const bool round = recipe_.matching_rule(bias.name) && settings(bias.name).format == Format::kFloat16;
       if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
@@ -89,19 +91,23 @@ class Planner {
     plan_.biases.push_back(std::move(bias));
   }
 
-  void add_named(const std::string& module, std::size_t rows) {
-    const auto source = provider_->matrix(module, rows, config_.hidden, false);
-    if (!recipe_.matching_rule(module + ".weight")) return;  // left to add_rest()
-    const TensorSettings whole_settings = settings(module + ".weight");
-    NIBBLE_REQUIRE(!whole_settings.shifting, InvalidArgument,
-                   "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none", module);
-    const WeightIdentity whole{module, order_++, false};
-    add_weight(whole, {{whole, source, whole_settings, {module, rows, 0}, false, {}}});
+  void add_named(const model::Parameter& parameter) {
+    const std::string name = parameter.module + ".weight";
+    (void)provider_->matrix(parameter);          // throws where it is missing or of another shape
+    if (!recipe_.matching_rule(name)) return;  // left to add_rest()
+    std::vector<QuantizeItem> alone;
+    alone.push_back(item_of(parameter, false));
+    NIBBLE_REQUIRE(!alone.front().settings.shifting, InvalidArgument,
+                   "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none",
+                   parameter.module);
+    add_weight(std::move(alone));
   }
 
   // A weight in one or several parts: a plain float16 tensor as it lies if that is what all of them are.
-  void add_weight(const WeightIdentity& whole, std::vector<QuantizeItem> parts) {
-    const std::string stored = *model::find_tensor_name(*checkpoint_, whole.name + ".weight");
+  void add_weight(std::vector<QuantizeItem> parts) {
+    const model::Parameter& first = parts.front().layer;
+    const std::string stored =
+        model::find_tensor_name(*checkpoint_, first.weight.tensor).value_or(first.module + ".weight");
     taken_.insert(stored);
     const bool plain = std::all_of(parts.begin(), parts.end(),
                                    [](const QuantizeItem& part) { return part.settings.format == Format::kFloat16; });
@@ -110,33 +116,50 @@ class Planner {
       plan_.parameters += part.weights();
     }
     if (plain) {
-      plan_.copies.push_back({checkpoint_->tensor(stored), whole.name + ".weight", true, {}, whole});
+      WeightIdentity whole = parts.front().identity;
+      whole.name = without_suffix(first.weight.tensor);
+      CopyItem copy;
+      copy.tensor = checkpoint_->tensor(stored);
+      copy.name = first.weight.tensor;
+      copy.round_to_f16 = true;
+      copy.reported = std::move(whole);
+      plan_.copies.push_back(std::move(copy));
     } else {
       std::move(parts.begin(), parts.end(), std::back_inserter(plan_.items));
     }
   }
 
+  static std::string without_suffix(const std::string& tensor) {
+    constexpr std::string_view kWeight = ".weight";
+    return tensor.ends_with(kWeight) ? tensor.substr(0, tensor.size() - kWeight.size()) : tensor;
+  }
+
   void add_rest() {
+    const model::TensorNames tensor_names(architecture_);
+    std::map<std::string, double> offsets;
+    for (const model::NormSpec* norm : model::norms(architecture_))
+      if (norm->gain) offsets[norm->gain->tensor] = norm->gain_offset;
     std::set<std::string> names;
     for (const std::string& stored : checkpoint_->tensor_names()) {
-      if (taken_.contains(stored) || model::is_ignored_buffer(stored)) continue;
-      constexpr std::string_view kPrefix = "transformer.";
-      const bool prefixed = config_.family == model::Family::kGpt2 && stored.starts_with(kPrefix);
-      const std::string name = prefixed ? stored.substr(kPrefix.size()) : stored;
-      if (config_.tied_head && name == "lm_head.weight") continue;
-      NIBBLE_REQUIRE(names.insert(name).second && !taken_.contains(name), FormatError,
-                     "checkpoint '{}': tensor '{}' is there with and without 'transformer.'",
-                     checkpoint_->directory().string(), name);
-      model::TensorView tensor = checkpoint_->tensor(stored);
-      plan_.parameters += tensor.element_count();
+      if (taken_.contains(stored) || architecture_.is_ignored(stored)) continue;
+      const std::string name = tensor_names.canonical(stored);
+      if (architecture_.head.tied && name == architecture_.head.linear.module + ".weight") continue;
+      NIBBLE_REQUIRE(names.insert(name).second && (name == stored || !taken_.contains(name)), FormatError,
+                     "checkpoint '{}': tensor '{}' is there with and without '{}'", checkpoint_->directory().string(),
+                     name, architecture_.prefix);
+      CopyItem copy;
+      copy.tensor = checkpoint_->tensor(stored);
+      copy.name = name;
+      plan_.parameters += copy.tensor.element_count();
       const bool round = recipe_.matching_rule(name) && settings(name).format == Format::kFloat16;
-      const bool to_f16 = round && is_float(tensor.dtype);
-      plan_.copies.push_back({std::move(tensor), name, to_f16, {}, std::nullopt});
+      copy.round_to_f16 = round && is_float(copy.tensor.dtype);
+      if (const auto offset = offsets.find(name); offset != offsets.end()) copy.offset = offset->second;
+      plan_.copies.push_back(std::move(copy));
     }
   }
 
   std::shared_ptr<const model::Checkpoint> checkpoint_;
-  const model::Config& config_;
+  const model::Architecture& architecture_;
   const Recipe& recipe_;
   std::unique_ptr<model::WeightProvider> provider_;
   std::vector<bool> rule_used_;
@@ -147,9 +170,9 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config,
+Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
                const Recipe& recipe) {
-  return Planner(checkpoint, config, recipe).make();
+  return Planner(checkpoint, architecture, recipe).make();
 }
 
 }  // namespace nibble::quant

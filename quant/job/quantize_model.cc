@@ -61,7 +61,7 @@ bool is_sequential(const Plan& plan) {
                      [](const QuantizeItem& item) { return item.settings.sequential; });
 }
 
-void check_use_of_text(const Plan& plan, const model::Config& config, const QuantizeOptions& options) {
+void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
   const bool wanted = is_sequential(plan);
   const auto& tuning = options.recipe.tuning();
   NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
@@ -70,8 +70,8 @@ void check_use_of_text(const Plan& plan, const model::Config& config, const Quan
   NIBBLE_REQUIRE(wanted || tuning || !options.text, InvalidArgument,
                  "the text is for `sequential: true`, which the recipe says of no layer, and `tuning`, which it does "
                  "not have; other statistics come from nibble calibrate");
-  if (wanted) check_text(config, *options.text, options.memory_bytes);
-  if (tuning) check_tuning(plan, config, *tuning, options.text ? &*options.text : nullptr);
+  if (wanted) check_text(architecture, *options.text, options.memory_bytes);
+  if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
 }
 
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
@@ -106,8 +106,8 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
 }
 
 void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
-  const auto config = nlohmann::json::parse(checkpoint.config_text());
-  NIBBLE_REQUIRE(!config.contains("quantization_config"), InvalidArgument,
+  const auto architecture = nlohmann::json::parse(checkpoint.metadata());
+  NIBBLE_REQUIRE(!architecture.contains("quantization_config"), InvalidArgument,
                  "{} is quantized already; quantize the float checkpoint it was made from", what);
 }
 
@@ -117,17 +117,17 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   options.recipe.validate();
   const auto checkpoint = model::Checkpoint::open(options.model);
   const std::string what = fmt::format("checkpoint '{}'", options.model.string());
-  const model::Config config = model::parse_config(checkpoint->config_text(), "config.json of " + what);
+  const model::Architecture& architecture = checkpoint->architecture();
   refuse_quantized(*checkpoint, what);
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());
-  Plan plan = make_plan(checkpoint, config, options.recipe);
+  Plan plan = make_plan(checkpoint, architecture, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
-  check_use_of_text(plan, config, options);
+  check_use_of_text(plan, architecture, options);
   std::optional<BudgetFit> budget;
   if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
   require_finite(plan, *checkpoint);
@@ -141,7 +141,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   BudgetOutcome made;
   if (budget) made = budget->run(plan, output.scratch(), reporter, options.memory_bytes);
   if (sequential) {
-    const SequentialJob job{checkpoint,       config,   *options.text, options.memory_bytes, calibration, groups,
+    const SequentialJob job{checkpoint,       architecture,   *options.text, options.memory_bytes, calibration, groups,
                             output.scratch(), identity, reporter};
     made.shards = quantize_sequentially(job, plan, scaling);
   } else if (!budget) {
@@ -149,7 +149,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   }
   std::optional<TuningResult> tuned;
   if (const auto& tuning = options.recipe.tuning()) {
-    const TuningJob job{checkpoint,  config,           plan,     *tuning, *options.text, options.memory_bytes,
+    const TuningJob job{checkpoint,  architecture,           plan,     *tuning, *options.text, options.memory_bytes,
                         calibration, output.scratch(), identity, reporter};
     made.shards = tune(job, made.shards, tuned.emplace());
   }
@@ -167,7 +167,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   quantization.calibration_fingerprints = calibration.fingerprints();
   quantization.bits_per_weight = result.bits_per_weight;
   quantization.model_bits_per_weight = result.model_bits_per_weight;
-  output.add_text("config.json", with_quantization_config(checkpoint->config_text(), quantization));
+  output.add_text("config.json", with_quantization_config(checkpoint->metadata(), quantization));
   output.add_text("quantization.json", report_json(result));
   output.add_companions(options.model);
   output.publish();

@@ -21,12 +21,12 @@ using Layers = std::span<const CollectedLayer>;
 
 constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
 
-calib::CalibrationPlan plan_walk(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes) {
+calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
   calib::RunSettings settings;
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
   settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
-  return calib::plan_calibration(config, settings, memory_bytes,
+  return calib::plan_calibration(architecture, settings, memory_bytes,
                                  "take sequential: false with statistics of --calib, which need no forward pass");
 }
 
@@ -37,19 +37,19 @@ class SequentialRun {
         plan_(plan),
         scaling_(scaling),
         shards_(plan.items.size()),
-        layers_(calib::collected_layers(job.config, false)) {
+        layers_(calib::collected_layers(job.architecture, false)) {
     for (const QuantizeItem& item : plan.items) shifted_ = shifted_ || is_shifted(item);
   }
 
   std::vector<Shard> run() {
     make_others();
-    const calib::CalibrationPlan walk = plan_walk(job_.config, job_.text, job_.memory_bytes);
+    const calib::CalibrationPlan walk = plan_walk(job_.architecture, job_.text, job_.memory_bytes);
     const auto store = make_store(walk);
     BoundaryWalk live(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "boundary", *store);
     BoundaryWalk original(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "float", *store);
     const std::size_t first = start(live, original);
-    for (std::size_t block = first; block < job_.config.layers; ++block) {
-      const auto go = block + 1 < job_.config.layers ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
+    for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
+      const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
       if (shifted_) measure_float_means(original, block, go);
       const Layers of_block = layers_of(block);
       for (std::size_t begin = 0, end = 0; begin < of_block.size(); begin = end) {
@@ -85,12 +85,12 @@ class SequentialRun {
     make(others, job_.calibration);
     for (const std::size_t i : others)
       replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
-    network_.emplace(job_.config, model::make_float_provider(job_.checkpoint), std::move(replaced));
+    network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
   }
 
   std::unique_ptr<calib::ResidualStore> make_store(const calib::CalibrationPlan& walk) const {
     const std::size_t length = job_.text.window_tokens;
-    const calib::ResidualShape shape{job_.text.tokens.size(), job_.config.hidden, walk.windows_per_batch * length};
+    const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden, walk.windows_per_batch * length};
     // The plan counts two boundaries, before and after a block; the float model has two of its own.
     const std::uint64_t streams = shifted_ && !walk.residuals_on_disk ? walk.residual_bytes : 0;
     if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
@@ -100,7 +100,7 @@ class SequentialRun {
 
   // The block to begin with: the last one that an earlier run left the stream in front of, or the first.
   std::size_t start(BoundaryWalk& live, BoundaryWalk& original) {
-    for (std::size_t block = job_.config.layers; block-- > 1;) {
+    for (std::size_t block = job_.architecture.blocks.size(); block-- > 1;) {
       if (!live.holds(block) || (shifted_ && !original.holds(block))) continue;
       if (find_blocks_before(block)) return block;
     }
@@ -123,7 +123,7 @@ class SequentialRun {
 
   // The float model's embeddings are the checkpoint's, whatever the recipe makes of them.
   void embed_float(BoundaryWalk& original) const {
-    const GrowingModel untouched(job_.config, model::make_float_provider(job_.checkpoint), {});
+    const GrowingModel untouched(job_.architecture, model::make_float_provider(job_.checkpoint), {});
     original.embed(untouched.model());
   }
 
@@ -196,21 +196,17 @@ class SequentialRun {
         scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch));
   }
 
-  // The layer's weights are made: from now on the network uses them.
+  // The layer's weight is made: from now on the network uses it.
   void put_in_place(const CollectedLayer& layer) {
-    const std::vector<std::size_t> items = items_of({&layer, 1});
-    if (items.empty()) return;  // stays float16
-    std::vector<std::shared_ptr<const WeightSource>> parts;
-    for (const std::size_t i : items) parts.push_back(shard_source(plan_.items[i], shards_[i]));
-    auto weight = parts.size() == 1 ? parts.front() : model::make_stacked_source(std::move(parts));
-    network_->replace(layer.module, std::move(weight), bias_of(layer));
+    for (const std::size_t i : items_of({&layer, 1}))  // none, if it stays float16
+      network_->replace(layer.module, shard_source(plan_.items[i], shards_[i]), bias_of(plan_.items[i].layer));
   }
 
-  std::vector<float> bias_of(const CollectedLayer& layer) const {
-    const std::string name = layer.module + ".bias";
+  std::vector<float> bias_of(const model::Parameter& layer) const {
     for (const BiasItem& bias : plan_.biases)
-      if (bias.name == name) return shifted_bias(bias, plan_, shards_, *job_.checkpoint);
-    return network_->weights().contains(name) ? network_->weights().vector(name, layer.out) : std::vector<float>();
+      if (bias.name == layer.bias.tensor)
+        return rows_of(layer.bias, shifted_bias(bias, plan_, shards_, *job_.checkpoint));
+    return model::bias_of(layer, network_->weights());
   }
 
   const SequentialJob& job_;
@@ -225,11 +221,11 @@ class SequentialRun {
 
 }  // namespace
 
-void check_text(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes) {
+void check_text(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
   NIBBLE_REQUIRE(text.window_tokens >= 1 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
                  InvalidArgument, "sequential: {} tokens are no whole number of windows of {}", text.tokens.size(),
                  text.window_tokens);
-  (void)plan_walk(config, text, memory_bytes);
+  (void)plan_walk(architecture, text, memory_bytes);
 }
 
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan,

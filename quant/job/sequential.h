@@ -17,7 +17,7 @@ namespace nibble::quant {
 /// What quantize_sequentially() works on; all must outlive the call.
 struct SequentialJob {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  const model::Config& config;
+  const model::Architecture& architecture;
   const CalibrationText& text;
   std::uint64_t memory_bytes;
   const Calibration& calibration;  ///< for what a forward pass does not tell: Fisher sensitivities
@@ -29,7 +29,7 @@ struct SequentialJob {
 
 /// The statistics that walks of one job take: throws InvalidArgument for tokens that the model does not have, windows
 /// that are too long, or too little memory for one block.
-void check_text(const model::Config& config, const CalibrationText& text, std::uint64_t memory_bytes);
+void check_text(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes);
 
 /// Quantizes a model in the order in which data flows through it, every layer by the statistics (mean inputs, Hessian)
 /// of the inputs it gets from the layers before it as they are by then: quantized (GPTQ's "true sequential").

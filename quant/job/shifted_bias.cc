@@ -6,6 +6,12 @@
 
 namespace nibble::quant {
 
+std::vector<float> rows_of(const model::Stored& place, std::span<const float> all) {
+  std::vector<float> rows(place.part.count);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = all[place.slice * place.rows + place.part.row(i)];
+  return rows;
+}
+
 std::vector<float> shifted_bias(const BiasItem& bias, const Plan& plan, std::span<const Shard> shards,
                                 const model::Checkpoint& checkpoint) {
   std::vector<float> values(bias.size);
@@ -15,8 +21,9 @@ std::vector<float> shifted_bias(const BiasItem& bias, const Plan& plan, std::spa
   }
   for (const std::size_t weight : bias.weights) {
     const std::vector<float>& correction = shards[weight].bias_correction;
-    const std::size_t first_row = plan.items[weight].layer.first_row;
-    for (std::size_t i = 0; i < correction.size(); ++i) values[first_row + i] += correction[i];
+    const model::Stored& place = plan.items[weight].layer.bias;
+    const std::size_t first = place.slice * place.rows;
+    for (std::size_t i = 0; i < correction.size(); ++i) values[first + place.part.row(i)] += correction[i];
   }
   for (std::size_t i = 0; i < bias.size; ++i) {
     if (bias.dtype == DType::kF16) values[i] = round_to_f16(values[i]);

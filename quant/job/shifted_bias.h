@@ -14,4 +14,7 @@ namespace nibble::quant {
 std::vector<float> shifted_bias(const BiasItem& bias, const Plan& plan, std::span<const Shard> shards,
                                 const model::Checkpoint& checkpoint);
 
+/// The values of one layer out of those of a whole bias tensor, which may hold several layers'.
+std::vector<float> rows_of(const model::Stored& place, std::span<const float> all);
+
 }  // namespace nibble::quant

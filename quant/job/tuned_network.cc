@@ -35,9 +35,9 @@ double sum_of_squares(const WeightSource& source) {
 
 }  // namespace
 
-// A weight of a layer; `tunable` is null where nothing of it is free.
-struct TunedNetwork::Part {
-  std::size_t item = 0, first_row = 0, rows = 0;
+// The weight of a layer; `tunable` is null where nothing of it is free.
+struct TunedNetwork::Weight {
+  std::size_t item = 0;
   InputScales input_scales;
   std::shared_ptr<const WeightSource> fixed;
   std::unique_ptr<TunableTensor> tunable;
@@ -65,20 +65,21 @@ struct TunedNetwork::Bias {
 
 struct TunedNetwork::Layer {
   std::string module;
-  std::vector<Part> parts;
+  Weight weight;
   Bias bias;
 };
 
-TunedNetwork::TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config,
+TunedNetwork::TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
                            const Plan& plan, std::span<const Shard> shards, const Tuning& tuning)
     : plan_(plan), tuning_(tuning) {
   std::map<std::string, std::shared_ptr<const WeightSource>> replaced;
   for (std::size_t i = 0; i < plan.items.size(); ++i)
     if (!plan.items[i].identity.block_linear)
       replaced[plan.items[i].identity.name] = shard_source(plan.items[i], shards[i]);
-  network_.emplace(config, model::make_float_provider(checkpoint), std::move(replaced));
+  network_.emplace(architecture, model::make_float_provider(checkpoint), std::move(replaced));
   add_layers(shards, *checkpoint);
-  hooks_.on_linear_gradient = [this](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+  hooks_.on_linear_gradient = [this](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                     const model::HookRows&) {
     if (const auto found = layers_.find(module); found != layers_.end()) take_gradient(*found->second, x, dy);
   };
 }
@@ -90,46 +91,34 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
     const QuantizeItem& item = plan_.items[i];
     if (!item.identity.block_linear) continue;
     auto& layer = layers_[item.layer.module];
-    if (!layer) layer = std::make_unique<Layer>();
+    layer = std::make_unique<Layer>();
     layer->module = item.layer.module;
-    Part part{.item = i,
-              .first_row = item.layer.first_row,
-              .rows = item.source->rows(),
-              .input_scales = item.input_scales,
-              .fixed = nullptr,
-              .tunable = nullptr,
-              .stored = nullptr,
-              .adam = {},
-              .gradient = {}};
+    Weight& weight = layer->weight;
+    weight.item = i;
+    weight.input_scales = item.input_scales;
     if (item.settings.format == Format::kFloat16) {
-      part.fixed = shard_source(item, shards[i]);
+      weight.fixed = shard_source(item, shards[i]);
     } else {
       QuantizedTensor tensor(item.identity.name,
                              stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec,
                              shard_parts(shards[i]));
-      part.tunable = std::make_unique<TunableTensor>(std::move(tensor),
-                                                     Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales});
-      part.adam.emplace(part.tunable->size());
-      part.gradient.resize(part.tunable->size());
+      weight.tunable = std::make_unique<TunableTensor>(std::move(tensor),
+                                                       Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales});
+      weight.adam.emplace(weight.tunable->size());
+      weight.gradient.resize(weight.tunable->size());
     }
-    layer->parts.push_back(std::move(part));
-  }
-  for (auto& [module, layer] : layers_) {
-    std::sort(layer->parts.begin(), layer->parts.end(),
-              [](const Part& a, const Part& b) { return a.first_row < b.first_row; });
-    const std::string name = module + ".bias";
-    const std::size_t out = layer->parts.back().first_row + layer->parts.back().rows;
+    const model::Stored& place = item.layer.bias;
+    const auto shifted =
+        std::find_if(plan_.biases.begin(), plan_.biases.end(), [&](auto& b) { return b.name == place.tensor; });
     Bias& bias = layer->bias;
-    const auto item = std::find_if(plan_.biases.begin(), plan_.biases.end(), [&](auto& b) { return b.name == name; });
-    const bool there = network_->weights().contains(name);
-    if (there) bias.original = network_->weights().vector(name, out);
-    if (item != plan_.biases.end()) {
-      bias.dtype = item->dtype;
+    bias.original = model::bias_of(item.layer, network_->weights());
+    if (shifted != plan_.biases.end()) {
+      bias.dtype = shifted->dtype;
       bias.free = tuning_.biases;
-      bias.original.resize(out);
-      bias.values = shifted_bias(*item, plan_, shards, checkpoint);
-      bias.adam.emplace(out);
-      bias.gradient.resize(out);
+      bias.original.resize(item.layer.out);
+      bias.values = rows_of(place, shifted_bias(*shifted, plan_, shards, checkpoint));
+      bias.adam.emplace(item.layer.out);
+      bias.gradient.resize(item.layer.out);
       bias.round();
     } else {
       bias.stored = bias.original;
@@ -139,35 +128,30 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
 }
 
 void TunedNetwork::refresh(Layer& layer) {
-  std::vector<std::shared_ptr<const WeightSource>> sources;
-  for (Part& part : layer.parts) {
-    if (part.tunable) part.stored = part.tunable->rounded();
-    const std::shared_ptr<const WeightSource> source = part.tunable ? part.stored : part.fixed;
-    sources.push_back(part.tunable && part.input_scales ? unscale_columns(source, part.input_scales) : source);
-  }
+  Weight& weight = layer.weight;
+  if (weight.tunable) weight.stored = weight.tunable->rounded();
+  std::shared_ptr<const WeightSource> source = weight.fixed;
+  if (weight.tunable) source = weight.stored;
+  if (weight.tunable && weight.input_scales) source = unscale_columns(std::move(source), weight.input_scales);
   if (layer.bias.free) layer.bias.round();
-  network_->replace(layer.module,
-                    sources.size() == 1 ? std::move(sources.front()) : model::make_stacked_source(std::move(sources)),
-                    layer.bias.stored);
+  network_->replace(layer.module, std::move(source), layer.bias.stored);
 }
 
 void TunedNetwork::take_gradient(Layer& layer, MatrixView<const float> x, MatrixView<const float> dy) {
   gradient_.resize(std::max(gradient_.size(), dy.cols() * x.cols()));
   const MatrixView<float> gradient(gradient_.data(), dy.cols(), x.cols());
   parallel_gemm<float>(Transpose::kYes, Transpose::kNo, 1.0f, dy, x, 0.0f, gradient);
-  for (Part& part : layer.parts) {
-    if (!part.tunable) continue;
-    const MatrixView<float> own = gradient.rows_slice(part.first_row, part.rows);
-    if (part.input_scales)
-      for (std::size_t i = 0; i < own.rows(); ++i)
-        for (std::size_t j = 0; j < own.cols(); ++j) own(i, j) /= (*part.input_scales)[j];
-    part.tunable->gradient(*part.stored, own, part.gradient);
+  Weight& weight = layer.weight;
+  if (weight.tunable) {
+    if (weight.input_scales)
+      for (std::size_t i = 0; i < gradient.rows(); ++i)
+        for (std::size_t j = 0; j < gradient.cols(); ++j) gradient(i, j) /= (*weight.input_scales)[j];
+    weight.tunable->gradient(*weight.stored, gradient, weight.gradient);
   }
   Bias& bias = layer.bias;
   if (!bias.free) return;
   if (bias.units.empty()) {  // the typical size of the layer's outputs, were its inputs independent
-    double squares = 0.0;
-    for (const Part& part : layer.parts) squares += sum_of_squares(part.tunable ? *part.stored : *part.fixed);
+    const double squares = weight.tunable ? sum_of_squares(*weight.stored) : sum_of_squares(*weight.fixed);
     const double unit = std::sqrt(squares / static_cast<double>(dy.cols()) * mean_square(x));
     bias.units.assign(dy.cols(), static_cast<float>(unit));
   }
@@ -180,8 +164,8 @@ void TunedNetwork::step(double rate) {
   std::vector<Layer*> layers;
   for (auto& [module, layer] : layers_) layers.push_back(layer.get());
   parallel_for(layers.size(), [&](std::size_t l) {
-    for (Part& part : layers[l]->parts)
-      if (part.tunable) part.adam->step(rate, part.gradient, part.tunable->units(), part.tunable->values());
+    Weight& weight = layers[l]->weight;
+    if (weight.tunable) weight.adam->step(rate, weight.gradient, weight.tunable->units(), weight.tunable->values());
     Bias& bias = layers[l]->bias;
     if (bias.free) bias.adam->step(rate, bias.gradient, bias.units, bias.values);
     refresh(*layers[l]);
@@ -192,8 +176,8 @@ void TunedNetwork::step(double rate) {
 template <class Visit>
 void TunedNetwork::for_each_free(const Visit& visit) const {
   for (const auto& [module, layer] : layers_) {
-    for (Part& part : layer->parts)
-      if (part.tunable) visit(part.tunable->values(), std::span<const double>(part.gradient));
+    Weight& weight = layer->weight;
+    if (weight.tunable) visit(weight.tunable->values(), std::span<const double>(weight.gradient));
     if (layer->bias.free) visit(std::span(layer->bias.values), std::span<const double>(layer->bias.gradient));
   }
 }
@@ -221,19 +205,16 @@ void TunedNetwork::restore(std::span<const float> state) {
 std::shared_ptr<const QuantizedTensor> TunedNetwork::tensor(std::size_t item) const {
   const auto layer = layers_.find(plan_.items[item].layer.module);
   if (layer == layers_.end() || !plan_.items[item].identity.block_linear) return nullptr;
-  for (const Part& part : layer->second->parts)
-    if (part.item == item) return part.stored;
-  return nullptr;
+  return layer->second->weight.stored;
 }
 
 std::vector<float> TunedNetwork::bias_correction(std::size_t item) const {
-  const LayerPart& place = plan_.items[item].layer;
-  const auto layer = layers_.find(place.module);
+  const auto layer = layers_.find(plan_.items[item].layer.module);
   if (layer == layers_.end() || !plan_.items[item].identity.block_linear || !layer->second->bias.free) return {};
   const Bias& bias = layer->second->bias;
   std::vector<float> correction(plan_.items[item].source->rows());
   for (std::size_t i = 0; i < correction.size(); ++i)
-    correction[i] = bias.stored[place.first_row + i] - bias.original[place.first_row + i];
+    correction[i] = bias.stored[i] - bias.original[i];
   return correction;
 }
 

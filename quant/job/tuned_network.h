@@ -20,7 +20,7 @@ namespace nibble::quant {
 class TunedNetwork {
  public:
   /// Starts from `shards` (in the order of plan.items). Throws FormatError.
-  TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Config& config,
+  TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
                const Plan& plan, std::span<const Shard> shards, const Tuning& tuning);
   ~TunedNetwork();
 
@@ -41,7 +41,7 @@ class TunedNetwork {
   std::vector<float> bias_correction(std::size_t item) const;
 
  private:
-  struct Part;
+  struct Weight;
   struct Bias;
   struct Layer;
   void add_layers(std::span<const Shard> shards, const model::Checkpoint& checkpoint);

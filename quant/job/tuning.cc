@@ -29,10 +29,10 @@ class TuningRun {
       : job_(job),
         length_(job.text.window_tokens),
         windows_(job.text.tokens.size() / length_),
-        teacher_(job.config, model::make_float_provider(job.checkpoint), {}),
-        network_(job.checkpoint, job.config, job.plan, shards, job.tuning),
-        boundaries_(job.config.layers + 1) {
-    const calib::ResidualShape shape{job.text.tokens.size(), job.config.hidden, length_};
+        teacher_(job.architecture, model::make_float_provider(job.checkpoint), {}),
+        network_(job.checkpoint, job.architecture, job.plan, shards, job.tuning),
+        boundaries_(job.architecture.blocks.size() + 1) {
+    const calib::ResidualShape shape{job.text.tokens.size(), job.architecture.hidden, length_};
     states_ = shape.bytes() <= job.memory_bytes / 2 ? calib::make_memory_store(shape)
                                                     : calib::make_file_store(shape, job.scratch, job.identity);
     for (std::size_t w = 0; w < windows_; ++w)
@@ -95,7 +95,7 @@ class TuningRun {
   }
 
   MatrixView<float> sized(Matrix<float>& matrix, std::size_t rows) const {
-    if (matrix.rows() < rows) matrix = Matrix<float>(rows, job_.config.hidden);
+    if (matrix.rows() < rows) matrix = Matrix<float>(rows, job_.architecture.hidden);
     return matrix.view().rows_slice(0, rows);
   }
 
@@ -106,7 +106,7 @@ class TuningRun {
       const model::Batch batch = gather({&w, 1});
       const MatrixView<float> x = sized(x_, length_);
       teacher_.model().embed(batch, x);
-      for (std::size_t block = 0; block < job_.config.layers; ++block)
+      for (std::size_t block = 0; block < job_.architecture.blocks.size(); ++block)
         teacher_.model().forward_block(block, batch, x, {}, nullptr);
       states_->write(kStates, w, x);
       job_.reporter.advance(length_ * kForwardWork);
@@ -123,7 +123,7 @@ class TuningRun {
   double pass(std::span<const std::size_t> windows, bool backward) {
     const model::Model& model = network_.model();
     const model::Batch batch = gather(windows);
-    const std::size_t rows = batch.tokens.size(), layers = job_.config.layers;
+    const std::size_t rows = batch.tokens.size(), layers = job_.architecture.blocks.size();
     model.embed(batch, sized(boundaries_[0], rows));
     for (std::size_t block = 0; block < layers; ++block) {
       const MatrixView<float> from = sized(boundaries_[block], rows), to = sized(boundaries_[block + 1], rows);
@@ -255,7 +255,7 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
 
 }  // namespace
 
-void check_tuning(const Plan& plan, const model::Config& config, const Tuning& tuning, const CalibrationText* text) {
+void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning, const CalibrationText* text) {
   NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
                  "tuning runs text through the model: give --text FILE, or token ids with --tokens FILE (or leave it "
                  "out: --set tuning.epochs=0)");
@@ -263,9 +263,9 @@ void check_tuning(const Plan& plan, const model::Config& config, const Tuning& t
                  InvalidArgument, "tuning: {} tokens are no whole number of windows of {}, which is 2 or more",
                  text->tokens.size(), text->window_tokens);
   const auto bad = std::find_if(text->tokens.begin(), text->tokens.end(),
-                                [&](model::TokenId token) { return token >= config.vocabulary; });
+                                [&](model::TokenId token) { return token >= architecture.vocabulary; });
   NIBBLE_REQUIRE(bad == text->tokens.end(), InvalidArgument, "tuning: token {} of a vocabulary of {}", *bad,
-                 config.vocabulary);
+                 architecture.vocabulary);
   const bool coded = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
     return item.identity.block_linear && item.settings.format != Format::kFloat16;
   });

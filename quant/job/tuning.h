@@ -18,7 +18,7 @@ namespace nibble::quant {
 /// What tune() works on; all must outlive the call.
 struct TuningJob {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  const model::Config& config;
+  const model::Architecture& architecture;
   const Plan& plan;
   const Tuning& tuning;
   const CalibrationText& text;
@@ -53,6 +53,6 @@ std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, 
 nlohmann::ordered_json tuning_json(const TuningResult& result);
 
 /// Refuses, before any work, a text that cannot be tuned on. Throws InvalidArgument.
-void check_tuning(const Plan& plan, const model::Config& config, const Tuning& tuning, const CalibrationText* text);
+void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning, const CalibrationText* text);
 
 }  // namespace nibble::quant

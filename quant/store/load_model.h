@@ -15,7 +15,7 @@ namespace nibble::quant {
 /// A model ready to run, float or quantized: what every evaluating command starts from.
 struct LoadedModel {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  model::Config config;
+  model::Architecture architecture;
   std::unique_ptr<model::Model> transformer;
   double bits_per_weight = 0.0;  ///< of the block linears: all-in bits for quantized ones, 16 or 32 for float ones
   double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 over all parameters

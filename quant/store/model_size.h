@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/checkpoint/checkpoint.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "quant/store/model_weights.h"
 
 namespace nibble::quant {
@@ -19,10 +19,10 @@ struct ModelSize {
 };
 
 /// Throws FormatError when a linear layer of the blocks is missing.
-ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Config& config,
+ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
                         const QuantizedWeights& quantized);
 
 /// Full names of biases of the blocks that config.json does not ask for: shifting added them.
-std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Config& config);
+std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture);
 
 }  // namespace nibble::quant

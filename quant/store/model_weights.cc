@@ -8,8 +8,6 @@
 namespace nibble::quant {
 namespace {
 
-constexpr const char* kAttentionParts[] = {".q", ".k", ".v"};
-
 // Parts are named P.suffix; P.bias is the bias of the layer, and P.q.suffix belongs to another weight.
 std::vector<model::TensorView> part_views(const model::Checkpoint& checkpoint, const std::string& module) {
   std::vector<model::TensorView> views;
@@ -46,70 +44,33 @@ class ModelWeights final : public model::WeightProvider {
         floats_(model::make_float_provider(std::move(checkpoint))),
         quantized_(std::move(quantized)) {}
 
-  bool contains(const std::string& tensor) const override {
-    constexpr std::string_view kWeight = ".weight";
-    if (!tensor.ends_with(kWeight)) return floats_->contains(tensor);
-    const std::string module = tensor.substr(0, tensor.size() - kWeight.size());
-    return floats_->contains(tensor) || quantized_.contains(module) || is_split(module);
-  }
+  bool contains(const std::string& tensor) const override { return floats_->contains(tensor); }
+  std::vector<float> vector(const model::Stored& stored) const override { return floats_->vector(stored); }
 
-  std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
-    return floats_->vector(tensor, size);
-  }
-
-  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
-                                             bool conv1d) const override {
-    if (is_split(module)) {
-      std::vector<std::shared_ptr<const WeightSource>> parts;
-      for (const char* part : kAttentionParts) parts.push_back(matrix(module + part, out / 3, in, false));
-      return model::make_stacked_source(std::move(parts));
-    }
-    const auto found = quantized_.find(module);
-    if (found == quantized_.end()) return floats_->matrix(module, out, in, conv1d);
-    NIBBLE_REQUIRE(found->second->rows() == out && found->second->cols() == in, FormatError,
+  std::shared_ptr<const WeightSource> matrix(const model::Parameter& parameter) const override {
+    const auto found = quantized_.find(parameter.weight_module);
+    if (found == quantized_.end()) return floats_->matrix(parameter);
+    NIBBLE_REQUIRE(found->second->rows() == parameter.out && found->second->cols() == parameter.in, FormatError,
                    "checkpoint '{}': '{}': expected a ({}, {}) weight after config.json, got ({}, {})", directory_,
-                   module, out, in, found->second->rows(), found->second->cols());
+                   parameter.weight_module, parameter.out, parameter.in, found->second->rows(), found->second->cols());
     return found->second;
   }
 
-  std::unique_ptr<LinearOp<float>> linear(const std::string& module, std::size_t out, std::size_t in,
-                                          bool conv1d) const override {
-    const std::string bias_name = module + ".bias";
-    auto bias = floats_->contains(bias_name) ? floats_->vector(bias_name, out) : std::vector<float>{};
-    if (options_.packed) return packed_linear(module, out, in, conv1d, std::move(bias));
-    return std::make_unique<DecodingLinear>(matrix(module, out, in, conv1d), std::move(bias));
-  }
-
- private:
-  std::unique_ptr<LinearOp<float>> packed_linear(const std::string& module, std::size_t out, std::size_t in,
-                                                 bool conv1d, std::vector<float> bias) const {
-    if (is_split(module)) {
-      std::vector<std::unique_ptr<LinearOp<float>>> parts;
-      const std::size_t width = out / std::size(kAttentionParts);
-      for (std::size_t i = 0; i < std::size(kAttentionParts); ++i) {
-        const auto first = bias.begin() + static_cast<std::ptrdiff_t>(bias.empty() ? 0 : i * width);
-        std::vector<float> share(first, bias.empty() ? first : first + static_cast<std::ptrdiff_t>(width));
-        parts.push_back(packed_linear(module + kAttentionParts[i], width, in, false, std::move(share)));
-      }
-      return make_stacked_linear(std::move(parts));
-    }
-    auto source = matrix(module, out, in, conv1d);
-    const auto found = quantized_.find(module);
-    if (found == quantized_.end()) return make_float_linear(std::move(source), std::move(bias), options_.compute);
-    const MappedQuantizedWeight& weight = *found->second;
-    if (!can_pack(weight.tensor().spec()))
+  std::unique_ptr<LinearOp<float>> linear(const model::Parameter& parameter) const override {
+    std::vector<float> bias = model::bias_of(parameter, *this);
+    auto source = matrix(parameter);
+    if (!options_.packed) return std::make_unique<DecodingLinear>(std::move(source), std::move(bias));
+    const auto found = quantized_.find(parameter.weight_module);
+    if (found == quantized_.end() || !can_pack(found->second->tensor().spec()))
       return make_float_linear(std::move(source), std::move(bias), options_.compute);
+    const MappedQuantizedWeight& weight = *found->second;
     auto packed = make_packed_linear(weight.tensor(), std::move(bias), options_.compute);
     weight.check_intact();
     weight.release();
     return packed;
   }
 
-  bool is_split(const std::string& module) const {
-    return std::any_of(std::begin(kAttentionParts), std::end(kAttentionParts),
-                       [&](const char* part) { return quantized_.contains(module + part); });
-  }
-
+ private:
   LoadOptions options_;
   std::string directory_;
   std::unique_ptr<model::WeightProvider> floats_;
@@ -144,7 +105,7 @@ std::string config_place(const model::Checkpoint& checkpoint) {
 
 QuantizedWeights open_quantized_weights(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
   QuantizedWeights weights;
-  const auto config = parse_quantization_config(checkpoint->config_text(), config_place(*checkpoint));
+  const auto config = parse_quantization_config(checkpoint->metadata(), config_place(*checkpoint));
   if (config)
     for (const auto& [module, stored] : config->tensors)
       weights.emplace(module, std::make_shared<const MappedQuantizedWeight>(checkpoint, module, stored));

@@ -145,11 +145,12 @@ std::string with_quantization_config(std::string_view config_text, const Quantiz
   return config.dump(2) + "\n";
 }
 
-std::string as_float16_config(std::string_view config_text, model::Family family, bool attention_bias, bool mlp_bias) {
+std::string as_float16_config(std::string_view config_text, const std::map<std::string, bool>& flags) {
   OrderedJson config = OrderedJson::parse(config_text);
   config.erase("quantization_config");
   config["torch_dtype"] = "float16";
-  if (family == model::Family::kLlama) config["attention_bias"] = attention_bias, config["mlp_bias"] = mlp_bias;
+  if (config.contains("dtype")) config["dtype"] = "float16";
+  for (const auto& [key, value] : flags) config[key] = value;
   return config.dump(2) + "\n";
 }
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "model/transformer/config.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/recipe/settings.h"
 
@@ -27,7 +26,7 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
 
 /// `quantization_config` of config.json: what makes a checkpoint a quantized one.
 struct QuantizationConfig {
-  std::map<std::string, StoredTensor> tensors;        ///< by module name; GPT-2's c_attn as .q, .k, .v
+  std::map<std::string, StoredTensor> tensors;        ///< by module name
   std::string recipe;                                 ///< JSON
   std::string checkpoint_fingerprint;                 ///< of the float checkpoint
   std::vector<std::string> calibration_fingerprints;  ///< of the calibration files, in the order given; not read back
@@ -44,8 +43,8 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
 
 /// config.json with a quantization_config added; everything else stays, in its order.
 std::string with_quantization_config(std::string_view config_text, const QuantizationConfig& quantization);
-/// config.json of the decoded model: without quantization_config, torch_dtype "float16"; a Llama says which layers have
-/// biases.
-std::string as_float16_config(std::string_view config_text, model::Family family, bool attention_bias, bool mlp_bias);
+/// config.json of the decoded model: without quantization_config, torch_dtype "float16", and with the values of
+/// `flags`, which say what layers have biases.
+std::string as_float16_config(std::string_view config_text, const std::map<std::string, bool>& flags);
 
 }  // namespace nibble::quant

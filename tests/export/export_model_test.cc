@@ -15,6 +15,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::quant {
 namespace {
@@ -63,7 +64,7 @@ TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
                      fmt::format("{{defaults: {{{}}}, layers: [{{match: down_proj, cluster_dim: 1}}]}}", settings),
                      {dir / "calib.h5"});
       export_dequantized(dir / "q", dir / "f", true, {});
-      for (const auto& layer : model::linear_layers(test::config_of(dir / model))) {
+      for (const auto& layer : test::layers_of(test::config_of(dir / model))) {
         std::vector<float> expected;
         const Matrix<float> decoded = test::weight_of(dir / "q", layer);
         for (const float value : decoded.values()) expected.push_back(round_to_f16(value));
@@ -84,9 +85,9 @@ TEST(Export, WritesTheTensorsThatTheModelHad) {
   EXPECT_EQ(before->tensor_names(), after->tensor_names());
   for (const auto& name : before->tensor_names())
     EXPECT_EQ(before->tensor(name).shape, after->tensor(name).shape) << name;
-  const auto config = nlohmann::json::parse(after->config_text());
-  EXPECT_FALSE(config.contains("quantization_config"));
-  EXPECT_EQ(config.at("torch_dtype"), "float16");
+  const auto architecture = nlohmann::json::parse(after->metadata());
+  EXPECT_FALSE(architecture.contains("quantization_config"));
+  EXPECT_EQ(architecture.at("torch_dtype"), "float16");
   EXPECT_TRUE(std::filesystem::exists(dir / "f" / "tokenizer.json"));
   EXPECT_EQ(load_model(dir / "f").method, "float16");
 }
@@ -100,8 +101,8 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
   export_dequantized(dir / "q", dir / "f", false, {});
   const auto loaded = load_model(dir / "f");
-  EXPECT_TRUE(loaded.config.attention_bias);
-  EXPECT_FALSE(loaded.config.mlp_bias);
+  EXPECT_TRUE(loaded.architecture.attention_bias);
+  EXPECT_FALSE(loaded.architecture.mlp_bias);
   EXPECT_TRUE(loaded.checkpoint->contains("model.layers.1.self_attn.o_proj.bias"));
   EXPECT_FALSE(loaded.checkpoint->contains("model.layers.1.mlp.up_proj.bias"));
   // A bias of 0 changes no sum.

@@ -5,6 +5,7 @@
 #include "tests/model/transformer/golden_files.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 
 // Statistics of an independent float32 implementation, of 8 windows. Sums over 4096 tokens of activations that
 // themselves differ by float rounding in six layers: 1e-4 in the Frobenius norm; gradients went back through as many
@@ -52,7 +53,7 @@ TEST_P(CalibrationGolden, StatisticsAreThoseOfTheReferenceImplementation) {
   calib::calibrate(job);
   const auto file = calib::StatsFile::open(job.output);
 
-  const auto layers = model::linear_layers(loaded.config);
+  const auto layers = test::layers_of(loaded.architecture);
   EXPECT_EQ(file->layers().size(), layers.size());
   for (const auto& layer : layers) {
     SCOPED_TRACE(layer.module);

@@ -36,15 +36,15 @@ TEST(Machine, LimitsArePositiveAndOfThisWorld) {
   const double peak = measure_peak_flops();
   EXPECT_GT(peak, 1e6);
   EXPECT_LT(peak, 1e16);
-  model::Config config;
-  config.family = model::Family::kLlama;
-  config.hidden = 32;
-  config.layers = 2;
-  config.heads = config.kv_heads = 2;
-  config.head_dim = 16;
-  config.intermediate = 48;
-  EXPECT_GT(measure_gemm_rate(config, 8, 1), 1e5);
-  const double bf16 = measure_bf16_gemm_rate(config, 8, 1);
+  model::Architecture architecture;
+  architecture.family = model::Family::kLlama;
+  architecture.hidden = 32;
+  architecture.blocks.size() = 2;
+  architecture.heads = architecture.kv_heads = 2;
+  architecture.head_dim = 16;
+  architecture.intermediate = 48;
+  EXPECT_GT(measure_gemm_rate(architecture, 8, 1), 1e5);
+  const double bf16 = measure_bf16_gemm_rate(architecture, 8, 1);
   EXPECT_TRUE(has_bf16_gemm() ? bf16 > 1e5 : bf16 == 0.0) << bf16;
   EXPECT_GE(bandwidth_working_set(), std::size_t{1} << 30);
 }

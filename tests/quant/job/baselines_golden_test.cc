@@ -44,7 +44,7 @@ TEST_P(Baselines, AreWithin0Point3Percent) {
                   .progress = {}});
   const auto loaded = load_model(dir / "out");
   auto tokens =
-      datasets::read_token_file(test::shared_path("golden/windows/test-78x512.u16"), loaded.config.vocabulary);
+      datasets::read_token_file(test::shared_path("golden/windows/test-78x512.u16"), loaded.architecture.vocabulary);
   eval::PerplexityOptions options;
   options.protocol = datasets::Protocol::kBlocks;
   options.context = 512;

@@ -24,7 +24,7 @@ constexpr const char* kTestTokens = "golden/windows/test-78x512.u16";
 void calibrate(const std::filesystem::path& file) {
   const LoadedModel model = load_model(test::shared_path(kModel));
   const auto windows =
-      datasets::fixed_calibration_windows(test::shared_path(kCalibrationTokens), model.config.vocabulary, 512, 0);
+      datasets::fixed_calibration_windows(test::shared_path(kCalibrationTokens), model.architecture.vocabulary, 512, 0);
   calib::calibrate({.model = *model.transformer,
                     .tokens = windows.tokens,
                     .settings = {.model_hash = model.checkpoint->fingerprint(),
@@ -67,7 +67,7 @@ TEST(CalibratedBaselines, AreWithin0Point3PercentOrBelow) {
                     .overwrite = true,
                     .progress = {}});
     const auto loaded = load_model(dir / "out");
-    const auto tokens = datasets::read_token_file(test::shared_path(kTestTokens), loaded.config.vocabulary);
+    const auto tokens = datasets::read_token_file(test::shared_path(kTestTokens), loaded.architecture.vocabulary);
     eval::PerplexityOptions options;
     options.protocol = datasets::Protocol::kBlocks;
     options.context = 512;

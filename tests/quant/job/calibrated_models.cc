@@ -4,14 +4,15 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/store/load_model.h"
+#include "tests/support/layers.h"
 
 namespace nibble::test {
 
 namespace fs = std::filesystem;
 using quant::make_weight_provider;
 
-model::Config config_of(const fs::path& model) {
-  return model::parse_config(model::Checkpoint::open(model)->config_text(), "config.json");
+model::Architecture config_of(const fs::path& model) {
+  return model::Checkpoint::open(model)->architecture();
 }
 
 void write_calibration(const fs::path& file, const fs::path& model, const calib::StatisticSet& what,
@@ -20,7 +21,7 @@ void write_calibration(const fs::path& file, const fs::path& model, const calib:
   settings.model_hash = model::Checkpoint::open(model)->fingerprint();
   settings.seeds = {seed};
   calib::StatsWriter writer(file, settings);
-  for (const auto& layer : model::linear_layers(config_of(model)))
+  for (const auto& layer : test::layers_of(config_of(model)))
     writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));
   writer.commit();
 }
@@ -35,7 +36,7 @@ quant::QuantizeResult quantize(const fs::path& model, const fs::path& output, st
                                 .progress = {}});
 }
 
-Matrix<float> weight_of(const fs::path& directory, const model::LinearLayer& layer) {
+Matrix<float> weight_of(const fs::path& directory, const model::Parameter& layer) {
   const auto source =
       make_weight_provider(model::Checkpoint::open(directory))->matrix(layer.module, layer.out, layer.in, layer.conv1d);
   Matrix<float> w(source->rows(), source->cols());
@@ -43,7 +44,7 @@ Matrix<float> weight_of(const fs::path& directory, const model::LinearLayer& lay
   return w;
 }
 
-std::vector<float> bias_of(const fs::path& directory, const model::LinearLayer& layer) {
+std::vector<float> bias_of(const fs::path& directory, const model::Parameter& layer) {
   const auto provider = make_weight_provider(model::Checkpoint::open(directory));
   const std::string name = layer.module + ".bias";
   return provider->contains(name) ? provider->vector(name, layer.out) : std::vector<float>(layer.out);

@@ -6,13 +6,13 @@
 
 #include "calib/stats/layer_stats.h"
 #include "core/matrix_view.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"
 
 namespace nibble::test {
 
-model::Config config_of(const std::filesystem::path& model);
+model::Architecture config_of(const std::filesystem::path& model);
 
 /// Made-up statistics of all linear layers of the blocks, as if they had been collected from `model`.
 void write_calibration(const std::filesystem::path& file, const std::filesystem::path& model,
@@ -23,7 +23,7 @@ quant::QuantizeResult quantize(const std::filesystem::path& model, const std::fi
                                std::string_view yaml, std::vector<std::filesystem::path> calibration);
 
 /// The weight (out, in) and bias (out) of a layer as the model in `directory` computes with them; no bias: zeros.
-Matrix<float> weight_of(const std::filesystem::path& directory, const model::LinearLayer& layer);
-std::vector<float> bias_of(const std::filesystem::path& directory, const model::LinearLayer& layer);
+Matrix<float> weight_of(const std::filesystem::path& directory, const model::Parameter& layer);
+std::vector<float> bias_of(const std::filesystem::path& directory, const model::Parameter& layer);
 
 }  // namespace nibble::test

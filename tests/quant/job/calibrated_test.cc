@@ -22,6 +22,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::quant {
 namespace {
@@ -45,7 +46,7 @@ TEST(FisherWeights, ReachTheirRowsOfGpt2sFusedLayer) {
   write_calibration(dir / "calib.h5", dir / "model");
   quantize(dir / "model", dir / "out", "defaults: {bits: 2, weighting: fisher}", {dir / "calib.h5"});
   const auto file = calib::StatsFile::open(dir / "calib.h5");
-  for (const auto& layer : model::linear_layers(config_of(dir / "model"))) {
+  for (const auto& layer : test::layers_of(config_of(dir / "model"))) {
     const auto before = weight_of(dir / "model", layer), after = weight_of(dir / "out", layer);
     const auto fisher = calib::mean_fisher(file->read(layer.module));
     const std::size_t parts = layer.module.ends_with("c_attn") ? 3 : 1, rows = layer.out / parts;
@@ -63,7 +64,7 @@ TEST(InputWeights, AreTheSameForAllRows) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
   write_calibration(dir / "calib.h5", dir / "model");
-  const auto layer = model::linear_layers(config_of(dir / "model")).back();
+  const auto layer = test::layers_of(config_of(dir / "model")).back();
   const auto stats = calib::StatsFile::open(dir / "calib.h5")->read(layer.module);
   for (const auto& [yaml, per_input] :
        {std::pair{"defaults: {bits: 2, weighting: second-moment}", calib::second_moment(stats)},
@@ -91,7 +92,7 @@ TEST(Shifting, EqualsTheShiftedInputForm) {
                             "defaults: {format: int4-block, shifting: true}"}) {
       quantize(dir / name, dir / "out", yaml, {dir / "calib.h5"});
       const auto provider = make_weight_provider(model::Checkpoint::open(dir / "out"));
-      for (const auto& layer : model::linear_layers(config_of(dir / name))) {
+      for (const auto& layer : test::layers_of(config_of(dir / name))) {
         const auto w = weight_of(dir / name, layer), approximation = weight_of(dir / "out", layer);
         const auto bias = bias_of(dir / name, layer);
         const auto mean = calib::mean_input(file->read(layer.module));
@@ -122,7 +123,7 @@ TEST(Shifting, KeepsOtherRowsOfAFusedBias) {
   write_calibration(dir / "calib.h5", dir / "model");
   quantize(dir / "model", dir / "out", "layers: [{match: 'h.0.attn.c_attn.k', bits: 2, shifting: true}]",
            {dir / "calib.h5"});
-  const auto layer = model::linear_layers(config_of(dir / "model")).front();
+  const auto layer = test::layers_of(config_of(dir / "model")).front();
   const auto before = bias_of(dir / "model", layer), after = bias_of(dir / "out", layer);
   for (std::size_t i = 0; i < before.size(); ++i)
     EXPECT_EQ(before[i] == after[i], i < 16 || i >= 32) << "only k, rows 16 to 31, is shifted: " << i;
@@ -136,7 +137,7 @@ TEST(Shifting, CountsBiasesThatItAdds) {
   const auto plain = quantize(dir / "model", dir / "plain", "{}", {dir / "calib.h5"});
   const auto shifted = quantize(dir / "model", dir / "out", "defaults: {shifting: true}", {dir / "calib.h5"});
   for (std::size_t i = 0; i < plain.tensors.size(); ++i) {
-    const auto rows = weight_of(dir / "model", model::linear_layers(config_of(dir / "model"))[i]).rows();
+    const auto rows = weight_of(dir / "model", test::layers_of(config_of(dir / "model"))[i]).rows();
     EXPECT_EQ(shifted.tensors[i].stored_bits, plain.tensors[i].stored_bits + 16 * rows);
   }
   EXPECT_EQ(load_model(dir / "out").bits_per_weight, shifted.bits_per_weight);
@@ -151,9 +152,9 @@ TEST(Shifting, SurvivesExport) {
     quantize(dir / "model", dir / "out", yaml, {dir / "calib.h5"});
     export_dequantized(dir / "out", dir / "float", true, {});
     EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "float"), test::logits_of_model(dir / "out"))) << yaml;
-    const auto config = config_of(dir / "float");
-    EXPECT_TRUE(config.attention_bias);
-    EXPECT_EQ(config.mlp_bias, yaml == std::string("defaults: {shifting: true}"));
+    const auto architecture = config_of(dir / "float");
+    EXPECT_TRUE(architecture.attention_bias);
+    EXPECT_EQ(architecture.mlp_bias, yaml == std::string("defaults: {shifting: true}"));
   }
   EXPECT_NE(test::logits_of_model(dir / "out"), test::logits_of_model(dir / "model"));
 }
@@ -162,7 +163,7 @@ TEST(Errors, AreMeasuredWithTheStatistics) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
   write_calibration(dir / "calib.h5", dir / "model");
-  const auto layers = model::linear_layers(config_of(dir / "model"));
+  const auto layers = test::layers_of(config_of(dir / "model"));
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   for (const auto& [yaml, kind] : {std::pair{"defaults: {bits: 2}", calib::HessianKind::kPlain},
                                    std::pair{"defaults: {bits: 2, shifting: true}", calib::HessianKind::kCentred}}) {
@@ -211,8 +212,8 @@ TEST(SeveralCalibrationFiles, GiveEachStatisticFromTheFirstThatHasIt) {
   EXPECT_TRUE(test::same_bits(logits({dir / "means.h5", dir / "fisher.h5"}), expected));
   EXPECT_TRUE(test::same_bits(logits({dir / "means.h5", dir / "fisher.h5", dir / "other.h5"}), expected));
   EXPECT_FALSE(test::same_bits(logits({dir / "fisher.h5", dir / "other.h5"}), expected));
-  const auto config = nlohmann::json::parse(test::read_file(dir / "out" / "config.json"));
-  EXPECT_EQ(config.at("quantization_config").at("fingerprints").at("calibration").size(), 2u);
+  const auto architecture = nlohmann::json::parse(test::read_file(dir / "out" / "config.json"));
+  EXPECT_EQ(architecture.at("quantization_config").at("fingerprints").at("calibration").size(), 2u);
 }
 
 TEST(Calibration, OfAnotherModelIsRefused) {

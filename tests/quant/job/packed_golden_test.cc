@@ -54,7 +54,7 @@ TEST_P(PackedModel, HasThePerplexityOfTheReferenceWithin1e6) {
   const LoadedModel reference = load_model(dir / "out");
   const LoadedModel packed = load_model(dir / "out", {.packed = true, .compute = Compute::kExact});
   for (const std::size_t tokens : {kWindows * 512, std::size_t{31}}) {
-    const auto text = datasets::read_token_file(test::shared_path(kTokens), reference.config.vocabulary, tokens);
+    const auto text = datasets::read_token_file(test::shared_path(kTokens), reference.architecture.vocabulary, tokens);
     eval::PerplexityOptions options;
     options.context = 512;
     const auto perplexity = [&](const LoadedModel& model) {
@@ -77,7 +77,7 @@ TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
     const LoadedModel model = load_model(dir / "out", {.packed = true, .compute = compute});
     eval::PerplexityOptions options;
     options.context = 512;
-    const auto text = datasets::read_token_file(test::shared_path(kTokens), model.config.vocabulary, kWindows * 512);
+    const auto text = datasets::read_token_file(test::shared_path(kTokens), model.architecture.vocabulary, kWindows * 512);
     return eval::perplexity(*model.transformer, text, options).perplexity;
   };
   const double exact = perplexity(Compute::kExact);

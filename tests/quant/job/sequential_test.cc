@@ -148,8 +148,8 @@ std::uint64_t least_memory(const fs::path& model) {
   settings.collected = {.activations = true, .hessian = true};
   settings.window_tokens = windows.window_tokens;
   settings.windows = windows.tokens.size() / windows.window_tokens;
-  const auto config = model::parse_config(model::Checkpoint::open(model)->config_text(), "config.json");
-  const auto plan = calib::plan_calibration(config, settings, std::uint64_t{1} << 40);
+  const auto architecture = model::Checkpoint::open(model)->architecture();
+  const auto plan = calib::plan_calibration(architecture, settings, std::uint64_t{1} << 40);
   return plan.memory_bytes - plan.residual_bytes;
 }
 

@@ -17,6 +17,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::quant {
 namespace {
@@ -58,7 +59,7 @@ TEST(Gptq, IsErrorFeedbackUnderTheHessianOfTheRecipe) {
     quantize(dir / "model", dir / "uniform",
              fmt::format("defaults: {{format: uniform, zero_point: true, act_order: false, {}}}", solver),
              {dir / "calib.h5"});
-    for (const auto& layer : model::linear_layers(test::config_of(dir / "model"))) {
+    for (const auto& layer : test::layers_of(test::config_of(dir / "model"))) {
       const Matrix<float> w = weight_of(dir / "model", layer),
                           h = in_float(calib::hessian(file->read(layer.module), kind));
       const std::size_t parts = layer.module.ends_with("c_attn") ? 3 : 1, rows = layer.out / parts;
@@ -123,7 +124,7 @@ TEST(Shifting, UnderAGuidedCentredHessianUsesTheGuidedMean) {
   for (const std::string hessian : {"centred", "guided-centred"}) {
     quantize(dir / "model", dir / "out", "defaults: {bits: 2, shifting: true, solver: gptq, hessian: " + hessian + "}",
              {dir / "calib.h5"});
-    for (const auto& layer : model::linear_layers(test::config_of(dir / "model"))) {
+    for (const auto& layer : test::layers_of(test::config_of(dir / "model"))) {
       const Matrix<float> w = weight_of(dir / "model", layer), approximation = weight_of(dir / "out", layer);
       std::vector<float> expected = test::bias_of(dir / "model", layer);
       const auto mean =
@@ -148,7 +149,7 @@ TEST(Solvers, ReportDampingThatTheyNeededAndInputsThatSayNothing) {
   settings.model_hash = model::Checkpoint::open(dir / "model")->fingerprint();
   {
     calib::StatsWriter writer(dir / "calib.h5", settings);
-    for (const auto& layer : model::linear_layers(test::config_of(dir / "model"))) {
+    for (const auto& layer : test::layers_of(test::config_of(dir / "model"))) {
       calib::LayerStats stats = calib::example_layer(layer.module, layer.out, layer.in, 1);
       if (layer.module.ends_with("up_proj")) {  // two inputs are dead
         for (const std::size_t dead : {3u, 7u})

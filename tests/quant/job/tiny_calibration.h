@@ -4,8 +4,9 @@
 
 #include "calib/stats/stats_writer.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "tests/calib/stats/example_stats.h"
+#include "tests/support/layers.h"
 
 namespace nibble::test {
 
@@ -19,8 +20,7 @@ inline void write_calibration(const std::filesystem::path& file, const std::file
   settings.seeds = {seed};
   settings.flavour = flavour;
   calib::StatsWriter writer(file, settings);
-  for (const auto& layer : model::linear_layers(model::parse_config(checkpoint->config_text(), "config.json")))
-    writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));
+  for (const auto& layer : test::layers_of(checkpoint->architecture();
   writer.commit();
 }
 

@@ -23,7 +23,7 @@ using test::TempDir;
 Matrix<float> logits_of(const model::Model& model, const model::Batch& batch) {
   std::vector<std::size_t> rows(batch.tokens.size());
   for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = r;
-  Matrix<float> all(rows.size(), model.config().vocabulary);
+  Matrix<float> all(rows.size(), model.architecture().vocabulary);
   model.forward(batch, rows, [&](std::span<const std::size_t> chunk, MatrixView<const float> logits) {
     for (std::size_t i = 0; i < chunk.size(); ++i)
       std::copy_n(logits.row(i).data(), logits.cols(), all.row(chunk[i]).data());
@@ -55,26 +55,26 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
   (gpt2 ? test::tiny_gpt2() : test::tiny_llama()).write(dir / "model");
   test::write_calibration(dir / "calib.h5", dir / "model");
   const auto checkpoint = model::Checkpoint::open(dir / "model");
-  const model::Config config = test::config_of(dir / "model");
-  const Plan plan = make_plan(checkpoint, config, Recipe::parse(yaml, "recipe"));
+  const model::Architecture architecture = test::config_of(dir / "model");
+  const Plan plan = make_plan(checkpoint, architecture, Recipe::parse(yaml, "recipe"));
   const std::vector<std::filesystem::path> files{dir / "calib.h5"};
   const Calibration calibration(files, *checkpoint);
   JobReporter reporter({}, {});
   std::vector<ShardJob> jobs;
   for (const QuantizeItem& item : plan.items) jobs.push_back({&item, dir / (item.identity.name + ".safetensors")});
   const std::vector<Shard> shards = make_shards(jobs, calibration, reporter, 1 << 30);
-  TunedNetwork network(checkpoint, config, plan, shards, {});
+  TunedNetwork network(checkpoint, architecture, plan, shards, {});
 
   test::LossInput<float> input;
   Random random(31);
   for (int i = 0; i < 36; ++i) input.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
   input.starts = {0, 18, 36};
   const Matrix<float> teacher =
-      logits_of(*model::make_model(config, *model::make_float_provider(checkpoint)), input.batch());
+      logits_of(*model::make_model(architecture, *model::make_float_provider(checkpoint)), input.batch());
 
   const model::Model& model = network.model();
   const auto boundaries = test::boundary_activations(model, input.batch(), test::embedded(model, input.batch()));
-  Matrix<float> dx(36, config.hidden);
+  Matrix<float> dx(36, architecture.hidden);
   std::vector<std::size_t> rows(36);
   for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = r;
   model.backward_logits(
@@ -86,7 +86,7 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
         }
       },
       dx, nullptr);
-  for (std::size_t block = config.layers; block-- > 0;)
+  for (std::size_t block = architecture.blocks.size(); block-- > 0;)
     model.backward_block(block, input.batch(), boundaries[block], dx, &network.hooks());
 
   const std::vector<double> gradient = network.gradient();

@@ -24,12 +24,12 @@ std::string bytes_of(const model::TensorView& tensor) {
 
 // A quantized checkpoint taken apart, so that a test can spoil one thing and put it together again.
 struct TakenApart {
-  Json config;
+  Json architecture;
   std::vector<TinyTensor> tensors;
 
   explicit TakenApart(const std::filesystem::path& directory) {
     const auto checkpoint = model::Checkpoint::open(directory);
-    config = Json::parse(checkpoint->config_text());
+    architecture = Json::parse(checkpoint->metadata());
     for (const auto& name : checkpoint->tensor_names()) {
       const auto view = checkpoint->tensor(name);
       tensors.push_back({name, std::string(dtype_name(view.dtype)), view.shape, bytes_of(view)});
@@ -40,7 +40,7 @@ struct TakenApart {
       if (tensor.name == name) return tensor;
     throw std::invalid_argument(std::string(name));
   }
-  Json& quantization() { return config["quantization_config"]; }
+  Json& quantization() { return architecture["quantization_config"]; }
   Json& entry(const std::string& name) { return quantization()["tensors"][name]; }
   void remove(std::string_view name) {
     std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; });
@@ -129,12 +129,12 @@ TEST(HostileQuantizedCheckpoint, IsRefusedWithTheReason) {
        },
        {"h.0.mlp.c_fc.bias"}},
   };
-  test::write_checkpoint(dir / "spoiled", whole.config.dump(), whole.tensors);
+  test::write_checkpoint(dir / "spoiled", whole.architecture.dump(), whole.tensors);
   EXPECT_NO_THROW(load_model(dir / "spoiled")) << "put together unspoiled";
   for (const auto& spoiled : cases) {
     auto model = whole;
     spoiled.spoil(model);
-    test::write_checkpoint(dir / "spoiled", model.config.dump(), model.tensors);
+    test::write_checkpoint(dir / "spoiled", model.architecture.dump(), model.tensors);
     for (const auto words : spoiled.message)
       EXPECT_TRUE(test::throws_with<FormatError>([&] { load_model(dir / "spoiled"); }, words)) << spoiled.name;
   }
@@ -147,7 +147,7 @@ TEST(BitsPerWeight, AreCountedNotBelieved) {
       quantize_model({.model = dir / "model", .output = dir / "out", .recipe = {}, .overwrite = false, .progress = {}});
   TakenApart model(dir / "out");
   model.quantization()["bits_per_weight"] = 0.5;
-  test::write_checkpoint(dir / "liar", model.config.dump(), model.tensors);
+  test::write_checkpoint(dir / "liar", model.architecture.dump(), model.tensors);
   EXPECT_EQ(load_model(dir / "liar").bits_per_weight, result.bits_per_weight);
 }
 
@@ -158,7 +158,7 @@ TEST(BitsPerWeight, IncludeBiasesThatTheModelDidNotHave) {
       quantize_model({.model = dir / "model", .output = dir / "out", .recipe = {}, .overwrite = false, .progress = {}});
   TakenApart model(dir / "out");
   model.tensors.push_back({"model.layers.0.self_attn.k_proj.bias", "F16", {8}, std::string(16, '\0')});
-  test::write_checkpoint(dir / "shifted", model.config.dump(), model.tensors);
+  test::write_checkpoint(dir / "shifted", model.architecture.dump(), model.tensors);
   const double weights = 2.0 * (16 * 16 * 2 + 8 * 16 * 2 + 3 * 27 * 16);
   EXPECT_DOUBLE_EQ(load_model(dir / "shifted").bits_per_weight, result.bits_per_weight + 8 * 16 / weights);
 }
