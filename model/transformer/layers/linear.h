@@ -63,6 +63,7 @@ class Buffer {
     }
     return {values_.data(), rows, cols};
   }
+  std::size_t size() const { return values_.size(); }
 
  private:
   std::vector<T> values_;
