@@ -3,6 +3,7 @@
 #include <complex>
 
 #include "core/error.h"
+#include "model/transformer/layers/experts.h"
 #include "model/transformer/layers/mlp.h"
 
 namespace nibble::model {
@@ -14,7 +15,7 @@ std::unique_ptr<FeedForward<T>> make_feed_forward(
   NIBBLE_REQUIRE(block.mlp.has_value() != block.experts.has_value(), InvalidArgument,
                  "block {}: expected an MLP or a mixture of experts, got {}", block.attention.q.block,
                  block.mlp ? "both" : "neither");
-  static_cast<void>(weights);
+  if (block.experts) return std::make_unique<Experts<T>>(*block.experts, make_linear, weights);
   return std::make_unique<Mlp<T>>(*block.mlp, make_linear);
 }
 

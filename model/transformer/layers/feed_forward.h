@@ -6,6 +6,7 @@
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/weights.h"
 #include "model/transformer/layers/linear.h"
+#include "model/transformer/layers/routing.h"
 
 namespace nibble::model {
 
@@ -20,7 +21,8 @@ struct FeedForwardScratch {
   Buffer<T> inner, activated, gradient_activated;
   Buffer<T> part;  ///< (rows, hidden); holds nothing between calls, so the caller may use it for its own purposes
   // Of a mixture.
-  Buffer<T> router_logits, routing_weights, gradient_weights, gathered, outputs, gradient_outputs;
+  Routing<T> routing;
+  Buffer<T> router_logits, gathered, gathered_gradient, outputs, shared_weights, gradient_shared_weights;
 };
 
 /// The feed-forward half of a block, y = f(x): an MLP or a mixture of them. x is (tokens, hidden), as the norm in front

@@ -106,14 +106,24 @@ void Mlp<T>::recompute(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratc
 }
 
 template <class T>
+MlpRows<T> Mlp<T>::backward_rows(std::size_t rows, FeedForwardScratch<T>& scratch) const {
+  return {scratch.inner.view(rows, inner_width()), scratch.activated.view(rows, intermediate()),
+          scratch.gradient_activated.view(rows, intermediate()),
+          gate_ ? scratch.part.view(rows, hidden()) : MatrixView<T>{}};
+}
+
+template <class T>
 void Mlp<T>::backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, FeedForwardScratch<T>& scratch,
                       const Hooks<T>* hooks) const {
   check_shapes(x, dy);
   check_shapes(x, dx);
-  const MlpRows<T> memory{scratch.inner.view(x.rows(), inner_width()), scratch.activated.view(x.rows(), intermediate()),
-                          scratch.gradient_activated.view(x.rows(), intermediate()),
-                          gate_ ? scratch.part.view(x.rows(), hidden()) : MatrixView<T>{}};
-  backward(x, dy, dx, memory, hooks, {});
+  backward(x, dy, dx, backward_rows(x.rows(), scratch), hooks, {});
+}
+
+template <class T>
+void Mlp<T>::backward_weighted(MatrixView<const T> x, MatrixView<T> dy, const RowWeights<T>& weights, MatrixView<T> dx,
+                               FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const {
+  backward_weighted(x, dy, weights, dx, backward_rows(x.rows(), scratch), hooks, {});
 }
 
 template <class T>

@@ -55,12 +55,17 @@ class Mlp final : public FeedForward<T> {
   void backward_weighted(MatrixView<const T> x, MatrixView<T> dy, const RowWeights<T>& weights, MatrixView<T> dx,
                          const MlpRows<T>& memory, const Hooks<T>* hooks, const HookRows& rows) const;
 
+  /// As backward(), over the scratch of recompute().
+  void backward_weighted(MatrixView<const T> x, MatrixView<T> dy, const RowWeights<T>& weights, MatrixView<T> dx,
+                         FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
+
   std::size_t hidden() const { return down_.op->out_features(); }
   std::size_t intermediate() const { return down_.op->in_features(); }
   std::size_t inner_width() const { return (gate_ ? 2 : 1) * intermediate(); }
 
  private:
   void check_shapes(MatrixView<const T> x, MatrixView<const T> y) const;
+  MlpRows<T> backward_rows(std::size_t rows, FeedForwardScratch<T>& scratch) const;
   void into_inner(MatrixView<const T> x, MatrixView<T> inner, const Hooks<T>* hooks, const HookRows& rows) const;
   /// From memory.gradient_activated on.
   void backward_from_activated(MatrixView<const T> x, MatrixView<T> dx, const MlpRows<T>& memory, const Hooks<T>* hooks,
