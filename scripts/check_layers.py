@@ -28,7 +28,7 @@ ALLOWED = {
     "quant/kernels": CORE | {"quant/format"},
     "quant/algo": CORE | {"quant/format", "calib/stats"},
     "quant/tuning": CORE | {"model/transformer", "quant/format", "quant/algo"},
-    "quant/recipe": CORE | {"quant/format"},
+    "quant/recipe": CORE | {"calib/stats", "quant/format"},
     "quant/store": STORE,
     "quant/tensor": CORE | {"quant/format", "quant/algo", "quant/recipe", "quant/store"},
     "quant/job": JOB,

@@ -133,8 +133,8 @@ std::vector<Shard> BudgetFit::make_candidates(const Plan& plan, const std::files
 }
 
 // By weight. Those outside the blocks have one way, and do not count.
-std::vector<std::vector<Choice>> BudgetFit::choices_of(const Plan& plan, const std::vector<Shard>& shards) const {
-  std::vector<std::vector<Choice>> choices(first_.size());
+std::vector<std::vector<KnapsackWay>> BudgetFit::choices_of(const Plan& plan, const std::vector<Shard>& shards) const {
+  std::vector<std::vector<KnapsackWay>> choices(first_.size());
   for (std::size_t c = 0; c < candidates_.size(); ++c) {
     const TensorResult& made = shards[c].result;
     const std::size_t weight = candidates_[c].weight;
@@ -152,7 +152,7 @@ BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, J
   for (const auto& ways : choices)
     least_bits += std::min_element(ways.begin(), ways.end(), [](auto& a, auto& b) { return a.size < b.size; })->size;
   require_room(least_bits, "the smallest of them");
-  const ChoiceResult picked = choose(choices, room_.bits - room_.fixed_bits);
+  const KnapsackResult picked = choose_ways(choices, room_.bits - room_.fixed_bits);
 
   BudgetOutcome outcome;
   outcome.result = {.limit_bits_per_weight = budget_.bits_per_weight,

@@ -6,9 +6,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <initializer_list>
 #include <type_traits>
 
+#include "core/choice.h"
 #include "core/error.h"
 #include "core/suggest.h"
 
@@ -31,6 +31,14 @@ bool parse_integer(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+template <class E, std::size_t kCount>
+E one_of(std::string_view key, std::string_view text, const std::array<Choice<E>, kCount>& choices) {
+  if (const auto found = find_choice(text, choices)) return *found;
+  const std::vector<std::string_view> names = names_of(choices);
+  throw InvalidArgument(
+      fmt::format("{}: expected {}, got '{}'{}", key, fmt::join(names, ", "), text, did_you_mean(text, names)));
+}
+
 // The parts that all keys share: how to print, reset and compare one member.
 template <class T>
 RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies applies, std::string_view goes_with) {
@@ -44,18 +52,12 @@ RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies appli
   return key;
 }
 
-template <class E>
-RecipeKey choice(std::string_view name, E TensorSettings::*member, std::initializer_list<std::string_view> names,
+template <class E, std::size_t kCount>
+RecipeKey choice(std::string_view name, E TensorSettings::*member, const std::array<Choice<E>, kCount>& choices,
                  Applies applies, std::string_view goes_with) {
   RecipeKey key = key_of(name, member, applies, goes_with);
-  const std::vector<std::string_view> choices(names);
-  key.assign = [=](TensorSettings& s, std::string_view text) {
-    const auto found = std::find(choices.begin(), choices.end(), text);
-    NIBBLE_REQUIRE(found != choices.end(), InvalidArgument, "{}: expected {}, got '{}'{}", name,
-                   fmt::join(choices, ", "), text, did_you_mean(text, choices));
-    s.*member = static_cast<E>(found - choices.begin());
-  };
-  key.print = [=](const TensorSettings& s) { return Json(std::string(choices[static_cast<std::size_t>(s.*member)])); };
+  key.assign = [=](TensorSettings& s, std::string_view text) { s.*member = one_of(name, text, choices); };
+  key.print = [=](const TensorSettings& s) { return Json(std::string(name_of(s.*member, choices))); };
   return key;
 }
 
@@ -124,8 +126,48 @@ RecipeKey cluster_dim_key() {
   return key;
 }
 
-constexpr std::array<std::string_view, 4> kLossEstimates{"auto", "fisher", "guided-hessian", "fisher-hessian"};
-constexpr std::string_view kGranularities[] = {"tensor", "channel-group", "channel"};
+// The words of keys, in the order of docs/recipe.md.
+constexpr std::array<Choice<Format>, 4> kFormats{{{"palette", Format::kPalette},
+                                                  {"uniform", Format::kUniform},
+                                                  {"int4-block", Format::kInt4Block},
+                                                  {"float16", Format::kFloat16}}};
+constexpr std::array<Choice<Granularity>, 3> kGranularities{{{"tensor", Granularity::kTensor},
+                                                             {"channel-group", Granularity::kChannelGroup},
+                                                             {"channel", Granularity::kChannel}}};
+constexpr std::array<Choice<PaletteDtype>, 3> kPaletteDtypes{
+    {{"float16", PaletteDtype::kFloat16}, {"int8", PaletteDtype::kInt8}, {"float32", PaletteDtype::kFloat32}}};
+constexpr std::array<Choice<Scaling>, 4> kScalings{{{"none", Scaling::kNone},
+                                                    {"std", Scaling::kStd},
+                                                    {"absmax", Scaling::kAbsmax},
+                                                    {"least-squares", Scaling::kLeastSquares}}};
+constexpr std::array<Choice<ScaleSearch>, 4> kSearches{{{"none", ScaleSearch::kNone},
+                                                        {"error", ScaleSearch::kError},
+                                                        {"weighted", ScaleSearch::kWeighted},
+                                                        {"hessian", ScaleSearch::kHessian}}};
+constexpr std::array<Choice<Weighting>, 4> kWeightings{{{"none", Weighting::kNone},
+                                                        {"fisher", Weighting::kFisher},
+                                                        {"second-moment", Weighting::kSecondMoment},
+                                                        {"magnitude", Weighting::kMagnitude}}};
+constexpr std::array<Choice<WeightingScale>, 2> kWeightingScales{
+    {{"objective", WeightingScale::kObjective}, {"plain", WeightingScale::kPlain}}};
+constexpr std::array<Choice<Sign>, 3> kSigns{
+    {{"plain", Sign::kPlain}, {"flip", Sign::kFlip}, {"search", Sign::kSearch}}};
+constexpr std::array<Choice<Solver>, 3> kSolvers{
+    {{"nearest", Solver::kNearest}, {"gptq", Solver::kGptq}, {"coordinate-descent", Solver::kCoordinateDescent}}};
+constexpr std::array<Choice<HessianKind>, 4> kHessians{{{"plain", HessianKind::kPlain},
+                                                        {"centred", HessianKind::kCentred},
+                                                        {"guided", HessianKind::kGuided},
+                                                        {"guided-centred", HessianKind::kGuidedCentred}}};
+constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale::kExtreme8},
+                                                        {"absmax-7", Int4Scale::kAbsmax7},
+                                                        {"absmax-7.5", Int4Scale::kAbsmax7_5},
+                                                        {"minmax", Int4Scale::kMinmax}}};
+constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
+    {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
+constexpr std::array<Choice<LossEstimate>, 4> kLossEstimates{{{"auto", LossEstimate::kAuto},
+                                                              {"fisher", LossEstimate::kFisher},
+                                                              {"guided-hessian", LossEstimate::kGuidedHessian},
+                                                              {"fisher-hessian", LossEstimate::kFisherHessian}}};
 
 std::vector<RecipeKey> make_keys() {
   using S = TensorSettings;
@@ -136,33 +178,31 @@ std::vector<RecipeKey> make_keys() {
   const auto codebook = [](const S& s) { return is_palette(s) && is_solved(s); };
   const auto int4 = [](const S& s) { return s.format == Format::kInt4Block; };
   return {
-      choice("format", &S::format, {"palette", "uniform", "int4-block", "float16"}, always, ""),
+      choice("format", &S::format, kFormats, always, ""),
       bits_key(),
-      choice("granularity", &S::granularity, {kGranularities[0], kGranularities[1], kGranularities[2]}, is_palette,
-             kPaletteOnly),
+      choice("granularity", &S::granularity, kGranularities, is_palette, kPaletteOnly),
       group_size_key(),
-      choice("palette_dtype", &S::palette_dtype, {"float16", "int8", "float32"}, is_palette, kPaletteOnly),
-      choice("scaling", &S::scaling, {"none", "std", "absmax", "least-squares"}, is_palette, kPaletteOnly),
+      choice("palette_dtype", &S::palette_dtype, kPaletteDtypes, is_palette, kPaletteOnly),
+      choice("scaling", &S::scaling, kScalings, is_palette, kPaletteOnly),
       cluster_dim_key(),
-      choice("search", &S::search, {"none", "error", "weighted", "hessian"}, is_grid, kGridOnly),
-      choice("weighting", &S::weighting, {"none", "fisher", "second-moment", "magnitude"}, weighted,
+      choice("search", &S::search, kSearches, is_grid, kGridOnly),
+      choice("weighting", &S::weighting, kWeightings, weighted,
              "format: palette, or int4-block and uniform with search"),
-      choice("weighting_scale", &S::weighting_scale, {"objective", "plain"}, is_scaled, kScaledOnly),
-      choice("sign", &S::sign, {"plain", "flip", "search"}, is_scaled, kScaledOnly),
+      choice("weighting_scale", &S::weighting_scale, kWeightingScales, is_scaled, kScaledOnly),
+      choice("sign", &S::sign, kSigns, is_scaled, kScaledOnly),
       count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
       flag("shifting", &S::shifting, is_coded, kCodedOnly),
-      choice("solver", &S::solver, {"nearest", "gptq", "coordinate-descent"}, is_coded, kCodedOnly),
-      choice("hessian", &S::hessian, {"plain", "centred", "guided", "guided-centred"}, is_solved, kSolvedOnly),
+      choice("solver", &S::solver, kSolvers, is_coded, kCodedOnly),
+      choice("hessian", &S::hessian, kHessians, is_solved, kSolvedOnly),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
       flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, codebook,
                            "a palette with solver: gptq or coordinate-descent"),
       flag("sequential", &S::sequential, is_coded, kCodedOnly),
-      choice("int4_scale", &S::int4_scale, {"extreme-8", "absmax-7", "absmax-7.5", "minmax"}, int4,
-             "format: int4-block"),
+      choice("int4_scale", &S::int4_scale, kInt4Scales, int4, "format: int4-block"),
       flag("zero_point", &S::zero_point, is_grid, kGridOnly),
-      choice("input_scaling", &S::input_scaling, {"none", "awq"}, is_coded, kCodedOnly),
+      choice("input_scaling", &S::input_scaling, kInputScalings, is_coded, kCodedOnly),
       number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, is_palette, kPaletteOnly),
       number("outliers_large", &S::outliers_large, 0.0, 0.5, is_palette, kPaletteOnly),
       count<std::uint64_t>("seed", &S::seed, ~std::uint64_t{0}, always, ""),
@@ -233,26 +273,13 @@ void check_combination(const TensorSettings& s) {
                  "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
 }
 
-Granularity parse_granularity(std::string_view text) {
-  TensorSettings settings;
-  find_recipe_key("granularity").assign(settings, text);
-  return settings.granularity;
-}
+Granularity parse_granularity(std::string_view text) { return one_of("granularity", text, kGranularities); }
 
-std::string_view granularity_name(Granularity granularity) {
-  return kGranularities[static_cast<std::size_t>(granularity)];
-}
+std::string_view granularity_name(Granularity granularity) { return name_of(granularity, kGranularities); }
 
-LossEstimate parse_loss_estimate(std::string_view text) {
-  const auto found = std::find(std::begin(kLossEstimates), std::end(kLossEstimates), text);
-  NIBBLE_REQUIRE(found != std::end(kLossEstimates), InvalidArgument, "estimate: expected {}, got '{}'{}",
-                 fmt::join(kLossEstimates, ", "), text, did_you_mean(text, kLossEstimates));
-  return static_cast<LossEstimate>(found - std::begin(kLossEstimates));
-}
+LossEstimate parse_loss_estimate(std::string_view text) { return one_of("estimate", text, kLossEstimates); }
 
-std::string_view loss_estimate_name(LossEstimate estimate) {
-  return kLossEstimates[static_cast<std::size_t>(estimate)];
-}
+std::string_view loss_estimate_name(LossEstimate estimate) { return name_of(estimate, kLossEstimates); }
 
 unsigned parse_bits(std::string_view text) {
   unsigned value = 0;

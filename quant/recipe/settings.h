@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "calib/stats/hessian_kind.h"
+
 namespace nibble::quant {
 
 // The values of the recipe's keys, in the order of docs/recipe.md: the first one is the default.
@@ -15,7 +17,7 @@ enum class WeightingScale : std::uint8_t { kObjective, kPlain };
 enum class Scaling : std::uint8_t { kNone, kStd, kAbsmax, kLeastSquares };
 enum class Sign : std::uint8_t { kPlain, kFlip, kSearch };
 enum class Solver : std::uint8_t { kNearest, kGptq, kCoordinateDescent };
-enum class HessianKind : std::uint8_t { kPlain, kCentred, kGuided, kGuidedCentred };
+using calib::HessianKind;
 enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax };
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
