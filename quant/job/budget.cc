@@ -14,7 +14,7 @@ namespace {
 // The settings of `base` with other bits and granularity.
 TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granularity) {
   base.bits = bits;
-  if (base.format == Format::kPalette && granularity != base.granularity) {
+  if (base.stored_as().takes("granularity") && granularity != base.granularity) {
     base.granularity = granularity;
     base.group_size.reset();  // was said of another kind of group
   }
@@ -31,9 +31,8 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
   const std::string name = item.identity.name + ".weight";
   const TensorSettings& given = item.settings;
   const bool fixed = recipe.rule_names(name, "format") || !item.identity.block_linear;
-  const bool has_bits = given.format == Format::kPalette || given.format == Format::kUniform;
-  const bool free_bits = !fixed && has_bits && !recipe.rule_names(name, "bits");
-  const bool free_groups = !fixed && given.format == Format::kPalette && !recipe.rule_names(name, "granularity");
+  const bool free_bits = !fixed && given.stored_as().takes("bits") && !recipe.rule_names(name, "bits");
+  const bool free_groups = !fixed && given.stored_as().takes("granularity") && !recipe.rule_names(name, "granularity");
   const Budget& budget = *recipe.budget();
   std::vector<TensorSettings> ways;
   for (const unsigned bits : free_bits ? budget.bits : std::vector{given.bits})
@@ -43,14 +42,13 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
 }
 
 std::string layout_of(const WeightSource& w, const TensorSettings& settings) {
-  return settings.format == Format::kFloat16 ? "float16" : storage_text(stored_tensor(settings, w.rows(), w.cols()));
+  return settings.coded() ? storage_text(stored_tensor(settings, w.rows(), w.cols()))
+                          : std::string(settings.stored_as().name);
 }
 
 // Bits of the codes alone.
 std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
-  if (settings.format == Format::kFloat16) return weights * 16;
-  const unsigned bits = settings.format == Format::kInt4Block ? 4 : settings.bits;
-  return weights * bits / settings.cluster_dim;
+  return weights * settings.code_bits() / settings.cluster_dim;
 }
 
 }  // namespace

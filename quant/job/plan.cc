@@ -80,7 +80,7 @@ class Planner {
       bias.original = checkpoint_->tensor(*stored);
       (void)provider_->vector(bias.name, bias.size);  // throws unless it is float, of that size
       taken_.insert(*stored);
-      const bool round = recipe_.matching_rule(bias.name) && settings(bias.name).format == Format::kFloat16;
+      const bool round = recipe_.matching_rule(bias.name) && !settings(bias.name).coded();
       if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
     } else {
       for (QuantizeItem& part : parts) part.adds_bias = true;
@@ -103,8 +103,8 @@ class Planner {
   void add_weight(const WeightIdentity& whole, std::vector<QuantizeItem> parts) {
     const std::string stored = *model::find_tensor_name(*checkpoint_, whole.name + ".weight");
     taken_.insert(stored);
-    const bool plain = std::all_of(parts.begin(), parts.end(),
-                                   [](const QuantizeItem& part) { return part.settings.format == Format::kFloat16; });
+    const bool plain =
+        std::all_of(parts.begin(), parts.end(), [](const QuantizeItem& part) { return !part.settings.coded(); });
     for (const QuantizeItem& part : parts) {
       require_divisible(part.identity.name, part.settings, part.source->cols());
       plan_.parameters += part.weights();
@@ -129,7 +129,7 @@ class Planner {
                      checkpoint_->directory().string(), name);
       model::TensorView tensor = checkpoint_->tensor(stored);
       plan_.parameters += tensor.element_count();
-      const bool round = recipe_.matching_rule(name) && settings(name).format == Format::kFloat16;
+      const bool round = recipe_.matching_rule(name) && !settings(name).coded();
       const bool to_f16 = round && is_float(tensor.dtype);
       plan_.copies.push_back({std::move(tensor), name, to_f16, {}, std::nullopt});
     }

@@ -101,7 +101,7 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
               .stored = nullptr,
               .adam = {},
               .gradient = {}};
-    if (item.settings.format == Format::kFloat16) {
+    if (!item.settings.coded()) {
       part.fixed = shard_source(item, shards[i]);
     } else {
       QuantizedTensor tensor(item.identity.name,

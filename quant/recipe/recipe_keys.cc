@@ -18,17 +18,21 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Applies = bool (*)(const TensorSettings&);
 
-bool is_palette(const TensorSettings& s) { return s.format == Format::kPalette; }
-bool is_grid(const TensorSettings& s) { return s.format == Format::kUniform || s.format == Format::kInt4Block; }
-bool is_coded(const TensorSettings& s) { return s.format != Format::kFloat16; }
-bool is_scaled(const TensorSettings& s) { return is_palette(s) && s.scaling != Scaling::kNone; }
-bool is_solved(const TensorSettings& s) { return is_coded(s) && s.solver != Solver::kNearest; }
+// Conditions beside that the format takes the key.
+bool is_scaled(const TensorSettings& s) { return s.scaling != Scaling::kNone; }
+bool is_solved(const TensorSettings& s) { return s.solver != Solver::kNearest; }
+bool is_grid(const TensorSettings& s) { return s.coded() && !s.has_palette(); }
 bool always(const TensorSettings&) { return true; }
 
 template <class T>
 bool parse_integer(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+template <class T>
+bool contains(std::span<const T> values, std::type_identity_t<T> value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 template <class E, std::size_t kCount>
@@ -47,7 +51,7 @@ RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies appli
   if constexpr (std::is_arithmetic_v<T>) key.print = [member](const TensorSettings& s) { return Json(s.*member); };
   key.reset = [member](TensorSettings& s) { s.*member = TensorSettings{}.*member; };
   key.is_default = [member](const TensorSettings& s) { return s.*member == TensorSettings{}.*member; };
-  key.applies = applies;
+  key.applies = [=](const TensorSettings& s) { return s.stored_as().takes(name) && applies(s); };
   key.goes_with = goes_with;
   return key;
 }
@@ -58,6 +62,21 @@ RecipeKey choice(std::string_view name, E TensorSettings::*member, const std::ar
   RecipeKey key = key_of(name, member, applies, goes_with);
   key.assign = [=](TensorSettings& s, std::string_view text) { s.*member = one_of(name, text, choices); };
   key.print = [=](const TensorSettings& s) { return Json(std::string(name_of(s.*member, choices))); };
+  return key;
+}
+
+RecipeKey format_key() {
+  RecipeKey key = key_of("format", &TensorSettings::format, always, "");
+  key.applies = always;
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    std::vector<std::string_view> names;
+    for (const StorageFormat* format : storage_formats()) names.push_back(format->name);
+    const StorageFormat* found = find_storage_format(text);
+    NIBBLE_REQUIRE(found != nullptr, InvalidArgument, "format: expected {}, got '{}'{}", fmt::join(names, ", "), text,
+                   did_you_mean(text, names));
+    s.format = found->format;
+  };
+  key.print = [](const TensorSettings& s) { return Json(std::string(s.stored_as().name)); };
   return key;
 }
 
@@ -88,20 +107,22 @@ RecipeKey count(std::string_view name, T TensorSettings::*member, T most, Applie
 }
 
 RecipeKey bits_key() {
-  RecipeKey key = key_of(
-      "bits", &TensorSettings::bits,
-      [](const TensorSettings& s) { return is_palette(s) || s.format == Format::kUniform; },
-      "format palette or uniform (int4-block always stores 4 bits, float16 16)");
+  RecipeKey key = key_of("bits", &TensorSettings::bits, always,
+                         "format palette or uniform (int4-block always stores 4 bits, float16 16)");
   key.assign = [](TensorSettings& s, std::string_view text) { s.bits = parse_bits(text); };
+  return key;
+}
+
+RecipeKey seed_key() {
+  RecipeKey key = count<std::uint64_t>("seed", &TensorSettings::seed, ~std::uint64_t{0}, always, "");
+  key.applies = always;
   return key;
 }
 
 RecipeKey group_size_key() {
   RecipeKey key = key_of(
       "group_size", &TensorSettings::group_size,
-      [](const TensorSettings& s) {
-        return is_grid(s) || (is_palette(s) && s.granularity == Granularity::kChannelGroup);
-      },
+      [](const TensorSettings& s) { return !s.has_palette() || s.granularity == Granularity::kChannelGroup; },
       "granularity: channel-group (output rows per palette), int4-block and uniform (inputs per block)");
   key.assign = [](TensorSettings& s, std::string_view text) {
     std::size_t value = 0;
@@ -115,8 +136,7 @@ RecipeKey group_size_key() {
 
 RecipeKey cluster_dim_key() {
   RecipeKey key = key_of(
-      "cluster_dim", &TensorSettings::cluster_dim,
-      [](const TensorSettings& s) { return is_palette(s) && s.scaling == Scaling::kNone; },
+      "cluster_dim", &TensorSettings::cluster_dim, [](const TensorSettings& s) { return s.scaling == Scaling::kNone; },
       "format: palette without scaling");
   key.assign = [](TensorSettings& s, std::string_view text) {
     NIBBLE_REQUIRE(text == "1" || text == "2" || text == "4", InvalidArgument,
@@ -127,10 +147,6 @@ RecipeKey cluster_dim_key() {
 }
 
 // The words of keys, in the order of docs/recipe.md.
-constexpr std::array<Choice<Format>, 4> kFormats{{{"palette", Format::kPalette},
-                                                  {"uniform", Format::kUniform},
-                                                  {"int4-block", Format::kInt4Block},
-                                                  {"float16", Format::kFloat16}}};
 constexpr std::array<Choice<Granularity>, 3> kGranularities{{{"tensor", Granularity::kTensor},
                                                              {"channel-group", Granularity::kChannelGroup},
                                                              {"channel", Granularity::kChannel}}};
@@ -174,38 +190,36 @@ std::vector<RecipeKey> make_keys() {
   constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
                              kScaledOnly = "a palette with scaling other than none",
                              kSolvedOnly = "solver: gptq or coordinate-descent", kGridOnly = "int4-block and uniform";
-  const auto weighted = [](const S& s) { return is_palette(s) || (is_grid(s) && s.search != ScaleSearch::kNone); };
-  const auto codebook = [](const S& s) { return is_palette(s) && is_solved(s); };
-  const auto int4 = [](const S& s) { return s.format == Format::kInt4Block; };
+  const auto weighted = [](const S& s) { return s.has_palette() || s.search != ScaleSearch::kNone; };
   return {
-      choice("format", &S::format, kFormats, always, ""),
+      format_key(),
       bits_key(),
-      choice("granularity", &S::granularity, kGranularities, is_palette, kPaletteOnly),
+      choice("granularity", &S::granularity, kGranularities, always, kPaletteOnly),
       group_size_key(),
-      choice("palette_dtype", &S::palette_dtype, kPaletteDtypes, is_palette, kPaletteOnly),
-      choice("scaling", &S::scaling, kScalings, is_palette, kPaletteOnly),
+      choice("palette_dtype", &S::palette_dtype, kPaletteDtypes, always, kPaletteOnly),
+      choice("scaling", &S::scaling, kScalings, always, kPaletteOnly),
       cluster_dim_key(),
-      choice("search", &S::search, kSearches, is_grid, kGridOnly),
+      choice("search", &S::search, kSearches, always, kGridOnly),
       choice("weighting", &S::weighting, kWeightings, weighted,
              "format: palette, or int4-block and uniform with search"),
       choice("weighting_scale", &S::weighting_scale, kWeightingScales, is_scaled, kScaledOnly),
       choice("sign", &S::sign, kSigns, is_scaled, kScaledOnly),
       count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
-      flag("shifting", &S::shifting, is_coded, kCodedOnly),
-      choice("solver", &S::solver, kSolvers, is_coded, kCodedOnly),
+      flag("shifting", &S::shifting, always, kCodedOnly),
+      choice("solver", &S::solver, kSolvers, always, kCodedOnly),
       choice("hessian", &S::hessian, kHessians, is_solved, kSolvedOnly),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
       flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
-      count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, codebook,
+      count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
                            "a palette with solver: gptq or coordinate-descent"),
-      flag("sequential", &S::sequential, is_coded, kCodedOnly),
-      choice("int4_scale", &S::int4_scale, kInt4Scales, int4, "format: int4-block"),
-      flag("zero_point", &S::zero_point, is_grid, kGridOnly),
-      choice("input_scaling", &S::input_scaling, kInputScalings, is_coded, kCodedOnly),
-      number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, is_palette, kPaletteOnly),
-      number("outliers_large", &S::outliers_large, 0.0, 0.5, is_palette, kPaletteOnly),
-      count<std::uint64_t>("seed", &S::seed, ~std::uint64_t{0}, always, ""),
+      flag("sequential", &S::sequential, always, kCodedOnly),
+      choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
+      flag("zero_point", &S::zero_point, always, kGridOnly),
+      choice("input_scaling", &S::input_scaling, kInputScalings, always, kCodedOnly),
+      number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),
+      number("outliers_large", &S::outliers_large, 0.0, 0.5, always, kPaletteOnly),
+      seed_key(),
   };
 }
 
@@ -226,25 +240,18 @@ const RecipeKey& find_recipe_key(std::string_view name) {
 }
 
 void check_combination(const TensorSettings& s) {
-  const bool palette_width = s.bits != 5 && s.bits != 7;
-  NIBBLE_REQUIRE(!is_palette(s) || palette_width, InvalidArgument,
-                 "bits: expected 1, 2, 3, 4, 6 or 8 with palettes, got {}", s.bits);
-  NIBBLE_REQUIRE(s.format != Format::kUniform || s.bits >= 2, InvalidArgument,
-                 "bits: expected 2 to 8 with format: uniform, got {}", s.bits);
+  const StorageFormat& format = s.stored_as();
+  NIBBLE_REQUIRE(!format.takes("bits") || contains(format.bits, s.bits), InvalidArgument,
+                 "bits: expected {} with format: {}, got {}", fmt::join(format.bits, ", "), format.name, s.bits);
   if (s.group_size) {
-    constexpr std::array<std::size_t, 5> blocks{16, 32, 64, 128, 256};
-    const bool block = std::find(blocks.begin(), blocks.end(), *s.group_size) != blocks.end();
-    NIBBLE_REQUIRE(s.format != Format::kInt4Block || block, InvalidArgument,
-                   "group_size: expected {} inputs per block with int4-block, got {}", fmt::join(blocks, ", "),
-                   *s.group_size);
-    NIBBLE_REQUIRE(s.format != Format::kUniform || block || *s.group_size == 0, InvalidArgument,
-                   "group_size: expected 0 (whole rows), {} with uniform, got {}", fmt::join(blocks, ", "),
-                   *s.group_size);
-    NIBBLE_REQUIRE(!is_palette(s) || *s.group_size > 0, InvalidArgument,
+    NIBBLE_REQUIRE(format.group_sizes.empty() || contains(format.group_sizes, *s.group_size), InvalidArgument,
+                   "group_size: expected {} inputs per block with {}{}, got {}", fmt::join(format.group_sizes, ", "),
+                   format.name, contains(format.group_sizes, 0) ? " (0: whole rows)" : "", *s.group_size);
+    NIBBLE_REQUIRE(!s.has_palette() || *s.group_size > 0, InvalidArgument,
                    "group_size: expected at least 1 output row per palette; for one palette say granularity: tensor");
   }
-  NIBBLE_REQUIRE(s.format != Format::kInt4Block || s.zero_point == (s.int4_scale == Int4Scale::kMinmax),
-                 InvalidArgument, "zero_point: {}",
+  NIBBLE_REQUIRE(!format.takes("int4_scale") || s.zero_point == (s.int4_scale == Int4Scale::kMinmax), InvalidArgument,
+                 "zero_point: {}",
                  s.zero_point ? "only int4_scale: minmax has one; the other rules are symmetric"
                               : "int4_scale: minmax needs zero_point: true");
   NIBBLE_REQUIRE(

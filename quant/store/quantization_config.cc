@@ -1,5 +1,7 @@
 #include "quant/store/quantization_config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -16,7 +18,6 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMethod = "nibble";
 constexpr std::size_t kMaxTensors = 65536;
-constexpr std::array<std::string_view, 3> kStoredFormats{"palette", "uniform", "int4-block"};  // in Format's order
 
 const Json& member(const Json& object, const char* key, std::string_view where) {
   NIBBLE_REQUIRE(object.contains(key), FormatError, "{}: '{}' is missing", where, key);
@@ -35,22 +36,28 @@ void refuse_unknown_keys(const Json& object, std::span<const std::string_view> k
                    where, key, did_you_mean(key, known));
 }
 
+std::vector<std::string_view> coded_formats() {
+  std::vector<std::string_view> names;
+  for (const StorageFormat* format : storage_formats())
+    if (format->coding) names.push_back(format->name);
+  return names;
+}
+
 StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   constexpr std::size_t kMaxExtent = std::size_t{1} << 40;
   NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object, got {}", where, json.type_name());
   refuse_unknown_keys(json, std::array<std::string_view, 5>{"format", "shape", "bits", "group_size", "cluster_dim"},
                       where);
   const Json& format = member(json, "format", where);
-  const auto known =
-      std::find(kStoredFormats.begin(), kStoredFormats.end(), format.is_string() ? format.get<std::string>() : "");
-  NIBBLE_REQUIRE(known != kStoredFormats.end(), FormatError,
-                 "{}: format: expected palette, uniform or int4-block, got {}", where, format.dump());
+  const StorageFormat* known = format.is_string() ? find_storage_format(format.get<std::string>()) : nullptr;
+  NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got {}", where,
+                 fmt::join(coded_formats(), ", "), format.dump());
   const Json& shape = member(json, "shape", where);
   NIBBLE_REQUIRE(shape.is_array() && shape.size() == 2, FormatError, "{}: shape: expected [out, in], got {}", where,
                  shape.dump());
   StoredTensor stored;
-  stored.format = static_cast<Format>(known - kStoredFormats.begin());
-  stored.spec.coding = stored.format == Format::kPalette ? Coding::kPalette : Coding::kBlocks;
+  stored.format = known->format;
+  stored.spec.coding = *known->coding;
   stored.spec.rows = integer(shape[0], 1, kMaxExtent, where + ": shape");
   stored.spec.cols = integer(shape[1], 1, kMaxExtent, where + ": shape");
   stored.spec.bits = static_cast<unsigned>(integer(member(json, "bits", where), 1, 8, where + ": bits"));
@@ -60,7 +67,7 @@ StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
 }
 
 OrderedJson stored_tensor_json(const StoredTensor& stored) {
-  OrderedJson json{{"format", kStoredFormats[static_cast<std::size_t>(stored.format)]},
+  OrderedJson json{{"format", storage_format(stored.format).name},
                    {"shape", {stored.spec.rows, stored.spec.cols}},
                    {"bits", stored.spec.bits},
                    {"group_size", stored.spec.group_size}};
@@ -70,29 +77,16 @@ OrderedJson stored_tensor_json(const StoredTensor& stored) {
 
 }  // namespace
 
-std::string storage_text(const StoredTensor& stored) {
-  const TensorSpec& spec = stored.spec;
-  const std::size_t group = spec.group_size;
-  switch (stored.format) {
-    case Format::kPalette:
-      return fmt::format("palette {}-bit{} {}", spec.bits,
-                         spec.cluster_dim == 1 ? "" : fmt::format(" vectors of {}", spec.cluster_dim),
-                         group == 0   ? "tensor"
-                         : group == 1 ? "channel"
-                                      : fmt::format("channel-group {}", group));
-    case Format::kUniform:
-      return fmt::format("uniform {}-bit {}", spec.bits, group == 0 ? "row" : fmt::format("block {}", group));
-    case Format::kInt4Block:
-      return fmt::format("int4-block {}", group);
-    case Format::kFloat16:
-      break;
-  }
-  return "float16";
-}
+std::string storage_text(const StoredTensor& stored) { return storage_format(stored.format).describe(stored.spec); }
 
 StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std::size_t cols) {
-  const Coding coding = settings.format == Format::kPalette ? Coding::kPalette : Coding::kBlocks;
-  return {settings.format, {coding, rows, cols, settings.bits, settings.effective_group_size(), settings.cluster_dim}};
+  return {settings.format,
+          {.coding = settings.stored_as().coding.value(),
+           .rows = rows,
+           .cols = cols,
+           .bits = settings.code_bits(),
+           .group_size = settings.effective_group_size(),
+           .cluster_dim = settings.cluster_dim}};
 }
 
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {
