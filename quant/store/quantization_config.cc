@@ -2,13 +2,11 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "core/strict_json.h"
-#include "core/suggest.h"
 
 namespace nibble::quant {
 namespace {
@@ -19,23 +17,6 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kMethod = "nibble";
 constexpr std::size_t kMaxTensors = 65536;
 
-const Json& member(const Json& object, const char* key, std::string_view where) {
-  NIBBLE_REQUIRE(object.contains(key), FormatError, "{}: '{}' is missing", where, key);
-  return object[key];
-}
-
-std::size_t integer(const Json& value, std::size_t least, std::size_t most, std::string_view where) {
-  NIBBLE_REQUIRE(value.is_number_unsigned() && value.get<std::size_t>() >= least && value.get<std::size_t>() <= most,
-                 FormatError, "{}: expected a whole number from {} to {}, got {}", where, least, most, value.dump());
-  return value.get<std::size_t>();
-}
-
-void refuse_unknown_keys(const Json& object, std::span<const std::string_view> known, std::string_view where) {
-  for (const auto& [key, value] : object.items())
-    NIBBLE_REQUIRE(std::find(known.begin(), known.end(), key) != known.end(), FormatError, "{}: unknown key '{}'{}",
-                   where, key, did_you_mean(key, known));
-}
-
 std::vector<std::string_view> coded_formats() {
   std::vector<std::string_view> names;
   for (const StorageFormat* format : storage_formats())
@@ -43,26 +24,32 @@ std::vector<std::string_view> coded_formats() {
   return names;
 }
 
+std::size_t extent(const Json& value, const std::string& where) {
+  constexpr std::size_t kMost = std::size_t{1} << 40;
+  NIBBLE_REQUIRE(value.is_number_unsigned() && value.get<std::size_t>() >= 1 && value.get<std::size_t>() <= kMost,
+                 FormatError, "{}: shape: expected whole numbers from 1 to {}, got {}", where, kMost, value.dump());
+  return value.get<std::size_t>();
+}
+
 StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
-  constexpr std::size_t kMaxExtent = std::size_t{1} << 40;
-  NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object, got {}", where, json.type_name());
-  refuse_unknown_keys(json, std::array<std::string_view, 5>{"format", "shape", "bits", "group_size", "cluster_dim"},
-                      where);
-  const Json& format = member(json, "format", where);
-  const StorageFormat* known = format.is_string() ? find_storage_format(format.get<std::string>()) : nullptr;
-  NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got {}", where,
-                 fmt::join(coded_formats(), ", "), format.dump());
-  const Json& shape = member(json, "shape", where);
+  constexpr std::size_t kMostGroup = std::size_t{1} << 40;
+  const JsonFields fields(json, where);
+  const std::string format = fields.text("format");
+  const StorageFormat* known = find_storage_format(format);
+  NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got \"{}\"", where,
+                 fmt::join(coded_formats(), ", "), format);
+  const Json& shape = fields.at("shape", "[out, in]");
   NIBBLE_REQUIRE(shape.is_array() && shape.size() == 2, FormatError, "{}: shape: expected [out, in], got {}", where,
                  shape.dump());
   StoredTensor stored;
   stored.format = known->format;
   stored.spec.coding = *known->coding;
-  stored.spec.rows = integer(shape[0], 1, kMaxExtent, where + ": shape");
-  stored.spec.cols = integer(shape[1], 1, kMaxExtent, where + ": shape");
-  stored.spec.bits = static_cast<unsigned>(integer(member(json, "bits", where), 1, 8, where + ": bits"));
-  stored.spec.group_size = integer(member(json, "group_size", where), 0, kMaxExtent, where + ": group_size");
-  stored.spec.cluster_dim = integer(json.value("cluster_dim", Json(1u)), 1, 4, where + ": cluster_dim");
+  stored.spec.rows = extent(shape[0], where);
+  stored.spec.cols = extent(shape[1], where);
+  stored.spec.bits = static_cast<unsigned>(fields.integer("bits", 1, 8));
+  stored.spec.group_size = fields.integer("group_size", 0, kMostGroup);
+  stored.spec.cluster_dim = fields.integer_or("cluster_dim", 1, 1, 4);
+  fields.refuse_unread();
   return stored;
 }
 
@@ -93,32 +80,26 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
   const Json config = parse_strict_json(config_text, what);
   NIBBLE_REQUIRE(config.is_object(), FormatError, "{}: expected a JSON object, got {}", what, config.type_name());
   if (!config.contains("quantization_config")) return std::nullopt;
-  const std::string where = fmt::format("{}: quantization_config", what);
-  const Json& json = config["quantization_config"];
-  NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object, got {}", where, json.type_name());
-  const Json& method = member(json, "quant_method", where);
+  const JsonFields fields(config["quantization_config"], fmt::format("{}: quantization_config", what));
+  const std::string& where = fields.what();
+  const Json& method = fields.at("quant_method", "a text");
   NIBBLE_REQUIRE(method == kMethod, FormatError,
                  "{}: quant_method: expected \"{}\", got {}; other formats cannot be read", where, kMethod,
                  method.dump());
-  const Json& version = member(json, "version", where);
+  const Json& version = fields.at("version", "a number");
   NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
                  where, kQuantizedFormatVersion, version.dump());
-  refuse_unknown_keys(json,
-                      std::array<std::string_view, 7>{"quant_method", "version", "bits_per_weight",
-                                                      "model_bits_per_weight", "fingerprints", "recipe", "tensors"},
-                      where);
+  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "fingerprints"})
+    fields.mark(key);
+  fields.refuse_unread();
   QuantizationConfig result;
-  const Json& tensors = member(json, "tensors", where);
+  const Json& tensors = fields.at("tensors", "an object");
   NIBBLE_REQUIRE(tensors.is_object() && tensors.size() <= kMaxTensors, FormatError,
                  "{}: tensors: expected an object of at most {} tensors", where, kMaxTensors);
   for (const auto& [name, stored] : tensors.items())
     result.tensors.emplace(name, parse_stored_tensor(stored, fmt::format("{}: tensors: '{}'", where, name)));
-  result.recipe = member(json, "recipe", where).dump();
-  const Json& fingerprints = member(json, "fingerprints", where);
-  NIBBLE_REQUIRE(
-      fingerprints.is_object() && fingerprints.contains("checkpoint") && fingerprints["checkpoint"].is_string(),
-      FormatError, "{}: fingerprints: expected {{\"checkpoint\": \"…\"}}", where);
-  result.checkpoint_fingerprint = fingerprints["checkpoint"].get<std::string>();
+  result.recipe = fields.at("recipe", "the recipe").dump();
+  result.checkpoint_fingerprint = fields.object("fingerprints").text("checkpoint");
   return result;
 }
 
