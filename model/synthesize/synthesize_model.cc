@@ -1,6 +1,7 @@
 #include "model/synthesize/synthesize_model.h"
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <span>
 #include <string>
@@ -45,21 +46,12 @@ std::vector<RandomTensor> tensors_of(const Architecture& architecture) {
   return tensors;
 }
 
-// The x with Φ(x) = p, for p < 1/2, by bisection: erfc keeps its precision in this tail.
-double normal_quantile(double p) {
-  double low = -10.0, high = 0.0;
-  for (int step = 0; step < 60; ++step) {
-    const double middle = 0.5 * (low + high);
-    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
-}
-
 // Quantiles at (i + 1/2) / size: drawn uniformly, they are a normal deviate.
 std::vector<double> normal_table() {
+  const boost::math::normal standard;
   std::vector<double> table(kTableSize);
   for (std::size_t i = 0; i < kTableSize / 2; ++i) {
-    table[i] = normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(kTableSize));
+    table[i] = quantile(standard, (static_cast<double>(i) + 0.5) / static_cast<double>(kTableSize));
     table[kTableSize - 1 - i] = -table[i];
   }
   return table;

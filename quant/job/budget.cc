@@ -14,7 +14,7 @@ namespace {
 // The settings of `base` with other bits and granularity.
 TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granularity) {
   base.bits = bits;
-  if (base.format == Format::kPalette && granularity != base.granularity) {
+  if (base.stored_as().takes("granularity") && granularity != base.granularity) {
     base.granularity = granularity;
     base.group_size.reset();  // was said of another kind of group
   }
@@ -31,9 +31,8 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
   const std::string name = item.identity.name + ".weight";
   const TensorSettings& given = item.settings;
   const bool fixed = recipe.rule_names(name, "format") || !item.identity.block_linear;
-  const bool has_bits = given.format == Format::kPalette || given.format == Format::kUniform;
-  const bool free_bits = !fixed && has_bits && !recipe.rule_names(name, "bits");
-  const bool free_groups = !fixed && given.format == Format::kPalette && !recipe.rule_names(name, "granularity");
+  const bool free_bits = !fixed && given.stored_as().takes("bits") && !recipe.rule_names(name, "bits");
+  const bool free_groups = !fixed && given.stored_as().takes("granularity") && !recipe.rule_names(name, "granularity");
   const Budget& budget = *recipe.budget();
   std::vector<TensorSettings> ways;
   for (const unsigned bits : free_bits ? budget.bits : std::vector{given.bits})
@@ -43,14 +42,13 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
 }
 
 std::string layout_of(const WeightSource& w, const TensorSettings& settings) {
-  return settings.format == Format::kFloat16 ? "float16" : storage_text(stored_tensor(settings, w.rows(), w.cols()));
+  return settings.coded() ? storage_text(stored_tensor(settings, w.rows(), w.cols()))
+                          : std::string(settings.stored_as().name);
 }
 
 // Bits of the codes alone.
 std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
-  if (settings.format == Format::kFloat16) return weights * 16;
-  const unsigned bits = settings.format == Format::kInt4Block ? 4 : settings.bits;
-  return weights * bits / settings.cluster_dim;
+  return weights * settings.code_bits() / settings.cluster_dim;
 }
 
 }  // namespace
@@ -133,8 +131,8 @@ std::vector<Shard> BudgetFit::make_candidates(const Plan& plan, const std::files
 }
 
 // By weight. Those outside the blocks have one way, and do not count.
-std::vector<std::vector<Choice>> BudgetFit::choices_of(const Plan& plan, const std::vector<Shard>& shards) const {
-  std::vector<std::vector<Choice>> choices(first_.size());
+std::vector<std::vector<KnapsackWay>> BudgetFit::choices_of(const Plan& plan, const std::vector<Shard>& shards) const {
+  std::vector<std::vector<KnapsackWay>> choices(first_.size());
   for (std::size_t c = 0; c < candidates_.size(); ++c) {
     const TensorResult& made = shards[c].result;
     const std::size_t weight = candidates_[c].weight;
@@ -152,7 +150,7 @@ BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, J
   for (const auto& ways : choices)
     least_bits += std::min_element(ways.begin(), ways.end(), [](auto& a, auto& b) { return a.size < b.size; })->size;
   require_room(least_bits, "the smallest of them");
-  const ChoiceResult picked = choose(choices, room_.bits - room_.fixed_bits);
+  const KnapsackResult picked = choose_ways(choices, room_.bits - room_.fixed_bits);
 
   BudgetOutcome outcome;
   outcome.result = {.limit_bits_per_weight = budget_.bits_per_weight,

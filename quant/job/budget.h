@@ -57,7 +57,7 @@ class BudgetFit {
   std::vector<QuantizeItem> items_of(const Plan& plan) const;
   std::vector<Shard> make_candidates(const Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
                                      std::uint64_t memory_bytes) const;
-  std::vector<std::vector<Choice>> choices_of(const Plan& plan, const std::vector<Shard>& shards) const;
+  std::vector<std::vector<KnapsackWay>> choices_of(const Plan& plan, const std::vector<Shard>& shards) const;
 
   const Calibration& calibration_;
   Budget budget_;

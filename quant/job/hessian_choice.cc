@@ -3,11 +3,8 @@
 namespace nibble::quant {
 
 calib::HessianKind hessian_kind(const TensorSettings& settings) {
-  using calib::HessianKind;
   if (settings.solver == Solver::kNearest) return settings.shifting ? HessianKind::kCentred : HessianKind::kPlain;
-  constexpr HessianKind kKinds[] = {HessianKind::kPlain, HessianKind::kCentred, HessianKind::kGuided,
-                                    HessianKind::kGuidedCentred};
-  return kKinds[static_cast<std::size_t>(settings.hessian)];
+  return settings.hessian;
 }
 
 calib::StatisticSet hessian_statistics(const TensorSettings& settings) {

@@ -82,7 +82,7 @@ class Planner {
       bias.original = checkpoint_->tensor(*stored);
       (void)provider_->vector(place);  // throws unless it is float, of that size
       taken_.insert(*stored);
-      const bool round = recipe_.matching_rule(bias.name) && settings(bias.name).format == Format::kFloat16;
+      const bool round = recipe_.matching_rule(bias.name) && !settings(bias.name).coded();
       if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
     } else {
       for (QuantizeItem& part : parts) part.adds_bias = true;
@@ -109,8 +109,8 @@ class Planner {
     const std::string stored =
         model::find_tensor_name(*checkpoint_, first.weight.tensor).value_or(first.module + ".weight");
     taken_.insert(stored);
-    const bool plain = std::all_of(parts.begin(), parts.end(),
-                                   [](const QuantizeItem& part) { return part.settings.format == Format::kFloat16; });
+    const bool plain =
+        std::all_of(parts.begin(), parts.end(), [](const QuantizeItem& part) { return !part.settings.coded(); });
     for (const QuantizeItem& part : parts) {
       require_divisible(part.identity.name, part.settings, part.source->cols());
       plan_.parameters += part.weights();
@@ -151,7 +151,7 @@ class Planner {
       copy.tensor = checkpoint_->tensor(stored);
       copy.name = name;
       plan_.parameters += copy.tensor.element_count();
-      const bool round = recipe_.matching_rule(name) && settings(name).format == Format::kFloat16;
+      const bool round = recipe_.matching_rule(name) && !settings(name).coded();
       copy.round_to_f16 = round && is_float(copy.tensor.dtype);
       if (const auto offset = offsets.find(name); offset != offsets.end()) copy.offset = offset->second;
       plan_.copies.push_back(std::move(copy));

@@ -70,7 +70,7 @@ void weight_rows(Matrix<float>& delta, const calib::LayerStats& layer) {
 
 bool errors_are_independent(std::span<const QuantizeItem> items) {
   return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
-    return item.settings.format == Format::kFloat16 || item.settings.solver == Solver::kNearest;
+    return !item.settings.coded() || item.settings.solver == Solver::kNearest;
   });
 }
 
@@ -120,7 +120,7 @@ LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeI
 
 double predicted_loss(const QuantizeItem& item, const WeightParts& made, const Calibration& calibration,
                       LossEstimate estimate) {
-  if (item.settings.format == Format::kFloat16) return 0.0;
+  if (!item.settings.coded()) return 0.0;
   Matrix<float> delta = weight_error(item, made);
   const bool centred = item.settings.shifting;
   StatisticSet what = statistics_of(estimate);

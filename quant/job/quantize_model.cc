@@ -160,7 +160,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
 
   QuantizationConfig quantization;
   for (const QuantizeItem& item : plan.items)
-    if (item.settings.format != Format::kFloat16)
+    if (item.settings.coded())
       quantization.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
   quantization.recipe = options.recipe.canonical_json().dump();
   quantization.checkpoint_fingerprint = checkpoint->fingerprint();

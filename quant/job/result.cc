@@ -1,14 +1,11 @@
 #include "quant/job/result.h"
 
-#include <array>
-
 namespace nibble::quant {
 
 TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
                            const WeightParts& made) {
-  constexpr std::array<const char*, 4> formats{"palette", "uniform", "int4-block", "float16"};
   return {.name = name,
-          .format = formats[static_cast<std::size_t>(format)],
+          .format = std::string(storage_format(format).name),
           .weights = weights,
           .stored_bits = stored_bits,
           .bits_per_weight = static_cast<double>(stored_bits) / static_cast<double>(weights),

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/json_fields.h"
 #include "core/strict_json.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors_file.h"
@@ -16,23 +17,21 @@ constexpr std::string_view kBiasCorrection = "bias_correction";  // a shard's ow
 
 TensorResult parse_figures(const std::string& text, const std::string& what) {
   const nlohmann::json json = parse_strict_json(text, what);
-  const auto optional_number = [&](const char* key) {
-    return json.contains(key) ? std::optional(json[key].get<double>()) : std::nullopt;
-  };
+  const JsonFields fields(json, what);
   TensorResult result;
-  result.name = json.at("name").get<std::string>();
-  result.format = json.at("format").get<std::string>();
-  result.weights = json.at("weights").get<std::uint64_t>();
-  result.stored_bits = json.at("stored_bits").get<std::uint64_t>();
-  result.bits_per_weight = json.at("bits_per_weight").get<double>();
-  result.relative_weight_error = json.at("relative_weight_error").get<double>();
-  result.optimality_gap = json.at("optimality_gap").get<double>();
-  result.output_error = optional_number("output_error");
-  result.fisher_error = optional_number("fisher_error");
-  result.damping = optional_number("damping");
-  if (json.contains("silent_inputs")) result.silent_inputs = json["silent_inputs"].get<std::uint64_t>();
-  result.predicted_loss = optional_number("predicted_loss");
-  result.seconds = json.at("seconds").get<double>();
+  result.name = fields.text("name");
+  result.format = fields.text("format");
+  result.weights = fields.count("weights");
+  result.stored_bits = fields.count("stored_bits");
+  result.bits_per_weight = fields.figure("bits_per_weight");
+  result.relative_weight_error = fields.figure("relative_weight_error");
+  result.optimality_gap = fields.figure("optimality_gap");
+  result.output_error = fields.optional_figure("output_error");
+  result.fisher_error = fields.optional_figure("fisher_error");
+  result.damping = fields.optional_figure("damping");
+  if (fields.has("silent_inputs")) result.silent_inputs = fields.count("silent_inputs");
+  result.predicted_loss = fields.optional_figure("predicted_loss");
+  result.seconds = fields.figure("seconds");
   result.resumed = true;
   return result;
 }

@@ -30,7 +30,7 @@ class HalfSource final : public WeightSource {
 std::shared_ptr<const WeightSource> shard_source(const QuantizeItem& item, const Shard& shard) {
   const std::size_t rows = item.source->rows(), cols = item.source->cols();
   std::vector<TensorPart> parts = shard_parts(shard);
-  if (item.settings.format == Format::kFloat16) {
+  if (!item.settings.coded()) {
     NIBBLE_REQUIRE(parts.size() == 1 && parts[0].shape == std::vector<std::uint64_t>({rows, cols}), FormatError,
                    "'{}': expected one weight ({}, {})", shard.file.string(), rows, cols);
     return std::make_shared<HalfSource>(std::move(parts[0]), rows, cols);

@@ -96,7 +96,7 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
     Weight& weight = layer->weight;
     weight.item = i;
     weight.input_scales = item.input_scales;
-    if (item.settings.format == Format::kFloat16) {
+    if (!item.settings.coded()) {
       weight.fixed = shard_source(item, shards[i]);
     } else {
       QuantizedTensor tensor(item.identity.name,

@@ -267,7 +267,7 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
   NIBBLE_REQUIRE(bad == text->tokens.end(), InvalidArgument, "tuning: token {} of a vocabulary of {}", *bad,
                  architecture.vocabulary);
   const bool coded = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
-    return item.identity.block_linear && item.settings.format != Format::kFloat16;
+    return item.identity.block_linear && item.settings.coded();
   });
   NIBBLE_REQUIRE(coded && (tuning.palettes || tuning.scales || !plan.biases.empty()), InvalidArgument,
                  "tuning: the recipe leaves nothing to train: no quantized layer of the blocks{}",

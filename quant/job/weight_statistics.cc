@@ -41,7 +41,7 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
 
 // About what the parts of a weight take: its codes, and a float16 with a zero point for every block.
 std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, std::uint64_t cols) {
-  if (settings.format == Format::kFloat16) return rows * cols * 2;
+  if (!settings.coded()) return rows * cols * 2;
   const TensorSpec spec = stored_tensor(settings, rows, cols).spec;
   const std::uint64_t per_row = spec.coding == Coding::kBlocks ? spec.blocks() * 3 : spec.entries() * 4;
   return rows * (spec.row_bytes() + per_row);
@@ -52,7 +52,7 @@ std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, s
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration) {
   const TensorSettings& settings = item.settings;
   WeightStatistics statistics;
-  if (settings.format == Format::kFloat16) return statistics;
+  if (!settings.coded()) return statistics;
   if (needs_activations(settings)) {
     const auto layer = calibration.read(item, {.activations = true});
     statistics.second_moment = calib::second_moment(layer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "core/error.h"
 #include "core/suggest.h"
@@ -11,8 +12,24 @@ namespace nibble::quant {
 namespace {
 
 struct Preset {
-  std::string_view name, text;
+  std::string_view name, text, more = {}, rest = {};  // the texts in their order
 };
+
+// What `best`, `mixed` and `tuned` have in common.
+constexpr std::string_view kBest = R"(defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: objective
+  scaling: std
+  sign: search
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+)";
 
 constexpr std::array<Preset, 8> kPresets{{
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
@@ -68,39 +85,16 @@ defaults:
 # the best palettes and scales in turns under the centred Hessian weighted by the loss, and the bias corrected.
 # docs/results/ablation.md has what each of them is worth. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
-defaults:
-  format: palette
-  bits: 4
-  granularity: tensor
-  weighting: fisher
-  weighting_scale: objective
-  scaling: std
-  sign: search
-  joint_iterations: 4
-  shifting: true
-  solver: coordinate-descent
-  hessian: guided-centred
-  codebook_iterations: 4
-)"},
+)",
+     kBest},
     {"mixed",
      R"(# `best` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
 # size: --set budget.bits_per_weight=3.08. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
-defaults:
-  format: palette
-  bits: 4
-  granularity: tensor
-  weighting: fisher
-  weighting_scale: objective
-  scaling: std
-  sign: search
-  joint_iterations: 4
-  shifting: true
-  solver: coordinate-descent
-  hessian: guided-centred
-  codebook_iterations: 4
-budget:
+)",
+     kBest,
+     R"(budget:
   bits_per_weight: 4.08
   bits: [2, 3, 4, 6]
   granularity: [tensor]
@@ -108,20 +102,9 @@ budget:
     {"tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
 # that `nibble quantize --text` (or --tokens) gives; no further bits. Gains where much is lost: docs/results/ablation.md.
-defaults:
-  format: palette
-  bits: 4
-  granularity: tensor
-  weighting: fisher
-  weighting_scale: objective
-  scaling: std
-  sign: search
-  joint_iterations: 4
-  shifting: true
-  solver: coordinate-descent
-  hessian: guided-centred
-  codebook_iterations: 4
-tuning:
+)",
+     kBest,
+     R"(tuning:
   epochs: 4
   learning_rate: 0.001
 )"},
@@ -141,7 +124,13 @@ std::string_view Recipe::preset_text(std::string_view name) {
   const auto preset = std::find_if(kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == name; });
   NIBBLE_REQUIRE(preset != kPresets.end(), InvalidArgument, "unknown preset '{}'; expected {}{}", name,
                  fmt::join(kNames, ", "), did_you_mean(name, kNames));
-  return preset->text;
+  static const auto texts = [] {
+    std::array<std::string, kPresets.size()> all;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = fmt::format("{}{}{}", kPresets[i].text, kPresets[i].more, kPresets[i].rest);
+    return all;
+  }();
+  return texts[static_cast<std::size_t>(preset - kPresets.begin())];
 }
 
 Recipe Recipe::preset(std::string_view name) { return parse(preset_text(name), fmt::format("preset {}", name)); }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/choice.h"
 #include "core/error.h"
 #include "core/output_file.h"
 #include "core/suggest.h"
@@ -157,8 +158,10 @@ std::vector<std::string> split_list(std::string_view text) {
 }
 
 constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", "train"};
-constexpr std::array<std::string_view, 2> kTuningLosses{"kl", "next-token"};
-constexpr std::array<std::string_view, 3> kTrained{"palettes", "scales", "biases"};
+constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
+    {{"kl", TuningLoss::kKl}, {"next-token", TuningLoss::kNextToken}}};
+constexpr std::array<Choice<bool Tuning::*>, 3> kTrained{
+    {{"palettes", &Tuning::palettes}, {"scales", &Tuning::scales}, {"biases", &Tuning::biases}}};
 
 void set_tuning(Tuning& tuning, std::string_view name, const std::string& value) {
   if (name == "epochs") {
@@ -169,26 +172,26 @@ void set_tuning(Tuning& tuning, std::string_view name, const std::string& value)
     tuning.batch_windows = parse_count(name, value, 1'000'000);
     NIBBLE_REQUIRE(tuning.batch_windows > 0, InvalidArgument, "batch_windows: expected at least 1");
   } else if (name == "loss") {
-    const auto found = std::find(kTuningLosses.begin(), kTuningLosses.end(), value);
-    NIBBLE_REQUIRE(found != kTuningLosses.end(), InvalidArgument, "loss: expected {}, got '{}'{}",
-                   fmt::join(kTuningLosses, ", "), value, did_you_mean(value, kTuningLosses));
-    tuning.loss = static_cast<TuningLoss>(found - kTuningLosses.begin());
+    const auto found = find_choice(value, kTuningLosses);
+    const auto names = names_of(kTuningLosses);
+    NIBBLE_REQUIRE(found, InvalidArgument, "loss: expected {}, got '{}'{}", fmt::join(names, ", "), value,
+                   did_you_mean(value, names));
+    tuning.loss = *found;
   } else {
     throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kTuningKeys)));
   }
 }
 
 void set_trained(Tuning& tuning, const YamlNode& list) {
+  const auto names = names_of(kTrained);
   NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument,
-                 "train: expected a list of {}", fmt::join(kTrained, ", "));
+                 "train: expected a list of {}", fmt::join(names, ", "));
   tuning.palettes = tuning.scales = tuning.biases = false;
   for (const YamlNode& item : list.items) {
-    const auto found = std::find(kTrained.begin(), kTrained.end(), item.text);
-    NIBBLE_REQUIRE(found != kTrained.end(), InvalidArgument, "train: expected {}, got '{}'{}",
-                   fmt::join(kTrained, ", "), item.text, did_you_mean(item.text, kTrained));
-    bool& named = found == kTrained.begin()       ? tuning.palettes
-                  : found == kTrained.begin() + 1 ? tuning.scales
-                                                  : tuning.biases;
+    const auto found = find_choice(item.text, kTrained);
+    NIBBLE_REQUIRE(found, InvalidArgument, "train: expected {}, got '{}'{}", fmt::join(names, ", "), item.text,
+                   did_you_mean(item.text, names));
+    bool& named = tuning.**found;
     NIBBLE_REQUIRE(!named, InvalidArgument, "train: '{}' is listed twice", item.text);
     named = true;
   }
@@ -210,11 +213,10 @@ Json tuning_section(const Tuning& tuning) {
   Json json{{"epochs", tuning.epochs},
             {"learning_rate", tuning.learning_rate},
             {"batch_windows", tuning.batch_windows},
-            {"loss", kTuningLosses[static_cast<std::size_t>(tuning.loss)]},
+            {"loss", name_of(tuning.loss, kTuningLosses)},
             {"train", Json::array()}};
-  const bool trained[] = {tuning.palettes, tuning.scales, tuning.biases};
-  for (std::size_t i = 0; i < kTrained.size(); ++i)
-    if (trained[i]) json["train"].push_back(kTrained[i]);
+  for (const auto& [name, trained] : kTrained)
+    if (tuning.*trained) json["train"].push_back(name);
   return json;
 }
 

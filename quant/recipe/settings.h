@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "calib/stats/hessian_kind.h"
+#include "quant/format/storage_format.h"
+
 namespace nibble::quant {
 
 // The values of the recipe's keys, in the order of docs/recipe.md: the first one is the default.
-enum class Format : std::uint8_t { kPalette, kUniform, kInt4Block, kFloat16 };
 enum class Granularity : std::uint8_t { kTensor, kChannelGroup, kChannel };
 enum class PaletteDtype : std::uint8_t { kFloat16, kInt8, kFloat32 };
 enum class Weighting : std::uint8_t { kNone, kFisher, kSecondMoment, kMagnitude };
@@ -15,7 +17,7 @@ enum class WeightingScale : std::uint8_t { kObjective, kPlain };
 enum class Scaling : std::uint8_t { kNone, kStd, kAbsmax, kLeastSquares };
 enum class Sign : std::uint8_t { kPlain, kFlip, kSearch };
 enum class Solver : std::uint8_t { kNearest, kGptq, kCoordinateDescent };
-enum class HessianKind : std::uint8_t { kPlain, kCentred, kGuided, kGuidedCentred };
+using calib::HessianKind;
 enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax };
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
@@ -52,8 +54,12 @@ struct TensorSettings {
   double outliers_large = 0.0;
   std::uint64_t seed = 0;
 
-  /// Palettes: output rows that share one palette, 0 = all (tensor: 0, channel-group: group_size or 8, channel: 1).
-  /// Blocks: inputs per block, 0 = the whole row (int4-block: group_size or 32, uniform: group_size or 0).
+  const StorageFormat& stored_as() const { return storage_format(format); }
+  bool coded() const { return stored_as().coding.has_value(); }
+  bool has_palette() const { return stored_as().coding == Coding::kPalette; }
+  /// Of a code, or of a value that is stored plain.
+  unsigned code_bits() const { return stored_as().bits.size() == 1 ? stored_as().bits[0] : bits; }
+  /// TensorSpec::group_size: as given, or the format's. A palette for the whole tensor: 0, for each row: 1.
   std::size_t effective_group_size() const;
 };
 

@@ -1,12 +1,12 @@
 #include "quant/store/quantization_config.h"
 
-#include <algorithm>
-#include <array>
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "core/strict_json.h"
-#include "core/suggest.h"
 
 namespace nibble::quant {
 namespace {
@@ -16,51 +16,45 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMethod = "nibble";
 constexpr std::size_t kMaxTensors = 65536;
-constexpr std::array<std::string_view, 3> kStoredFormats{"palette", "uniform", "int4-block"};  // in Format's order
 
-const Json& member(const Json& object, const char* key, std::string_view where) {
-  NIBBLE_REQUIRE(object.contains(key), FormatError, "{}: '{}' is missing", where, key);
-  return object[key];
+std::vector<std::string_view> coded_formats() {
+  std::vector<std::string_view> names;
+  for (const StorageFormat* format : storage_formats())
+    if (format->coding) names.push_back(format->name);
+  return names;
 }
 
-std::size_t integer(const Json& value, std::size_t least, std::size_t most, std::string_view where) {
-  NIBBLE_REQUIRE(value.is_number_unsigned() && value.get<std::size_t>() >= least && value.get<std::size_t>() <= most,
-                 FormatError, "{}: expected a whole number from {} to {}, got {}", where, least, most, value.dump());
+std::size_t extent(const Json& value, const std::string& where) {
+  constexpr std::size_t kMost = std::size_t{1} << 40;
+  NIBBLE_REQUIRE(value.is_number_unsigned() && value.get<std::size_t>() >= 1 && value.get<std::size_t>() <= kMost,
+                 FormatError, "{}: shape: expected whole numbers from 1 to {}, got {}", where, kMost, value.dump());
   return value.get<std::size_t>();
 }
 
-void refuse_unknown_keys(const Json& object, std::span<const std::string_view> known, std::string_view where) {
-  for (const auto& [key, value] : object.items())
-    NIBBLE_REQUIRE(std::find(known.begin(), known.end(), key) != known.end(), FormatError, "{}: unknown key '{}'{}",
-                   where, key, did_you_mean(key, known));
-}
-
 StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
-  constexpr std::size_t kMaxExtent = std::size_t{1} << 40;
-  NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object, got {}", where, json.type_name());
-  refuse_unknown_keys(json, std::array<std::string_view, 5>{"format", "shape", "bits", "group_size", "cluster_dim"},
-                      where);
-  const Json& format = member(json, "format", where);
-  const auto known =
-      std::find(kStoredFormats.begin(), kStoredFormats.end(), format.is_string() ? format.get<std::string>() : "");
-  NIBBLE_REQUIRE(known != kStoredFormats.end(), FormatError,
-                 "{}: format: expected palette, uniform or int4-block, got {}", where, format.dump());
-  const Json& shape = member(json, "shape", where);
+  constexpr std::size_t kMostGroup = std::size_t{1} << 40;
+  const JsonFields fields(json, where);
+  const std::string format = fields.text("format");
+  const StorageFormat* known = find_storage_format(format);
+  NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got \"{}\"", where,
+                 fmt::join(coded_formats(), ", "), format);
+  const Json& shape = fields.at("shape", "[out, in]");
   NIBBLE_REQUIRE(shape.is_array() && shape.size() == 2, FormatError, "{}: shape: expected [out, in], got {}", where,
                  shape.dump());
   StoredTensor stored;
-  stored.format = static_cast<Format>(known - kStoredFormats.begin());
-  stored.spec.coding = stored.format == Format::kPalette ? Coding::kPalette : Coding::kBlocks;
-  stored.spec.rows = integer(shape[0], 1, kMaxExtent, where + ": shape");
-  stored.spec.cols = integer(shape[1], 1, kMaxExtent, where + ": shape");
-  stored.spec.bits = static_cast<unsigned>(integer(member(json, "bits", where), 1, 8, where + ": bits"));
-  stored.spec.group_size = integer(member(json, "group_size", where), 0, kMaxExtent, where + ": group_size");
-  stored.spec.cluster_dim = integer(json.value("cluster_dim", Json(1u)), 1, 4, where + ": cluster_dim");
+  stored.format = known->format;
+  stored.spec.coding = *known->coding;
+  stored.spec.rows = extent(shape[0], where);
+  stored.spec.cols = extent(shape[1], where);
+  stored.spec.bits = static_cast<unsigned>(fields.integer("bits", 1, 8));
+  stored.spec.group_size = fields.integer("group_size", 0, kMostGroup);
+  stored.spec.cluster_dim = fields.integer_or("cluster_dim", 1, 1, 4);
+  fields.refuse_unread();
   return stored;
 }
 
 OrderedJson stored_tensor_json(const StoredTensor& stored) {
-  OrderedJson json{{"format", kStoredFormats[static_cast<std::size_t>(stored.format)]},
+  OrderedJson json{{"format", storage_format(stored.format).name},
                    {"shape", {stored.spec.rows, stored.spec.cols}},
                    {"bits", stored.spec.bits},
                    {"group_size", stored.spec.group_size}};
@@ -70,61 +64,42 @@ OrderedJson stored_tensor_json(const StoredTensor& stored) {
 
 }  // namespace
 
-std::string storage_text(const StoredTensor& stored) {
-  const TensorSpec& spec = stored.spec;
-  const std::size_t group = spec.group_size;
-  switch (stored.format) {
-    case Format::kPalette:
-      return fmt::format("palette {}-bit{} {}", spec.bits,
-                         spec.cluster_dim == 1 ? "" : fmt::format(" vectors of {}", spec.cluster_dim),
-                         group == 0   ? "tensor"
-                         : group == 1 ? "channel"
-                                      : fmt::format("channel-group {}", group));
-    case Format::kUniform:
-      return fmt::format("uniform {}-bit {}", spec.bits, group == 0 ? "row" : fmt::format("block {}", group));
-    case Format::kInt4Block:
-      return fmt::format("int4-block {}", group);
-    case Format::kFloat16:
-      break;
-  }
-  return "float16";
-}
+std::string storage_text(const StoredTensor& stored) { return storage_format(stored.format).describe(stored.spec); }
 
 StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std::size_t cols) {
-  const Coding coding = settings.format == Format::kPalette ? Coding::kPalette : Coding::kBlocks;
-  return {settings.format, {coding, rows, cols, settings.bits, settings.effective_group_size(), settings.cluster_dim}};
+  return {settings.format,
+          {.coding = settings.stored_as().coding.value(),
+           .rows = rows,
+           .cols = cols,
+           .bits = settings.code_bits(),
+           .group_size = settings.effective_group_size(),
+           .cluster_dim = settings.cluster_dim}};
 }
 
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {
   const Json config = parse_strict_json(config_text, what);
   NIBBLE_REQUIRE(config.is_object(), FormatError, "{}: expected a JSON object, got {}", what, config.type_name());
   if (!config.contains("quantization_config")) return std::nullopt;
-  const std::string where = fmt::format("{}: quantization_config", what);
-  const Json& json = config["quantization_config"];
-  NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object, got {}", where, json.type_name());
-  const Json& method = member(json, "quant_method", where);
+  const JsonFields fields(config["quantization_config"], fmt::format("{}: quantization_config", what));
+  const std::string& where = fields.what();
+  const Json& method = fields.at("quant_method", "a text");
   NIBBLE_REQUIRE(method == kMethod, FormatError,
                  "{}: quant_method: expected \"{}\", got {}; other formats cannot be read", where, kMethod,
                  method.dump());
-  const Json& version = member(json, "version", where);
+  const Json& version = fields.at("version", "a number");
   NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
                  where, kQuantizedFormatVersion, version.dump());
-  refuse_unknown_keys(json,
-                      std::array<std::string_view, 7>{"quant_method", "version", "bits_per_weight",
-                                                      "model_bits_per_weight", "fingerprints", "recipe", "tensors"},
-                      where);
+  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "fingerprints"})
+    fields.mark(key);
+  fields.refuse_unread();
   QuantizationConfig result;
-  const Json& tensors = member(json, "tensors", where);
+  const Json& tensors = fields.at("tensors", "an object");
   NIBBLE_REQUIRE(tensors.is_object() && tensors.size() <= kMaxTensors, FormatError,
                  "{}: tensors: expected an object of at most {} tensors", where, kMaxTensors);
   for (const auto& [name, stored] : tensors.items())
     result.tensors.emplace(name, parse_stored_tensor(stored, fmt::format("{}: tensors: '{}'", where, name)));
-  result.recipe = member(json, "recipe", where).dump();
-  const Json& fingerprints = member(json, "fingerprints", where);
-  NIBBLE_REQUIRE(
-      fingerprints.is_object() && fingerprints.contains("checkpoint") && fingerprints["checkpoint"].is_string(),
-      FormatError, "{}: fingerprints: expected {{\"checkpoint\": \"…\"}}", where);
-  result.checkpoint_fingerprint = fingerprints["checkpoint"].get<std::string>();
+  result.recipe = fields.at("recipe", "the recipe").dump();
+  result.checkpoint_fingerprint = fields.object("fingerprints").text("checkpoint");
   return result;
 }
 

@@ -14,15 +14,33 @@ namespace nibble::quant {
 namespace {
 
 DType palette_dtype(const TensorSettings& settings) {
-  constexpr DType kTypes[] = {DType::kF16, DType::kI8, DType::kF32};
-  return kTypes[static_cast<std::size_t>(settings.palette_dtype)];
+  switch (settings.palette_dtype) {
+    case PaletteDtype::kInt8:
+      return DType::kI8;
+    case PaletteDtype::kFloat32:
+      return DType::kF32;
+    case PaletteDtype::kFloat16:
+      break;
+  }
+  return DType::kF16;
+}
+
+ScaleSign scale_sign(Sign sign) {
+  switch (sign) {
+    case Sign::kFlip:
+      return ScaleSign::kFlip;
+    case Sign::kSearch:
+      return ScaleSign::kSearch;
+    case Sign::kPlain:
+      break;
+  }
+  return ScaleSign::kPlain;
 }
 
 ScaledPaletteOptions scaled_options(const TensorSettings& settings, const PalettizeOptions& palette) {
-  constexpr ScaleSign kSigns[] = {ScaleSign::kPlain, ScaleSign::kFlip, ScaleSign::kSearch};
   return {.palette = palette,
           .scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd,
-          .sign = kSigns[static_cast<std::size_t>(settings.sign)],
+          .sign = scale_sign(settings.sign),
           .objective = settings.weighting_scale == WeightingScale::kObjective,
           .refit_scales = settings.scaling == Scaling::kLeastSquares,
           .joint_iterations = settings.joint_iterations};

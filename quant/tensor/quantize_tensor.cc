@@ -29,7 +29,7 @@ Matrix<float> decoded(const std::string& name, const WeightSource& source, std::
 }
 
 BlockScale block_scale(const TensorSettings& settings) {
-  if (settings.format == Format::kUniform) return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
+  if (!settings.stored_as().takes("int4_scale")) return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
   switch (settings.int4_scale) {
     case Int4Scale::kExtreme8:
       return BlockScale::kExtreme;
@@ -88,11 +88,10 @@ QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, co
 std::vector<TensorPart> quantize_rows(const std::string& name, const Matrix<float>& w, std::size_t first_row,
                                       const TensorSettings& settings, const WeightStatistics& statistics,
                                       WeightErrors& errors, WeightParts& made) {
-  if (settings.format == Format::kFloat16) return round_to_float16(name, w, first_row, errors.weight);
+  if (!settings.coded()) return round_to_float16(name, w, first_row, errors.weight);
   const double gap = made.optimality_gap;
-  const QuantizedTensor tensor = settings.format == Format::kPalette
-                                     ? palette_tensor(name, w, settings, statistics, made)
-                                     : block_tensor(name, w, settings, statistics, made);
+  const QuantizedTensor tensor = settings.has_palette() ? palette_tensor(name, w, settings, statistics, made)
+                                                        : block_tensor(name, w, settings, statistics, made);
   made.optimality_gap = std::max(made.optimality_gap, gap);  // no slice is further from its optimum: nor are all
   add_errors(w, tensor, statistics, settings.shifting, errors, made.bias_correction);
   return tensor.parts();
@@ -117,7 +116,7 @@ WeightParts quantize_tensor(const std::string& name, const WeightSource& source,
         parts.append(made_parts);
       }
     } catch (const NumericalError& error) {
-      if (begin == 0 || settings.format == Format::kFloat16) throw;
+      if (begin == 0 || !settings.coded()) throw;
       throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
     }
   }

@@ -8,7 +8,7 @@ namespace nibble::quant {
 
 std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
                            std::size_t weights) {
-  const bool palette = settings.format == Format::kPalette, rounded = settings.format == Format::kFloat16;
+  const bool palette = settings.has_palette(), rounded = !settings.coded();
   const bool tied = fisher || settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone ||
                     settings.cluster_dim > 1 || settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0 ||
                     (palette && settings.granularity == Granularity::kTensor);

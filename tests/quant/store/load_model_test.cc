@@ -67,7 +67,7 @@ TEST(HostileQuantizedCheckpoint, IsRefusedWithTheReason) {
       {"another method", [](auto& m) { m.quantization()["quant_method"] = "gptq"; }, {"quant_method", "\"gptq\""}},
       {"no method", [](auto& m) { m.quantization().erase("quant_method"); }, {"'quant_method' is missing"}},
       {"a later version", [](auto& m) { m.quantization()["version"] = 2; }, {"version", "reads version 1, got 2"}},
-      {"no object", [](auto& m) { m.quantization() = 3; }, {"quantization_config", "expected an object"}},
+      {"no object", [](auto& m) { m.quantization() = 3; }, {"quantization_config", "expected a JSON object"}},
       {"an unknown key", [](auto& m) { m.quantization()["tensor"] = 1; }, {"unknown key 'tensor'", "'tensors'"}},
       {"no table", [](auto& m) { m.quantization().erase("tensors"); }, {"'tensors' is missing"}},
       {"a table of another kind", [](auto& m) { m.quantization()["tensors"] = Json::array(); }, {"tensors"}},
