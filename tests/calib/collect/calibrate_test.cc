@@ -10,6 +10,8 @@
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "model/architecture/families.h"
+#include "model/synthesize/architectures.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
@@ -39,7 +41,8 @@ Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight)
   }
   Traces traces;
   model::Hooks<float> hooks;
-  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                   const model::HookRows&) {
     traces[module] = {copy_of(x), copy_of(dy)};
   };
   std::vector<std::int64_t> targets(kWindow, 0);
@@ -298,7 +301,7 @@ TEST(CalibrateRun, EveryPlaceInTheRunDrawsItsOwnLabels) {
 // Sums are made in tiles of 256 columns, those below the diagonal from the ones above.
 TEST(CalibrateRun, HessiansWiderThanATileAreSymmetric) {
   ToyCalibration toy("llama");
-  toy.architecture.intermediate = 300;
+  toy.architecture = test::toy_llama({.intermediate = 300});
   const test::ToyWeights weights(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, weights);
   const LayerStats layer = toy.run(toy.job("calib.h5"))->read("model.layers.0.mlp.down_proj");
@@ -350,10 +353,9 @@ struct BrokenEmbedding : test::ToyWeights {
     }
     std::shared_ptr<const WeightSource> source;
   };
-  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
-                                             bool conv1d) const override {
-    auto source = ToyWeights::matrix(module, out, in, conv1d);
-    if (module != "wte") return source;
+  std::shared_ptr<const WeightSource> matrix(const model::Parameter& parameter) const override {
+    auto source = ToyWeights::matrix(parameter);
+    if (parameter.role != model::Role::kEmbedding) return source;
     return std::make_shared<Rows>(std::move(source));
   }
 };
@@ -365,7 +367,7 @@ TEST(CalibrateRun, TheWindowOfABadActivationIsNamedInLaterBatchesToo) {
   toy.tokens[(kBatchWindows + 1) * kWindow + 9] = last;
   const BrokenEmbedding broken(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, broken);
-  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(toy.job("calib.h5")); }, "entering 'h.0.attn.c_attn'",
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(toy.job("calib.h5")); }, "entering 'h.0.attn.c_attn.q'",
                                                 "window 129, position 9"));
 }
 
@@ -430,16 +432,7 @@ TEST(CalibrationPlan, MoreThanTheDiskHoldsIsRefused) {
 
 // Llama-3.1-8B: Fisher of all layers is 28 GB in float, but a block's sums and the batch fit 4 GB.
 TEST(CalibrationPlan, AnEightBillionParameterModelFitsASmallMachine) {
-  model::Architecture architecture;
-  architecture.family = model::Family::kLlama;
-  architecture.vocabulary = 128256;
-  architecture.hidden = 4096;
-  architecture.blocks.size() = 32;
-  architecture.heads = 32;
-  architecture.kv_heads = 8;
-  architecture.head_dim = 128;
-  architecture.intermediate = 14336;
-  architecture.max_positions = 131072;
+  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
   const RunSettings settings{.windows = 100, .window_tokens = 512, .collected = {.activations = true, .fisher = true}};
   const CalibrationPlan plan = plan_calibration(architecture, settings, std::uint64_t{4} << 30);
   EXPECT_TRUE(plan.residuals_on_disk);

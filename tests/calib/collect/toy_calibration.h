@@ -18,7 +18,7 @@ inline constexpr std::size_t kBatchWindows = 128;  // what the collector takes t
 /// A toy network and windows for it, and jobs over them. More windows than kBatchWindows make several batches.
 struct ToyCalibration {
   explicit ToyCalibration(const std::string& family, std::size_t windows = 5)
-      : architecture(test::toy_config(family)),
+      : architecture(test::toy_architecture(family)),
         weights(architecture, 7),
         model(model::make_model(architecture, weights)),
         tokens(test::toy_tokens(architecture, windows * kWindow, 3)) {}

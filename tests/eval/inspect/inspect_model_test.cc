@@ -128,8 +128,8 @@ TEST(DescribeModel, ShowsAQuantizedWeightAsOneAndAsItDecodes) {
   EXPECT_TRUE(tensor.block_linear);
   std::vector<float> values(256);
   quant::make_weight_provider(model::Checkpoint::open(dir / "out"))
-      ->matrix("h.0.attn.c_attn", 48, 16, true)
-      ->decode_rows(16, 32, values.data());
+      ->matrix(model.architecture.blocks[0].attention.k)
+      ->decode_rows(0, 16, values.data());
   expect_statistics(tensor.values, values);
 }
 

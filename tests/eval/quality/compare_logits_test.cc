@@ -45,7 +45,7 @@ class CompareLogits : public testing::TestWithParam<std::string> {
     const auto cuts = eval::cuts_of(chunks, tokens.size());
     return eval::compare_logits(*network, tokens, {&cache, 1}, cuts);
   }
-  const Config architecture = toy_config(GetParam());
+  const model::Architecture architecture = test::toy_architecture(GetParam());
   const ToyWeights weights{architecture, 7};
   const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
   const std::vector<model::TokenId> tokens = toy_tokens(architecture, kTokens, 1);

@@ -9,10 +9,10 @@
 #include "core/thread_pool.h"
 #include "model/synthesize/architectures.h"
 #include "quant/store/load_model.h"
+#include "model/architecture/families.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
-#include "tests/support/layers.h"
 
 namespace nibble::model {
 namespace {
@@ -134,20 +134,17 @@ TEST(Architectures, AllParseAndHaveTheParametersOfTheirNames) {
   };
   EXPECT_EQ(std::size(expected), architecture_names().size());
   for (const auto& [name, millions] : expected) {
-    const model::Architecture config = model::parse_architecture(architecture_config(name, std::nullopt), name);
-    const bool gpt2 = config.family == model::Family::kGpt2;
-    auto parameters = static_cast<double>(config.vocabulary * config.hidden * (config.tied_head ? 1 : 2) +
-                                          (gpt2 ? config.max_positions * config.hidden : 0));
-    for (const model::Parameter& layer : test::layers_of(config))
-      parameters += static_cast<double>(layer.out * layer.in);
+    const Architecture architecture = parse_architecture(architecture_config(name, std::nullopt), name);
+    double parameters = 0.0;
+    for (const Parameter* p : matrices(architecture)) parameters += static_cast<double>(p->weights());
     // Norms and biases, below a thousandth, are not counted here.
     EXPECT_TRUE(near(parameters / 1e6, millions, {.abs = 0.5, .rel = 2e-3})) << name;
   }
 }
 
 TEST(Architectures, LayersCanBeCutAndUnknownNamesAreExplained) {
-  EXPECT_EQ(model::parse_architecture(architecture_config("llama-3.1-8b", 3), "cut").layers, 3u);
-  EXPECT_EQ(model::parse_architecture(architecture_config("gpt2-xl", 1), "cut").layers, 1u);
+  EXPECT_EQ(model::parse_architecture(architecture_config("llama-3.1-8b", 3), "cut").blocks.size(), 3u);
+  EXPECT_EQ(model::parse_architecture(architecture_config("gpt2-xl", 1), "cut").blocks.size(), 1u);
   EXPECT_TRUE(throws_with<InvalidArgument>([] { architecture_config("llama-3.1-8", std::nullopt); },
                                            "did you mean 'llama-3.1-8b'?"));
   EXPECT_TRUE(throws_with<InvalidArgument>([] { architecture_config("gpt2", 0); }, "1 to 4096"));

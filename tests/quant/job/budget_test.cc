@@ -15,6 +15,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::quant {
 namespace {
@@ -97,10 +98,11 @@ void expect_losses(const TempDir& dir, const QuantizeResult& result, double fact
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
   const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
-    const auto w = before->matrix(tensor.name, layer.out, layer.in, false);
-    const auto decoded = after->matrix(tensor.name, layer.out, layer.in, false);
+    const auto w = before->matrix(test::parameter_called(architecture, tensor.name));
+    const auto decoded = after->matrix(test::parameter_called(architecture, tensor.name));
     std::vector<float> a(layer.out * layer.in), b(a.size());
     w->decode_rows(0, layer.out, a.data());
     decoded->decode_rows(0, layer.out, b.data());
@@ -136,11 +138,12 @@ TEST(Budget, PredictsWithTheGuidedHessianWhereErrorsFeedBack) {
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
   const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
     std::vector<float> a(layer.out * layer.in), b(a.size());
-    before->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, a.data());
-    after->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, b.data());
+    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
+    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
     double sum = 0.0;
     for (std::size_t i = 0; i < layer.out; ++i)
       for (std::size_t j = 0; j < layer.in; ++j)
@@ -161,12 +164,13 @@ TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
   const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
     const auto owner = layer.input_of.empty() ? layer : file->read(layer.input_of);
     std::vector<float> a(layer.out * layer.in), b(a.size());
-    before->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, a.data());
-    after->matrix(tensor.name, layer.out, layer.in, false)->decode_rows(0, layer.out, b.data());
+    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
+    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
     double power = 0.0, sum = 0.0;
     for (const double square : layer.sum_x2) power += square;
     for (std::size_t i = 0; i < layer.out; ++i) {

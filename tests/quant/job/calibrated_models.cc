@@ -38,7 +38,7 @@ quant::QuantizeResult quantize(const fs::path& model, const fs::path& output, st
 
 Matrix<float> weight_of(const fs::path& directory, const model::Parameter& layer) {
   const auto source =
-      make_weight_provider(model::Checkpoint::open(directory))->matrix(layer.module, layer.out, layer.in, layer.conv1d);
+      make_weight_provider(model::Checkpoint::open(directory))->matrix(layer);
   Matrix<float> w(source->rows(), source->cols());
   source->decode_rows(0, w.rows(), w.data());
   return w;
@@ -46,8 +46,7 @@ Matrix<float> weight_of(const fs::path& directory, const model::Parameter& layer
 
 std::vector<float> bias_of(const fs::path& directory, const model::Parameter& layer) {
   const auto provider = make_weight_provider(model::Checkpoint::open(directory));
-  const std::string name = layer.module + ".bias";
-  return provider->contains(name) ? provider->vector(name, layer.out) : std::vector<float>(layer.out);
+  return provider->contains(layer.bias.tensor) ? provider->vector(layer.bias) : std::vector<float>(layer.out);
 }
 
 }  // namespace nibble::test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace nibble::test {
