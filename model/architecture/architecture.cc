@@ -153,6 +153,7 @@ std::vector<FileTensor> file_tensors(const Architecture& architecture) {
     FileTensor tensor;
     tensor.role = norm->role, tensor.block = norm->block, tensor.gain_offset = norm->gain_offset;
     if (norm->gain) add(*norm->gain, tensor);
+    for (const Stored& gain : norm->group_gains) add(gain, tensor);
     tensor.bias = true;
     if (norm->bias) add(*norm->bias, tensor);
   }
@@ -191,12 +192,11 @@ std::uint64_t backward_floats_per_token(const Architecture& architecture) {
 double active_linear_weights(const Architecture& architecture) {
   double weights = 0.0;
   for (const BlockSpec& block : architecture.blocks) {
-    const double share = block.experts ? static_cast<double>(block.experts->active) /
-                                             static_cast<double>(block.experts->experts.size())
-                                       : 1.0;
-    visit_linears(block, true, [&](const Parameter& p) {
-      weights += static_cast<double>(p.weights()) * (p.expert ? share : 1.0);
-    });
+    const double share =
+        block.experts ? static_cast<double>(block.experts->active) / static_cast<double>(block.experts->experts.size())
+                      : 1.0;
+    visit_linears(block, true,
+                  [&](const Parameter& p) { weights += static_cast<double>(p.weights()) * (p.expert ? share : 1.0); });
   }
   return weights;
 }
