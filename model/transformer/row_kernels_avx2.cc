@@ -48,6 +48,7 @@ struct Vector256 {
     const F normal = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);  // true for NaN, which is to stay
     return _mm256_and_ps(normal, _mm256_mul_ps(_mm256_mul_ps(p, a), b));
   }
+  static F greater(F a, F b, F yes, F no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
   static F keep(F x, std::size_t count) {
     return count >= kWidth ? x : _mm256_and_ps(x, _mm256_castsi256_ps(first(count)));
   }

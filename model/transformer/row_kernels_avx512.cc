@@ -27,6 +27,9 @@ struct Vector512 {
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
   static F round(F x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static F scale(F p, F n) { return _mm512_scalef_ps(p, n); }
+  static F greater(F a, F b, F yes, F no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), no, yes);
+  }
   static F keep(F x, std::size_t count) { return _mm512_maskz_mov_ps(first(count), x); }
   static void accumulate(Sum& sum, F x) {
     sum.low = _mm512_add_pd(sum.low, _mm512_cvtps_pd(_mm512_castps512_ps256(x)));

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "core/error.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/row_kernels.h"
 #include "model/transformer/row_ops_generic.h"
 #include "model/transformer/scalar.h"
@@ -41,41 +43,110 @@ WideOf<T> sum_exp(const T* x, std::size_t n, T shift) {
     return generic::sum_exp(x, n, shift);
 }
 
-/// y = gelu_new(x) = x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Float: relative error at most (6 + 4|u|) ulp
-/// (the rounding of u itself, which the exponential in the negative tail magnifies).
-template <class T>
-void gelu_row(const T* x, T* y, std::size_t n) {
-  if constexpr (std::is_same_v<T, float>)
-    return row_kernels::active().gelu(x, y, n);
-  else
-    return generic::gelu_row(x, y, n);
+/// The kernels of f for float; the definitions of row_ops_generic.h for other scalars. Not for kClampedSwiglu.
+inline const row_kernels::ActivationKernels& activation_kernels(Activation f) {
+  const row_kernels::Table& table = row_kernels::active();
+  switch (f) {
+    case Activation::kSilu:
+      return table.silu;
+    case Activation::kGeluTanh:
+      return table.gelu_tanh;
+    case Activation::kGelu:
+      return table.gelu;
+    case Activation::kRelu:
+      return table.relu;
+    case Activation::kRelu2:
+      return table.relu2;
+    case Activation::kClampedSwiglu:
+      break;
+  }
+  throw InvalidArgument("activation: clamped_swiglu is a function of gate and up together");
 }
 
-/// dx = dy * gelu_new'(x).
-template <class T>
-void gelu_backward_row(const T* x, const T* dy, T* dx, std::size_t n) {
-  if constexpr (std::is_same_v<T, float>)
-    return row_kernels::active().gelu_backward(x, dy, dx, n);
-  else
-    return generic::gelu_backward_row(x, dy, dx, n);
+/// Calls run(F{}) with the definition of f.
+template <class Run>
+void with_definition(Activation f, const Run& run) {
+  switch (f) {
+    case Activation::kSilu:
+      return run(generic::Silu{});
+    case Activation::kGeluTanh:
+      return run(generic::GeluTanh{});
+    case Activation::kGelu:
+      return run(generic::Gelu{});
+    case Activation::kRelu:
+      return run(generic::Relu{});
+    case Activation::kRelu2:
+      return run(generic::Relu2{});
+    case Activation::kClampedSwiglu:
+      break;
+  }
+  throw InvalidArgument("activation: clamped_swiglu is a function of gate and up together");
 }
 
-/// y = silu(gate) * up with silu(x) = x / (1 + exp(-x)). Float: relative error at most 6 ulp.
+/// y = f(x). Float, in ulp of the exact value:
+///   silu x / (1 + exp(-x))                        relative error at most 6
+///   gelu_tanh x/2 (1 + tanh u)                    (6 + 4|u|), u = sqrt(2/pi) (x + 0.044715 x^3): its own rounding,
+///                                                 which the exponential in the negative tail magnifies
+///   gelu x Phi(x)                                 8, and results below 14 * 2^-126 may become 0
+///   relu, relu2                                   0, 1
+/// Throws InvalidArgument for kClampedSwiglu, which takes two arguments.
 template <class T>
-void silu_mul_row(const T* gate, const T* up, T* y, std::size_t n) {
+void activation_row(Activation f, const T* x, T* y, std::size_t n) {
   if constexpr (std::is_same_v<T, float>)
-    return row_kernels::active().silu_mul(gate, up, y, n);
+    activation_kernels(f).plain(x, y, n);
   else
-    return generic::silu_mul_row(gate, up, y, n);
+    with_definition(f, [&](auto definition) { generic::activation_row<decltype(definition)>(x, y, n); });
 }
 
-/// Gradients of silu_mul_row: dgate = dy * up * silu'(gate), dup = dy * silu(gate).
+/// dx = dy * f'(x), with f' = 0 at the kink of relu.
 template <class T>
-void silu_mul_backward_row(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::size_t n) {
+void activation_backward_row(Activation f, const T* x, const T* dy, T* dx, std::size_t n) {
   if constexpr (std::is_same_v<T, float>)
-    return row_kernels::active().silu_mul_backward(gate, up, dy, dgate, dup, n);
+    activation_kernels(f).plain_backward(x, dy, dx, n);
   else
-    return generic::silu_mul_backward_row(gate, up, dy, dgate, dup, n);
+    with_definition(f, [&](auto definition) { generic::activation_backward_row<decltype(definition)>(x, dy, dx, n); });
+}
+
+/// y = f(gate) * up.
+template <class T>
+void gated_activation_row(Activation f, const T* gate, const T* up, T* y, std::size_t n) {
+  if constexpr (std::is_same_v<T, float>)
+    activation_kernels(f).gated(gate, up, y, n);
+  else
+    with_definition(f, [&](auto definition) { generic::gated_row<decltype(definition)>(gate, up, y, n); });
+}
+
+/// dgate = dy * up * f'(gate), dup = dy * f(gate).
+template <class T>
+void gated_activation_backward_row(Activation f, const T* gate, const T* up, const T* dy, T* dgate, T* dup,
+                                   std::size_t n) {
+  if constexpr (std::is_same_v<T, float>)
+    activation_kernels(f).gated_backward(gate, up, dy, dgate, dup, n);
+  else
+    with_definition(
+        f, [&](auto definition) { generic::gated_backward_row<decltype(definition)>(gate, up, dy, dgate, dup, n); });
+}
+
+/// y = g sigmoid(alpha g) (u + 1) with g = min(gate, limit), u = up clamped to [-limit, limit]. Float: relative error
+/// at most (10 + 2 |alpha g|) ulp of the exact value of the rounded u + 1.
+template <class T>
+void clamped_swiglu_row(const T* gate, const T* up, T* y, std::size_t n, double limit, double alpha) {
+  using R = RealOf<T>;
+  if constexpr (std::is_same_v<T, float>)
+    row_kernels::active().clamped_swiglu(gate, up, y, n, R(limit), R(alpha));
+  else
+    generic::clamped_swiglu_row(gate, up, y, n, R(limit), R(alpha));
+}
+
+/// Its gradients; 0 for what is clamped.
+template <class T>
+void clamped_swiglu_backward_row(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::size_t n, double limit,
+                                 double alpha) {
+  using R = RealOf<T>;
+  if constexpr (std::is_same_v<T, float>)
+    row_kernels::active().clamped_swiglu_backward(gate, up, dy, dgate, dup, n, R(limit), R(alpha));
+  else
+    generic::clamped_swiglu_backward_row(gate, up, dy, dgate, dup, n, R(limit), R(alpha));
 }
 
 /// x = softmax(x) over n > 0 values. Returns the logarithm of the denominator, ln sum exp(x).

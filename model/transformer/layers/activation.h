@@ -1,62 +1,69 @@
 #pragma once
 
-#include <span>
-
 #include "core/matrix_view.h"
 #include "core/thread_pool.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/layers/linear.h"
+#include "model/transformer/layers/side_by_side.h"
 #include "model/transformer/row_ops.h"
 
 namespace nibble::model {
 
-/// The MLP's activation: inner (tokens, n) through gelu_new, or (tokens, 2 n) = gate, up through silu(gate) * up,
-/// according to its width; y (tokens, n) may be the first n columns of inner.
+/// What becomes of an MLP's inner values: f(gate) · up where gated, else f(up). kClampedSwiglu (see Activation) is
+/// always gated.
+struct ActivationRule {
+  Activation activation = Activation::kSilu;
+  bool gated = true;
+  double limit = 0.0, alpha = 0.0;  ///< of kClampedSwiglu
+};
+
+/// y (tokens, n) = the activation of inner: (tokens, 2 n), gate beside up, or (tokens, n). y may be the first n columns
+/// of inner. Rows and their parts run on all threads.
 template <class T>
-void activate(MatrixView<const T> inner, MatrixView<T> y) {
+void activate(const ActivationRule& rule, MatrixView<const T> inner, MatrixView<T> y) {
   const std::size_t n = y.cols();
-  const bool gated = inner.cols() != n;
   for_row_pieces(y.rows(), n, [&](std::size_t r, std::size_t first, std::size_t count) {
     const T* in = inner.row(r).data() + first;
     T* out = y.row(r).data() + first;
-    gated ? silu_mul_row(in, in + n, out, count) : gelu_row(in, out, count);
+    if (rule.activation == Activation::kClampedSwiglu) {
+      clamped_swiglu_row<T>(in, in + n, out, count, rule.limit, rule.alpha);
+    } else if (rule.gated) {
+      gated_activation_row<T>(rule.activation, in, in + n, out, count);
+    } else {
+      activation_row<T>(rule.activation, in, out, count);
+    }
   });
 }
 
 /// Replaces inner by dL/d(inner), given dy (tokens, n).
 template <class T>
-void activation_backward(MatrixView<const T> dy, MatrixView<T> inner) {
+void activation_backward(const ActivationRule& rule, MatrixView<const T> dy, MatrixView<T> inner) {
   const std::size_t n = dy.cols();
-  const bool gated = inner.cols() != n;
   parallel_for_tiles(dy.rows(), 8, [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       T* in = inner.row(r).data();
       const T* d = dy.row(r).data();
-      gated ? silu_mul_backward_row<T>(in, in + n, d, in, in + n, n) : gelu_backward_row<T>(in, d, in, n);
+      if (rule.activation == Activation::kClampedSwiglu) {
+        clamped_swiglu_backward_row<T>(in, in + n, d, in, in + n, n, rule.limit, rule.alpha);
+      } else if (rule.gated) {
+        gated_activation_backward_row<T>(rule.activation, in, in + n, d, in, in + n, n);
+      } else {
+        activation_backward_row<T>(rule.activation, in, d, in, n);
+      }
     }
   });
 }
 
-/// Several layers over the same x; y holds their outputs side by side.
+// The activations of GPT-2 and Llama by the width of inner.
 template <class T>
-void forward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<T> y,
-                          const Hooks<T>* hooks) {
-  std::size_t column = 0;
-  for (const NamedLinear<T>& layer : layers) {
-    layer.forward(x, y.cols_slice(column, layer.op->out_features()), hooks);
-    column += layer.op->out_features();
-  }
+void activate(MatrixView<const T> inner, MatrixView<T> y) {
+  const bool gated = inner.cols() != y.cols();
+  activate<T>({gated ? Activation::kSilu : Activation::kGeluTanh, gated, 0.0, 0.0}, inner, y);
 }
-
-/// dx = sum of the layers' gradients; dy side by side as above; `part` (tokens, in) is scratch.
 template <class T>
-void backward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<const T> dy,
-                           MatrixView<T> dx, MatrixView<T> part, const Hooks<T>* hooks) {
-  std::size_t column = 0;
-  for (const NamedLinear<T>& layer : layers) {
-    layer.backward(x, dy.cols_slice(column, layer.op->out_features()), column == 0 ? dx : part, hooks);
-    if (column != 0) add<T>(part, dx);
-    column += layer.op->out_features();
-  }
+void activation_backward(MatrixView<const T> dy, MatrixView<T> inner) {
+  const bool gated = inner.cols() != dy.cols();
+  activation_backward<T>({gated ? Activation::kSilu : Activation::kGeluTanh, gated, 0.0, 0.0}, dy, inner);
 }
 
 }  // namespace nibble::model

@@ -15,7 +15,7 @@ using model::Attention;
 using model::CacheKind;
 using model::CacheOptions;
 using model::CacheType;
-using model::Config;
+using model::Architecture;
 using model::TokenId;
 
 constexpr std::size_t kTokens = 70;
@@ -33,13 +33,13 @@ class SequenceTest : public testing::TestWithParam<std::string> {
   Matrix<T> extended(const model::Transformer<T>& over, const CacheOptions& cache,
                      const std::vector<std::size_t>& steps, const model::ForwardOptions& options = {}) const {
     const auto sequence = model::make_sequence(over, cache);
-    return extended_logits_of(*sequence, tokens, steps, config.vocabulary, options);
+    return extended_logits_of(*sequence, tokens, steps, architecture.vocabulary, options);
   }
-  const Config config = toy_config(GetParam());
-  const ToyWeights weights{config, 7};
-  const std::unique_ptr<model::Model> network = model::make_model(config, weights);
-  const std::unique_ptr<model::Transformer<double>> in_double = model::make_dense_transformer<double>(config, weights);
-  const std::vector<TokenId> tokens = toy_tokens(config, kTokens, 1);
+  const Architecture architecture = toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 7};
+  const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
+  const std::unique_ptr<model::Transformer<double>> in_double = model::make_dense_transformer<double>(architecture, weights);
+  const std::vector<TokenId> tokens = toy_tokens(architecture, kTokens, 1);
 };
 
 // In double only the order of sums differs: 1e-12 is some thousand roundings, and a row in a wrong slot shows by far.
@@ -89,7 +89,7 @@ TEST_P(SequenceTest, SmallerTypesStayNear) {
 }
 
 TEST_P(SequenceTest, StatesLiveSideBySide) {
-  const auto other_tokens = toy_tokens(config, 40, 2);
+  const auto other_tokens = toy_tokens(architecture, 40, 2);
   const Matrix<float> expected = logits_of<float>(*network, tokens), other = logits_of<float>(*network, other_tokens);
   for (const auto& [name, cache] : kKinds) {
     const auto a = model::make_sequence(*network, cache), b = model::make_sequence(*network, cache);
@@ -116,7 +116,7 @@ TEST_P(SequenceTest, RefusesWhatDoesNotFitAndAppendsNothing) {
     if (cache.kind == CacheKind::kWindow) continue;
     const auto sequence = model::make_sequence(*network, cache);
     sequence->extend(std::span(tokens).first(60), 0, {});
-    const auto many = toy_tokens(config, 20, 3);
+    const auto many = toy_tokens(architecture, 20, 3);
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(many, 0, {}); }, "20 tokens do not fit behind 60"));
     auto wrong = std::vector<TokenId>(tokens.begin(), tokens.begin() + 5);
     wrong[3] = 5000;
@@ -133,9 +133,10 @@ TEST_P(SequenceTest, RefusesWhatDoesNotFitAndAppendsNothing) {
 
 // A state of 10 positions has place for 32 keys: one block.
 TEST_P(SequenceTest, BytesAreThoseOfTheFormula) {
-  const std::size_t rows = config.layers * config.kv_heads, dim = config.head_dim;
+  const model::AttentionSpec& attention = architecture.blocks.front().attention;
+  const std::size_t rows = architecture.blocks.size() * attention.kv_heads, dim = attention.head_dim;
   const auto bytes = [&](const CacheOptions& options) {
-    const std::uint64_t said = model::cache_bytes(config, options);
+    const std::uint64_t said = model::cache_bytes(architecture, options);
     EXPECT_EQ(model::make_sequence(*network, options)->bytes(), said);
     return said;
   };
@@ -146,7 +147,7 @@ TEST_P(SequenceTest, BytesAreThoseOfTheFormula) {
   EXPECT_EQ(bytes({.kind = CacheKind::kState, .type = CacheType::kInt8, .capacity = 10}), rows * (32 + 10) * (dim + 4));
   EXPECT_EQ(bytes({.kind = CacheKind::kIo, .type = CacheType::kF16, .capacity = 10}), 2 * rows * (32 + 10) * dim * 2);
   EXPECT_EQ(bytes({.kind = CacheKind::kWindow, .chunk = 4, .context = 12}), 2 * rows * 12 * dim * 4);
-  EXPECT_EQ(bytes({}), rows * ((config.max_positions + 31) / 32 * 32 + config.max_positions) * dim * 4);
+  EXPECT_EQ(bytes({}), rows * ((architecture.max_positions + 31) / 32 * 32 + architecture.max_positions) * dim * 4);
 }
 
 TEST_P(SequenceTest, RefusesSettingsThatDoNotFitTogether) {
@@ -166,16 +167,15 @@ INSTANTIATE_TEST_SUITE_P(Families, SequenceTest, testing::Values("gpt2", "llama"
 // With one layer, keys and values depend on their own token alone, so a window gives what a prompt of the visible
 // tokens gives: rotary embeddings see only distances.
 TEST(SlidingWindow, SeesItsContextAndNothingBefore) {
-  Config config = toy_llama();
-  config.layers = 1;
-  const ToyWeights weights(config, 3);
-  const auto in_double = model::make_dense_transformer<double>(config, weights);
-  const auto tokens = toy_tokens(config, 50, 4);
+  const Architecture architecture = toy_llama({.layers = 1});
+  const ToyWeights weights(architecture, 3);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const auto tokens = toy_tokens(architecture, 50, 4);
   const std::size_t chunk = 4, context = 10;
   for (const std::vector<std::size_t>& steps : {std::vector<std::size_t>{1}, {3, 9}, {50}}) {
     const auto sequence =
         model::make_sequence(*in_double, {.kind = CacheKind::kWindow, .chunk = chunk, .context = context});
-    const Matrix<double> actual = extended_logits_of(*sequence, tokens, steps, config.vocabulary);
+    const Matrix<double> actual = extended_logits_of(*sequence, tokens, steps, architecture.vocabulary);
     for (std::size_t position = 0; position < tokens.size(); ++position) {
       const std::size_t chunk_start = position / chunk * chunk, kept = context - chunk;
       const std::size_t first = chunk_start > kept ? chunk_start - kept : 0;
@@ -187,14 +187,13 @@ TEST(SlidingWindow, SeesItsContextAndNothingBefore) {
 }
 
 TEST(SlidingWindow, RefusesToPassLearnedPositions) {
-  Config config = toy_gpt2();
-  config.max_positions = 21;  // ends within a chunk
-  const auto network = model::make_model(config, ToyWeights(config, 1));
-  const auto tokens = toy_tokens(config, 22, 1);
+  const Architecture architecture = toy_gpt2({.max_positions = 21});  // ends within a chunk
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 1));
+  const auto tokens = toy_tokens(architecture, 22, 1);
   const auto sequence = model::make_sequence(*network, {.kind = CacheKind::kWindow, .chunk = 4, .context = 64});
   const Matrix<float> expected = logits_of<float>(*network, std::span(tokens).first(21));
   EXPECT_TRUE(
-      relative_error_within(extended_logits_of(*sequence, std::span(tokens).first(21), {1}, config.vocabulary).values(),
+      relative_error_within(extended_logits_of(*sequence, std::span(tokens).first(21), {1}, architecture.vocabulary).values(),
                             expected.values(), 1e-5));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(std::span(tokens).last(1), 0, {}); },
                                            "1 tokens do not fit behind 21"));
