@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -42,7 +44,8 @@ inline model::Architecture parse_quilt(const model::FamilyConfig& config) {
     attention.head_dim = config.integer("stitch", 2, model::kMaxHeadDim);
     attention.scale = 0.3;
     attention.window = i % 2 == 0 ? window : 0;
-    attention.rotary = model::RotarySpec{.dims = attention.head_dim / 2, .interleaved = true, .base = 500.0};
+    model::RotarySpec& rotary = attention.rotary.emplace();
+    rotary.dims = attention.head_dim / 2, rotary.interleaved = true, rotary.base = 500.0;
     attention.q = model::linear(Role::kQ, i, prefix + "ask", attention.q_width(), a.hidden, true);
     const std::size_t d = attention.head_dim, kv = attention.kv_width();
     const model::Fused fused{.module = prefix + "answer", .rows = 2 * kv, .in = a.hidden, .transposed = true};

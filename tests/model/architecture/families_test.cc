@@ -208,8 +208,8 @@ TEST(Windows, OfExaoneTakeTheRotaryEmbeddingFromTheOtherBlocks) {
 }
 
 TEST(GptNeo, ReadsGroupsOfKindsOfAttention) {
-  Json neo = small("gpt_neo");
-  neo["num_layers"] = 4, neo["num_heads"] = 4, neo["window_size"] = 9;
+  Json neo = {{"model_type", "gpt_neo"}, {"vocab_size", 9}, {"hidden_size", 8},
+              {"num_layers", 4},         {"num_heads", 4},  {"window_size", 9}};
   neo["attention_types"] = Json::parse(R"([[["global", "local"], 1], [["local"], 2]])");
   EXPECT_EQ(windows_of(parse(neo)), (Windows{0, 9, 9, 9}));
   EXPECT_TRUE(near(attention_of(parse(neo)).scale, 1.0, {}));
