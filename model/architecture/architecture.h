@@ -23,8 +23,9 @@ struct NormSpec {
   std::size_t width = 0;
   double epsilon = 1e-5;
   double gain_offset = 0.0;
-  std::string module;          ///< "model.layers.0.input_layernorm"; "" for a norm without parameters
-  std::optional<Stored> gain;  ///< `width` values, or `width` for each of several groups (a gain per head); none: 1
+  std::string module;               ///< "model.layers.0.input_layernorm"; "" for a norm without parameters
+  std::optional<Stored> gain;       ///< `width` values for every group; none: 1
+  std::vector<Stored> group_gains;  ///< instead of `gain`: `width` values for each group in turn (a gain per head)
   std::optional<Stored> bias;
 };
 

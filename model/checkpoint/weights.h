@@ -33,6 +33,9 @@ class WeightProvider {
 /// one that is not there.
 std::vector<float> bias_of(const Parameter& parameter, const WeightProvider& weights);
 
+/// The gain of `norm`: its width, or as many for each group where groups have their own; empty where it has none.
+std::vector<float> gain_of(const NormSpec& norm, const WeightProvider& weights);
+
 /// Rows of a mapped F32, F16 or BF16 tensor, converted as they are read. `transposed` = stored as (in, out); then both
 /// ways of decoding are there. Throws FormatError unless `tensor` is a float matrix; decoding throws it when the file
 /// shrank.
