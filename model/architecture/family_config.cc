@@ -9,21 +9,81 @@
 namespace nibble::model {
 namespace {
 
-// Keys of config.json that say something of training, of the program that wrote it or of generation, and nothing of what
-// the network computes from its weights.
-constexpr std::string_view kHarmless[] = {
-    "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache", "initializer_range",
-    "init_std", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id", "decoder_start_token_id",
-    "task_specific_params", "id2label", "label2id", "num_labels", "problem_type", "tokenizer_class", "finetuning_task",
-    "attention_dropout", "hidden_dropout", "hidden_dropout_prob", "dropout", "activation_dropout", "attn_pdrop",
-    "embd_pdrop", "resid_pdrop", "resid_dropout", "embed_dropout", "embedding_dropout", "residual_dropout",
-    "classifier_dropout", "attention_probs_dropout_prob", "layerdrop", "attn_dropout", "router_aux_loss_coef",
-    "router_z_loss_coef", "output_router_logits", "router_jitter_noise", "input_jitter_noise", "pretraining_tp",
-    "gradient_checkpointing", "reorder_and_upcast_attn", "is_decoder", "is_encoder_decoder",
-    "return_dict", "torchscript", "quantization_config", "model_max_length",
-    "attn_implementation", "use_flash_attn", "use_flash_attention_2", "flash_attn", "unsloth_version", "unsloth_fixed",
-    "bos_token", "eos_token", "language", "license", "n_ctx", "predict_special_tokens", "prefix", "chunk_size_feed_forward",
-    "temperature", "top_k", "top_p", "do_sample", "min_length", "max_length", "num_beams", "repetition_penalty"};
+// Keys of config.json that say something of training, of the program that wrote it or of generation, and nothing of
+// what the network computes from its weights.
+constexpr std::string_view kHarmless[] = {"architectures",
+                                          "auto_map",
+                                          "transformers_version",
+                                          "torch_dtype",
+                                          "dtype",
+                                          "use_cache",
+                                          "initializer_range",
+                                          "init_std",
+                                          "pad_token_id",
+                                          "sep_token_id",
+                                          "cls_token_id",
+                                          "mask_token_id",
+                                          "unk_token_id",
+                                          "decoder_start_token_id",
+                                          "task_specific_params",
+                                          "id2label",
+                                          "label2id",
+                                          "num_labels",
+                                          "problem_type",
+                                          "tokenizer_class",
+                                          "finetuning_task",
+                                          "attention_dropout",
+                                          "hidden_dropout",
+                                          "hidden_dropout_prob",
+                                          "dropout",
+                                          "activation_dropout",
+                                          "attn_pdrop",
+                                          "embd_pdrop",
+                                          "resid_pdrop",
+                                          "resid_dropout",
+                                          "embed_dropout",
+                                          "embedding_dropout",
+                                          "residual_dropout",
+                                          "classifier_dropout",
+                                          "attention_probs_dropout_prob",
+                                          "layerdrop",
+                                          "attn_dropout",
+                                          "router_aux_loss_coef",
+                                          "router_z_loss_coef",
+                                          "output_router_logits",
+                                          "router_jitter_noise",
+                                          "input_jitter_noise",
+                                          "pretraining_tp",
+                                          "gradient_checkpointing",
+                                          "reorder_and_upcast_attn",
+                                          "is_decoder",
+                                          "is_encoder_decoder",
+                                          "return_dict",
+                                          "torchscript",
+                                          "quantization_config",
+                                          "model_max_length",
+                                          "attn_implementation",
+                                          "use_flash_attn",
+                                          "use_flash_attention_2",
+                                          "flash_attn",
+                                          "unsloth_version",
+                                          "unsloth_fixed",
+                                          "bos_token",
+                                          "eos_token",
+                                          "language",
+                                          "license",
+                                          "n_ctx",
+                                          "predict_special_tokens",
+                                          "prefix",
+                                          "chunk_size_feed_forward",
+                                          "temperature",
+                                          "top_k",
+                                          "top_p",
+                                          "do_sample",
+                                          "min_length",
+                                          "max_length",
+                                          "num_beams",
+                                          "repetition_penalty"};
 constexpr std::string_view kHarmlessPrefixes[] = {"_", "summary_", "output_"};
 
 bool is_harmless(std::string_view key) {
@@ -46,12 +106,13 @@ RotaryScaling yarn(const JsonFields& fields, std::size_t context, std::size_t ma
   RotaryScaling scaling;
   scaling.kind = RotaryScaling::Kind::kYarn;
   scaling.original_context = context;
-  scaling.factor = fields.number_or(
-      "factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
+  scaling.factor =
+      fields.number_or("factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
   scaling.beta_fast = fields.number_or("beta_fast", 32.0, 0.0, 1e6);
   scaling.beta_slow = fields.number_or("beta_slow", 1.0, 0.0, 1e6);
   scaling.truncate = fields.boolean_or("truncate", true);
-  const double all = fields.number_or("mscale_all_dim", 0.0, -1.0, 1e6), one = fields.number_or("mscale", 0.0, -1.0, 1e6);
+  const double all = fields.number_or("mscale_all_dim", 0.0, -1.0, 1e6),
+               one = fields.number_or("mscale", 0.0, -1.0, 1e6);
   const double by_rule = all != 0.0 && one != 0.0
                              ? yarn_magnitude(scaling.factor, one) / yarn_magnitude(scaling.factor, all)
                              : yarn_magnitude(scaling.factor, 1.0);
@@ -68,8 +129,8 @@ RotaryScaling long_rope(const JsonFields& fields, std::size_t dims, std::size_t 
   for (const auto* factors : {&scaling.short_factors, &scaling.long_factors})
     for (const double factor : *factors)
       NIBBLE_REQUIRE(factor > 0.0, FormatError, "{}: expected positive factors, got {}", fields.what(), factor);
-  scaling.factor = fields.number_or(
-      "factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
+  scaling.factor =
+      fields.number_or("factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
   const double by_rule =
       scaling.factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(scaling.factor) / std::log(static_cast<double>(context)));
   scaling.magnitude = fields.number_or("attention_factor", by_rule, 0.0, 1e6);
@@ -111,8 +172,7 @@ Activation FamilyConfig::activation(std::string_view key, std::string_view fallb
     if (text == name) return activation;
     known.push_back(text);
   }
-  throw FormatError(
-      fmt::format("{}: '{}': expected {}, got '{}'", what(), key, fmt::join(known, " or "), name));
+  throw FormatError(fmt::format("{}: '{}': expected {}, got '{}'", what(), key, fmt::join(known, " or "), name));
 }
 
 RotaryScaling FamilyConfig::rotary_scaling(const JsonFields& fields, std::size_t dims,
@@ -138,9 +198,9 @@ RotaryScaling FamilyConfig::rotary_scaling(const JsonFields& fields, std::size_t
   } else if (type == "longrope" || type == "su") {
     scaling = long_rope(fields, dims, context, max_positions);
   } else {
-    throw FormatError(fmt::format(
-        "{}: '{}': expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope', got '{}'", fields.what(),
-        type_key, type));
+    throw FormatError(
+        fmt::format("{}: '{}': expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope', got '{}'",
+                    fields.what(), type_key, type));
   }
   return scaling;
 }

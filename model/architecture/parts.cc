@@ -1,11 +1,13 @@
 #include "model/architecture/parts.h"
 
+#include <map>
+
 namespace nibble::model {
 
 Parameter linear(Role role, std::size_t block, const std::string& module, std::size_t out, std::size_t in,
                  bool biased) {
   Parameter p;
-  p.role = role, p.block = block, p.module = module, p.out = out, p.in = in, p.biased = biased;
+  p.role = role, p.block = block, p.module = p.weight_module = module, p.out = out, p.in = in, p.biased = biased;
   p.weight = whole_matrix(module + ".weight", out, in);
   p.bias = whole_vector(module + ".bias", out);
   return p;
@@ -13,7 +15,7 @@ Parameter linear(Role role, std::size_t block, const std::string& module, std::s
 
 Parameter part_of(const Fused& fused, Role role, std::size_t block, const std::string& name, RowSet part) {
   Parameter p;
-  p.role = role, p.block = block, p.module = fused.module + "." + name, p.out = part.count, p.in = fused.in;
+  p.role = role, p.block = block, p.module = p.weight_module = fused.module + "." + name, p.out = part.count, p.in = fused.in;
   p.biased = fused.biased;
   p.weight = whole_matrix(fused.module + ".weight", fused.rows, fused.in, fused.transposed);
   p.bias = whole_vector(fused.module + ".bias", fused.rows);
@@ -72,6 +74,15 @@ void connect(BlockSpec& block) {
 
 void connect(Architecture& architecture) {
   for (BlockSpec& block : architecture.blocks) connect(block);
+  std::map<std::string, std::size_t> readers;
+  for (const Parameter* p : linear_layers(architecture)) ++readers[p->fed_by];
+  for (BlockSpec& block : architecture.blocks) {
+    const auto count = [&](Parameter& p) { p.norm_readers = p.fed_by.empty() ? 0 : readers.at(p.fed_by); };
+    for (Parameter* p : {&block.attention.q, &block.attention.k, &block.attention.v}) count(*p);
+    if (!block.mlp) continue;
+    if (block.mlp->gate) count(*block.mlp->gate);
+    count(block.mlp->up);
+  }
 }
 
 void set_embedding_and_head(Architecture& architecture, const std::string& module, bool tied,
@@ -82,7 +93,9 @@ void set_embedding_and_head(Architecture& architecture, const std::string& modul
   Parameter& head = architecture.head.linear;
   head = linear(Role::kHead, outside, head_module, architecture.vocabulary, architecture.hidden, head_biased);
   architecture.head.tied = tied;
-  if (tied) head.weight = architecture.embedding.weight;
+  if (!tied) return;
+  head.weight = architecture.embedding.weight;
+  head.weight_module = architecture.embedding.module;
 }
 
 }  // namespace nibble::model

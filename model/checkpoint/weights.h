@@ -24,7 +24,8 @@ class WeightProvider {
   /// The weight of `parameter` as rows (out, in), whatever rows of which tensor they are. Also serves embeddings: row t
   /// is the vector of token t. Throws FormatError as above.
   virtual std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const = 0;
-  /// The linear layer with its bias, if the tensor is there. Throws FormatError too where parameter.biased and it is not.
+  /// The linear layer with its bias, if the tensor is there. Throws FormatError too where parameter.biased and it is
+  /// not.
   virtual std::unique_ptr<LinearOp<float>> linear(const Parameter& parameter) const = 0;
 };
 
