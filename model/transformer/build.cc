@@ -29,32 +29,61 @@ class Builder {
  private:
   Embedding<T> embedding() const {
     const auto& positions = architecture_.positions;
-    return {weights_.matrix(architecture_.embedding), positions ? weights_.matrix(*positions) : nullptr};
+    return {weights_.matrix(architecture_.embedding), positions ? weights_.matrix(*positions) : nullptr,
+            architecture_.position_offset, architecture_.embedding_scale, norm(architecture_.embedding_norm)};
   }
 
-  Head<T> head() const { return {norm(*architecture_.final_norm), linear(architecture_.head.linear)}; }
+  Head<T> head() const {
+    const HeadSpec& spec = architecture_.head;
+    return {norm(architecture_.final_norm), linear(spec.linear), spec.scale, spec.softcap};
+  }
 
-  Norm<T> norm(const NormSpec& spec) const {
-    auto gain = converted<T>(weights_.vector(*spec.gain));
-    auto bias = spec.bias ? converted<T>(weights_.vector(*spec.bias)) : std::vector<T>{};
-    return {spec.kind, std::move(gain), std::move(bias), spec.epsilon};
+  std::optional<Norm<T>> norm(const std::optional<NormSpec>& spec) const {
+    if (!spec) return std::nullopt;
+    std::vector<T> gain, bias;
+    if (spec->gain)
+      for (const float value : weights_.vector(*spec->gain))
+        gain.push_back(static_cast<T>(static_cast<double>(value) + spec->gain_offset));
+    if (spec->bias) bias = converted<T>(weights_.vector(*spec->bias));
+    return Norm<T>(spec->kind, spec->width, std::move(gain), std::move(bias), spec->epsilon);
   }
 
   NamedLinear<T> linear(const Parameter& parameter) const { return {parameter.module, make_linear_(parameter)}; }
 
+  AttentionShape attention_shape(const AttentionSpec& spec) const {
+    AttentionShape shape{spec.heads,  spec.kv_heads, spec.head_dim, spec.scale,
+                         spec.window, spec.softcap,  spec.alibi,    {}};
+    if (spec.sinks)
+      for (const float value : weights_.vector(*spec.sinks)) shape.sinks.push_back(static_cast<double>(value));
+    const auto per_head = [&](const std::vector<double>& values) {
+      return values.empty() || values.size() == spec.heads;
+    };
+    NIBBLE_REQUIRE(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0 && per_head(shape.alibi) &&
+                       per_head(shape.sinks),
+                   InvalidArgument, "attention: {} heads do not fit {} for keys and values, {} slopes and {} sinks",
+                   spec.heads, spec.kv_heads, shape.alibi.size(), shape.sinks.size());
+    NIBBLE_REQUIRE(!spec.rotary || (spec.rotary->dims % 2 == 0 && spec.rotary->dims <= spec.head_dim), InvalidArgument,
+                   "attention: rotary over {} of {} elements of a head", spec.rotary->dims, spec.head_dim);
+    return shape;
+  }
+
   Block<T> block(const BlockSpec& spec) const {
     const AttentionSpec& attention = spec.attention;
-    std::vector<NamedLinear<T>> qkv, mlp_in;
-    for (const Parameter* p : {&attention.q, &attention.k, &attention.v}) qkv.push_back(linear(*p));
-    if (spec.mlp->gate) mlp_in.push_back(linear(*spec.mlp->gate));
-    mlp_in.push_back(linear(spec.mlp->up));
-    return {{attention.heads, attention.kv_heads, attention.head_dim},
-            norm(*spec.attention_norm),
-            std::move(qkv),
-            linear(attention.o),
-            norm(*spec.mlp_norm),
-            std::move(mlp_in),
-            linear(spec.mlp->down)};
+    Block<T> block;
+    block.residual = spec.residual;
+    block.residual_multiplier = spec.residual_multiplier;
+    block.attention = attention_shape(attention);
+    block.clip = attention.clip;
+    block.attention_norm = norm(spec.attention_norm);
+    block.q_norm = norm(attention.q_norm);
+    block.k_norm = norm(attention.k_norm);
+    block.attention_post_norm = norm(spec.attention_post_norm);
+    block.mlp_norm = norm(spec.mlp_norm);
+    block.mlp_post_norm = norm(spec.mlp_post_norm);
+    for (const Parameter* p : {&attention.q, &attention.k, &attention.v}) block.qkv.push_back(linear(*p));
+    block.attention_out = linear(attention.o);
+    block.mlp = make_feed_forward<T>(spec, make_linear_, weights_);
+    return block;
   }
 
   const Architecture& architecture_;

@@ -9,8 +9,21 @@ namespace nibble::model {
 
 template <class T>
 Decoder<T>::Decoder(DecoderParts<T> parts) : parts_(std::move(parts)) {
-  if (const auto& rotary = parts_.architecture.blocks.front().attention.rotary)
-    scratch_.rotary.emplace(*rotary, parts_.architecture.blocks.front().attention.head_dim);
+  std::vector<Rotary<T>>& known = scratch_.rotaries;
+  for (const BlockSpec& block : parts_.architecture.blocks) {
+    rotary_of_block_.emplace_back();
+    if (!block.attention.rotary) continue;
+    const RotarySpec& spec = *block.attention.rotary;
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& r) { return r.spec() == spec; });
+    rotary_of_block_.back() = static_cast<std::size_t>(found - known.begin());
+    if (found == known.end()) known.emplace_back(spec);
+  }
+}
+
+template <class T>
+Rotary<T>* Decoder<T>::rotary(std::size_t block) const {
+  const auto index = rotary_of_block_[block];
+  return index ? &scratch_.rotaries[*index] : nullptr;
 }
 
 namespace {
@@ -44,7 +57,7 @@ template <class T>
 void Decoder<T>::run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
                             const Hooks<T>* hooks) const {
   for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
-    parts_.blocks[i].forward(layout, x, options.attention, rotary(), cache, i, scratch_.block, hooks);
+    parts_.blocks[i].forward(layout, x, options.attention, rotary(i), cache, i, scratch_.block, hooks);
 }
 
 template <class T>
@@ -87,7 +100,7 @@ void Decoder<T>::forward_block(std::size_t block, const Batch& batch, MatrixView
   const Layout layout = layout_of(architecture(), batch);
   check_block(architecture(), block);
   check_residual<T>(architecture(), layout, x, "x");
-  parts_.blocks[block].forward(layout, x, options.attention, rotary(), nullptr, block, scratch_.block, hooks);
+  parts_.blocks[block].forward(layout, x, options.attention, rotary(block), nullptr, block, scratch_.block, hooks);
 }
 
 template <class T>
@@ -97,7 +110,7 @@ void Decoder<T>::backward_block(std::size_t block, const Batch& batch, MatrixVie
   check_block(architecture(), block);
   check_residual<T>(architecture(), layout, x_in, "x_in");
   check_residual<T>(architecture(), layout, dx, "dx");
-  parts_.blocks[block].backward(layout, x_in, dx, rotary(), scratch_.block, hooks);
+  parts_.blocks[block].backward(layout, x_in, dx, rotary(block), scratch_.block, hooks);
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "model/transformer/layers/block.h"
@@ -42,7 +43,8 @@ class Decoder final : public Transformer<T> {
   void release_block(std::size_t block) const override;
 
  private:
-  Rotary<T>* rotary() const { return scratch_.rotary ? &*scratch_.rotary : nullptr; }
+  /// The rotary embedding of a block, or null.
+  Rotary<T>* rotary(std::size_t block) const;
   void run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
                   const Hooks<T>* hooks) const;
 
@@ -51,9 +53,10 @@ class Decoder final : public Transformer<T> {
     Buffer<T> residual;
     BlockScratch<T> block;
     typename Head<T>::Scratch head;
-    std::optional<Rotary<T>> rotary;  // its table grows with the positions seen
+    std::vector<Rotary<T>> rotaries;  // one for all blocks that have the same
   };
   DecoderParts<T> parts_;
+  std::vector<std::optional<std::size_t>> rotary_of_block_;  // which of the rotaries
   mutable Scratch scratch_;
 };
 

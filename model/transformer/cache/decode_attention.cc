@@ -1,6 +1,7 @@
 #include "model/transformer/cache/decode_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -64,10 +65,12 @@ class Parts {
   }
   /// out = all parts together, divided by the total of their weights. What is kept of the parts is used up.
   void join(std::size_t query, std::size_t head, float* out) const {
-    if (parts_ == 1) return scaled(sums(query, head, 1, 0).values, 1.0 / total(query, head, 0), out);
     float* weights = &largest(query, head, 0);
-    exp_row<float>(weights, weights, parts_, max_real(weights, parts_));
-    double total_weight = 0.0;
+    const float most = max_real(weights, parts_);
+    double total_weight = shape_.sinks.empty() ? 0.0 : std::exp(shape_.sinks[head] - static_cast<double>(most));
+    if (parts_ == 1)
+      return scaled(sums(query, head, 1, 0).values, 1.0 / (total_weight + total(query, head, 0)), out);
+    exp_row<float>(weights, weights, parts_, most);
     for (std::size_t p = 0; p < parts_; ++p) total_weight += static_cast<double>(weights[p]) * total(query, head, p);
     for (std::size_t p = 0; p < parts_; ++p)
       weights[p] = static_cast<float>(static_cast<double>(weights[p]) / total_weight);
@@ -91,24 +94,35 @@ class Parts {
   double* totals_;
 };
 
-/// The heads of query `query` that read one key-value head, over one part of its keys.
+/// The keys of one key-value head that one query sees of a part: those from `skipped` on of `keys`, which begin with a
+/// block at `first`.
 template <class Stored>
-void run_part(const AttentionShape& shape, const float* q, const kernels::KeyBlocks<Stored>& keys,
-              const kernels::Rows<Stored>& values, const Parts& parts, std::size_t query, std::size_t kv_head,
-              std::size_t part) {
-  const std::size_t dim = shape.head_dim, group = shape.heads / shape.kv_heads, first_head = kv_head * group;
+struct PartKeys {
+  kernels::KeyBlocks<Stored> keys;
+  kernels::Rows<Stored> values;  ///< of the keys that are seen
+  std::size_t first, skipped;
+};
+
+/// The heads of query `query`, at `position`, that read one key-value head, over one part of its keys.
+template <class Stored>
+void run_part(const AttentionShape& shape, const float* q, const PartKeys<Stored>& seen, const Parts& parts,
+              std::size_t query, std::size_t position, std::size_t kv_head, std::size_t part) {
+  const std::size_t dim = shape.head_dim, group = shape.heads / shape.kv_heads, first_head = kv_head * group,
+                    n = seen.keys.n - seen.skipped;
   thread_local std::vector<float> memory;
   float* scores = grown(memory, group * kPart);
-  kernels_for<Stored>().scores({q, group, dim}, keys, attention_scale<float>(shape), {scores, group, kPart});
+  kernels_for<Stored>().scores({q, group, dim}, seen.keys, attention_scale<float>(shape), {scores, group, kPart});
+  scores += seen.skipped;
   const kernels::FloatRows sums = parts.sums(query, first_head, group, part);
   for (std::size_t head = 0; head < group; ++head) {
     float* row = scores + head * kPart;
-    const float largest = max_real(row, keys.n);
+    finish_scores(shape, first_head + head, position, seen.first + seen.skipped, row, n);
+    const float largest = max_real(row, n);
     parts.largest(query, first_head + head, part) = largest;
-    parts.total(query, first_head + head, part) = exp_row<float>(row, row, keys.n, largest);
+    parts.total(query, first_head + head, part) = exp_row<float>(row, row, n, largest);
     std::fill_n(sums.values + head * sums.stride, dim, 0.0f);
   }
-  kernels_for<Stored>().add_weighted({scores, group, kPart}, values, sums);
+  kernels_for<Stored>().add_weighted({scores, group, kPart}, seen.values, sums);
 }
 
 }  // namespace
@@ -119,24 +133,29 @@ void decode_attention(const AttentionShape& shape, MatrixView<const float> q, Ma
                       std::size_t past, MatrixView<float> out) {
   const std::size_t queries = q.rows(), end = past + queries, dim = shape.head_dim,
                     group = shape.heads / shape.kv_heads;
-  const Parts parts(shape, queries, divide_up(end, kPart));
+  // The parts begin with the block that holds the first key seen.
+  const std::size_t start = first_visible(shape, past) / kernels::kKeyBlock * kernels::kKeyBlock;
+  const Parts parts(shape, queries, divide_up(end - start, kPart));
   parallel_for(shape.kv_heads * parts.count(), [&](std::size_t task) {
     const std::size_t kv_head = task % shape.kv_heads, part = task / shape.kv_heads;
-    const std::size_t begin = part * kPart, part_end = std::min(end, begin + kPart);
+    const std::size_t begin = start + part * kPart, part_end = std::min(end, begin + kPart);
     for (std::size_t position = std::max(begin, past); position < part_end; ++position) {
       keys.put(kv_head, position, k.row(position - past).data() + kv_head * dim);
       values.put(kv_head, position, v.row(position - past).data() + kv_head * dim);
     }
     for (std::size_t query = 0; query < queries; ++query) {
-      const std::size_t visible_end = std::min(part_end, past + query + 1);
-      if (visible_end <= begin) {  // the part begins behind this query
+      const VisibleKeys visible = visible_keys(shape, past + query, begin, part_end - begin);
+      if (visible.count() == 0) {  // the part begins behind this query, or ends before its window
         for (std::size_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
           parts.leave_out(query, head, part);
         continue;
       }
-      const std::size_t n = visible_end - begin;
-      run_part<Stored>(shape, q.row(query).data() + kv_head * group * dim, keys.stored(kv_head, begin, n),
-                       values.stored(kv_head, begin, n), parts, query, kv_head, part);
+      const std::size_t block = visible.begin / kernels::kKeyBlock * kernels::kKeyBlock;
+      const PartKeys<Stored> seen{keys.stored(kv_head, begin + block, visible.end - block),
+                                  values.stored(kv_head, begin + visible.begin, visible.count()), begin + block,
+                                  visible.begin - block};
+      run_part<Stored>(shape, q.row(query).data() + kv_head * group * dim, seen, parts, query, past + query, kv_head,
+                       part);
     }
   });
   for (std::size_t query = 0; query < queries; ++query)

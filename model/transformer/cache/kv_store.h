@@ -116,13 +116,19 @@ class ColumnStore {
     const float* scales = Element::kScaled ? scales_.data() + kv_head * shape_.positions + first : nullptr;
     return {values_.data() + offset(kv_head, first), scales, count, shape_.head_dim};
   }
-  /// Every position moves down by `count`; the first `count` are lost. Requires a single block.
+  /// Every position moves down by `count`; the first `count` are lost. Requires whole blocks, or a single block.
   void slide(std::size_t count) {
-    for (std::size_t row = 0; row < shape_.kv_heads * shape_.head_dim; ++row)
-      slide_row(values_.data() + row * shape_.positions, count);
     if (Element::kScaled)
       for (std::size_t head = 0; head < shape_.kv_heads; ++head)
-        slide_row(scales_.data() + head * shape_.positions, count);
+        slide_row(scales_.data() + head * shape_.positions, shape_.positions, count);
+    if (count % block_ == 0) {
+      const std::size_t size = shape_.positions * shape_.head_dim;
+      for (std::size_t head = 0; head < shape_.kv_heads; ++head)
+        slide_row(values_.data() + head * size, size, count * shape_.head_dim);
+      return;
+    }
+    for (std::size_t row = 0; row < shape_.kv_heads * shape_.head_dim; ++row)
+      slide_row(values_.data() + row * shape_.positions, shape_.positions, count);
   }
 
  private:
@@ -141,8 +147,8 @@ class ColumnStore {
     }
   }
   template <class Value>
-  void slide_row(Value* row, std::size_t by) {
-    std::copy(row + by, row + shape_.positions, row);
+  static void slide_row(Value* row, std::size_t size, std::size_t by) {
+    std::copy(row + by, row + size, row);
   }
 
   StoreShape shape_;

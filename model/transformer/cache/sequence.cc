@@ -185,8 +185,8 @@ std::uint64_t cache_bytes(const Architecture& architecture, const CacheOptions& 
   const std::size_t value = options.type == CacheType::kF32 ? 4 : options.type == CacheType::kF16 ? 2 : 1;
   const std::size_t scale = options.type == CacheType::kInt8 ? sizeof(float) : 0;
   const std::uint64_t once = options.kind == CacheKind::kWindow
-                                 ? stored_bytes(architecture, options.context, options.context, value, scale)
-                                 : stored_bytes(architecture, key_positions(capacity), capacity, value, scale);
+                                 ? window_bytes(architecture, options.chunk, options.context, value, scale)
+                                 : state_bytes(architecture, capacity, value, scale);
   return options.kind == CacheKind::kIo ? checked_multiply(once, 2, "key-value cache") : once;
 }
 

@@ -32,30 +32,32 @@ class WindowSource final : public KvSource<T> {
 
 template <class T, class Stored>
 WindowCache<T, Stored>::WindowCache(const Architecture& architecture, std::size_t chunk, std::size_t context)
-    : chunk_(chunk), context_(context), bytes_(stored_bytes<T, Stored>(architecture, context, context)) {
+    : chunk_(chunk), context_(context) {
   NIBBLE_REQUIRE(chunk > 0 && chunk < context, InvalidArgument,
                  "window cache: expected a chunk of at least 1 and less than the context, got {} of {}", chunk,
                  context);
-  const AttentionSpec& attention = architecture.blocks.front().attention;
-  const StoreShape shape{attention.kv_heads, context, attention.head_dim};
+  bytes_ = window_bytes(architecture, chunk, context, sizeof(Stored), kScaleBytes<T, Stored>);
   layers_.reserve(architecture.blocks.size());
-  for (std::size_t i = 0; i < architecture.blocks.size(); ++i)
-    layers_.push_back({ColumnStore<T, Stored>(shape, context), RowStore<T, Stored>(shape)});
+  for (const BlockSpec& block : architecture.blocks) {
+    const std::size_t past = window_past(context - chunk, block.attention.window), positions = past + chunk;
+    const StoreShape shape{block.attention.kv_heads, positions, block.attention.head_dim};
+    layers_.push_back({ColumnStore<T, Stored>(shape, positions), RowStore<T, Stored>(shape), past});
+  }
 }
 
 template <class T, class Stored>
 void WindowCache<T, Stored>::attend(std::size_t index, const AttentionShape& shape, MatrixView<const T> q,
                                     MatrixView<const T> k, MatrixView<const T> v, MatrixView<T> out, Attention how) {
   Layer& layer = layers_.at(index);
-  const std::size_t past = context_ - chunk_;
+  const std::size_t past = layer.past, held = std::min(held_, past);
   parallel_for(shape.kv_heads, [&](std::size_t head) {
     for (std::size_t r = 0; r < q.rows(); ++r) {
       layer.keys.put(head, past + r, k.row(r).data() + head * shape.head_dim);
       layer.values.put(head, past + r, v.row(r).data() + head * shape.head_dim);
     }
   });
-  const WindowSource<T, Stored> source(layer.keys, layer.values, past - held_, shape.head_dim);
-  attention_over<T>(shape, q, source, held_ + q.rows(), out, how);
+  const WindowSource<T, Stored> source(layer.keys, layer.values, past - held, shape.head_dim);
+  attention_over<T>(shape, q, source, held + q.rows(), out, how);
 }
 
 template <class T, class Stored>

@@ -10,7 +10,8 @@ namespace nibble::model {
 
 /// Static shapes: room for `chunk` new rows behind the context - chunk newest positions before them, which slide by
 /// `chunk` when a chunk is complete. Keys are kept transposed, the context in the columns; every layer has its own
-/// memory. length() keeps growing, and with it the positions of rotary embeddings.
+/// memory. length() keeps growing, and with it the positions of rotary embeddings. A layer with a window of its own
+/// keeps no more positions before the chunk than that shows to the chunk's first row.
 template <class T, class Stored>
 class WindowCache : public KvCache<T> {
  public:
@@ -28,6 +29,7 @@ class WindowCache : public KvCache<T> {
   struct Layer {
     ColumnStore<T, Stored> keys;
     RowStore<T, Stored> values;
+    std::size_t past;  // positions before the chunk that there is place for
   };
   std::size_t chunk_, context_;
   std::size_t held_ = 0;  // positions before the chunk that hold a token: the last ones before it

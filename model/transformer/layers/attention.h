@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "core/matrix_view.h"
 #include "model/transformer/layers/kv_source.h"
@@ -9,24 +10,32 @@
 
 namespace nibble::model {
 
-/// Grouped-query attention: query head h reads key-value head h / (heads / kv_heads).
+/// Grouped-query attention: query head h reads key-value head h / (heads / kv_heads). Of query i over key j
+///   score = cap(scale · qᵢ · kⱼ) + alibi[h] · (j - i),   cap(s) = softcap · tanh(s / softcap), or s
+///   weight = exp(score) / (Σ over the keys seen of exp(score) + exp(sinks[h])),   outᵢ = Σ weight · vⱼ
+/// where i sees the `window` newest keys up to its own position, itself included.
 struct AttentionShape {
   std::size_t heads = 0, kv_heads = 0, head_dim = 0;
+  double scale = 0.0;
+  std::size_t window = 0;           ///< 0: all keys up to its own position
+  double softcap = 0.0;             ///< 0: none
+  std::vector<double> alibi = {};   ///< a slope per head, or empty
+  std::vector<double> sinks = {};   ///< a logit per head, or empty
 };
 
-/// One sequence. Its last q.rows() positions are asked; query r sees keys 0 … k.rows() - q.rows() + r.
+/// One sequence. Its last q.rows() positions are asked; query r stands at key k.rows() - q.rows() + r.
 template <class T>
 struct AttentionSequence {
   MatrixView<const T> q;     ///< (queries, heads * head_dim), after the rotary embedding
   MatrixView<const T> k, v;  ///< (keys, kv_heads * head_dim), keys >= queries
   MatrixView<T> out;         ///< (queries, heads * head_dim)
-  MatrixView<T> log_sums;    ///< (heads, queries): ln of each softmax denominator, for the backward pass; or empty
+  MatrixView<T> log_sums;    ///< (heads, queries): ln of each denominator, sink included, for the backward pass; or empty
 };
 
-/// out = softmax(q kᵀ / sqrt(head_dim), causal) v for every head of every sequence, on all threads.
+/// out as AttentionShape says, for every head of every sequence, on all threads.
 /// Fused: tiles of queries walk over tiles of keys up to the diagonal with a running maximum and sum (Milakov and
 /// Gimelshein 2018; Dao et al. 2022); scratch is one tile of scores per thread. Decomposed: the (queries, keys) scores
-/// of a head are held at once, per thread. They differ by rounding only.
+/// of a head are held at once, per thread. They differ by rounding only. Tiles of keys outside the window are skipped.
 template <class T>
 void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, Attention how);
 
@@ -45,7 +54,8 @@ struct AttentionGradient {
 };
 
 /// Requires keys == queries. Scores are recomputed tile by tile and never held as a whole. Shared out by (sequence,
-/// key-value head).
+/// key-value head). With weights P (without the sink's), S = cap(scale q kᵀ) and o = P v:
+///   dv = Pᵀ do,  dS = P (do vᵀ - rowsum(do o)) · cap'(…),  dq = scale dS k,  dk = scale dSᵀ q.
 template <class T>
 void attention_backward(const AttentionShape& shape, std::span<const AttentionGradient<T>> sequences);
 

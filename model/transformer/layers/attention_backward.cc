@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <complex>
 #include <vector>
 
@@ -18,13 +19,13 @@ T dot(const T* a, const T* b, std::size_t n) {
   return sum;
 }
 
-// The gradients of one key-value head and of the query heads that read it. With P = softmax(scale q kᵀ) and o = P v:
-//   dv = Pᵀ do,  dP = do vᵀ,  dS = P (dP - rowsum(do o)),  dq = scale dS k,  dk = scale dSᵀ q.
+// The gradients of one key-value head and of the query heads that read it: the formulas of attention.h.
 template <class T>
 void backward_kv_head(const AttentionShape& shape, const AttentionGradient<T>& g, std::size_t kv_head) {
   const std::size_t d = shape.head_dim, group = shape.heads / shape.kv_heads, tokens = g.forward.q.rows();
   const auto dk = g.dk.cols_slice(kv_head * d, d), dv = g.dv.cols_slice(kv_head * d, d);
   thread_local std::vector<T> tile_memory(2 * kQueryTile * kKeyTile);
+  std::array<T, kKeyTile> slopes;  // cap'(…) of a row
   std::vector<T> row_dots(tokens);
   for (std::size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const HeadViews<T> h(shape, g.forward, head);
@@ -36,7 +37,9 @@ void backward_kv_head(const AttentionShape& shape, const AttentionGradient<T>& g
       const auto q_tile = h.q.rows_slice(query, queries);
       const auto dout_tile = dout.rows_slice(query, queries);
       const auto dq_tile = dq.rows_slice(query, queries);
-      for (std::size_t key = 0; key < query + queries; key += kKeyTile) {
+      // Key tiles begin at multiples of their size, so that those of several query tiles are the same.
+      const std::size_t first_key = first_visible(shape, query) / kKeyTile * kKeyTile;
+      for (std::size_t key = first_key; key < query + queries; key += kKeyTile) {
         const std::size_t keys = std::min(kKeyTile, query + queries - key);
         const MatrixView<T> p(tile_memory.data(), queries, keys);
         const MatrixView<T> ds(tile_memory.data() + kQueryTile * kKeyTile, queries, keys);
@@ -46,16 +49,27 @@ void backward_kv_head(const AttentionShape& shape, const AttentionGradient<T>& g
         for (std::size_t r = 0; r < queries; ++r) {
           T* p_row = p.row(r).data();
           T* ds_row = ds.row(r).data();
-          const std::size_t visible = visible_keys(query + r, key, keys);
-          exp_row<T>(p_row, p_row, visible, g.forward.log_sums(head, query + r));
+          const VisibleKeys visible = visible_keys(shape, query + r, key, keys);
+          const std::size_t begin = visible.begin, count = visible.count();
+          std::fill(p_row, p_row + begin, T(0));
+          std::fill(ds_row, ds_row + begin, T(0));
+          std::fill(p_row + visible.end, p_row + keys, T(0));
+          std::fill(ds_row + visible.end, ds_row + keys, T(0));
+          p_row += begin, ds_row += begin;
+          if (shape.softcap > 0.0) {
+            softcap_row(p_row, count, shape.softcap);
+            softcap_slope_row(p_row, slopes.data(), count, shape.softcap);
+          }
+          if (!shape.alibi.empty()) add_alibi(p_row, count, shape.alibi[head], query + r, key + begin);
+          exp_row<T>(p_row, p_row, count, g.forward.log_sums(head, query + r));
           const T row_dot = row_dots[query + r];
-          for (std::size_t i = 0; i < visible; ++i) ds_row[i] = p_row[i] * (ds_row[i] - row_dot);
-          std::fill(p_row + visible, p_row + keys, T(0));
-          std::fill(ds_row + visible, ds_row + keys, T(0));
+          for (std::size_t i = 0; i < count; ++i) ds_row[i] = p_row[i] * (ds_row[i] - row_dot);
+          if (shape.softcap > 0.0)
+            for (std::size_t i = 0; i < count; ++i) ds_row[i] *= slopes[i];
         }
         // The first query tile that reaches a key tile starts its sums: the one on the diagonal, of the first head.
         const bool starts_keys = head == kv_head * group && key + kKeyTile > query;
-        const T keep_keys = T(starts_keys ? 0 : 1), keep_queries = T(key == 0 ? 0 : 1);
+        const T keep_keys = T(starts_keys ? 0 : 1), keep_queries = T(key == first_key ? 0 : 1);
         gemm<T>(Transpose::kYes, Transpose::kNo, T(1), p, dout_tile, keep_keys, dv.rows_slice(key, keys));
         gemm<T>(Transpose::kYes, Transpose::kNo, h.scale, ds, q_tile, keep_keys, dk.rows_slice(key, keys));
         gemm<T>(Transpose::kNo, Transpose::kNo, h.scale, ds, k_tile, keep_queries, dq_tile);

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "model/transformer/kv_cache.h"
 #include "model/transformer/layers/attention.h"
+#include "model/transformer/layers/feed_forward.h"
 #include "model/transformer/layers/layout.h"
 #include "model/transformer/layers/linear.h"
 #include "model/transformer/layers/norm.h"
@@ -12,31 +14,42 @@
 
 namespace nibble::model {
 
-/// Intermediate activations of one block, kept between calls. With n = 1 (GPT-2) or 2 (Llama) linear layers into the
-/// MLP, forward takes  hidden + 2 q_width + 2 kv_width + n intermediate  values per token, backward
-/// 5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads.
+/// Intermediate activations of one block, kept between calls for the largest block and batch. In values of T per token,
+/// besides those of the feed-forward half (feed_forward.h):
+///   forward   hidden (`normed`, where there is a norm in front) + max(q_width + 2 kv_width, hidden)
+///             + max(q_width, hidden)
+///   backward  those of forward, and hidden (`gradient`) + max(q_width, hidden) + q_width + 2 kv_width + heads,
+///             + hidden (`middle`) in sequential blocks, + hidden for a norm in front of the MLP,
+///             + hidden behind each half that has a norm behind it, + hidden for those or a residual multiplier,
+///             + q_width + kv_width where queries or keys have norms or are clipped
+/// model/architecture adds them up: forward_floats_per_token(), backward_floats_per_token().
 template <class T>
 struct BlockScratch {
-  Buffer<T> normed, qkv, attended, inner;             // forward
-  Buffer<T> middle, mlp_normed, activated, log_sums;  // recomputed by backward
-  Buffer<T> gradient_hidden, gradient_part, gradient_qkv, gradient_attended, gradient_activated;
+  Buffer<T> normed, qkv, attended;                                            // forward
+  Buffer<T> raw_qk, projected, middle, mlp_normed, mlp_output, log_sums;      // recomputed by backward
+  Buffer<T> gradient, gradient_output, gradient_qkv, gradient_attended;
+  FeedForwardScratch<T> feed_forward;
+
+  std::size_t size() const;  ///< values that all of them hold
 };
 
-/// One pre-norm transformer block over the residual stream x (tokens, hidden):
-///   x += attention_out(attention(qkv(attention_norm(x))));   x += mlp_out(activation(mlp_in(mlp_norm(x))))
-/// GPT-2 has one fused qkv and one mlp_in (gelu_new); Llama has three (rotary q and k) and two (silu(gate) * up). The
-/// outputs of several layers lie side by side.
+/// One transformer block over the residual stream x (tokens, hidden), with m = residual_multiplier:
+///   sequential  x += m · post_a(o(attention(norm_a(x))));  x += m · post_m(mlp(norm_m(x)))
+///   parallel    x += m · (post_a(o(attention(norm_a(x)))) + post_m(mlp(norm_m(x)))), an absent norm_m being norm_a
+/// where q, k and v of the attention are clamped to ± clip, and q and k normalised and turned (rotary). Norms that are
+/// not there leave their input as it is.
 template <class T>
 struct Block {
+  BlockSpec::Residual residual = BlockSpec::Residual::kSequential;
+  double residual_multiplier = 1.0;
   AttentionShape attention;
-  Norm<T> attention_norm;
-  std::vector<NamedLinear<T>> qkv;
+  double clip = 0.0;
+  std::optional<Norm<T>> attention_norm, q_norm, k_norm, attention_post_norm, mlp_norm, mlp_post_norm;
+  std::vector<NamedLinear<T>> qkv;  ///< their outputs lie side by side
   NamedLinear<T> attention_out;
-  Norm<T> mlp_norm;
-  std::vector<NamedLinear<T>> mlp_in;
-  NamedLinear<T> mlp_out;
+  std::unique_ptr<FeedForward<T>> mlp;
 
-  /// `rotary` is null for learned positions. With `cache`, the one sequence of `layout` stands behind the
+  /// `rotary` is null where positions do not turn. With `cache`, the one sequence of `layout` stands behind the
   /// cache.length() positions of `cache`, and layer `index` of it keeps its keys and values.
   void forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
                std::size_t index, BlockScratch<T>& scratch, const Hooks<T>* hooks) const;
@@ -47,9 +60,22 @@ struct Block {
 
   std::size_t q_width() const { return attention.heads * attention.head_dim; }
   std::size_t kv_width() const { return attention.kv_heads * attention.head_dim; }
-  std::size_t intermediate() const { return mlp_out.op->in_features(); }
 
  private:
+  bool parallel() const { return residual == BlockSpec::Residual::kParallel; }
+  bool shares_norm() const { return parallel() && !mlp_norm; }
+  /// Whether q and k are to be kept as they were before norms and rotary: backward needs them.
+  bool keeps_raw() const { return q_norm || k_norm || clip > 0.0; }
+
+  /// Fills scratch.qkv with q, k and v of `input` as the attention sees them, and scratch.raw_qk where `keep_raw`.
+  MatrixView<T> project(const Layout& layout, MatrixView<const T> input, Rotary<T>* rotary, bool keep_raw,
+                        BlockScratch<T>& scratch, const Hooks<T>* hooks) const;
+  /// Turns dqkv from the gradient of what project() gave into that of the linear layers' outputs.
+  void project_backward(const Layout& layout, MatrixView<T> dqkv, Rotary<T>* rotary, BlockScratch<T>& scratch) const;
+  /// The gradient of a half's output, post norm undone, given that of the residual stream behind it: dx itself where
+  /// nothing is between them.
+  MatrixView<const T> output_gradient(const std::optional<Norm<T>>& post_norm, MatrixView<const T> output,
+                                      MatrixView<const T> dx, BlockScratch<T>& scratch) const;
   std::vector<AttentionSequence<T>> sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
                                               MatrixView<T> log_sums) const;
 };

@@ -1,9 +1,25 @@
+#include <algorithm>
 #include <complex>
 
-#include "model/transformer/layers/activation.h"
 #include "model/transformer/layers/block.h"
+#include "model/transformer/layers/clip.h"
+#include "model/transformer/layers/side_by_side.h"
 
 namespace nibble::model {
+
+template <class T>
+std::size_t BlockScratch<T>::size() const {
+  const FeedForwardScratch<T>& f = feed_forward;
+  std::size_t values = 0;
+  for (const Buffer<T>* buffer :
+       {&normed, &qkv, &attended, &raw_qk, &projected, &middle, &mlp_normed, &mlp_output, &log_sums, &gradient,
+        &gradient_output, &gradient_qkv, &gradient_attended, &f.inner, &f.activated, &f.gradient_activated, &f.part,
+        &f.router_logits, &f.gathered, &f.gathered_gradient, &f.outputs, &f.shared_weights,
+        &f.gradient_shared_weights})
+    values += buffer->size();
+  return values;
+}
+
 template <class T>
 std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
                                                       MatrixView<T> log_sums) const {
@@ -19,16 +35,31 @@ std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout& layout, Matr
 }
 
 template <class T>
+MatrixView<T> Block<T>::project(const Layout& layout, MatrixView<const T> input, Rotary<T>* rotary, bool keep_raw,
+                                BlockScratch<T>& scratch, const Hooks<T>* hooks) const {
+  const auto rows = scratch.qkv.view(layout.rows(), q_width() + 2 * kv_width());
+  forward_side_by_side<T>(qkv, input, rows, hooks);
+  if (clip > 0.0) clamp_to(rows, clip);
+  const auto qk = rows.cols_slice(0, q_width() + kv_width());
+  if (keep_raw) copy<T>(qk, scratch.raw_qk.view(qk.rows(), qk.cols()));
+  const auto q = rows.cols_slice(0, q_width()), k = rows.cols_slice(q_width(), kv_width());
+  if (q_norm) q_norm->forward(q, q);
+  if (k_norm) k_norm->forward(k, k);
+  if (rotary != nullptr) rotary->rotate(qk, attention.head_dim, layout, Rotary<T>::Direction::kForward);
+  return rows;
+}
+
+template <class T>
 void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
                        std::size_t index, BlockScratch<T>& scratch, const Hooks<T>* hooks) const {
-  const std::size_t tokens = layout.rows();
-  const auto normed = scratch.normed.view(tokens, x.cols());
-  attention_norm.forward(x, normed);
-  const auto qkv_rows = scratch.qkv.view(tokens, q_width() + 2 * kv_width());
-  forward_side_by_side<T>(qkv, normed, qkv_rows, hooks);
-  if (rotary != nullptr)
-    rotary->rotate(qkv_rows.cols_slice(0, q_width() + kv_width()), layout.positions, Rotary<T>::Direction::kForward);
-
+  const std::size_t tokens = layout.rows(), hidden = x.cols();
+  const auto normed_with = [&](const Norm<T>& norm) -> MatrixView<const T> {
+    const auto y = scratch.normed.view(tokens, hidden);
+    norm.forward(x, y);
+    return y;
+  };
+  const MatrixView<const T> input = attention_norm ? normed_with(*attention_norm) : x;
+  const auto qkv_rows = project(layout, input, rotary, false, scratch, hooks);
   const auto attended = scratch.attended.view(tokens, q_width());
   if (cache != nullptr) {
     cache->attend(index, attention, qkv_rows.cols_slice(0, q_width()), qkv_rows.cols_slice(q_width(), kv_width()),
@@ -36,28 +67,38 @@ void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rot
   } else {
     attention_forward<T>(attention, sequences(layout, qkv_rows, attended, {}), how);
   }
-  attention_out.forward(attended, normed, hooks);
-  add<T>(normed, x);
+  const auto projected = scratch.qkv.view(tokens, hidden);  // q, k and v are used up
+  attention_out.forward(attended, projected, hooks);
+  if (attention_post_norm) attention_post_norm->forward(projected, projected);
+  if (!parallel()) add_scaled<T>(residual_multiplier, projected, x);
 
-  mlp_norm.forward(x, normed);
-  const auto inner = scratch.inner.view(tokens, mlp_in.size() * intermediate());
-  forward_side_by_side<T>(mlp_in, normed, inner, hooks);
-  const auto activated = inner.cols_slice(0, intermediate());
-  activate<T>(inner, activated);
-  mlp_out.forward(activated, normed, hooks);
-  add<T>(normed, x);
+  const auto output = scratch.attended.view(tokens, hidden);  // used up too
+  mlp->forward(mlp_norm ? normed_with(*mlp_norm) : (parallel() ? input : MatrixView<const T>(x)), output,
+               scratch.feed_forward, hooks);
+  if (mlp_post_norm) mlp_post_norm->forward(output, output);
+  if (parallel()) add_scaled<T>(residual_multiplier, projected, x);
+  add_scaled<T>(residual_multiplier, output, x);
 }
 
 template <class T>
 void Block<T>::release() const {
   for (const auto& linear : qkv) linear.op->release();
   attention_out.op->release();
-  for (const auto& linear : mlp_in) linear.op->release();
-  mlp_out.op->release();
+  mlp->release();
 }
 
-template struct Block<float>;
-template struct Block<double>;
-template struct Block<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T)                                                                                         \
+  template struct BlockScratch<T>;                                                                                    \
+  template std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout&, MatrixView<T>, MatrixView<T>,         \
+                                                                 MatrixView<T>) const;                                \
+  template MatrixView<T> Block<T>::project(const Layout&, MatrixView<const T>, Rotary<T>*, bool, BlockScratch<T>&,    \
+                                           const Hooks<T>*) const;                                                    \
+  template void Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,      \
+                                  BlockScratch<T>&, const Hooks<T>*) const;                                           \
+  template void Block<T>::release() const;
+NIBBLE_INSTANTIATE(float)
+NIBBLE_INSTANTIATE(double)
+NIBBLE_INSTANTIATE(std::complex<double>)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "model/transformer/layers/softcap.h"
 
 namespace nibble::model {
 namespace {
@@ -42,14 +43,49 @@ std::size_t Head<T>::rows_per_chunk() const {
 }
 
 template <class T>
+void Head<T>::finish(MatrixView<T> logits) const {
+  if (scale == 1.0 && softcap <= 0.0) return;
+  const auto factor = static_cast<RealOf<T>>(scale);
+  for_row_pieces(logits.rows(), logits.cols(), [&](std::size_t r, std::size_t first, std::size_t count) {
+    T* piece = logits.row(r).data() + first;
+    for (std::size_t i = 0; i < count; ++i) piece[i] *= factor;
+    if (softcap > 0.0) softcap_row(piece, count, softcap);
+  });
+}
+
+template <class T>
+void Head<T>::keep_slopes(MatrixView<const T> logits, Scratch& scratch) const {
+  if (softcap <= 0.0) return;
+  const auto slopes = scratch.slopes.view(logits.rows(), logits.cols());
+  for_row_pieces(logits.rows(), logits.cols(), [&](std::size_t r, std::size_t first, std::size_t count) {
+    softcap_slope_row(logits.row(r).data() + first, slopes.row(r).data() + first, count, softcap);
+  });
+}
+
+template <class T>
+void Head<T>::finish_backward(MatrixView<T> gradient, Scratch& scratch) const {
+  if (scale == 1.0 && softcap <= 0.0) return;
+  const auto factor = static_cast<RealOf<T>>(scale);
+  const auto slopes = softcap > 0.0 ? scratch.slopes.view(gradient.rows(), gradient.cols()) : MatrixView<T>();
+  for_row_pieces(gradient.rows(), gradient.cols(), [&](std::size_t r, std::size_t first, std::size_t count) {
+    T* piece = gradient.row(r).data() + first;
+    for (std::size_t i = 0; i < count; ++i) piece[i] *= factor;
+    if (slopes.empty()) return;
+    const T* slope = slopes.row(r).data() + first;
+    for (std::size_t i = 0; i < count; ++i) piece[i] *= slope[i];
+  });
+}
+
+template <class T>
 MatrixView<T> Head<T>::chunk_logits(MatrixView<const T> x, std::span<const std::size_t> rows, Scratch& scratch,
                                     const Hooks<T>* hooks) const {
   const auto gathered = scratch.gathered.view(rows.size(), x.cols());
-  const auto normed = scratch.normed.view(rows.size(), x.cols());
+  const auto input = chunk_input(rows.size(), x.cols(), scratch);
   const auto logits = scratch.logits.view(rows.size(), linear.op->out_features());
   gather_rows<T>(x, rows, gathered);
-  norm.forward(gathered, normed);
-  linear.forward(normed, logits, hooks, {rows});
+  if (norm) norm->forward(gathered, input);
+  linear.forward(input, logits, hooks, {rows});
+  finish(logits);
   require_no_nan<T>(logits, rows);
   return logits;
 }
@@ -72,15 +108,14 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::size_t> rows,
   for (std::size_t begin = 0; begin < rows.size(); begin += step) {
     const auto chunk = rows.subspan(begin, std::min(step, rows.size() - begin));
     const auto logits = chunk_logits(x, chunk, scratch, nullptr);
+    keep_slopes(logits, scratch);
     gradient(chunk, logits);
-    const auto normed = scratch.normed.view(chunk.size(), x.cols());
-    const auto dnormed = scratch.gradient.view(chunk.size(), x.cols());
-    linear.backward(normed, logits, dnormed, hooks, {chunk});
-    const auto gathered = scratch.gathered.view(chunk.size(), x.cols());
-    Matrix<T> dgathered(chunk.size(), x.cols());
-    norm.backward_add(gathered, dnormed, dgathered);
+    finish_backward(logits, scratch);
+    auto dinput = scratch.gradient.view(chunk.size(), x.cols());
+    linear.backward(chunk_input(chunk.size(), x.cols(), scratch), logits, dinput, hooks, {chunk});
+    if (norm) norm->backward(scratch.gathered.view(chunk.size(), x.cols()), dinput);
     for (std::size_t i = 0; i < chunk.size(); ++i)
-      std::copy_n(dgathered.row(i).data(), x.cols(), dx.row(chunk[i]).data());
+      std::copy_n(dinput.row(i).data(), x.cols(), dx.row(chunk[i]).data());
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "model/transformer/layers/linear.h"
@@ -9,14 +10,18 @@
 
 namespace nibble::model {
 
-/// Final norm and output layer. Logits exist only for one chunk of rows at a time: at most 32 MB, and one row.
+/// Final norm and output layer: logits = cap(scale · linear(norm(x))), cap(l) = softcap · tanh(l / softcap), or l.
+/// Logits exist only for one chunk of rows at a time: at most 32 MB, and one row; the slopes of `cap` beside them on
+/// the way back.
 template <class T>
 struct Head {
-  Norm<T> norm;
+  std::optional<Norm<T>> norm;
   NamedLinear<T> linear;
+  double scale = 1.0;
+  double softcap = 0.0;  ///< 0: none
 
   struct Scratch {
-    Buffer<T> gathered, normed, logits, gradient;
+    Buffer<T> gathered, normed, logits, gradient, slopes;
   };
 
   /// Logits of the given rows of x (tokens, hidden), chunk by chunk. Throws NumericalError if one is NaN.
@@ -31,6 +36,15 @@ struct Head {
 
  private:
   std::size_t rows_per_chunk() const;
+  /// What the linear layer is given: gathered rows, normalised.
+  MatrixView<T> chunk_input(std::size_t rows, std::size_t hidden, Scratch& scratch) const {
+    return (norm ? scratch.normed : scratch.gathered).view(rows, hidden);
+  }
+  /// Turns the linear layer's outputs into logits.
+  void finish(MatrixView<T> logits) const;
+  /// Turns the logits' gradient into that of the linear layer's outputs, given what keep_slopes() kept.
+  void finish_backward(MatrixView<T> gradient, Scratch& scratch) const;
+  void keep_slopes(MatrixView<const T> logits, Scratch& scratch) const;
   /// Fills gathered, normed and logits of `scratch` for these rows.
   MatrixView<T> chunk_logits(MatrixView<const T> x, std::span<const std::size_t> rows, Scratch& scratch,
                              const Hooks<T>* hooks) const;

@@ -15,6 +15,8 @@ struct Layout {
 
   std::size_t sequences() const { return starts.size() - 1; }
   std::size_t rows() const { return positions.size(); }
+  /// Positions up to the last one of sequence s; 0 for an empty one.
+  std::size_t reach(std::size_t s) const { return starts[s] == starts[s + 1] ? 0 : positions[starts[s + 1] - 1] + 1; }
 };
 
 /// Throws InvalidArgument for an id outside the vocabulary, with its index.

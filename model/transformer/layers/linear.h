@@ -51,6 +51,35 @@ void add(MatrixView<const T> x, MatrixView<T> y) {
   });
 }
 
+/// y += factor · x, on all threads.
+template <class T>
+void add_scaled(double factor, MatrixView<const T> x, MatrixView<T> y) {
+  if (factor == 1.0) return add<T>(x, y);
+  const auto by = static_cast<RealOf<T>>(factor);
+  parallel_for_tiles(x.rows(), 32, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r)
+      for (std::size_t i = 0; i < x.cols(); ++i) y(r, i) += by * x(r, i);
+  });
+}
+
+/// y = x, on all threads.
+template <class T>
+void copy(MatrixView<const T> x, MatrixView<T> y) {
+  parallel_for_tiles(x.rows(), 32, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) std::copy_n(x.row(r).data(), x.cols(), y.row(r).data());
+  });
+}
+
+/// y = factor · x, on all threads; y may be x.
+template <class T>
+void copy_scaled(double factor, MatrixView<const T> x, MatrixView<T> y) {
+  const auto by = static_cast<RealOf<T>>(factor);
+  parallel_for_tiles(x.rows(), 32, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r)
+      for (std::size_t i = 0; i < x.cols(); ++i) y(r, i) = by * x(r, i);
+  });
+}
+
 /// Memory that keeps its largest size, for matrices that change shape between calls. Contents are unspecified.
 template <class T>
 class Buffer {
@@ -63,7 +92,7 @@ class Buffer {
     }
     return {values_.data(), rows, cols};
   }
-  std::size_t size() const { return values_.size(); }
+  std::size_t size() const { return values_.size(); }  ///< values that it holds
 
  private:
   std::vector<T> values_;

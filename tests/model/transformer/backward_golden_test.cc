@@ -13,19 +13,21 @@ namespace {
 
 class BackwardGolden : public testing::TestWithParam<GoldenModel> {};
 
-// Squares of float gradients, summed over windows in double.
+// Squares of float gradients of a stored matrix, summed over windows in double. Several linear layers may have rows in it.
 struct Fisher {
   Matrix<float> first_window;
   Matrix<double> sum;
 
-  void add(const Matrix<float>& gradient) {
-    if (sum.size() == 0) {
-      first_window = gradient;
-      sum = Matrix<double>(gradient.rows(), gradient.cols());
-    }
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      const double value = static_cast<double>(gradient.values()[i]);
-      sum.values()[i] += value * value;
+  explicit Fisher(const model::Stored& stored)
+      : first_window(stored.rows, stored.cols), sum(stored.rows, stored.cols) {}
+  void add(const model::Stored& stored, const Matrix<float>& gradient, bool first) {
+    for (std::size_t i = 0; i < gradient.rows(); ++i) {
+      const std::size_t r = stored.part.row(i);
+      for (std::size_t c = 0; c < gradient.cols(); ++c) {
+        const double value = static_cast<double>(gradient(i, c));
+        sum(r, c) += value * value;
+        if (first) first_window(r, c) = gradient(i, c);
+      }
     }
   }
   std::vector<float> row_sums() const {
@@ -64,13 +66,23 @@ TEST_P(BackwardGolden, FisherMatricesAreThoseOfTheReferenceImplementation) {
   }
   input.starts.push_back(input.tokens.size());
 
-  std::map<std::string, Fisher> fisher;
+  std::map<std::string, model::Stored> stored;  // of each linear layer
+  std::map<std::string, Fisher> fisher;         // by the name of the stored matrix, without ".weight"
+  const auto base_name = [](const model::Stored& s) { return s.tensor.substr(0, s.tensor.rfind('.')); };
+  for (const model::Parameter* layer : model::linear_layers(loaded.architecture)) {
+    stored[layer->module] = layer->weight;
+    fisher.try_emplace(base_name(layer->weight), layer->weight);
+  }
   std::vector<float> losses;
   model::Hooks<float> hooks;
-  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                 const model::HookRows&) {
     if (module == "lm_head") return;
+    const model::Stored& place = stored.at(module);
     for (std::size_t w = 0; w < windows; ++w)
-      fisher[module].add(weight_gradient<float>(x.rows_slice(w * length, length), dy.rows_slice(w * length, length)));
+      fisher.at(base_name(place))
+          .add(place, weight_gradient<float>(x.rows_slice(w * length, length), dy.rows_slice(w * length, length)),
+               w == 0);
   };
   run_backward(*loaded.model, input, hooks, &losses);
 
@@ -78,15 +90,14 @@ TEST_P(BackwardGolden, FisherMatricesAreThoseOfTheReferenceImplementation) {
   for (std::size_t r = 0; r < losses.size(); ++r) means[r / length] += losses[r] * input.weights[r];
   EXPECT_TRUE(all_near(means, window_losses.values(), {.rel = 1e-5}));
   int full_matrices = 0;
-  for (const auto& layer : model::linear_layers(loaded.config)) {
-    const Fisher& f = fisher[layer.module];
-    const auto tensor = [&](const char* name) { return expected.matrix(layer.module + name); };
-    EXPECT_TRUE(relative_error_within(f.row_sums(), tensor(".fisher_row_sums").values(), 1e-3)) << layer.module;
-    EXPECT_TRUE(relative_error_within(f.column_sums(), tensor(".fisher_col_sums").values(), 1e-3)) << layer.module;
-    if (!expected.contains(layer.module + ".fisher")) continue;
+  for (const auto& [name, f] : fisher) {
+    const auto tensor = [&, base = name](const char* what) { return expected.matrix(base + what); };
+    EXPECT_TRUE(relative_error_within(f.row_sums(), tensor(".fisher_row_sums").values(), 1e-3)) << name;
+    EXPECT_TRUE(relative_error_within(f.column_sums(), tensor(".fisher_col_sums").values(), 1e-3)) << name;
+    if (!expected.contains(name + ".fisher")) continue;
     ++full_matrices;
-    EXPECT_TRUE(relative_error_within(f.values(), tensor(".fisher").values(), 1e-3)) << layer.module;
-    EXPECT_TRUE(relative_error_within(f.first_window.values(), tensor(".grad_window0").values(), 1e-3)) << layer.module;
+    EXPECT_TRUE(relative_error_within(f.values(), tensor(".fisher").values(), 1e-3)) << name;
+    EXPECT_TRUE(relative_error_within(f.first_window.values(), tensor(".grad_window0").values(), 1e-3)) << name;
   }
   EXPECT_EQ(full_matrices, 2);
 }

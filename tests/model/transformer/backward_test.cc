@@ -16,17 +16,17 @@ namespace nibble::test {
 namespace {
 
 using Complex = std::complex<double>;
-using model::Config;
+using model::Architecture;
 
 constexpr double kStep = 1e-30;
 
 // Sequences of 133, 1 and 7 tokens: more than a tile of attention, a single token, and rows without a target.
 template <class T>
-LossInput<T> toy_input(const Config& config) {
-  LossInput<T> input{toy_tokens(config, 141, 21), {0, 133, 134, 141}, {}, {}};
+LossInput<T> toy_input(const Architecture& architecture) {
+  LossInput<T> input{toy_tokens(architecture, 141, 21), {0, 133, 134, 141}, {}, {}};
   Random random(22);
   for (std::size_t r = 0; r < 141; ++r) {
-    input.targets.push_back(r % 5 == 4 ? -1 : static_cast<std::int64_t>(random.below(config.vocabulary)));
+    input.targets.push_back(r % 5 == 4 ? -1 : static_cast<std::int64_t>(random.below(architecture.vocabulary)));
     input.weights.push_back(static_cast<T>(0.25 + random.uniform()));
   }
   return input;
@@ -34,15 +34,15 @@ LossInput<T> toy_input(const Config& config) {
 
 class Backward : public testing::TestWithParam<std::string> {
  protected:
-  const Config config = toy_config(GetParam());
-  const ToyWeights weights{config, 5};
-  const LossInput<double> input = toy_input<double>(config);
-  const LossInput<Complex> complex_input = toy_input<Complex>(config);
+  const Architecture architecture = toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 5};
+  const LossInput<double> input = toy_input<double>(architecture);
+  const LossInput<Complex> complex_input = toy_input<Complex>(architecture);
 
   // The network in complex numbers whose weight W(row, col) of `module` is one step off.
   std::unique_ptr<model::Transformer<Complex>> perturbed(const std::string& module, std::size_t row,
                                                          std::size_t col) const {
-    return model::build_transformer<Complex>(config, weights, [&](const model::LinearLayer& layer) {
+    return model::build_transformer<Complex>(architecture, weights, [&](const model::Parameter& layer) {
       auto linear = model::make_dense_linear<Complex>(layer, weights);
       if (layer.module == module) linear->weight()(row, col) += Complex(0.0, kStep);
       return linear;
@@ -51,33 +51,32 @@ class Backward : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Backward, WeightGradientsAreThoseOfTheComplexStep) {
-  const auto network = model::make_dense_transformer<double>(config, weights);
+  const auto network = model::make_dense_transformer<double>(architecture, weights);
   const auto gradients = weight_gradients(*network, input);
   Random random(23);
   for (const auto& [module, gradient] : gradients) {
-    // The tied head's weight is the embedding, which is perturbed in the head only: hooks report the linear layer.
-    const std::string name = module == "lm_head" && config.tied_head ? "wte" : module;
+    // A tied head's weight is perturbed in the head only, not in the embedding: hooks report the linear layer.
     std::vector<double> actual, expected;
-    for (int sample = 0; sample < 3; ++sample) {
+    for (int sample = 0; sample < 2; ++sample) {
       const std::size_t row = random.below(gradient.rows()), col = random.below(gradient.cols());
-      const auto complex_network = perturbed(name, row, col);
+      const auto complex_network = perturbed(module, row, col);
       const auto x = embedded(*complex_network, complex_input.batch());
       expected.push_back(loss_of(*complex_network, complex_input, x).imag() / kStep);
       actual.push_back(gradient(row, col));
     }
     EXPECT_TRUE(relative_error_within(actual, expected, 1e-10)) << module;
   }
-  EXPECT_EQ(gradients.size(), model::linear_layers(config).size() + 1);
+  EXPECT_EQ(gradients.size(), model::linear_layers(architecture).size() + 1);
 }
 
 TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
-  const auto network = model::make_dense_transformer<double>(config, weights);
+  const auto network = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> dx = run_backward(*network, input, {});
-  const auto complex_network = model::make_dense_transformer<Complex>(config, weights);
+  const auto complex_network = model::make_dense_transformer<Complex>(architecture, weights);
   Random random(24);
   std::vector<double> actual, expected;
   for (const std::size_t row : {0u, 3u, 127u, 128u, 132u, 133u, 134u, 140u}) {
-    const std::size_t col = random.below(config.hidden);
+    const std::size_t col = random.below(architecture.hidden);
     auto x = embedded(*complex_network, complex_input.batch());
     x(row, col) += Complex(0.0, kStep);
     expected.push_back(loss_of(*complex_network, complex_input, x).imag() / kStep);
@@ -88,8 +87,8 @@ TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
 
 // The same sums in float: a few hundred roundings of 6e-8.
 TEST_P(Backward, FloatAgreesWithDouble) {
-  const auto in_double = weight_gradients(*model::make_dense_transformer<double>(config, weights), input);
-  const auto in_float = weight_gradients<float>(*model::make_model(config, weights), toy_input<float>(config));
+  const auto in_double = weight_gradients(*model::make_dense_transformer<double>(architecture, weights), input);
+  const auto in_float = weight_gradients<float>(*model::make_model(architecture, weights), toy_input<float>(architecture));
   ASSERT_EQ(in_float.size(), in_double.size());
   for (const auto& [module, gradient] : in_float) {
     const std::vector<double> widened(gradient.values().begin(), gradient.values().end());
@@ -98,8 +97,8 @@ TEST_P(Backward, FloatAgreesWithDouble) {
 }
 
 TEST_P(Backward, TheNumberOfThreadsDoesNotChangeABit) {
-  const auto network = model::make_model(config, weights);
-  const auto float_input = toy_input<float>(config);
+  const auto network = model::make_model(architecture, weights);
+  const auto float_input = toy_input<float>(architecture);
   set_thread_count(1);
   const auto alone = run_backward(*network, float_input, {});
   for (const std::size_t threads : {2u, 3u}) {
@@ -110,23 +109,27 @@ TEST_P(Backward, TheNumberOfThreadsDoesNotChangeABit) {
 }
 
 TEST_P(Backward, HooksSeeInputAndOutputGradientOfEveryLinearLayer) {
-  const auto network = model::make_model(config, weights);
+  const auto network = model::make_model(architecture, weights);
   std::map<std::string, int> seen;
   model::Hooks<float> hooks;
-  hooks.on_linear_input = [](const std::string& module, MatrixView<const float>) {
+  hooks.on_linear_input = [](const std::string& module, MatrixView<const float>, const model::HookRows&) {
     ADD_FAILURE() << module << ": recomputation reports no inputs";
   };
-  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                 const model::HookRows&) {
     ++seen[module];
     EXPECT_EQ(x.rows(), dy.rows());
   };
-  run_backward(*network, toy_input<float>(config), hooks);
-  for (const auto& layer : model::linear_layers(config)) EXPECT_EQ(seen[layer.module], 1) << layer.module;
+  run_backward(*network, toy_input<float>(architecture), hooks);
+  for (const model::Parameter* layer : model::linear_layers(architecture))
+    EXPECT_EQ(seen[layer->module], 1) << layer->module;
   EXPECT_EQ(seen["lm_head"], 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Backward, testing::Values("gpt2", "llama"),
                          [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Knobs, Backward, testing::ValuesIn(knobs()),
+                         [](const auto& instance) { return test_name(instance.param); });
 
 }  // namespace
 }  // namespace nibble::test

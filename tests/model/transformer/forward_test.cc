@@ -17,21 +17,21 @@ namespace nibble::test {
 namespace {
 
 using model::Attention;
-using model::Config;
+using model::Architecture;
 using model::TokenId;
 
 class Forward : public testing::TestWithParam<std::string> {
  protected:
-  const Config config = toy_config(GetParam());
-  const ToyWeights weights{config, 7};
-  const std::unique_ptr<model::Model> network = model::make_model(config, weights);
+  const Architecture architecture = toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 7};
+  const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
 };
 
 // Double against plain loops: only the order of sums differs. 1e-12 is some thousand roundings of 1e-16.
 TEST_P(Forward, DoubleGivesTheLogitsOfTheDefinition) {
-  const auto tokens = toy_tokens(config, 90, 1);
-  const auto in_double = model::make_dense_transformer<double>(config, weights);
-  const Matrix<double> expected = naive_logits(config, weights, tokens);
+  const auto tokens = toy_tokens(architecture, 90, 1);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const Matrix<double> expected = naive_logits(architecture, weights, tokens);
   for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
     EXPECT_TRUE(
         relative_error_within(logits_of<double>(*in_double, tokens, {attention}).values(), expected.values(), 1e-12));
@@ -39,8 +39,8 @@ TEST_P(Forward, DoubleGivesTheLogitsOfTheDefinition) {
 
 // Two blocks of sums over 24 to 40 terms in float: a few hundred roundings of 6e-8 at most.
 TEST_P(Forward, FloatAgreesWithDouble) {
-  const auto tokens = toy_tokens(config, 300, 2);
-  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  const auto tokens = toy_tokens(architecture, 300, 2);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> expected = logits_of<double>(*in_double, tokens);
   const Matrix<float> actual = logits_of<float>(*network, tokens);
   const std::vector<double> widened(actual.values().begin(), actual.values().end());
@@ -48,10 +48,10 @@ TEST_P(Forward, FloatAgreesWithDouble) {
 }
 
 TEST_P(Forward, ComplexNumbersWithoutImaginaryPartGiveWhatDoubleGives) {
-  const auto tokens = toy_tokens(config, 20, 3);
-  const Matrix<double> expected = logits_of<double>(*model::make_dense_transformer<double>(config, weights), tokens);
+  const auto tokens = toy_tokens(architecture, 20, 3);
+  const Matrix<double> expected = logits_of<double>(*model::make_dense_transformer<double>(architecture, weights), tokens);
   const auto actual =
-      logits_of<std::complex<double>>(*model::make_dense_transformer<std::complex<double>>(config, weights), tokens);
+      logits_of<std::complex<double>>(*model::make_dense_transformer<std::complex<double>>(architecture, weights), tokens);
   std::vector<double> real;
   for (const auto& value : actual.values()) real.push_back(value.real());
   EXPECT_TRUE(relative_error_within(real, expected.values(), 1e-12));
@@ -59,7 +59,7 @@ TEST_P(Forward, ComplexNumbersWithoutImaginaryPartGiveWhatDoubleGives) {
 
 // 300 tokens make three tiles of keys. The two differ by the order of sums of float.
 TEST_P(Forward, FusedAndDecomposedAttentionAgree) {
-  const auto tokens = toy_tokens(config, 300, 4);
+  const auto tokens = toy_tokens(architecture, 300, 4);
   EXPECT_TRUE(relative_error_within(logits_of<float>(*network, tokens, {Attention::kFused}).values(),
                                     logits_of<float>(*network, tokens, {Attention::kDecomposed}).values(), 1e-5));
 }
@@ -69,13 +69,13 @@ TEST_P(Forward, FusedAndDecomposedAttentionAgree) {
 TEST_P(Forward, ABatchGivesWhatEachSequenceGivesAlone) {
   for (const auto& lengths : {std::vector<std::size_t>{256, 512, 256}, {37, 300, 5, 129}}) {
     const bool whole_tiles = lengths[0] == 256;
-    const auto tokens = toy_tokens(config, std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), 5);
+    const auto tokens = toy_tokens(architecture, std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), 5);
     for (const Attention attention : {Attention::kFused, Attention::kDecomposed}) {
       const Matrix<float> together = logits_of<float>(*network, tokens, lengths, {attention});
       std::size_t first = 0;
       for (const std::size_t length : lengths) {
         const auto alone = logits_of<float>(*network, std::span(tokens).subspan(first, length), {attention});
-        const auto part = together.values().subspan(first * config.vocabulary, length * config.vocabulary);
+        const auto part = together.values().subspan(first * architecture.vocabulary, length * architecture.vocabulary);
         EXPECT_TRUE(whole_tiles ? same_bits(part, alone.values()) : relative_error_within(part, alone.values(), 2e-6))
             << "sequence of " << length;
         first += length;
@@ -85,14 +85,14 @@ TEST_P(Forward, ABatchGivesWhatEachSequenceGivesAlone) {
 }
 
 TEST_P(Forward, EmptySequencesAndBatchesAreFine) {
-  const auto tokens = toy_tokens(config, 20, 6);
+  const auto tokens = toy_tokens(architecture, 20, 6);
   const Matrix<float> plain = logits_of<float>(*network, tokens);
   EXPECT_TRUE(same_bits(logits_of<float>(*network, tokens, {0, 20, 0}).values(), plain.values()));
   EXPECT_EQ(logits_of<float>(*network, {}, std::vector<std::size_t>{}).size(), 0u);
 }
 
 TEST_P(Forward, ExtendingInStepsGivesTheLogitsOfOnePrompt) {
-  const auto tokens = toy_tokens(config, 150, 7);
+  const auto tokens = toy_tokens(architecture, 150, 7);
   const Matrix<float> expected = logits_of<float>(*network, tokens);
   for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
     for (const std::size_t step : {1u, 3u, 64u, 149u, 150u})
@@ -102,7 +102,7 @@ TEST_P(Forward, ExtendingInStepsGivesTheLogitsOfOnePrompt) {
 }
 
 TEST_P(Forward, TheNumberOfThreadsDoesNotChangeABit) {
-  const auto tokens = toy_tokens(config, 400, 9);
+  const auto tokens = toy_tokens(architecture, 400, 9);
   set_thread_count(1);
   const Matrix<float> alone = logits_of<float>(*network, tokens, {300, 100});
   for (const std::size_t threads : {2u, 3u}) {
@@ -116,28 +116,28 @@ TEST_P(Forward, HooksSeeTheInputOfEveryLinearLayerInOrder) {
   std::vector<std::string> seen;
   model::Hooks<float> hooks;
   std::map<std::string, std::size_t> widths;
-  hooks.on_linear_input = [&](const std::string& module, MatrixView<const float> x) {
+  hooks.on_linear_input = [&](const std::string& module, MatrixView<const float> x, const model::HookRows&) {
     EXPECT_EQ(x.rows(), 20u);
     seen.push_back(module);
     widths[module] = x.cols();
   };
-  logits_of<float>(*network, toy_tokens(config, 20, 10), {20}, {}, &hooks);
+  logits_of<float>(*network, toy_tokens(architecture, 20, 10), {20}, {}, &hooks);
   std::vector<std::string> expected;
-  for (const auto& layer : model::linear_layers(config)) {
-    expected.push_back(layer.module);
-    EXPECT_EQ(widths[layer.module], layer.in) << layer.module;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    expected.push_back(layer->module);
+    EXPECT_EQ(widths[layer->module], layer->in) << layer->module;
   }
   expected.push_back("lm_head");
   EXPECT_EQ(seen, expected);
 }
 
 TEST_P(Forward, BlockByBlockIsTheSameAsAtOnce) {
-  const auto tokens = toy_tokens(config, 40, 11);
+  const auto tokens = toy_tokens(architecture, 40, 11);
   const std::size_t starts[] = {0, 25, 40};
   const model::Batch batch{tokens, starts};
-  Matrix<float> x(40, config.hidden), dx(40, config.hidden);
+  Matrix<float> x(40, architecture.hidden), dx(40, architecture.hidden);
   network->embed(batch, x);
-  for (std::size_t block = 0; block < config.layers; ++block) {
+  for (std::size_t block = 0; block < architecture.blocks.size(); ++block) {
     network->forward_block(block, batch, x, {}, nullptr);
     network->release_block(block);
   }
@@ -155,13 +155,13 @@ TEST_P(Forward, BlockByBlockIsTheSameAsAtOnce) {
 }
 
 TEST_P(Forward, RefusesWhatItCannotRun) {
-  const auto tokens = toy_tokens(config, 10, 12);
+  const auto tokens = toy_tokens(architecture, 10, 12);
   const auto run = [&](std::span<const TokenId> ids, const std::vector<std::size_t>& starts,
                        const std::vector<std::size_t>& rows) {
     network->forward({ids, starts}, rows, [](auto, auto) {});
   };
   auto wrong = tokens;
-  wrong[4] = static_cast<TokenId>(config.vocabulary);
+  wrong[4] = static_cast<TokenId>(architecture.vocabulary);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(wrong, {0, 10}, {}); }, "token [4] is 50", "50 ids"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 9}, {}); }, "starts", "10"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { run(tokens, {0, 7, 3, 10}, {}); }, "ascend", "starts[1] = 7"));
@@ -174,14 +174,14 @@ TEST_P(Forward, NanWeightsShowAsAnErrorThatNamesTheRow) {
   class Poisoned : public ToyWeights {
    public:
     using ToyWeights::ToyWeights;
-    std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
-      auto values = ToyWeights::vector(tensor, size);
-      if (tensor == "ln_f.weight" || tensor == "model.norm.weight") values[3] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> vector(const model::Stored& stored) const override {
+      auto values = ToyWeights::vector(stored);
+      if (stored.tensor == "ln_f.weight" || stored.tensor == "model.norm.weight") values[3] = std::numeric_limits<float>::quiet_NaN();
       return values;
     }
   };
-  const auto poisoned = model::make_model(config, Poisoned(config, 7));
-  const auto tokens = toy_tokens(config, 10, 13);
+  const auto poisoned = model::make_model(architecture, Poisoned(architecture, 7));
+  const auto tokens = toy_tokens(architecture, 10, 13);
   const std::size_t starts[] = {0, 10}, rows[] = {6};
   EXPECT_TRUE(throws_with<NumericalError>(
       [&] {
@@ -198,31 +198,60 @@ TEST_P(Forward, MissingBiasesAreNamed) {
       return tensor.find("1.mlp") == std::string::npos && ToyWeights::contains(tensor);
     }
   };
-  const std::string name = config.family == model::Family::kGpt2 ? "h.1.mlp.c_fc.bias" : "1.mlp.gate_proj.bias";
-  EXPECT_TRUE(throws_with<FormatError>([&] { model::make_model(config, WithoutBias(config, 7)); }, "missing", name));
+  const std::string name = architecture.family == "gpt2" ? "h.1.mlp.c_fc.bias" : "1.mlp.gate_proj.bias";
+  EXPECT_TRUE(throws_with<FormatError>([&] { model::make_model(architecture, WithoutBias(architecture, 7)); }, "missing", name));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Forward, testing::Values("gpt2", "llama"),
                          [](const auto& instance) { return instance.param; });
 
+// Everything that an architecture can say, alone and in random company. 141 tokens are more than a tile of attention,
+// and more than every window.
+class ForwardKnobs : public testing::TestWithParam<std::string> {
+ protected:
+  const Architecture architecture = toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 7};
+};
+
+TEST_P(ForwardKnobs, DoubleGivesTheLogitsOfTheDefinition) {
+  const auto tokens = toy_tokens(architecture, 141, 1);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const Matrix<double> expected = naive_logits(architecture, weights, tokens);
+  for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+    EXPECT_TRUE(
+        relative_error_within(logits_of<double>(*in_double, tokens, {attention}).values(), expected.values(), 1e-12));
+}
+
+TEST_P(ForwardKnobs, FloatAgreesWithDouble) {
+  const auto tokens = toy_tokens(architecture, 300, 2);
+  const Matrix<double> expected =
+      logits_of<double>(*model::make_dense_transformer<double>(architecture, weights), tokens);
+  for (const Attention attention : {Attention::kFused, Attention::kDecomposed}) {
+    const Matrix<float> actual = logits_of<float>(*model::make_model(architecture, weights), tokens, {attention});
+    const std::vector<double> widened(actual.values().begin(), actual.values().end());
+    EXPECT_TRUE(relative_error_within(widened, expected.values(), 2e-5));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Knobs, ForwardKnobs, testing::ValuesIn(knobs()),
+                         [](const auto& instance) { return test_name(instance.param); });
+
 // 1024 rows over 4 * 512 tokens are enough tiles for large ones, over 512 tokens alone they are not.
 TEST(LargeTiles, GiveTheBitsOfSmallOnes) {
-  Config config = toy_gpt2();
-  config.intermediate = 1024;
-  const auto network = model::make_model(config, ToyWeights(config, 1));
-  const auto tokens = toy_tokens(config, 2048, 1);
+  const Architecture architecture = toy_gpt2({.intermediate = 1024});
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 1));
+  const auto tokens = toy_tokens(architecture, 2048, 1);
   const Matrix<float> together = logits_of<float>(*network, tokens, {512, 512, 512, 512});
   for (std::size_t first = 0; first < tokens.size(); first += 512)
-    EXPECT_TRUE(same_bits(together.values().subspan(first * config.vocabulary, 512 * config.vocabulary),
+    EXPECT_TRUE(same_bits(together.values().subspan(first * architecture.vocabulary, 512 * architecture.vocabulary),
                           logits_of<float>(*network, std::span(tokens).subspan(first, 512)).values()))
         << first;
 }
 
 TEST(LearnedPositions, EndTheSequence) {
-  Config config = toy_gpt2();
-  config.max_positions = 12;
-  const auto network = model::make_model(config, ToyWeights(config, 1));
-  const auto tokens = toy_tokens(config, 13, 1);
+  const Architecture architecture = toy_gpt2({.max_positions = 12});
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 1));
+  const auto tokens = toy_tokens(architecture, 13, 1);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { logits_of<float>(*network, tokens); }, "sequence 0 has 13 tokens",
                                            "12 positions"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { extended_logits_of<float>(*network, tokens, 12); }, "13 positions",
@@ -230,29 +259,24 @@ TEST(LearnedPositions, EndTheSequence) {
 }
 
 TEST(RotaryPositions, GoOnBeyondTheConfiguredContext) {
-  Config config = toy_llama();
-  config.max_positions = 12;
-  const ToyWeights weights(config, 1);
-  const auto tokens = toy_tokens(config, 30, 1);
-  const auto in_double = model::make_dense_transformer<double>(config, weights);
+  const Architecture architecture = toy_llama({.max_positions = 12});
+  const ToyWeights weights(architecture, 1);
+  const auto tokens = toy_tokens(architecture, 30, 1);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   EXPECT_TRUE(relative_error_within(extended_logits_of<double>(*in_double, tokens, 7).values(),
-                                    naive_logits(config, weights, tokens).values(), 1e-12));
+                                    naive_logits(architecture, weights, tokens).values(), 1e-12));
 }
 
 TEST(Logits, ComeInChunksOfAtMost32MegabytesInRowOrder) {
-  Config config = toy_gpt2();
-  config.vocabulary = 1u << 20;
-  config.hidden = config.intermediate = 2;
-  config.heads = config.kv_heads = 1;
-  config.head_dim = 2;
-  config.layers = 1;
-  const auto network = model::make_model(config, ToyWeights(config, 1));
-  const auto tokens = toy_tokens(config, 20, 1);
+  const Architecture architecture =
+      toy_gpt2({.vocabulary = 1u << 20, .hidden = 2, .layers = 1, .intermediate = 2, .heads = 1});
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 1));
+  const auto tokens = toy_tokens(architecture, 20, 1);
   const std::vector<std::size_t> starts{0, 20}, rows{0, 1, 2, 3, 5, 7, 8, 11, 13, 19};
   std::vector<std::size_t> seen, chunks;
   network->forward({tokens, starts}, rows, [&](std::span<const std::size_t> chunk, MatrixView<const float> logits) {
     EXPECT_EQ(logits.rows(), chunk.size());
-    EXPECT_EQ(logits.cols(), config.vocabulary);
+    EXPECT_EQ(logits.cols(), architecture.vocabulary);
     seen.insert(seen.end(), chunk.begin(), chunk.end());
     chunks.push_back(chunk.size());
   });

@@ -61,8 +61,8 @@ bool GoldenModel::available() const { return in_repository || std::filesystem::e
 LoadedModel load(const std::filesystem::path& directory) {
   LoadedModel loaded;
   loaded.checkpoint = model::Checkpoint::open(directory);
-  loaded.config = model::parse_config(loaded.checkpoint->config_text(), "config.json");
-  loaded.model = model::make_model(loaded.config, *model::make_float_provider(loaded.checkpoint));
+  loaded.architecture = loaded.checkpoint->architecture();
+  loaded.model = model::make_model(loaded.architecture, *model::make_float_provider(loaded.checkpoint));
   return loaded;
 }
 

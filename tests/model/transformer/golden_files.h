@@ -53,7 +53,7 @@ inline constexpr GoldenModel kGoldenModels[] = {
 /// Keeps the mapped checkpoint and the network over it together.
 struct LoadedModel {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  model::Config config;
+  model::Architecture architecture;
   std::unique_ptr<model::Model> model;
 };
 LoadedModel load(const std::filesystem::path& directory);

@@ -25,7 +25,7 @@ template <class T>
 std::vector<Matrix<T>> boundary_activations(const model::Transformer<T>& network, const model::Batch& batch,
                                             Matrix<T> x) {
   std::vector<Matrix<T>> boundaries;
-  for (std::size_t block = 0; block < network.config().layers; ++block) {
+  for (std::size_t block = 0; block < network.architecture().blocks.size(); ++block) {
     boundaries.push_back(x);
     network.forward_block(block, batch, x, {}, nullptr);
   }
@@ -35,7 +35,7 @@ std::vector<Matrix<T>> boundary_activations(const model::Transformer<T>& network
 
 template <class T>
 Matrix<T> embedded(const model::Transformer<T>& network, const model::Batch& batch) {
-  Matrix<T> x(batch.tokens.size(), network.config().hidden);
+  Matrix<T> x(batch.tokens.size(), network.architecture().hidden);
   network.embed(batch, x);
   return x;
 }
@@ -45,7 +45,7 @@ template <class T>
 T loss_of(const model::Transformer<T>& network, const LossInput<T>& input, Matrix<T> x) {
   const auto boundaries = boundary_activations(network, input.batch(), std::move(x));
   std::vector<T> losses(input.tokens.size());
-  Matrix<T> dx(losses.size(), network.config().hidden);
+  Matrix<T> dx(losses.size(), network.architecture().hidden);
   network.backward_head(boundaries.back(), input.targets, input.weights, losses, dx, nullptr);
   T sum{};
   for (std::size_t r = 0; r < losses.size(); ++r) sum += input.weights[r] * losses[r];
@@ -59,9 +59,9 @@ Matrix<T> run_backward(const model::Transformer<T>& network, const LossInput<T>&
                        std::vector<T>* losses = nullptr) {
   const auto boundaries = boundary_activations(network, input.batch(), embedded(network, input.batch()));
   std::vector<T> row_losses(input.tokens.size());
-  Matrix<T> dx(row_losses.size(), network.config().hidden);
+  Matrix<T> dx(row_losses.size(), network.architecture().hidden);
   network.backward_head(boundaries.back(), input.targets, input.weights, row_losses, dx, &hooks);
-  for (std::size_t block = network.config().layers; block-- > 0;)
+  for (std::size_t block = network.architecture().blocks.size(); block-- > 0;)
     network.backward_block(block, input.batch(), boundaries[block], dx, &hooks);
   if (losses != nullptr) *losses = row_losses;
   return dx;
@@ -80,7 +80,8 @@ template <class T>
 std::map<std::string, Matrix<T>> weight_gradients(const model::Transformer<T>& network, const LossInput<T>& input) {
   std::map<std::string, Matrix<T>> gradients;
   model::Hooks<T> hooks;
-  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const T> x, MatrixView<const T> dy) {
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const T> x, MatrixView<const T> dy,
+                                 const model::HookRows&) {
     Matrix<T> part = weight_gradient<T>(x, dy);
     const auto [found, fresh] = gradients.try_emplace(module, part);
     if (fresh) return;

@@ -15,7 +15,7 @@ template <class T>
 Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
                     const std::vector<std::size_t>& lengths, const model::ForwardOptions& options = {},
                     const model::Hooks<T>* hooks = nullptr) {
-  Matrix<T> logits(tokens.size(), model.config().vocabulary);
+  Matrix<T> logits(tokens.size(), model.architecture().vocabulary);
   std::vector<std::size_t> starts{0}, rows(tokens.size());
   for (const std::size_t length : lengths) starts.push_back(starts.back() + length);
   std::iota(rows.begin(), rows.end(), std::size_t{0});
@@ -61,7 +61,7 @@ template <class T>
 Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
                              std::size_t step, const model::ForwardOptions& options = {}) {
   const auto sequence = model::make_sequence(model, {.capacity = tokens.size()});
-  return extended_logits_of(*sequence, tokens, {step}, model.config().vocabulary, options);
+  return extended_logits_of(*sequence, tokens, {step}, model.architecture().vocabulary, options);
 }
 
 }  // namespace nibble::test

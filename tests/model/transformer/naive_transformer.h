@@ -4,14 +4,14 @@
 #include <span>
 
 #include "core/matrix_view.h"
+#include "model/architecture/architecture.h"
 #include "model/checkpoint/weights.h"
-#include "model/transformer/config.h"
 
 namespace nibble::test {
 
-/// Logits (tokens, vocabulary) of one sequence by the definitions, in plain double loops that share nothing with the
-/// product: what the tests of features without golden values compare with.
-Matrix<double> naive_logits(const model::Config& config, const model::WeightProvider& weights,
+/// Logits (tokens, vocabulary) of one sequence by the definitions of model/architecture, in plain double loops that
+/// share nothing with the product: what the tests of features without golden values compare with.
+Matrix<double> naive_logits(const model::Architecture& architecture, const model::WeightProvider& weights,
                             std::span<const std::uint32_t> tokens);
 
 }  // namespace nibble::test

@@ -74,9 +74,9 @@ TEST(SampleToken, RefusesImpossibleOptions) {
 }
 
 TEST(Generate, IsRepeatableBySeed) {
-  const auto config = toy_llama();
-  const auto network = model::make_model(config, ToyWeights(config, 3));
-  const auto prompt = toy_tokens(config, 5, 1);
+  const auto architecture = toy_llama();
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 3));
+  const auto prompt = toy_tokens(architecture, 5, 1);
   const auto run = [&](std::uint64_t seed) {
     return model::generate(*network, prompt, {.sampling = {.temperature = 1.0}, .max_tokens = 20, .seed = seed});
   };
@@ -86,12 +86,12 @@ TEST(Generate, IsRepeatableBySeed) {
 }
 
 TEST(Generate, StopsAtAStopTokenAndReturnsIt) {
-  auto config = toy_llama();
-  const auto prompt = toy_tokens(config, 5, 1);
-  const auto free = model::generate(*model::make_model(config, ToyWeights(config, 3)), prompt, {.max_tokens = 20});
-  config.stop_tokens = {49, free[3]};
+  auto architecture = toy_llama();
+  const auto prompt = toy_tokens(architecture, 5, 1);
+  const auto free = model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt, {.max_tokens = 20});
+  architecture.stop_tokens = {49, free[3]};
   std::vector<TokenId> seen;
-  const auto stopped = model::generate(*model::make_model(config, ToyWeights(config, 3)), prompt, {.max_tokens = 20},
+  const auto stopped = model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt, {.max_tokens = 20},
                                        [&](TokenId id) { seen.push_back(id); });
   EXPECT_EQ(stopped.back(), free[3]);
   EXPECT_LE(stopped.size(), 4u);
@@ -99,14 +99,13 @@ TEST(Generate, StopsAtAStopTokenAndReturnsIt) {
 }
 
 TEST(Generate, EndsWithThePositions) {
-  auto config = toy_gpt2();
-  config.max_positions = 12;
-  const auto network = model::make_model(config, ToyWeights(config, 3));
+  const auto architecture = toy_gpt2({.max_positions = 12});
+  const auto network = model::make_model(architecture, ToyWeights(architecture, 3));
   // 5 + 7 positions are fed; the eighth new token needs none.
-  EXPECT_EQ(model::generate(*network, toy_tokens(config, 5, 1), {.max_tokens = 50}).size(), 8u);
-  EXPECT_EQ(model::generate(*network, toy_tokens(config, 12, 1), {.max_tokens = 50}).size(), 1u);
-  EXPECT_EQ(model::generate(*network, toy_tokens(config, 5, 1), {.max_tokens = 0}).size(), 0u);
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { model::generate(*network, toy_tokens(config, 13, 1), {}); },
+  EXPECT_EQ(model::generate(*network, toy_tokens(architecture, 5, 1), {.max_tokens = 50}).size(), 8u);
+  EXPECT_EQ(model::generate(*network, toy_tokens(architecture, 12, 1), {.max_tokens = 50}).size(), 1u);
+  EXPECT_EQ(model::generate(*network, toy_tokens(architecture, 5, 1), {.max_tokens = 0}).size(), 0u);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { model::generate(*network, toy_tokens(architecture, 13, 1), {}); },
                                            "13 tokens", "12 positions"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { model::generate(*network, {}, {}); }, "at least one token"));
 }

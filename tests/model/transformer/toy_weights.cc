@@ -1,16 +1,17 @@
 #include "tests/model/transformer/toy_weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/random.h"
+#include "model/architecture/families.h"
 
 namespace nibble::test {
 namespace {
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
+using model::Architecture;
 
 class Rows : public WeightSource {
  public:
@@ -28,6 +29,12 @@ class Rows : public WeightSource {
 
 }  // namespace
 
+ToyWeights::ToyWeights(const Architecture& architecture, std::uint64_t seed) : seed_(seed) {
+  for (const model::FileTensor& tensor : model::file_tensors(architecture)) names_.insert(tensor.name);
+  for (const model::NormSpec* norm : model::norms(architecture))
+    if (norm->gain) gains_.insert(norm->gain->tensor);
+}
+
 std::vector<float> ToyWeights::values(const std::string& name, std::size_t count, double mean, double deviation) const {
   std::uint64_t hash = seed_;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
@@ -37,67 +44,60 @@ std::vector<float> ToyWeights::values(const std::string& name, std::size_t count
   return result;
 }
 
-bool ToyWeights::contains(const std::string& tensor) const {
-  if (!ends_with(tensor, ".bias")) return true;
-  if (tensor.find("mlp.") != std::string::npos) return config_.mlp_bias;
-  if (tensor.find("attn.") != std::string::npos) return config_.attention_bias;
-  return tensor.find("ln_") != std::string::npos;
+bool ToyWeights::contains(const std::string& tensor) const { return names_.count(tensor) > 0; }
+
+std::vector<float> ToyWeights::vector(const model::Stored& stored) const {
+  const bool gain = gains_.count(stored.tensor) > 0;
+  const auto all =
+      values(stored.tensor + std::to_string(stored.slice), stored.rows, gain ? 1.0 : 0.0, gain ? 0.2 : 0.3);
+  std::vector<float> part;
+  for (std::size_t i = 0; i < stored.part.count; ++i) part.push_back(all[stored.part.row(i)]);
+  return part;
 }
 
-std::vector<float> ToyWeights::vector(const std::string& tensor, std::size_t size) const {
-  return ends_with(tensor, ".weight") ? values(tensor, size, 1.0, 0.2) : values(tensor, size, 0.0, 0.2);
+std::shared_ptr<const WeightSource> ToyWeights::matrix(const model::Parameter& parameter) const {
+  const model::Stored& stored = parameter.weight;
+  const auto all = values(stored.tensor + std::to_string(stored.slice), stored.rows * stored.cols, 0.0,
+                          1.0 / std::sqrt(static_cast<double>(stored.cols)));
+  std::vector<float> part;
+  for (std::size_t i = 0; i < stored.part.count; ++i) {
+    const auto row = all.begin() + static_cast<std::ptrdiff_t>(stored.part.row(i) * stored.cols);
+    part.insert(part.end(), row, row + static_cast<std::ptrdiff_t>(stored.cols));
+  }
+  return std::make_shared<Rows>(std::move(part), stored.cols);
 }
 
-std::shared_ptr<const WeightSource> ToyWeights::matrix(const std::string& module, std::size_t out, std::size_t in,
-                                                       bool) const {
-  return std::make_shared<Rows>(values(module, out * in, 0.0, 1.0 / std::sqrt(static_cast<double>(in))), in);
+std::unique_ptr<LinearOp<float>> ToyWeights::linear(const model::Parameter& parameter) const {
+  return std::make_unique<DecodingLinear>(matrix(parameter), model::bias_of(parameter, *this));
 }
 
-std::unique_ptr<LinearOp<float>> ToyWeights::linear(const std::string& module, std::size_t out, std::size_t in,
-                                                    bool conv1d) const {
-  const std::string bias = module + ".bias";
-  return std::make_unique<DecodingLinear>(matrix(module, out, in, conv1d),
-                                          contains(bias) ? vector(bias, out) : std::vector<float>{});
+Architecture toy_gpt2(const ToySizes& sizes) {
+  return model::parse_architecture(
+      fmt::format(R"({{"model_type": "gpt2", "vocab_size": {}, "n_embd": {}, "n_layer": {}, "n_head": {}, "n_inner": {},
+                      "n_positions": {}}})",
+                  sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads == 0 ? 3 : sizes.heads, sizes.intermediate,
+                  sizes.max_positions),
+      "toy");
 }
 
-model::Config toy_gpt2() {
-  model::Config config;
-  config.family = model::Family::kGpt2;
-  config.vocabulary = 50;
-  config.hidden = 24;
-  config.layers = 2;
-  config.heads = config.kv_heads = 3;
-  config.head_dim = 8;
-  config.intermediate = 40;
-  config.max_positions = 1024;
-  config.attention_bias = config.mlp_bias = true;
-  config.tied_head = true;
-  return config;
+Architecture toy_llama(const ToySizes& sizes) {
+  return model::parse_architecture(
+      fmt::format(
+          R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": {}, "num_hidden_layers": {},
+               "num_attention_heads": {}, "num_key_value_heads": 2, "head_dim": 10, "intermediate_size": {},
+               "max_position_embeddings": {}, "rope_theta": 500.0, "attention_bias": true, "mlp_bias": true,
+               "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu",
+               "rope_scaling": {{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                 "original_max_position_embeddings": 64}}}})",
+          sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads == 0 ? 4 : sizes.heads, sizes.intermediate,
+          sizes.max_positions),
+      "toy");
 }
 
-model::Config toy_llama() {
-  model::Config config;
-  config.family = model::Family::kLlama;
-  config.vocabulary = 50;
-  config.hidden = 24;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 10;  // not 24 / 4
-  config.intermediate = 36;
-  config.max_positions = 1024;
-  config.rope_theta = 500.0;
-  config.rope_scaling = model::RopeScaling{4.0, 1.0, 4.0, 64};
-  config.attention_bias = config.mlp_bias = true;
-  return config;
-}
-
-model::Config toy_config(const std::string& family) { return family == "gpt2" ? toy_gpt2() : toy_llama(); }
-
-std::vector<std::uint32_t> toy_tokens(const model::Config& config, std::size_t count, std::uint64_t seed) {
+std::vector<std::uint32_t> toy_tokens(const Architecture& architecture, std::size_t count, std::uint64_t seed) {
   Random random(seed);
   std::vector<std::uint32_t> tokens(count);
-  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(config.vocabulary));
+  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(architecture.vocabulary));
   return tokens;
 }
 
