@@ -29,6 +29,12 @@ const Json* JsonFields::find(std::string_view key) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
+bool JsonFields::is_null(std::string_view key) const {
+  mark(key);
+  const auto found = object_.find(key);
+  return found != object_.end() && found->is_null();
+}
+
 const Json& JsonFields::at(std::string_view key, std::string_view expected) const {
   const Json* value = find(key);
   NIBBLE_REQUIRE(value != nullptr, FormatError, "{}: '{}' is missing; expected {}", what_, key, expected);

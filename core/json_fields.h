@@ -22,6 +22,7 @@ class JsonFields {
   /// The member, or null if it is absent or null.
   const nlohmann::json* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
+  bool is_null(std::string_view key) const;  ///< there, and null: for settings whose absence means something else
   const nlohmann::json& at(std::string_view key, std::string_view expected) const;  ///< throws where it is absent
 
   std::uint64_t integer(std::string_view key, std::uint64_t min, std::uint64_t max) const;

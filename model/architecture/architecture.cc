@@ -153,6 +153,7 @@ std::vector<FileTensor> file_tensors(const Architecture& architecture) {
     FileTensor tensor;
     tensor.role = norm->role, tensor.block = norm->block, tensor.gain_offset = norm->gain_offset;
     if (norm->gain) add(*norm->gain, tensor);
+    for (const Stored& gain : norm->group_gains) add(gain, tensor);
     tensor.bias = true;
     if (norm->bias) add(*norm->bias, tensor);
   }

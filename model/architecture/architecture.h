@@ -23,8 +23,9 @@ struct NormSpec {
   std::size_t width = 0;
   double epsilon = 1e-5;
   double gain_offset = 0.0;
-  std::string module;        ///< "model.layers.0.input_layernorm"; "" for a norm without parameters
-  std::optional<Stored> gain;  ///< `width` values, or `width` for each of several groups (a gain per head); none: 1
+  std::string module;               ///< "model.layers.0.input_layernorm"; "" for a norm without parameters
+  std::optional<Stored> gain;       ///< `width` values for every group; none: 1
+  std::vector<Stored> group_gains;  ///< instead of `gain`: `width` values for each group in turn (a gain per head)
   std::optional<Stored> bias;
 };
 
@@ -41,12 +42,12 @@ std::string_view activation_name(Activation activation);
 
 struct AttentionSpec {
   std::size_t heads = 0, kv_heads = 0, head_dim = 0;
-  double scale = 0.0;            ///< of scores
-  std::size_t window = 0;        ///< positions that a query sees, itself included; 0: all before it
-  double softcap = 0.0;          ///< scores become c · tanh(scores / c); 0: they stay
-  double clip = 0.0;             ///< q, k and v are clamped to ± this, before norms and rotary; 0: they are not
-  std::vector<double> alibi;     ///< slope per head, score += slope · (key position − query position); or empty
-  std::optional<Stored> sinks;   ///< (heads): a logit per head in the softmax's denominator alone
+  double scale = 0.0;           ///< of scores
+  std::size_t window = 0;       ///< positions that a query sees, itself included; 0: all before it
+  double softcap = 0.0;         ///< scores become c · tanh(scores / c); 0: they stay
+  double clip = 0.0;            ///< q, k and v are clamped to ± this, before norms and rotary; 0: they are not
+  std::vector<double> alibi;    ///< slope per head, score += slope · (key position − query position); or empty
+  std::optional<Stored> sinks;  ///< (heads): a logit per head in the softmax's denominator alone
   std::optional<RotarySpec> rotary;
   std::optional<NormSpec> q_norm, k_norm;  ///< before the rotary embedding; per head where width = head_dim, else whole
   Parameter q, k, v, o;
@@ -97,7 +98,7 @@ struct BlockSpec {
 };
 
 struct HeadSpec {
-  Parameter linear;      ///< module "lm_head"; its weight is the embedding's where `tied`
+  Parameter linear;  ///< module "lm_head"; its weight is the embedding's where `tied`
   bool tied = false;
   double scale = 1.0;    ///< logits are multiplied by it
   double softcap = 0.0;  ///< then become c · tanh(logits / c); 0: they stay
@@ -154,13 +155,13 @@ std::vector<const NormSpec*> norms(const Architecture& architecture);
 struct FileTensor {
   std::string name;
   std::vector<std::uint64_t> shape;
-  Role role = Role::kQ;        ///< of the first parameter in it
+  Role role = Role::kQ;  ///< of the first parameter in it
   std::size_t block = 0;
-  std::size_t in = 0;          ///< inputs of the linear layer; 0 for vectors
+  std::size_t in = 0;  ///< inputs of the linear layer; 0 for vectors
   bool bias = false;
-  bool required = true;        ///< false: a bias that the configuration does not speak of
+  bool required = true;  ///< false: a bias that the configuration does not speak of
   bool writes_residual = false;
-  double gain_offset = 0.0;    ///< of a norm's gain
+  double gain_offset = 0.0;  ///< of a norm's gain
 };
 /// Every tensor that a file of this architecture must hold, once, in order of use.
 std::vector<FileTensor> file_tensors(const Architecture& architecture);

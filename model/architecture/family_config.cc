@@ -1,6 +1,7 @@
 #include "model/architecture/family_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,21 +10,126 @@
 namespace nibble::model {
 namespace {
 
-// Keys of config.json that say something of training, of the program that wrote it or of generation, and nothing of what
-// the network computes from its weights.
-constexpr std::string_view kHarmless[] = {
-    "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache", "initializer_range",
-    "init_std", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id", "decoder_start_token_id",
-    "task_specific_params", "id2label", "label2id", "num_labels", "problem_type", "tokenizer_class", "finetuning_task",
-    "attention_dropout", "hidden_dropout", "hidden_dropout_prob", "dropout", "activation_dropout", "attn_pdrop",
-    "embd_pdrop", "resid_pdrop", "resid_dropout", "embed_dropout", "embedding_dropout", "residual_dropout",
-    "classifier_dropout", "attention_probs_dropout_prob", "layerdrop", "attn_dropout", "router_aux_loss_coef",
-    "router_z_loss_coef", "output_router_logits", "router_jitter_noise", "input_jitter_noise", "pretraining_tp",
-    "gradient_checkpointing", "reorder_and_upcast_attn", "is_decoder", "is_encoder_decoder",
-    "return_dict", "torchscript", "quantization_config", "model_max_length",
-    "attn_implementation", "use_flash_attn", "use_flash_attention_2", "flash_attn", "unsloth_version", "unsloth_fixed",
-    "bos_token", "eos_token", "language", "license", "n_ctx", "predict_special_tokens", "prefix", "chunk_size_feed_forward",
-    "temperature", "top_k", "top_p", "do_sample", "min_length", "max_length", "num_beams", "repetition_penalty"};
+// Keys of config.json that say something of training, of the program that wrote it or of generation, and nothing of
+// what the network computes from its weights.
+constexpr std::string_view kHarmless[] = {"architectures",
+                                          "auto_map",
+                                          "transformers_version",
+                                          "torch_dtype",
+                                          "dtype",
+                                          "use_cache",
+                                          "initializer_range",
+                                          "init_std",
+                                          "pad_token_id",
+                                          "sep_token_id",
+                                          "cls_token_id",
+                                          "mask_token_id",
+                                          "unk_token_id",
+                                          "decoder_start_token_id",
+                                          "task_specific_params",
+                                          "id2label",
+                                          "label2id",
+                                          "num_labels",
+                                          "problem_type",
+                                          "tokenizer_class",
+                                          "finetuning_task",
+                                          "attention_dropout",
+                                          "hidden_dropout",
+                                          "hidden_dropout_prob",
+                                          "dropout",
+                                          "activation_dropout",
+                                          "attn_pdrop",
+                                          "embd_pdrop",
+                                          "resid_pdrop",
+                                          "resid_dropout",
+                                          "embed_dropout",
+                                          "embedding_dropout",
+                                          "residual_dropout",
+                                          "classifier_dropout",
+                                          "attention_probs_dropout_prob",
+                                          "layerdrop",
+                                          "attn_dropout",
+                                          "router_aux_loss_coef",
+                                          "router_z_loss_coef",
+                                          "output_router_logits",
+                                          "router_jitter_noise",
+                                          "input_jitter_noise",
+                                          "pretraining_tp",
+                                          "gradient_checkpointing",
+                                          "reorder_and_upcast_attn",
+                                          "is_decoder",
+                                          "is_encoder_decoder",
+                                          "return_dict",
+                                          "torchscript",
+                                          "quantization_config",
+                                          "model_max_length",
+                                          "attn_implementation",
+                                          "use_flash_attn",
+                                          "use_flash_attention_2",
+                                          "flash_attn",
+                                          "unsloth_version",
+                                          "unsloth_fixed",
+                                          "bos_token",
+                                          "eos_token",
+                                          "language",
+                                          "license",
+                                          "n_ctx",
+                                          "predict_special_tokens",
+                                          "prefix",
+                                          "chunk_size_feed_forward",
+                                          "attention_softmax_in_fp32",
+                                          "scale_attention_softmax_in_fp32",
+                                          "softmax_in_fp32",
+                                          "masked_softmax_fusion",
+                                          "bias_dropout_fusion",
+                                          "offset_alibi",
+                                          "skip_bias_add",
+                                          "skip_bias_add_qkv",
+                                          "seq_length",
+                                          "slow_but_exact",
+                                          "cache_implementation",
+                                          "initial_context_length",
+                                          "max_sequence_length",
+                                          "use_bfloat16",
+                                          "tf_legacy_loss",
+                                          "cross_attention_hidden_size",
+                                          "encoder_no_repeat_ngram_size",
+                                          "no_repeat_ngram_size",
+                                          "diversity_penalty",
+                                          "num_beam_groups",
+                                          "length_penalty",
+                                          "early_stopping",
+                                          "bad_words_ids",
+                                          "forced_bos_token_id",
+                                          "forced_eos_token_id",
+                                          "begin_suppress_tokens",
+                                          "suppress_tokens",
+                                          "remove_invalid_values",
+                                          "exponential_decay_length_penalty",
+                                          "num_return_sequences",
+                                          "return_dict_in_generate",
+                                          "typical_p",
+                                          "tie_encoder_decoder",
+                                          "image_token_id",
+                                          "resid_dropout_prob",
+                                          "ffn_dropout",
+                                          "mlp_dropout",
+                                          "head_dropout",
+                                          "aux_loss_coef",
+                                          "aux_loss_alpha",
+                                          "router_dtype",
+                                          "vocab_file",
+                                          "model_name",
+                                          "name_or_path",
+                                          "pretraining_mode",
+                                          "temperature",
+                                          "top_k",
+                                          "top_p",
+                                          "do_sample",
+                                          "min_length",
+                                          "max_length",
+                                          "num_beams",
+                                          "repetition_penalty"};
 constexpr std::string_view kHarmlessPrefixes[] = {"_", "summary_", "output_"};
 
 bool is_harmless(std::string_view key) {
@@ -32,10 +138,11 @@ bool is_harmless(std::string_view key) {
                      [&](std::string_view prefix) { return key.starts_with(prefix); });
 }
 
-std::size_t original_context(const JsonFields& fields, const JsonFields& config, std::size_t max_positions) {
+// What stands beside the rope settings goes before what stands in them.
+std::size_t original_context(const JsonFields& fields, const JsonFields& config, std::size_t fallback) {
   constexpr const char* kKey = "original_max_position_embeddings";
-  const JsonFields& where = fields.has(kKey) ? fields : config;
-  return where.integer_or(kKey, max_positions, 1, kMaxPositions);
+  const std::size_t inside = fields.integer_or(kKey, fallback, 1, kMaxPositions);
+  return config.integer_or(kKey, inside, 1, kMaxPositions);
 }
 
 double yarn_magnitude(double factor, double multiplier) {
@@ -46,12 +153,13 @@ RotaryScaling yarn(const JsonFields& fields, std::size_t context, std::size_t ma
   RotaryScaling scaling;
   scaling.kind = RotaryScaling::Kind::kYarn;
   scaling.original_context = context;
-  scaling.factor = fields.number_or(
-      "factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
+  scaling.factor =
+      fields.number_or("factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
   scaling.beta_fast = fields.number_or("beta_fast", 32.0, 0.0, 1e6);
   scaling.beta_slow = fields.number_or("beta_slow", 1.0, 0.0, 1e6);
   scaling.truncate = fields.boolean_or("truncate", true);
-  const double all = fields.number_or("mscale_all_dim", 0.0, -1.0, 1e6), one = fields.number_or("mscale", 0.0, -1.0, 1e6);
+  const double all = fields.number_or("mscale_all_dim", 0.0, -1.0, 1e6),
+               one = fields.number_or("mscale", 0.0, -1.0, 1e6);
   const double by_rule = all != 0.0 && one != 0.0
                              ? yarn_magnitude(scaling.factor, one) / yarn_magnitude(scaling.factor, all)
                              : yarn_magnitude(scaling.factor, 1.0);
@@ -68,21 +176,21 @@ RotaryScaling long_rope(const JsonFields& fields, std::size_t dims, std::size_t 
   for (const auto* factors : {&scaling.short_factors, &scaling.long_factors})
     for (const double factor : *factors)
       NIBBLE_REQUIRE(factor > 0.0, FormatError, "{}: expected positive factors, got {}", fields.what(), factor);
-  scaling.factor = fields.number_or(
-      "factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
+  scaling.factor =
+      fields.number_or("factor", static_cast<double>(max_positions) / static_cast<double>(context), 0.0, 1e6);
   const double by_rule =
       scaling.factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(scaling.factor) / std::log(static_cast<double>(context)));
   scaling.magnitude = fields.number_or("attention_factor", by_rule, 0.0, 1e6);
   return scaling;
 }
 
-RotaryScaling llama3(const JsonFields& fields) {
+RotaryScaling llama3(const JsonFields& fields, std::size_t context) {
   RotaryScaling scaling;
   scaling.kind = RotaryScaling::Kind::kLlama3;
   scaling.factor = fields.number("factor", 0.0, 1e6);
   scaling.low_frequency_factor = fields.number("low_freq_factor", 0.0, 1e6);
   scaling.high_frequency_factor = fields.number("high_freq_factor", 0.0, 1e6);
-  scaling.original_context = fields.integer("original_max_position_embeddings", 1, kMaxPositions);
+  scaling.original_context = context;
   NIBBLE_REQUIRE(scaling.low_frequency_factor < scaling.high_frequency_factor, FormatError,
                  "{}: expected low_freq_factor < high_freq_factor, got {} and {}", fields.what(),
                  scaling.low_frequency_factor, scaling.high_frequency_factor);
@@ -91,11 +199,35 @@ RotaryScaling llama3(const JsonFields& fields) {
 
 }  // namespace
 
-std::size_t FamilyConfig::head_dim(std::size_t hidden, std::size_t heads) const {
+std::size_t FamilyConfig::head_dim(std::size_t hidden, std::size_t heads, std::size_t fallback) const {
   if (has("head_dim")) return integer("head_dim", 1, kMaxHeadDim);
+  if (fallback > 0 && !is_null("head_dim")) return fallback;
   NIBBLE_REQUIRE(hidden % heads == 0, FormatError,
                  "{}: the width {} is not a multiple of {} heads, and 'head_dim' is missing", what(), hidden, heads);
   return hidden / heads;
+}
+
+std::size_t FamilyConfig::integer_of(std::initializer_list<const char*> keys, std::size_t min, std::size_t max) const {
+  for (const char* key : keys)
+    if (has(key)) return integer(key, min, max);
+  return integer(*keys.begin(), min, max);
+}
+
+std::size_t FamilyConfig::integer_of_or(std::initializer_list<const char*> keys, std::size_t fallback, std::size_t min,
+                                        std::size_t max) const {
+  const bool there = std::any_of(keys.begin(), keys.end(), [&](const char* key) { return has(key); });
+  return there ? integer_of(keys, min, max) : fallback;
+}
+
+std::size_t FamilyConfig::kv_heads(std::string_view key, std::size_t heads, std::size_t fallback) const {
+  const std::size_t count = integer_or(key, is_null(key) || fallback == 0 ? heads : fallback, 1, kMaxHeads);
+  NIBBLE_REQUIRE(heads % count == 0, FormatError, "{}: {} attention heads are not a multiple of {} {}", what(), heads,
+                 key, count);
+  return count;
+}
+
+std::size_t FamilyConfig::active_experts(std::size_t count, std::size_t fallback) const {
+  return integer_or("num_experts_per_tok", fallback, 1, count);
 }
 
 Activation FamilyConfig::activation(std::string_view key, std::string_view fallback) const {
@@ -111,16 +243,17 @@ Activation FamilyConfig::activation(std::string_view key, std::string_view fallb
     if (text == name) return activation;
     known.push_back(text);
   }
-  throw FormatError(
-      fmt::format("{}: '{}': expected {}, got '{}'", what(), key, fmt::join(known, " or "), name));
+  throw FormatError(fmt::format("{}: '{}': expected {}, got '{}'", what(), key, fmt::join(known, " or "), name));
 }
 
-RotaryScaling FamilyConfig::rotary_scaling(const JsonFields& fields, std::size_t dims,
-                                           std::size_t max_positions) const {
+RotaryScaling FamilyConfig::rotary_scaling(const JsonFields& fields, std::size_t dims, std::size_t max_positions,
+                                           const RotaryDefaults& defaults) const {
   const char* type_key = fields.has("rope_type") || !fields.has("type") ? "rope_type" : "type";
-  const std::string type = fields.text_or(type_key, "default");
+  std::string type = fields.text_or(type_key, "default");
+  if (type == "su" || (type == "yarn" && defaults.yarn_means_longrope)) type = "longrope";
   fields.mark("type");
-  const std::size_t context = original_context(fields, *this, max_positions);
+  const std::size_t fallback = defaults.original_context > 0 ? defaults.original_context : max_positions;
+  const std::size_t context = original_context(fields, *this, fallback);
   RotaryScaling scaling;
   if (type == "default") return scaling;
   if (type == "linear") {
@@ -132,34 +265,114 @@ RotaryScaling FamilyConfig::rotary_scaling(const JsonFields& fields, std::size_t
     scaling.original_context = max_positions;
     NIBBLE_REQUIRE(dims > 2, FormatError, "{}: 'dynamic' needs more than one rotary pair", fields.what());
   } else if (type == "llama3") {
-    scaling = llama3(fields);
+    scaling = llama3(fields, context);
   } else if (type == "yarn") {
     scaling = yarn(fields, context, max_positions);
-  } else if (type == "longrope" || type == "su") {
+  } else if (type == "longrope") {
     scaling = long_rope(fields, dims, context, max_positions);
   } else {
-    throw FormatError(fmt::format(
-        "{}: '{}': expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope', got '{}'", fields.what(),
-        type_key, type));
+    throw FormatError(
+        fmt::format("{}: '{}': expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope', got '{}'",
+                    fields.what(), type_key, type));
   }
   return scaling;
 }
 
-RotarySpec FamilyConfig::rotary(std::size_t dims, std::size_t max_positions, double default_base) const {
+namespace {
+
+// Settings of one object: base and scaling. `partial_rotary_factor` has been read before.
+void read_rotary(const FamilyConfig& config, const JsonFields& fields, std::size_t max_positions,
+                 const RotaryDefaults& defaults, RotarySpec& spec) {
+  spec.base = fields.number_or("rope_theta", spec.base, 0.0, 1e15);
+  fields.mark("partial_rotary_factor");
+  spec.scaling = config.rotary_scaling(fields, spec.dims, max_positions, defaults);
+  const std::vector<std::string> unread = fields.unread();
+  NIBBLE_REQUIRE(unread.empty(), FormatError, "{}: '{}' is not known", fields.what(), unread.front());
+}
+
+void require_pairs(const FamilyConfig& config, std::size_t dims, std::size_t head_dim) {
+  NIBBLE_REQUIRE(dims > 0 && dims % 2 == 0, FormatError,
+                 "{}: expected an even head_dim (rotary embeddings turn pairs), got {} of {} elements to turn",
+                 config.what(), dims, head_dim);
+}
+
+constexpr std::array kRopeKeys = {"rope_scaling", "rope_parameters"};
+
+std::size_t rotary_dims(const FamilyConfig& config, std::size_t head_dim, const RotaryDefaults& defaults) {
+  double partial = defaults.partial.value_or(1.0);
+  partial = config.number_or(defaults.partial_key, partial, 0.0, 1.0);
+  for (const char* key : kRopeKeys)
+    if (config.has(key)) partial = config.object(key).number_or("partial_rotary_factor", partial, 0.0, 1.0);
+  NIBBLE_REQUIRE(defaults.partial || partial == 1.0, FormatError,
+                 "{}: '{}': only 1 is computed for this model_type, got {}", config.what(), defaults.partial_key,
+                 partial);
+  const auto dims = static_cast<std::size_t>(static_cast<double>(head_dim) * partial);
+  require_pairs(config, dims, head_dim);
+  return dims;
+}
+
+}  // namespace
+
+RotarySpec FamilyConfig::rotary(std::size_t head_dim, std::size_t max_positions, const RotaryDefaults& defaults) const {
   RotarySpec spec;
-  spec.dims = dims;
-  spec.base = number_or("rope_theta", default_base, 0.0, 1e15);
+  spec.dims = rotary_dims(*this, head_dim, defaults);
+  spec.base = number_or(defaults.base_key, defaults.base, 0.0, 1e15);
+  mark("original_max_position_embeddings");  // without scaling it says nothing
   // Newer configs keep the base and the scaling together in rope_parameters.
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!has(key)) continue;
-    const JsonFields fields = object(key);
-    spec.base = fields.number_or("rope_theta", spec.base, 0.0, 1e15);
-    fields.mark("partial_rotary_factor");  // a family that has one reads it
-    spec.scaling = rotary_scaling(fields, dims, max_positions);
-    const std::vector<std::string> unread = fields.unread();
-    NIBBLE_REQUIRE(unread.empty(), FormatError, "{}: '{}' is not known", fields.what(), unread.front());
-  }
+  for (const char* key : kRopeKeys)
+    if (has(key)) read_rotary(*this, object(key), max_positions, defaults, spec);
   return spec;
+}
+
+FamilyConfig::RotaryPair FamilyConfig::rotary_by_layer_type(std::size_t head_dim, std::size_t max_positions,
+                                                            double full_base, double sliding_base,
+                                                            std::string_view sliding_base_key) const {
+  require_pairs(*this, head_dim, head_dim);
+  RotaryPair pair;
+  pair.full.dims = pair.sliding.dims = head_dim;
+  pair.full.base = number_or("rope_theta", full_base, 0.0, 1e15);
+  pair.sliding.base = number_or(sliding_base_key, sliding_base, 0.0, 1e15);
+  if (has("rope_scaling")) read_rotary(*this, object("rope_scaling"), max_positions, {}, pair.full);
+  if (!has("rope_parameters")) return pair;
+  const JsonFields both = object("rope_parameters");
+  if (both.has("full_attention")) read_rotary(*this, both.object("full_attention"), max_positions, {}, pair.full);
+  if (both.has("sliding_attention"))
+    read_rotary(*this, both.object("sliding_attention"), max_positions, {}, pair.sliding);
+  const std::vector<std::string> unread = both.unread();
+  NIBBLE_REQUIRE(unread.empty(), FormatError,
+                 "{}: expected full_attention and sliding_attention, each with settings of its own, got '{}'",
+                 both.what(), unread.front());
+  return pair;
+}
+
+std::size_t FamilyConfig::window(std::size_t fallback) const {
+  return is_null("sliding_window") ? 0 : integer_or("sliding_window", fallback, 0, kMaxPositions);
+}
+
+std::vector<bool> FamilyConfig::windowed_blocks(std::size_t layers,
+                                                const std::function<bool(std::size_t)>& otherwise) const {
+  std::vector<bool> windowed(layers);
+  if (!has("layer_types")) {
+    for (std::size_t i = 0; i < layers; ++i) windowed[i] = otherwise(i);
+    return windowed;
+  }
+  const std::vector<std::string> types = texts("layer_types", layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    windowed[i] = types[i] == "sliding_attention";
+    NIBBLE_REQUIRE(windowed[i] || types[i] == "full_attention", FormatError,
+                   "{}: 'layer_types': expected 'full_attention' or 'sliding_attention', got '{}'", what(), types[i]);
+  }
+  return windowed;
+}
+
+void FamilyConfig::set_windows(Architecture& architecture, const std::vector<bool>& windowed,
+                               std::size_t window) const {
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
+    if (!windowed[i]) continue;
+    NIBBLE_REQUIRE(window > 0, FormatError, "{}: 'sliding_window' is missing; layer {} has sliding attention", what(),
+                   i);
+    architecture.blocks[i].attention.window = window;
+  }
 }
 
 void FamilyConfig::read_special_tokens(Architecture& architecture) const {
@@ -181,7 +394,10 @@ void FamilyConfig::read_special_tokens(Architecture& architecture) const {
 
 std::vector<std::string> FamilyConfig::not_understood() const {
   std::vector<std::string> keys = unread();
-  std::erase_if(keys, is_harmless);
+  std::erase_if(keys, [&](const std::string& key) {
+    const nlohmann::json& value = *find(key);
+    return is_harmless(key) || (value.is_structured() && value.empty());
+  });
   return keys;
 }
 

@@ -6,24 +6,18 @@
 
 namespace nibble::model {
 
-LlamaLike::LlamaLike(const FamilyConfig& config)
+LlamaLike::LlamaLike(const FamilyConfig& config, const LlamaDefaults& defaults)
     : vocabulary(config.vocabulary()),
       hidden(config.integer("hidden_size", 1, kMaxWidth)),
       layers(config.integer("num_hidden_layers", 1, kMaxLayers)),
       heads(config.integer("num_attention_heads", 1, kMaxHeads)),
-      kv_heads(config.integer_or("num_key_value_heads", heads, 1, kMaxHeads)),
-      head_dim(config.head_dim(hidden, heads)),
+      kv_heads(config.kv_heads("num_key_value_heads", heads, defaults.kv_heads)),
+      head_dim(config.head_dim(hidden, heads, defaults.head_dim)),
       intermediate(config.integer("intermediate_size", 1, kMaxWidth)),
-      max_positions(config.integer_or("max_position_embeddings", 2048, 1, kMaxPositions)),
-      epsilon(config.number_or("rms_norm_eps", 1e-6, 0.0, 1.0)),
-      tied(config.boolean_or("tie_word_embeddings", false)),
-      rotary(config.rotary(head_dim, max_positions)) {
-  NIBBLE_REQUIRE(heads % kv_heads == 0, FormatError,
-                 "{}: num_attention_heads {} is not a multiple of num_key_value_heads {}", config.what(), heads,
-                 kv_heads);
-  NIBBLE_REQUIRE(head_dim % 2 == 0, FormatError, "{}: expected an even head_dim (rotary embeddings turn pairs), got {}",
-                 config.what(), head_dim);
-}
+      max_positions(config.integer_or("max_position_embeddings", defaults.max_positions, 1, kMaxPositions)),
+      epsilon(config.number_or(defaults.epsilon_key, defaults.epsilon, 0.0, 1.0)),
+      tied(config.boolean_or("tie_word_embeddings", defaults.tied)),
+      rotary(defaults.by_layer_type ? RotarySpec{} : config.rotary(head_dim, max_positions, defaults.rotary)) {}
 
 NormSpec LlamaLike::norm_of(Role role, std::size_t block, const std::string& module, std::size_t width) const {
   return norm(norm_kind, role, block, module, width, epsilon, norm_bias, gain_offset);
@@ -36,6 +30,36 @@ MlpSpec LlamaLike::mlp_of(std::size_t block, const std::string& prefix, std::siz
   mlp.up = linear(Role::kUp, block, prefix + up_name, width, hidden, mlp_bias);
   mlp.down = linear(Role::kDown, block, prefix + down_name, hidden, width, mlp_bias);
   return mlp;
+}
+
+MlpSpec LlamaLike::halved_mlp_of(std::size_t block, const std::string& prefix, std::size_t width) const {
+  MlpSpec mlp;
+  mlp.activation = activation;
+  const Fused fused{.module = prefix + "gate_up_proj", .rows = 2 * width, .in = hidden, .biased = mlp_bias};
+  mlp.gate = part_of(fused, Role::kGate, block, "gate", RowSet::contiguous(0, width));
+  mlp.up = part_of(fused, Role::kUp, block, "up", RowSet::contiguous(width, width));
+  mlp.down = linear(Role::kDown, block, prefix + down_name, hidden, width, mlp_bias);
+  return mlp;
+}
+
+void LlamaLike::set_qk_norms(Architecture& architecture, bool whole, const std::string& q, const std::string& k) const {
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
+    AttentionSpec& attention = architecture.blocks[i].attention;
+    const std::string module = block_prefix(i) + "self_attn.";
+    attention.q_norm = norm_of(Role::kQNorm, i, module + q, whole ? attention.q_width() : head_dim);
+    attention.k_norm = norm_of(Role::kKNorm, i, module + k, whole ? attention.kv_width() : head_dim);
+  }
+}
+
+void LlamaLike::set_post_norms_only(Architecture& architecture, const std::string& attention,
+                                    const std::string& mlp) const {
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
+    BlockSpec& block = architecture.blocks[i];
+    block.attention_norm.reset();
+    block.mlp_norm.reset();
+    block.attention_post_norm = norm_of(Role::kAttentionPostNorm, i, block_prefix(i) + attention, hidden);
+    block.mlp_post_norm = norm_of(Role::kMlpPostNorm, i, block_prefix(i) + mlp, hidden);
+  }
 }
 
 Architecture LlamaLike::build() const {
@@ -59,13 +83,13 @@ Architecture LlamaLike::build() const {
     attention.k = linear(Role::kK, i, module + "k_proj", attention.kv_width(), hidden, attention_bias);
     attention.v = linear(Role::kV, i, module + "v_proj", attention.kv_width(), hidden, attention_bias);
     attention.o = linear(Role::kO, i, module + output_name, hidden, attention.q_width(), output_bias);
-    block.attention_norm = norm_of(Role::kAttentionNorm, i, prefix + "input_layernorm", hidden);
-    block.mlp_norm = norm_of(Role::kMlpNorm, i, prefix + "post_attention_layernorm", hidden);
+    block.attention_norm = norm_of(Role::kAttentionNorm, i, prefix + attention_norm_name, hidden);
+    block.mlp_norm = norm_of(Role::kMlpNorm, i, prefix + mlp_norm_name, hidden);
     block.mlp = mlp_of(i, prefix + "mlp.", intermediate);
     a.blocks.push_back(std::move(block));
   }
   a.final_norm = norm_of(Role::kFinalNorm, layers, norm_name, hidden);
-  set_embedding_and_head(a, "model.embed_tokens", tied);
+  set_embedding_and_head(a, "model.embed_tokens", tied, head_biased);
   return a;
 }
 

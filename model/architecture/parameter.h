@@ -59,11 +59,11 @@ struct RowSet {
 /// Where a matrix (out, in) or a vector (out) lies in a checkpoint: the rows `part` of the matrix that `tensor` holds,
 /// or of slice `slice` of a stack of such matrices.
 struct Stored {
-  std::string tensor;            ///< full name, with ".weight" where the file has it
-  std::size_t rows = 0;          ///< of the whole stored matrix, as (out, in)
-  std::size_t cols = 0;          ///< 0 for a vector
-  bool transposed = false;       ///< the file holds it (in, out)
-  std::size_t slices = 0;        ///< > 0: the tensor is a stack (slices, …)
+  std::string tensor;       ///< full name, with ".weight" where the file has it
+  std::size_t rows = 0;     ///< of the whole stored matrix, as (out, in)
+  std::size_t cols = 0;     ///< 0 for a vector
+  bool transposed = false;  ///< the file holds it (in, out)
+  std::size_t slices = 0;   ///< > 0: the tensor is a stack (slices, …)
   std::size_t slice = 0;
   RowSet part;
 
@@ -89,10 +89,11 @@ struct Parameter {
   std::string module;  ///< its name in hooks, statistics, recipes, reports: "h.0.attn.c_attn.q", "lm_head"
   std::size_t out = 0, in = 0;
   Stored weight;
-  Stored bias;         ///< where a bias is, or would be if one were added
+  Stored bias;          ///< where a bias is, or would be if one were added
   bool biased = false;  ///< the configuration says that there is one
-  std::string input_of;  ///< module of the first linear layer of the block that is given the same X; empty if this is it
-  std::string fed_by;    ///< module of the norm whose output is exactly X and goes to linear layers alone; or empty
+  std::string
+      input_of;        ///< module of the first linear layer of the block that is given the same X; empty if this is it
+  std::string fed_by;  ///< module of the norm whose output is exactly X and goes to linear layers alone; or empty
   bool writes_residual = false;
 
   std::uint64_t weights() const { return static_cast<std::uint64_t>(out) * in; }

@@ -1,5 +1,8 @@
 #include "model/architecture/parts.h"
 
+#include <bit>
+#include <cmath>
+
 namespace nibble::model {
 
 Parameter linear(Role role, std::size_t block, const std::string& module, std::size_t out, std::size_t in,
@@ -13,11 +16,13 @@ Parameter linear(Role role, std::size_t block, const std::string& module, std::s
 
 Parameter part_of(const Fused& fused, Role role, std::size_t block, const std::string& name, RowSet part) {
   Parameter p;
-  p.role = role, p.block = block, p.module = fused.module + "." + name, p.out = part.count, p.in = fused.in;
-  p.biased = fused.biased;
-  p.weight = whole_matrix(fused.module + ".weight", fused.rows, fused.in, fused.transposed);
-  p.bias = whole_vector(fused.module + ".bias", fused.rows);
-  p.weight.part = p.bias.part = part;
+  p.role = role, p.block = block, p.out = part.count, p.in = fused.in, p.biased = fused.biased;
+  p.module = name.empty() ? fused.module : fused.module + "." + name;
+  p.weight = whole_matrix(fused.weight.empty() ? fused.module + ".weight" : fused.weight, fused.rows, fused.in,
+                          fused.transposed);
+  p.bias = whole_vector(fused.bias.empty() ? fused.module + ".bias" : fused.bias, fused.rows);
+  for (Stored* stored : {&p.weight, &p.bias})
+    stored->part = part, stored->slices = fused.slices, stored->slice = fused.slice;
   return p;
 }
 
@@ -28,6 +33,47 @@ NormSpec norm(NormSpec::Kind kind, Role role, std::size_t block, const std::stri
   spec.gain_offset = gain_offset, spec.module = module;
   spec.gain = whole_vector(module + ".weight", width);
   if (with_bias) spec.bias = whole_vector(module + ".bias", width);
+  return spec;
+}
+
+NormSpec plain_norm(NormSpec::Kind kind, Role role, std::size_t block, std::size_t width, double epsilon) {
+  NormSpec spec;
+  spec.kind = kind, spec.role = role, spec.block = block, spec.width = width, spec.epsilon = epsilon;
+  return spec;
+}
+
+void set_grouped_qkv(AttentionSpec& attention, const Fused& fused, std::size_t block) {
+  const std::size_t queries = attention.heads / attention.kv_heads * attention.head_dim;
+  const std::size_t stride = queries + 2 * attention.head_dim;
+  const RowSet q{0, queries, stride, attention.q_width()};
+  const RowSet k{queries, attention.head_dim, stride, attention.kv_width()};
+  const RowSet v{queries + attention.head_dim, attention.head_dim, stride, attention.kv_width()};
+  attention.q = part_of(fused, Role::kQ, block, "q", q);
+  attention.k = part_of(fused, Role::kK, block, "k", k);
+  attention.v = part_of(fused, Role::kV, block, "v", v);
+}
+
+std::vector<double> alibi_slopes(std::size_t heads) {
+  const std::size_t power = std::bit_floor(heads);
+  std::vector<double> slopes;
+  for (std::size_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
+  for (std::size_t i = 1; slopes.size() < heads; i += 2)
+    slopes.push_back(std::exp2(-4.0 * static_cast<double>(i) / static_cast<double>(power)));
+  return slopes;
+}
+
+ExpertsSpec mixture(std::size_t block, const std::string& router, std::size_t hidden, std::size_t count,
+                    std::size_t active, const std::function<MlpSpec(std::size_t expert)>& expert) {
+  ExpertsSpec spec;
+  spec.active = active;
+  spec.router = linear(Role::kRouter, block, router, count, hidden);
+  for (std::size_t e = 0; e < count; ++e) {
+    MlpSpec mlp = expert(e);
+    if (mlp.gate) mlp.gate->expert = e;
+    mlp.up.expert = mlp.down.expert = e;
+    spec.experts.push_back(std::move(mlp));
+  }
   return spec;
 }
 
@@ -74,13 +120,15 @@ void connect(Architecture& architecture) {
   for (BlockSpec& block : architecture.blocks) connect(block);
 }
 
-void set_embedding_and_head(Architecture& architecture, const std::string& module, bool tied,
-                            const std::string& head_module, bool head_biased) {
+void set_embedding_and_head(Architecture& architecture, const std::string& module, bool tied, bool head_biased,
+                            const std::string& head_tensors) {
   const std::size_t outside = architecture.blocks.size();
   architecture.embedding =
       linear(Role::kEmbedding, outside, module, architecture.vocabulary, architecture.hidden, false);
   Parameter& head = architecture.head.linear;
-  head = linear(Role::kHead, outside, head_module, architecture.vocabulary, architecture.hidden, head_biased);
+  head = linear(Role::kHead, outside, head_tensors, architecture.vocabulary, architecture.hidden, head_biased);
+  // What hooks, statistics and recipes call it, whatever a family's files do.
+  head.module = "lm_head";
   architecture.head.tied = tied;
   if (tied) head.weight = architecture.embedding.weight;
 }

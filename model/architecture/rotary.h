@@ -20,8 +20,8 @@ struct RotaryScaling {
   double factor = 1.0;
   double low_frequency_factor = 1.0, high_frequency_factor = 4.0;  // llama3
   std::size_t original_context = 0;
-  double beta_fast = 32.0, beta_slow = 1.0;  // yarn
-  bool truncate = true;                      // yarn: bounds of the ramp are whole numbers
+  double beta_fast = 32.0, beta_slow = 1.0;         // yarn
+  bool truncate = true;                             // yarn: bounds of the ramp are whole numbers
   std::vector<double> short_factors, long_factors;  // longrope, dims / 2 each
   double magnitude = 1.0;  ///< sines and cosines are multiplied by it (yarn's and longrope's attention factor)
   bool operator==(const RotaryScaling&) const = default;

@@ -57,6 +57,15 @@ std::vector<float> bias_of(const Parameter& parameter, const WeightProvider& wei
   return {};
 }
 
+std::vector<float> gain_of(const NormSpec& norm, const WeightProvider& weights) {
+  std::vector<float> gain = norm.gain ? weights.vector(*norm.gain) : std::vector<float>{};
+  for (const Stored& group : norm.group_gains) {
+    const std::vector<float> values = weights.vector(group);
+    gain.insert(gain.end(), values.begin(), values.end());
+  }
+  return gain;
+}
+
 std::optional<std::string> find_tensor_name(const Checkpoint& checkpoint, const std::string& tensor) {
   for (std::string& name : checkpoint.architecture().candidates(tensor))
     if (checkpoint.contains(name)) return std::move(name);

@@ -24,13 +24,17 @@ class WeightProvider {
   /// The weight of `parameter` as rows (out, in), whatever rows of which tensor they are. Also serves embeddings: row t
   /// is the vector of token t. Throws FormatError as above.
   virtual std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const = 0;
-  /// The linear layer with its bias, if the tensor is there. Throws FormatError too where parameter.biased and it is not.
+  /// The linear layer with its bias, if the tensor is there. Throws FormatError too where parameter.biased and it is
+  /// not.
   virtual std::unique_ptr<LinearOp<float>> linear(const Parameter& parameter) const = 0;
 };
 
 /// The bias of `parameter` from `weights`, empty where it has none. Throws FormatError where the configuration asks for
 /// one that is not there.
 std::vector<float> bias_of(const Parameter& parameter, const WeightProvider& weights);
+
+/// The gain of `norm`: its width, or as many for each group where groups have their own; empty where it has none.
+std::vector<float> gain_of(const NormSpec& norm, const WeightProvider& weights);
 
 /// Rows of a mapped F32, F16 or BF16 tensor, converted as they are read. `transposed` = stored as (in, out); then both
 /// ways of decoding are there. Throws FormatError unless `tensor` is a float matrix; decoding throws it when the file

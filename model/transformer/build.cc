@@ -41,9 +41,8 @@ class Builder {
   std::optional<Norm<T>> norm(const std::optional<NormSpec>& spec) const {
     if (!spec) return std::nullopt;
     std::vector<T> gain, bias;
-    if (spec->gain)
-      for (const float value : weights_.vector(*spec->gain))
-        gain.push_back(static_cast<T>(static_cast<double>(value) + spec->gain_offset));
+    for (const float value : gain_of(*spec, weights_))
+      gain.push_back(static_cast<T>(static_cast<double>(value) + spec->gain_offset));
     if (spec->bias) bias = converted<T>(weights_.vector(*spec->bias));
     return Norm<T>(spec->kind, spec->width, std::move(gain), std::move(bias), spec->epsilon);
   }

@@ -25,7 +25,6 @@ AttentionSpec attention(const std::string& prefix, std::size_t block, std::size_
 
 MlpSpec mlp(const std::string& prefix, std::size_t block, std::size_t hidden, std::size_t intermediate) {
   MlpSpec spec;
-  spec.activation = Activation::kGeluTanh;
   spec.up = linear(Role::kUp, block, prefix + "mlp.c_fc", intermediate, hidden, true);
   spec.down = linear(Role::kDown, block, prefix + "mlp.c_proj", hidden, intermediate, true);
   spec.up.weight.transposed = spec.down.weight.transposed = true;
@@ -44,10 +43,9 @@ Architecture parse_gpt2(const FamilyConfig& config) {
   const std::size_t intermediate = config.integer_or("n_inner", 4 * a.hidden, 1, kMaxWidth);
   a.max_positions = config.integer_or("n_positions", 1024, 1, kMaxPositions);
   const double epsilon = config.number_or("layer_norm_epsilon", 1e-5, 0.0, 1.0);
-  config.require_one_of("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  config.require_boolean("scale_attn_weights", true);
-  config.require_boolean("scale_attn_by_inverse_layer_idx", false);
-  config.require_boolean("add_cross_attention", false);
+  const Activation activation = config.activation("activation_function", "gelu_new");
+  const bool scaled = config.boolean_or("scale_attn_weights", true);
+  const bool scaled_by_layer = config.boolean_or("scale_attn_by_inverse_layer_idx", false);
   a.prefix = "transformer.";
   a.names_lack_prefix = true;
   a.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
@@ -58,8 +56,11 @@ Architecture parse_gpt2(const FamilyConfig& config) {
     BlockSpec block;
     block.attention_norm = norm(Kind::kLayer, Role::kAttentionNorm, i, prefix + "ln_1", a.hidden, epsilon, true);
     block.attention = attention(prefix, i, a.hidden, heads);
+    if (!scaled) block.attention.scale = 1.0;
+    if (scaled_by_layer) block.attention.scale /= static_cast<double>(i + 1);
     block.mlp_norm = norm(Kind::kLayer, Role::kMlpNorm, i, prefix + "ln_2", a.hidden, epsilon, true);
     block.mlp = mlp(prefix, i, a.hidden, intermediate);
+    block.mlp->activation = activation;
     a.blocks.push_back(std::move(block));
   }
   a.positions = linear(Role::kPositions, layers, "wpe", a.max_positions, a.hidden);

@@ -1,6 +1,3 @@
-#include <cmath>
-
-#include "core/error.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/llama_like.h"

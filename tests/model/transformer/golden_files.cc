@@ -41,10 +41,29 @@ Matrix<float> GoldenTensors::matrix(const std::string& name) const {
 }
 
 std::vector<std::uint32_t> GoldenTensors::ids(const std::string& name) const {
+  for (const auto& tensor : contents_->parsed.tensors) {
+    if (tensor.name != name || tensor.dtype != DType::kI64) continue;
+    std::vector<std::int64_t> wide(tensor.element_count());
+    std::memcpy(wide.data(), tensor.data.data(), tensor.data.size());
+    return {wide.begin(), wide.end()};
+  }
   const auto& tensor = contents_->find(name, DType::kI32);
   std::vector<std::uint32_t> result(tensor.element_count());
   std::memcpy(result.data(), tensor.data.data(), tensor.data.size());
   return result;
+}
+
+std::vector<double> GoldenTensors::doubles(const std::string& name) const {
+  const auto& tensor = contents_->find(name, DType::kF64);
+  std::vector<double> result(tensor.element_count());
+  std::memcpy(result.data(), tensor.data.data(), tensor.data.size());
+  return result;
+}
+
+std::vector<std::string> GoldenTensors::names() const {
+  std::vector<std::string> names;
+  for (const auto& tensor : contents_->parsed.tensors) names.push_back(tensor.name);
+  return names;
 }
 
 std::ostream& operator<<(std::ostream& stream, const GoldenModel& model) { return stream << model.name; }

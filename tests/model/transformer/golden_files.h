@@ -22,7 +22,9 @@ class GoldenTensors {
   ~GoldenTensors();
   bool contains(const std::string& name) const;
   Matrix<float> matrix(const std::string& name) const;            ///< F32; a vector is one row
-  std::vector<std::uint32_t> ids(const std::string& name) const;  ///< I32, flattened
+  std::vector<std::uint32_t> ids(const std::string& name) const;  ///< I32 or I64, flattened
+  std::vector<double> doubles(const std::string& name) const;     ///< F64
+  std::vector<std::string> names() const;
 
  private:
   struct Contents;

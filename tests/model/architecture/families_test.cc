@@ -1,0 +1,401 @@
+#include "model/architecture/families.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::test {
+namespace {
+
+using model::Activation;
+using model::Architecture;
+using model::RotaryScaling;
+using Json = nlohmann::json;
+
+Json gpt2() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_embd", 768},        {"n_layer", 12},
+          {"n_head", 12},         {"n_positions", 1024}, {"eos_token_id", 50256}};
+}
+
+Json llama() {
+  return {{"model_type", "llama"},       {"vocab_size", 128256},
+          {"hidden_size", 4096},         {"intermediate_size", 14336},
+          {"num_hidden_layers", 32},     {"num_attention_heads", 32},
+          {"num_key_value_heads", 8},    {"max_position_embeddings", 131072},
+          {"rms_norm_eps", 1e-5},        {"rope_theta", 500000.0},
+          {"bos_token_id", 128000},      {"eos_token_id", {128001, 128008, 128009}},
+          {"tie_word_embeddings", false}};
+}
+
+Json llama3_scaling() {
+  return {{"rope_type", "llama3"},
+          {"factor", 8.0},
+          {"low_freq_factor", 1.0},
+          {"high_freq_factor", 4.0},
+          {"original_max_position_embeddings", 8192}};
+}
+
+// The keys that most families need, of a small model.
+Json small(const char* model_type) {
+  return {{"model_type", model_type}, {"vocab_size", 100},        {"hidden_size", 32},       {"intermediate_size", 48},
+          {"num_hidden_layers", 4},   {"num_attention_heads", 4}, {"num_key_value_heads", 2}};
+}
+
+Architecture parse(const Json& json) { return model::parse_architecture(json.dump(), "config.json of 'toy'"); }
+
+Json with(Json json, const char* key, Json value) {
+  json[key] = std::move(value);
+  return json;
+}
+
+std::vector<std::size_t> windows_of(const Architecture& architecture) {
+  std::vector<std::size_t> windows;
+  for (const model::BlockSpec& block : architecture.blocks) windows.push_back(block.attention.window);
+  return windows;
+}
+
+using Windows = std::vector<std::size_t>;
+
+const model::AttentionSpec& attention_of(const Architecture& architecture, std::size_t block = 0) {
+  return architecture.blocks[block].attention;
+}
+
+TEST(Gpt2, FillsInTheFamilysDefaults) {
+  const Architecture a = parse(gpt2());
+  EXPECT_EQ(a.family, "gpt2");
+  EXPECT_EQ(a.vocabulary, 50257u);
+  EXPECT_EQ(a.hidden, 768u);
+  EXPECT_EQ(attention_of(a).heads, 12u);
+  EXPECT_EQ(attention_of(a).kv_heads, 12u);
+  EXPECT_EQ(attention_of(a).head_dim, 64u);
+  EXPECT_EQ(a.largest_intermediate(), 3072u);
+  EXPECT_EQ(a.max_positions, 1024u);
+  EXPECT_TRUE(near(a.final_norm->epsilon, 1e-5, {}));
+  EXPECT_TRUE(attention_of(a).o.biased && a.blocks[0].mlp->up.biased && a.head.tied);
+  EXPECT_EQ(a.eos, 50256u);
+  EXPECT_FALSE(a.bos.has_value());
+}
+
+TEST(Gpt2, TakesAnInnerWidthAndOtherActivations) {
+  const Architecture a = parse(with(with(gpt2(), "n_inner", 1000), "activation_function", "relu"));
+  EXPECT_EQ(a.largest_intermediate(), 1000u);
+  EXPECT_EQ(a.blocks[0].mlp->activation, Activation::kRelu);
+  EXPECT_EQ(parse(with(gpt2(), "n_inner", nullptr)).largest_intermediate(), 3072u);
+}
+
+TEST(Gpt2, ScalesScoresAsToldTo) {
+  EXPECT_TRUE(near(attention_of(parse(with(gpt2(), "scale_attn_weights", false))).scale, 1.0, {}));
+  const Architecture a = parse(with(gpt2(), "scale_attn_by_inverse_layer_idx", true));
+  EXPECT_TRUE(near(attention_of(a, 3).scale, 1.0 / 8.0 / 4.0, {}));
+}
+
+TEST(Llama, ReadsLlama31) {
+  const Architecture a = parse(with(llama(), "rope_scaling", llama3_scaling()));
+  EXPECT_EQ(attention_of(a).kv_heads, 8u);
+  EXPECT_EQ(attention_of(a).head_dim, 128u);
+  EXPECT_EQ(attention_of(a).kv_width(), 1024u);
+  EXPECT_FALSE(attention_of(a).q.biased || a.blocks[0].mlp->up.biased || a.head.tied);
+  EXPECT_TRUE(near(attention_of(a).rotary->base, 500000.0, {}));
+  const RotaryScaling& scaling = attention_of(a).rotary->scaling;
+  EXPECT_EQ(scaling.kind, RotaryScaling::Kind::kLlama3);
+  EXPECT_TRUE(near(scaling.factor, 8.0, {}));
+  EXPECT_EQ(scaling.original_context, 8192u);
+  EXPECT_EQ(a.eos, 128001u);
+  EXPECT_EQ(a.stop_tokens, (std::vector<std::uint32_t>{128001, 128008, 128009}));
+}
+
+TEST(Llama, ReadsTheNewerRopeParameters) {
+  Json rope = llama3_scaling();
+  rope["rope_theta"] = 10000.0;
+  const Architecture a = parse(with(llama(), "rope_parameters", rope));
+  EXPECT_EQ(attention_of(a).rotary->scaling.kind, RotaryScaling::Kind::kLlama3);
+  EXPECT_TRUE(near(attention_of(a).rotary->base, 10000.0, {}));
+}
+
+TEST(Llama, TakesNullAndDefaultScalingAsNone) {
+  for (const Json& none : {Json(nullptr), Json{{"rope_type", "default"}}})
+    EXPECT_EQ(attention_of(parse(with(llama(), "rope_scaling", none))).rotary->scaling.kind,
+              RotaryScaling::Kind::kNone);
+}
+
+TEST(Llama, TakesAnExplicitHeadDimensionAndTiedHeads) {
+  const Architecture a = parse(with(with(llama(), "head_dim", 64), "tie_word_embeddings", true));
+  EXPECT_EQ(attention_of(a).q_width(), 2048u);
+  EXPECT_TRUE(a.head.tied);
+  EXPECT_EQ(a.head.linear.weight, a.embedding.weight);
+}
+
+TEST(Llama, ReadsYarnWithItsDefaults) {
+  const Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
+  const RotaryScaling scaling = attention_of(parse(with(llama(), "rope_scaling", yarn))).rotary->scaling;
+  EXPECT_EQ(scaling.kind, RotaryScaling::Kind::kYarn);
+  EXPECT_TRUE(near(scaling.beta_fast, 32.0, {}));
+  EXPECT_TRUE(near(scaling.magnitude, 0.1 * std::log(4.0) + 1.0, {.abs = 0.0, .rel = 1e-15}));
+}
+
+TEST(Llama, TakesADynamicContextFromThePositions) {
+  const Architecture a = parse(with(llama(), "rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}));
+  EXPECT_EQ(attention_of(a).rotary->scaling.original_context, 131072u);
+}
+
+TEST(LinearLayers, AreNamedAsTheCheckpointNamesThem) {
+  const Architecture g = parse(gpt2());
+  const auto gpt2_layers = model::linear_layers(g);
+  ASSERT_EQ(gpt2_layers.size(), 72u);
+  EXPECT_EQ(gpt2_layers[6]->module, "h.1.attn.c_attn.q");
+  EXPECT_EQ(gpt2_layers[6]->out, 768u);
+  EXPECT_TRUE(gpt2_layers[6]->weight.transposed);
+  const Architecture l = parse(llama());
+  const auto llama_layers = model::linear_layers(l);
+  ASSERT_EQ(llama_layers.size(), 224u);
+  EXPECT_EQ(llama_layers[8]->module, "model.layers.1.self_attn.k_proj");
+  EXPECT_EQ(llama_layers[8]->out, 1024u);
+  EXPECT_EQ(llama_layers[8]->in, 4096u);
+  EXPECT_EQ(llama_layers[8]->block, 1u);
+  EXPECT_EQ(llama_layers[8]->input_of, "model.layers.1.self_attn.q_proj");
+  EXPECT_EQ(llama_layers[8]->fed_by, "model.layers.1.input_layernorm");
+}
+
+TEST(TheDemoModels, Parse) {
+  for (const char* name : {"gpt2-demo", "llama-demo"}) {
+    const auto path = source_path("datasets/demo") / name / "config.json";
+    const Architecture a = model::parse_architecture(read_file(path), path.string());
+    EXPECT_EQ(a.vocabulary, 2048u);
+    EXPECT_EQ(a.hidden, 128u);
+    EXPECT_EQ(a.blocks.size(), 4u);
+  }
+}
+
+TEST(Windows, OfMistralStandInEveryBlock) {
+  EXPECT_EQ(windows_of(parse(with(small("mistral"), "sliding_window", 9))), Windows(4, 9));
+  EXPECT_EQ(windows_of(parse(with(small("mistral"), "sliding_window", nullptr))), Windows(4, 0));
+  EXPECT_EQ(windows_of(parse(small("mistral"))), Windows(4, 4096));
+}
+
+TEST(Windows, OfGemmaFollowPatternsOrLists) {
+  Json gemma2 = with(small("gemma2"), "sliding_window", 9);
+  EXPECT_EQ(windows_of(parse(gemma2)), (Windows{9, 0, 9, 0}));
+  gemma2["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(windows_of(parse(gemma2)), (Windows{0, 0, 9, 0}));
+  const Json gemma3 = with(with(small("gemma3_text"), "sliding_window", 9), "sliding_window_pattern", 2);
+  const Architecture a = parse(gemma3);
+  EXPECT_EQ(windows_of(a), (Windows{9, 0, 9, 0}));
+  EXPECT_TRUE(near(attention_of(a, 0).rotary->base, 10000.0, {}));
+  EXPECT_TRUE(near(attention_of(a, 1).rotary->base, 1000000.0, {}));
+}
+
+TEST(Windows, OfQwenBeginBehindTheFirstBlocksAndOnlyIfUsed) {
+  const Json qwen = with(with(small("qwen2"), "sliding_window", 9), "max_window_layers", 3);
+  EXPECT_EQ(windows_of(parse(qwen)), Windows(4, 0));
+  EXPECT_EQ(windows_of(parse(with(qwen, "use_sliding_window", true))), (Windows{0, 0, 0, 9}));
+}
+
+TEST(Windows, OfExaoneTakeTheRotaryEmbeddingFromTheOtherBlocks) {
+  const Json exaone = with(with(small("exaone4"), "sliding_window", 9), "sliding_window_pattern", "LLLG");
+  const Architecture a = parse(exaone);
+  EXPECT_EQ(windows_of(a), (Windows{9, 9, 9, 0}));
+  EXPECT_TRUE(attention_of(a, 2).rotary.has_value());
+  EXPECT_FALSE(attention_of(a, 3).rotary.has_value());
+  const Architecture global = parse(with(exaone, "sliding_window", nullptr));
+  EXPECT_EQ(windows_of(global), Windows(4, 0));
+  EXPECT_TRUE(attention_of(global, 3).rotary.has_value());
+}
+
+TEST(GptNeo, ReadsGroupsOfKindsOfAttention) {
+  Json neo = {{"model_type", "gpt_neo"}, {"vocab_size", 9}, {"hidden_size", 8},
+              {"num_layers", 4},         {"num_heads", 4},  {"window_size", 9}};
+  neo["attention_types"] = Json::parse(R"([[["global", "local"], 1], [["local"], 2]])");
+  EXPECT_EQ(windows_of(parse(neo)), (Windows{0, 9, 9, 9}));
+  EXPECT_TRUE(near(attention_of(parse(neo)).scale, 1.0, {}));
+}
+
+TEST(Phi3, TakesOldNamesOfLongRopeAndTheContextBesideIt) {
+  Json phi3 = small("phi3");
+  phi3["max_position_embeddings"] = 8192, phi3["original_max_position_embeddings"] = 2048;
+  phi3["rope_scaling"] = {{"type", "yarn"}, {"short_factor", {1.0, 1.0, 1.0, 1.0}}, {"long_factor", {2, 2, 2, 2}}};
+  const RotaryScaling scaling = attention_of(parse(phi3)).rotary->scaling;
+  EXPECT_EQ(scaling.kind, RotaryScaling::Kind::kLongRope);
+  EXPECT_EQ(scaling.original_context, 2048u);
+  EXPECT_TRUE(near(scaling.magnitude, std::sqrt(1.0 + std::log(4.0) / std::log(2048.0)), {.abs = 0.0, .rel = 1e-15}));
+}
+
+TEST(Falcon, TellsItsGenerationsApart) {
+  Json falcon = {{"model_type", "falcon"},
+                 {"vocab_size", 100},
+                 {"hidden_size", 32},
+                 {"num_hidden_layers", 1},
+                 {"num_attention_heads", 4}};
+  const Architecture seven = parse(falcon);
+  EXPECT_EQ(attention_of(seven).kv_heads, 1u);
+  EXPECT_EQ(attention_of(seven).q.weight.rows, 48u);
+  EXPECT_FALSE(seven.blocks[0].mlp_norm.has_value());
+
+  const Architecture forty = parse(with(with(falcon, "new_decoder_architecture", true), "num_kv_heads", 2));
+  EXPECT_EQ(attention_of(forty).kv_heads, 2u);
+  EXPECT_EQ(forty.blocks[0].mlp_norm->module, "transformer.h.0.ln_mlp");
+
+  Json rw = falcon;
+  rw["alibi"] = true, rw["multi_query"] = false, rw["parallel_attn"] = false, rw["bias"] = true;
+  const Architecture old = parse(rw);
+  EXPECT_EQ(attention_of(old).kv_heads, 4u);
+  EXPECT_EQ(old.blocks[0].residual, model::BlockSpec::Residual::kSequential);
+  EXPECT_FALSE(attention_of(old).rotary.has_value());
+  EXPECT_TRUE(near(attention_of(old).alibi[0], 0.25 / std::sqrt(8.0), {.abs = 0.0, .rel = 1e-15}));
+  EXPECT_TRUE(attention_of(old).q.biased && old.blocks[0].mlp->down.biased);
+}
+
+TEST(StableLm, GivesEveryHeadAGainOfItsOwn) {
+  Json stablelm = with(with(small("stablelm"), "qk_layernorm", true), "use_parallel_residual", true);
+  const Architecture a = parse(stablelm);
+  EXPECT_FALSE(a.blocks[0].mlp_norm.has_value());
+  ASSERT_EQ(attention_of(a).q_norm->group_gains.size(), 4u);
+  EXPECT_EQ(attention_of(a).k_norm->group_gains[1].tensor, "model.layers.0.self_attn.k_layernorm.norms.1.weight");
+  EXPECT_EQ(attention_of(a).rotary->dims, 2u);
+}
+
+TEST(Cohere, StacksTheGainsOfItsHeads) {
+  const Architecture a = parse(with(small("cohere"), "use_qk_norm", true));
+  ASSERT_EQ(attention_of(a).k_norm->group_gains.size(), 2u);
+  EXPECT_EQ(attention_of(a).k_norm->group_gains[1].shape(), (std::vector<std::uint64_t>{2, 8}));
+  EXPECT_TRUE(near(a.head.scale, 0.0625, {}));
+  EXPECT_TRUE(attention_of(a).rotary->interleaved);
+}
+
+TEST(GptOss, TakesYarnWhereNothingIsSaid) {
+  Json oss = small("gpt_oss");
+  oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;
+  const Architecture a = parse(oss);
+  EXPECT_EQ(attention_of(a).rotary->scaling.kind, RotaryScaling::Kind::kYarn);
+  EXPECT_EQ(windows_of(a), (Windows{128, 0, 128, 0}));
+  EXPECT_EQ(attention_of(a).head_dim, 64u);
+  EXPECT_EQ(a.blocks[0].experts->experts[3].gate->module, "model.layers.0.mlp.experts.gate_up_proj.3.gate");
+  EXPECT_EQ(a.blocks[0].experts->experts[3].down.module, "model.layers.0.mlp.experts.down_proj.3");
+}
+
+TEST(QwenMixtures, StandWhereTheListsSay) {
+  Json qwen = small("qwen3_moe");
+  qwen["num_experts"] = 4, qwen["num_experts_per_tok"] = 2, qwen["moe_intermediate_size"] = 16;
+  qwen["decoder_sparse_step"] = 2, qwen["mlp_only_layers"] = {3};
+  const Architecture a = parse(qwen);
+  std::vector<bool> mixtures;
+  for (const model::BlockSpec& block : a.blocks) mixtures.push_back(block.experts.has_value());
+  EXPECT_EQ(mixtures, (std::vector<bool>{false, true, false, false}));
+}
+
+TEST(Gemma, MeansTheTanhWhenItsFirstFilesSayGelu) {
+  EXPECT_EQ(parse(with(small("gemma"), "hidden_act", "gelu")).blocks[0].mlp->activation, Activation::kGeluTanh);
+  EXPECT_EQ(parse(with(small("gemma"), "hidden_activation", "gelu")).blocks[0].mlp->activation, Activation::kGelu);
+  EXPECT_EQ(attention_of(parse(small("gemma"))).head_dim, 256u);
+}
+
+TEST(Keys, ThatAreNullEmptyOrHarmlessPass) {
+  Json json = llama();
+  json["something_new"] = nullptr;
+  json["pruned_heads"] = Json::object();
+  json["torch_dtype"] = "bfloat16";
+  EXPECT_EQ(parse(json).blocks.size(), 32u);
+}
+
+TEST(Prefixes, AreTakenAndLeftOut) {
+  EXPECT_EQ(parse(gpt2()).candidates("wte.weight"), (std::vector<std::string>{"wte.weight", "transformer.wte.weight"}));
+  Json bloom = {{"model_type", "bloom"}, {"vocab_size", 9}, {"hidden_size", 8}, {"n_layer", 1}, {"n_head", 2}};
+  EXPECT_EQ(parse(bloom).candidates("transformer.ln_f.bias"),
+            (std::vector<std::string>{"transformer.ln_f.bias", "ln_f.bias"}));
+}
+
+struct Refusal {
+  const char* name;
+  Json json;
+  const char* first;
+  const char* second;
+};
+
+class FamilyRefuses : public testing::TestWithParam<std::size_t> {
+ public:
+  static std::vector<Refusal> cases() {
+    Json odd_scaling = {{"type", "quadratic"}, {"factor", 2.0}};
+    const Json opt = {{"model_type", "opt"}, {"vocab_size", 9},        {"hidden_size", 8},
+                      {"ffn_dim", 8},        {"num_hidden_layers", 1}, {"num_attention_heads", 2}};
+    const Json bloom = {{"model_type", "bloom"}, {"vocab_size", 9}, {"hidden_size", 8}, {"n_layer", 1}, {"n_head", 2}};
+    const Json windowless = with(with(small("ministral"), "sliding_window", nullptr), "layer_types",
+                                 {"full_attention", "sliding_attention", "full_attention", "full_attention"});
+    Json crossed = with(llama3_scaling(), "low_freq_factor", 4.0);
+    Json without_factor = llama3_scaling();
+    without_factor.erase("factor");
+    Json without_width = llama();
+    without_width.erase("hidden_size");
+    return {
+        {"UnknownModelTypes", with(gpt2(), "model_type", "gpt3"), "'gpt3'", "did you mean 'gpt2'"},
+        {"MissingModelTypes", Json{{"vocab_size", 3}}, "model_type", "got ''"},
+        {"PicturesBesideText", with(llama(), "model_type", "gemma3"), "'gemma3'", "did you mean 'gemma"},
+        {"SomethingElseThanAnObject", Json::array({1, 2}), "expected a JSON object", "array"},
+        {"UnknownActivationsOfGpt2", with(gpt2(), "activation_function", "sine"), "gelu_new", "'sine'"},
+        {"UnknownActivationsOfLlama", with(llama(), "hidden_act", "mish"), "expected silu", "'mish'"},
+        {"UnknownRopeScaling", with(llama(), "rope_scaling", odd_scaling), "'type'", "got 'quadratic'"},
+        {"UnknownKeysOfRopeScaling", with(llama(), "rope_scaling", with(llama3_scaling(), "twist", 1)), "'twist'",
+         "not known"},
+        {"PartialRotationOfFamiliesWithoutIt", with(llama(), "partial_rotary_factor", 0.5), "partial_rotary_factor",
+         "got 0.5"},
+        {"UnknownKeys", with(llama(), "brand_new_gate", 1), "'brand_new_gate'", "may change what the network computes"},
+        {"NormsBehind", with(opt, "do_layer_norm_before", false), "do_layer_norm_before", "only true"},
+        {"ProjectedEmbeddings", with(opt, "word_embed_proj_dim", 16), "word_embed_proj_dim", "got 16"},
+        {"ResidualsBehindNorms", with(bloom, "apply_residual_connection_post_layernorm", true),
+         "apply_residual_connection_post_layernorm", "only false"},
+        {"ClampsBehindNorms", with(small("olmoe"), "clip_qkv", 8.0), "clip_qkv", "only null"},
+        {"TextsReadBothWays", with(small("gemma"), "use_bidirectional_attention", true), "use_bidirectional_attention",
+         "only false"},
+        {"WindowedBlocksWithoutWindow", windowless, "'sliding_window' is missing", "layer 1"},
+        {"UnknownTypesOfLayers", with(small("gemma2"), "layer_types", {"full_attention", "chunked", "x", "y"}),
+         "layer_types", "got 'chunked'"},
+        {"ListsOfLayersOfAnotherLength", with(small("gemma2"), "layer_types", {"full_attention"}), "layer_types", "4"},
+        {"MoreActiveExpertsThanThereAre", with(small("mixtral"), "num_experts_per_tok", 9), "num_experts_per_tok",
+         "got 9"},
+        {"RopeScalingOfAnotherType", with(llama(), "rope_scaling", "llama3"), "'rope_scaling'", "got string"},
+        {"CrossedFrequencyFactors", with(llama(), "rope_scaling", crossed), "low_freq_factor < high_freq_factor", "4"},
+        {"MissingScalingFactors", with(llama(), "rope_scaling", without_factor), "'factor' is missing", "rope_scaling"},
+        {"MissingWidths", without_width, "'hidden_size' is missing", "integer from 1 to"},
+        {"ZeroLayers", with(llama(), "num_hidden_layers", 0), "num_hidden_layers", "got 0"},
+        {"NegativeWidths", with(gpt2(), "n_embd", -768), "n_embd", "got -768"},
+        {"FractionalWidths", with(gpt2(), "n_embd", 768.5), "n_embd", "got 768.5"},
+        {"WidthsInQuotes", with(gpt2(), "n_embd", "768"), "n_embd", "got \"768\""},
+        {"EnormousVocabularies", with(llama(), "vocab_size", 4294967295u), "vocab_size", "4294967295"},
+        {"NumbersBeyond64Bits", with(gpt2(), "n_layer", 1e30), "n_layer", "1e+30"},
+        {"HeadsThatDoNotDivide", with(gpt2(), "n_head", 7), "n_embd 768", "n_head 7"},
+        {"KvHeadsThatDoNotDivide", with(llama(), "num_key_value_heads", 5), "32 attention heads",
+         "num_key_value_heads 5"},
+        {"OddHeadDimensions", with(llama(), "head_dim", 63), "even head_dim", "63"},
+        {"MoreHeadsThanWidth", with(with(llama(), "hidden_size", 16), "num_attention_heads", 32), "width 16",
+         "32 heads"},
+        {"ZeroEpsilon", with(llama(), "rms_norm_eps", 0.0), "rms_norm_eps", "above 0"},
+        {"TextAsEpsilon", with(llama(), "rms_norm_eps", "tiny"), "rms_norm_eps", "tiny"},
+        {"EndTokensBeyondTheVocabulary", with(gpt2(), "eos_token_id", 50257), "eos_token_id", "50257"},
+        {"NegativeEndTokens", with(llama(), "eos_token_id", Json::array({1, -1})), "eos_token_id", "-1"},
+        {"BooleansThatAreNot", with(llama(), "attention_bias", 1), "attention_bias", "expected true or false"},
+    };
+  }
+};
+
+TEST_P(FamilyRefuses, ByNameWithTheReason) {
+  const Refusal refusal = cases()[GetParam()];
+  EXPECT_TRUE(
+      throws_with<FormatError>([&] { parse(refusal.json); }, "config.json of 'toy'", refusal.first, refusal.second));
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, FamilyRefuses, testing::Range(std::size_t{0}, FamilyRefuses::cases().size()),
+                         [](const auto& instance) { return FamilyRefuses::cases()[instance.param].name; });
+
+TEST(ConfigText, MustBeStrictJson) {
+  const auto parse_text = [](const char* text) { return model::parse_architecture(text, "config.json"); };
+  EXPECT_TRUE(throws_with<FormatError>([&] { parse_text("{\"model_type\": \"gpt2\""); }, "config.json"));
+  EXPECT_TRUE(
+      throws_with<FormatError>([&] { parse_text(R"({"model_type": "gpt2", "n_embd": 8, "n_embd": 16})"); }, "n_embd"));
+}
+
+}  // namespace
+}  // namespace nibble::test

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/files.h"
+
+namespace nibble::test {
+
+/// Directories of ../shared/golden/families: a small model of each family, and what another implementation computes.
+inline constexpr const char* kGoldenFamilies[] = {
+    "bloom",   "cohere",   "exaone4", "falcon",    "gemma",   "gemma2",     "gemma3",  "glm4",         "gpt2",
+    "gpt_neo", "gpt_neox", "gpt_oss", "gptj",      "granite", "granitemoe", "llama",   "llama-linear", "llama-yarn",
+    "llama3",  "mistral",  "mixtral", "nemotron",  "olmo",    "olmo2",      "olmo3",   "olmoe",        "opt",
+    "phi",     "phi3",     "qwen2",   "qwen2_moe", "qwen3",   "qwen3_moe",  "smollm3", "stablelm",     "starcoder2"};
+
+inline std::filesystem::path golden_family(const std::string& name) { return shared_path("golden/families/" + name); }
+
+/// The name of a test instance.
+inline std::string family_test_name(const testing::TestParamInfo<const char*>& instance) {
+  std::string name = instance.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace nibble::test
