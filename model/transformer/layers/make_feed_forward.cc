@@ -1,4 +1,4 @@
-#include "model/transformer/layers/feed_forward.h"
+#include "model/transformer/layers/make_feed_forward.h"
 
 #include <complex>
 
