@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "model/architecture/families.h"
-#include "model/synthesize/architectures.h"
+#include "model/architecture/known_shapes.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

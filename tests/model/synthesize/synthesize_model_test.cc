@@ -7,7 +7,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "model/synthesize/architectures.h"
+#include "model/architecture/known_shapes.h"
 #include "quant/store/load_model.h"
 #include "model/architecture/families.h"
 #include "tests/support/compare.h"

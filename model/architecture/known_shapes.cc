@@ -1,4 +1,4 @@
-#include "model/synthesize/architectures.h"
+#include "model/architecture/known_shapes.h"
 
 #include <fmt/format.h>
 
