@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "quant/pipeline/budget_result.h"
+#include "quant/job/budget_result.h"
 
 namespace nibble::cli {
 

@@ -25,7 +25,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/calibration_windows.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -70,7 +70,7 @@ void collect(const Arguments& arguments, MpiSession& mpi) {
   const auto tokenizer = arguments.text.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
   const datasets::CalibrationWindows windows =
-      read_calibration_windows(arguments.text, model.config, tokenizer.get(), arguments.model, bar.sink());
+      read_calibration_windows(arguments.text, model.architecture, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   if (first) {
     for (const std::string& warning : datasets::warnings(windows)) warn(warning);

@@ -27,13 +27,13 @@ void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
 }
 
 datasets::CalibrationWindows read_calibration_windows(const CalibrationTextOptions& options,
-                                                      const model::Config& config, const model::Tokenizer* tokenizer,
+                                                      const model::Architecture& architecture, const model::Tokenizer* tokenizer,
                                                       const std::filesystem::path& model,
                                                       const ProgressSink& progress) {
   const std::size_t length =
-      options.length > 0 ? options.length : std::min<std::size_t>(kDefaultLength, config.max_positions);
+      options.length > 0 ? options.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
   if (!options.tokens.empty())
-    return datasets::fixed_calibration_windows(options.tokens, config.vocabulary, length, options.samples);
+    return datasets::fixed_calibration_windows(options.tokens, architecture.vocabulary, length, options.samples);
   NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "--text: '{}' has no tokenizer; give token ids with --tokens",
                  model.string());
   const std::vector<std::filesystem::path> files(options.text.begin(), options.text.end());

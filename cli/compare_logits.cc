@@ -21,7 +21,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -66,12 +66,12 @@ std::vector<Compared> caches_of(const Arguments& arguments, const model::Model& 
 }
 
 void print_table(const std::vector<eval::LogitDifferences>& results, const std::vector<Compared>& caches,
-                 const model::Config& config, double tolerance) {
+                 const model::Architecture& architecture, double tolerance) {
   Table table({{"cache", Align::kLeft}, {"bytes"}, {"tokens per call"}, {"largest difference"}, {"at position"}, {""}});
   const std::size_t per_cache = results.size() / caches.size();
   for (std::size_t i = 0; i < results.size(); ++i) {
     const eval::LogitDifferences& result = results[i];
-    const std::uint64_t bytes = model::cache_bytes(config, caches[i / per_cache].options);
+    const std::uint64_t bytes = model::cache_bytes(architecture, caches[i / per_cache].options);
     table.add_row({result.cache, fmt::format("{}", bytes), result.cut, fmt::format("{:.2e}", result.largest),
                    fmt::format("{}", result.worst_position),
                    !result.exact              ? "not exact"
@@ -90,7 +90,7 @@ void print_object(const Arguments& arguments, const std::vector<eval::LogitDiffe
     const model::CacheOptions& options = caches[i / per_cache].options;
     runs.push_back({{"cache", cache_kind_name(options.kind)},
                     {"cache_type", cache_type_name(options.type)},
-                    {"cache_bytes", model::cache_bytes(model.config, options)},
+                    {"cache_bytes", model::cache_bytes(model.architecture, options)},
                     {"chunk", result.cut},
                     {"exact", result.exact},
                     {"agrees", result.within(arguments.tolerance)},
@@ -115,8 +115,8 @@ void run(const Arguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   TokenInputOptions input = arguments.input;
-  if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.config.max_positions);
-  const std::vector<model::TokenId> tokens = read_token_input(input, arguments.model, model.config.vocabulary).tokens;
+  if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.architecture.max_positions);
+  const std::vector<model::TokenId> tokens = read_token_input(input, arguments.model, model.architecture.vocabulary).tokens;
   NIBBLE_REQUIRE(!tokens.empty(), InvalidArgument, "expected at least one token to compare, got none");
   const std::vector<Compared> caches = caches_of(arguments, *model.transformer, tokens.size());
   NIBBLE_REQUIRE(!caches.empty(), InvalidArgument, "--cache none keeps nothing, so it goes with --cache-type f32 only");
@@ -130,7 +130,7 @@ void run(const Arguments& arguments) {
   if (arguments.common.json) {
     print_object(arguments, results, caches, model, tokens.size());
   } else {
-    print_table(results, caches, model.config, arguments.tolerance);
+    print_table(results, caches, model.architecture, arguments.tolerance);
   }
   const auto differing = std::count_if(results.begin(), results.end(),
                                        [&](const auto& result) { return !result.within(arguments.tolerance); });

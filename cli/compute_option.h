@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 

@@ -22,7 +22,7 @@
 #include "cli/token_input.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/reference_comparison.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -62,10 +62,10 @@ Quality measure_quality(const Arguments& arguments, const quant::LoadedModel& mo
 void run(const Arguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
-  const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
+  const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
-  options.context = arguments.context > 0 ? arguments.context : model.config.max_positions;
+  options.context = arguments.context > 0 ? arguments.context : model.architecture.max_positions;
   options.stride = arguments.stride;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
@@ -73,8 +73,8 @@ void run(const Arguments& arguments) {
 
   eval::SpeedOptions speed;
   const eval::Fit fit = eval::fit_context(
-      model.config.max_positions,
-      arguments.prompt > 0 ? arguments.prompt : std::min<std::size_t>(512, model.config.max_positions / 2),
+      model.architecture.max_positions,
+      arguments.prompt > 0 ? arguments.prompt : std::min<std::size_t>(512, model.architecture.max_positions / 2),
       arguments.generate);
   speed.prompt = fit.prompt;
   speed.generate = fit.generate;

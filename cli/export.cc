@@ -14,8 +14,8 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "core/choice.h"
+#include "export/export_model.h"
 #include "model/checkpoint/checkpoint.h"
-#include "quant/pipeline/export_model.h"
 
 namespace nibble::cli {
 namespace {

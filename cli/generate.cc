@@ -24,7 +24,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "model/transformer/sampling.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -95,8 +95,8 @@ class Stopwatch {
   std::size_t laps_ = 0;
 };
 
-std::string_view stop_reason(const model::Config& config, const std::vector<TokenId>& ids, std::size_t wanted) {
-  const auto& stops = config.stop_tokens;
+std::string_view stop_reason(const model::Architecture& architecture, const std::vector<TokenId>& ids, std::size_t wanted) {
+  const auto& stops = architecture.stop_tokens;
   if (!ids.empty() && std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) return "stop token";
   return ids.size() == wanted ? "length" : "context";
 }
@@ -107,7 +107,7 @@ void run(const Arguments& arguments) {
   options.cache = arguments.cache.options();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   const auto tokenizer = open_tokenizer_if_any(arguments.model);
-  const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.config.vocabulary);
+  const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.architecture.vocabulary);
   std::optional<TextStream> stream;
   if (tokenizer) stream.emplace(*tokenizer, prompt);
 
@@ -120,15 +120,15 @@ void run(const Arguments& arguments) {
     flush_output();
   };
   if (streaming && arguments.prompt) print(*arguments.prompt);
-  options.cache = model::cache_for(model.config, prompt.size(), options);
+  options.cache = model::cache_for(model.architecture, prompt.size(), options);
   Stopwatch watch;
   const std::vector<TokenId> ids = model::generate(*model.transformer, prompt, options, [&](TokenId id) {
     watch.lap();
     show(stream ? stream->push(id) : fmt::format("{} ", id));
   });
   if (stream) show(stream->finish());
-  const std::uint64_t cache_bytes = model::cache_bytes(model.config, options.cache);
-  const std::string_view stop = stop_reason(model.config, ids, arguments.options.max_tokens);
+  const std::uint64_t cache_bytes = model::cache_bytes(model.architecture, options.cache);
+  const std::string_view stop = stop_reason(model.architecture, ids, arguments.options.max_tokens);
 
   if (streaming) {
     print("\n");

@@ -15,13 +15,13 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "cli/table.h"
-#include "quant/pipeline/inspect_model.h"
+#include "eval/inspect/inspect_model.h"
 
 namespace nibble::cli {
 namespace {
 
-using quant::ModelDescription;
-using quant::TensorDescription;
+using eval::ModelDescription;
+using eval::TensorDescription;
 
 struct Arguments {
   CommonOptions common;
@@ -30,23 +30,30 @@ struct Arguments {
   std::string sample = "512K";
 };
 
-nlohmann::ordered_json json_of(const model::Config& config) {
-  nlohmann::ordered_json object = {{"family", config.family == model::Family::kGpt2 ? "gpt2" : "llama"},
-                                   {"vocabulary", config.vocabulary},
-                                   {"hidden", config.hidden},
-                                   {"layers", config.layers},
-                                   {"heads", config.heads},
-                                   {"kv_heads", config.kv_heads},
-                                   {"head_dim", config.head_dim},
-                                   {"intermediate", config.intermediate},
-                                   {"max_positions", config.max_positions},
-                                   {"tied_head", config.tied_head}};
-  if (config.family == model::Family::kLlama) object["rope_theta"] = config.rope_theta;
+nlohmann::ordered_json json_of(const model::Architecture& architecture) {
+  const model::BlockSpec& block = architecture.blocks.front();
+  nlohmann::ordered_json object = {{"family", architecture.family},
+                                   {"vocabulary", architecture.vocabulary},
+                                   {"hidden", architecture.hidden},
+                                   {"layers", architecture.blocks.size()},
+                                   {"heads", block.attention.heads},
+                                   {"kv_heads", block.attention.kv_heads},
+                                   {"head_dim", block.attention.head_dim},
+                                   {"intermediate", architecture.largest_intermediate()},
+                                   {"max_positions", architecture.max_positions},
+                                   {"tied_head", architecture.head.tied}};
+  if (block.attention.rotary) object["rope_theta"] = block.attention.rotary->base;
+  if (architecture.has_experts()) {
+    const auto mixture = std::find_if(architecture.blocks.begin(), architecture.blocks.end(),
+                                      [](const model::BlockSpec& b) { return b.experts.has_value(); });
+    object["experts"] = mixture->experts->experts.size();
+    object["active_experts"] = mixture->experts->active;
+  }
   return object;
 }
 
 nlohmann::ordered_json json_of(const TensorDescription& tensor) {
-  const quant::ValueStatistics& values = tensor.values;
+  const eval::ValueStatistics& values = tensor.values;
   return {{"name", tensor.name},
           {"storage", tensor.storage},
           {"shape", tensor.shape},
@@ -67,7 +74,7 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescriptio
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const TensorDescription& tensor : model.tensors) tensors.push_back(json_of(tensor));
   nlohmann::ordered_json object = {{"model", arguments.model.string()},
-                                   {"architecture", json_of(model.config)},
+                                   {"architecture", json_of(model.architecture)},
                                    {"method", model.method},
                                    {"parameters", model.parameters},
                                    {"bytes", model.bytes},
@@ -90,7 +97,7 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
                {"std"},
                {"max/rms"}});
   for (const TensorDescription& tensor : model.tensors) {
-    const quant::ValueStatistics& values = tensor.values;
+    const eval::ValueStatistics& values = tensor.values;
     table.add_row({tensor.name, tensor.storage, fmt::format("{}", fmt::join(tensor.shape, " x ")),
                    human_bytes(tensor.bytes), fmt::format("{:.4f}", tensor.bits_per_weight),
                    fmt::format("{:.4f}", values.min), fmt::format("{:.4f}", values.max),
@@ -98,7 +105,7 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
   }
   std::string text =
       aligned_facts({{"model", arguments.model.string()},
-                     {"architecture", model.architecture},
+                     {"architecture", model.summary},
                      {"parameters", fmt::format("{} in {} tensors, {}", with_separators(model.parameters),
                                                 model.tensors.size(), human_bytes(model.bytes))},
                      {"method", model.method},
@@ -116,7 +123,7 @@ void run(const Arguments& arguments) {
     return;
   }
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
-  const ModelDescription model = quant::describe_model(arguments.model, bar.sink());
+  const ModelDescription model = eval::describe_model(arguments.model, bar.sink());
   bar.finish();
   for (const TensorDescription& tensor : model.tensors) {
     const auto [nans, infinities] = std::pair(tensor.values.nan_count, tensor.values.infinities);

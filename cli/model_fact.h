@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 

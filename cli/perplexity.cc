@@ -32,7 +32,7 @@
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/reference_comparison.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -55,7 +55,7 @@ struct Arguments {
 };
 
 // The options with every default filled in, so that they can be printed beside the result.
-eval::PerplexityOptions options_of(const Arguments& arguments, const model::Config& config) {
+eval::PerplexityOptions options_of(const Arguments& arguments, const model::Architecture& architecture) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
   options.average = choose("--average", arguments.average, kAverages);
@@ -65,7 +65,7 @@ eval::PerplexityOptions options_of(const Arguments& arguments, const model::Conf
                  "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
   NIBBLE_REQUIRE(sliding || arguments.average_option->count() == 0, InvalidArgument,
                  "--average belongs to --protocol sliding; '{}' has one fixed mean", arguments.protocol);
-  options.context = arguments.context > 0 ? arguments.context : config.max_positions;
+  options.context = arguments.context > 0 ? arguments.context : architecture.max_positions;
   options.stride = arguments.stride > 0 ? arguments.stride : sliding ? options.context / 2 : options.context;
   return options;
 }
@@ -167,8 +167,8 @@ void run(const Arguments& arguments) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
-  eval::PerplexityOptions options = options_of(arguments, model.config);
-  const TokenInput input = read_token_input(arguments.input, arguments.model, model.config.vocabulary);
+  eval::PerplexityOptions options = options_of(arguments, model.architecture);
+  const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   if (input.tokenizer) {
     if (options.protocol == Protocol::kHalf) options.bos = input.tokenizer->added_bos();
     options.byte_length = [&](model::TokenId id) { return input.tokenizer->byte_length(id); };

@@ -23,11 +23,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/assemble.h"
-#include "quant/pipeline/quantize_model.h"
-#include "quant/pipeline/recipe.h"
-#include "quant/pipeline/shard.h"
-#include "quant/pipeline/tuning.h"
+#include "quant/job/assemble.h"
+#include "quant/job/quantize_model.h"
+#include "quant/job/shard.h"
+#include "quant/job/tuning.h"
+#include "quant/recipe/recipe.h"
 
 namespace nibble::cli {
 namespace {
@@ -133,11 +133,10 @@ std::optional<quant::CalibrationText> read_text(const Arguments& arguments, Prog
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
                  "expected either --text or --tokens, got both");
   const auto checkpoint = model::Checkpoint::open(arguments.model);
-  const model::Config config = model::parse_config(
-      checkpoint->config_text(), fmt::format("config.json of checkpoint '{}'", arguments.model.string()));
+  const model::Architecture& architecture = checkpoint->architecture();
   const auto tokenizer = options.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
   datasets::CalibrationWindows windows =
-      read_calibration_windows(options, config, tokenizer.get(), arguments.model, bar.sink());
+      read_calibration_windows(options, architecture, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   for (const std::string& warning : datasets::warnings(windows)) warn(warning);
   return quant::CalibrationText{

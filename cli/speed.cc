@@ -21,7 +21,7 @@
 #include "cli/table.h"
 #include "core/choice.h"
 #include "core/error.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 namespace {

@@ -30,7 +30,7 @@ Rates rates_of(const SpeedReport& report, const SpeedRow& row) {
   Rates rates;
   const double seconds = row.result.first_token_seconds.median;
   rates.prompt_tokens = static_cast<double>(row.options.prompt) / seconds;
-  rates.prompt_flops = eval::prompt_flops(report.config, row.options.prompt) / seconds;
+  rates.prompt_flops = model::prompt_flops(report.architecture, row.options.prompt) / seconds;
   rates.token_bytes = static_cast<double>(report.token_bytes) * row.result.tokens_per_second.median;
   if (report.limits) {
     rates.gemm_share = rates.prompt_flops / report.limits->gemm_flops_per_second;
@@ -52,11 +52,11 @@ nlohmann::ordered_json spread_json(const eval::Spread& spread) {
 
 void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, const ProgressSink& progress,
                           SpeedReport& report) {
-  report.config = model.config;
+  report.architecture = model.architecture;
   report.model_bytes = model.checkpoint->tensor_bytes();
   report.token_bytes = model.bytes_per_token != 0 ? model.bytes_per_token
-                                                  : eval::weight_bytes_per_token(*model.checkpoint, model.config);
-  report.head_bytes = eval::head_bytes(*model.checkpoint, model.config);
+                                                  : eval::weight_bytes_per_token(*model.checkpoint, model.architecture);
+  report.head_bytes = eval::head_bytes(*model.checkpoint, model.architecture);
   for (SpeedRow& row : report.rows) {
     row.options.progress = progress;
     row.result = eval::measure_speed(*model.transformer, row.options);
@@ -65,8 +65,8 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
   if (skip_limits) return;
   report.limits = {
       .read_bytes_per_second = eval::measure_read_bandwidth(eval::bandwidth_working_set(), 5),
-      .gemm_flops_per_second = eval::measure_gemm_rate(model.config, kGemmTokens, 3),
-      .bf16_gemm_flops_per_second = report.bf16 ? eval::measure_bf16_gemm_rate(model.config, kGemmTokens, 3) : 0.0,
+      .gemm_flops_per_second = eval::measure_gemm_rate(model.architecture, kGemmTokens, 3),
+      .bf16_gemm_flops_per_second = report.bf16 ? eval::measure_bf16_gemm_rate(model.architecture, kGemmTokens, 3) : 0.0,
       .peak_flops_per_second = eval::measure_peak_flops()};
 }
 

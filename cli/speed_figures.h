@@ -8,8 +8,8 @@
 
 #include "eval/speed/machine.h"
 #include "eval/speed/speed.h"
-#include "model/transformer/config.h"
-#include "quant/pipeline/load_model.h"
+#include "model/architecture/architecture.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::cli {
 
@@ -26,7 +26,7 @@ struct SpeedReport {
   std::uint64_t model_bytes = 0, token_bytes = 0, head_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
   bool bf16 = false;  ///< prompts multiply in bf16: their share is of the library's bf16 rate
-  model::Config config;
+  model::Architecture architecture;
 };
 
 /// Runs all `rows` and, unless `skip_limits`, measures the machine. Fills in everything else from `model`.

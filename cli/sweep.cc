@@ -25,6 +25,7 @@
 #include "eval/sweep/diff.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
+#include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_plan.h"
 #if NIBBLE_HAVE_MPI
 #include "eval/sweep/mpi_hand_out.h"

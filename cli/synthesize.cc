@@ -14,8 +14,8 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "model/checkpoint/checkpoint.h"
-#include "quant/pipeline/architectures.h"
-#include "quant/pipeline/synthesize_model.h"
+#include "model/synthesize/architectures.h"
+#include "model/synthesize/synthesize_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -31,10 +31,10 @@ struct Arguments {
 void run(const Arguments& arguments) {
   arguments.common.apply();
   const auto layers = arguments.layers > 0 ? std::optional(arguments.layers) : std::nullopt;
-  const std::string config = quant::architecture_config(arguments.like, layers);
+  const std::string config = model::architecture_config(arguments.like, layers);
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
-  quant::synthesize_model(config, arguments.output,
+  model::synthesize_model(config, arguments.output,
                           {.seed = arguments.seed, .overwrite = arguments.overwrite, .progress = bar.sink()});
   bar.finish();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -60,7 +60,7 @@ Command synthesize_command(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("synthesize", "Write a checkpoint of a known shape with random weights, for speed work");
   app->add_option("--like", arguments->like,
-                  fmt::format("Whose shape: {}", fmt::join(quant::architecture_names(), ", ")))
+                  fmt::format("Whose shape: {}", fmt::join(model::architecture_names(), ", ")))
       ->type_name("NAME")
       ->required();
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the checkpoint goes")->required();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,15 +18,28 @@ struct Choice {
   T value;
 };
 
+/// The words, in the order of `choices`.
+template <class T, std::size_t kCount>
+std::vector<std::string_view> names_of(const std::array<Choice<T>, kCount>& choices) {
+  std::vector<std::string_view> names;
+  for (const Choice<T>& choice : choices) names.push_back(choice.name);
+  return names;
+}
+
+/// The value that `name` stands for; empty for an unknown word.
+template <class T, std::size_t kCount>
+std::optional<T> find_choice(std::string_view name, const std::array<Choice<T>, kCount>& choices) {
+  for (const Choice<T>& choice : choices)
+    if (choice.name == name) return choice.value;
+  return std::nullopt;
+}
+
 /// The value that `name` stands for. Throws InvalidArgument naming the option or key, the words there are and the
 /// nearest.
 template <class T, std::size_t kCount>
 T choose(std::string_view option, std::string_view name, const std::array<Choice<T>, kCount>& choices) {
-  std::vector<std::string_view> names;
-  for (const Choice<T>& choice : choices) {
-    if (choice.name == name) return choice.value;
-    names.push_back(choice.name);
-  }
+  if (const auto found = find_choice(name, choices)) return *found;
+  const std::vector<std::string_view> names = names_of(choices);
   throw InvalidArgument(
       fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, " or "), name, did_you_mean(name, names)));
 }

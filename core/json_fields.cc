@@ -1,9 +1,11 @@
 #include "core/json_fields.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/suggest.h"
 
 namespace nibble {
 namespace {
@@ -15,6 +17,12 @@ std::string excerpt_of(const Json& value) {
   constexpr std::size_t kMost = 80;
   if (text.size() > kMost) text = text.substr(0, kMost) + "…";
   return text;
+}
+
+double figure_of(const Json& value, std::string_view what, std::string_view key) {
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  NIBBLE_REQUIRE(value.is_number(), FormatError, "{}: '{}': expected a number, got {}", what, key, excerpt_of(value));
+  return value.get<double>();
 }
 
 }  // namespace
@@ -117,6 +125,54 @@ std::vector<std::string> JsonFields::texts(std::string_view key, std::size_t siz
   return list;
 }
 
+std::uint64_t JsonFields::count(std::string_view key) const {
+  const Json& value = at(key, "a whole number");
+  NIBBLE_REQUIRE(value.is_number_unsigned(), FormatError, "{}: '{}': expected a whole number, got {}", what_, key,
+                 excerpt_of(value));
+  return value.get<std::uint64_t>();
+}
+
+std::vector<std::uint64_t> JsonFields::counts(std::string_view key) const {
+  std::vector<std::uint64_t> values;
+  for (const Json& entry : list(key)) {
+    NIBBLE_REQUIRE(entry.is_number_unsigned(), FormatError, "{}: '{}': expected whole numbers, got {}", what_, key,
+                   excerpt_of(entry));
+    values.push_back(entry.get<std::uint64_t>());
+  }
+  return values;
+}
+
+double JsonFields::figure(std::string_view key) const {
+  mark(key);
+  const auto found = object_.find(key);
+  NIBBLE_REQUIRE(found != object_.end(), FormatError, "{}: '{}' is missing; expected a number", what_, key);
+  return figure_of(*found, what_, key);
+}
+
+std::vector<double> JsonFields::figures(std::string_view key) const {
+  std::vector<double> values;
+  for (const Json& entry : list(key)) values.push_back(figure_of(entry, what_, key));
+  return values;
+}
+
+std::optional<double> JsonFields::optional_figure(std::string_view key) const {
+  return has(key) ? std::optional(figure(key)) : std::nullopt;
+}
+
+const Json& JsonFields::list(std::string_view key) const {
+  const Json& value = at(key, "a list");
+  NIBBLE_REQUIRE(value.is_array(), FormatError, "{}: '{}': expected a list, got {}", what_, key, excerpt_of(value));
+  return value;
+}
+
+std::vector<JsonFields> JsonFields::objects(std::string_view key) const {
+  const Json& entries = list(key);
+  std::vector<JsonFields> objects;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    objects.emplace_back(entries[i], fmt::format("{}: '{}'[{}]", what_, key, i));
+  return objects;
+}
+
 JsonFields JsonFields::object(std::string_view key) const {
   return {at(key, "an object"), fmt::format("{}: '{}'", what_, key)};
 }
@@ -140,6 +196,13 @@ std::vector<std::string> JsonFields::unread() const {
   for (const auto& [key, value] : object_.items())
     if (!asked_.contains(key) && !value.is_null()) keys.push_back(key);
   return keys;
+}
+
+void JsonFields::refuse_unread() const {
+  const std::vector<std::string> keys = unread();
+  if (keys.empty()) return;
+  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
+  throw FormatError(fmt::format("{}: unknown key '{}'{}", what_, keys[0], did_you_mean(keys[0], known)));
 }
 
 }  // namespace nibble

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,6 +38,16 @@ class JsonFields {
   /// A list of numbers, each finite; throws if it has not `size` of them.
   std::vector<double> numbers(std::string_view key, std::size_t size) const;
   std::vector<std::string> texts(std::string_view key, std::size_t size) const;
+  /// A whole number, and a list of them.
+  std::uint64_t count(std::string_view key) const;
+  std::vector<std::uint64_t> counts(std::string_view key) const;
+  /// A measured number, and a list of them: any; null stands for NaN, for which JSON has no word.
+  double figure(std::string_view key) const;
+  std::vector<double> figures(std::string_view key) const;
+  std::optional<double> optional_figure(std::string_view key) const;  ///< empty where it is absent or null
+  /// A list, and one of objects.
+  const nlohmann::json& list(std::string_view key) const;
+  std::vector<JsonFields> objects(std::string_view key) const;
   /// The object `key`. Throws unless it is there and one.
   JsonFields object(std::string_view key) const;
 
@@ -48,6 +59,8 @@ class JsonFields {
   void mark(std::string_view key) const { asked_.emplace(key); }
   /// Members that nobody asked for and that are not null, in the order of their names.
   std::vector<std::string> unread() const;
+  /// Throws for the first of them, naming the nearest key that was asked for.
+  void refuse_unread() const;
 
  private:
   const nlohmann::json& object_;

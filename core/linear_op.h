@@ -51,6 +51,7 @@ class WeightSource {
   struct PlainFloats {
     const void* data = nullptr;
     DType dtype = DType::kF32;
+    std::size_t stride = 0;  ///< elements from one stored row to the next
   };
   virtual PlainFloats plain_floats() const { return {}; }
   /// Throws FormatError when values read so far may be wrong: a mapped file shrank. decode_rows() does it by itself.

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "core/choice.h"
 #include "core/error.h"
 #include "core/suggest.h"
 
 namespace nibble::datasets {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames{"sliding", "blocks", "half"};  // in the order of Protocol
+constexpr std::array<Choice<Protocol>, 3> kProtocols{
+    {{"sliding", Protocol::kSliding}, {"blocks", Protocol::kBlocks}, {"half", Protocol::kHalf}}};
 
 std::vector<Window> sliding_windows(std::size_t tokens, std::size_t context, std::size_t stride) {
   NIBBLE_REQUIRE(stride > 0 && stride <= context, InvalidArgument,
@@ -43,13 +45,12 @@ std::vector<Window> block_windows(std::string_view name, std::size_t tokens, std
 
 }  // namespace
 
-std::string_view protocol_name(Protocol protocol) { return kNames[static_cast<std::size_t>(protocol)]; }
+std::string_view protocol_name(Protocol protocol) { return name_of(protocol, kProtocols); }
 
 Protocol protocol_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<Protocol>(i);
-  throw InvalidArgument(
-      fmt::format("protocol: expected sliding, blocks or half, got '{}'{}", name, did_you_mean(name, kNames)));
+  if (const auto found = find_choice(name, kProtocols)) return *found;
+  throw InvalidArgument(fmt::format("protocol: expected sliding, blocks or half, got '{}'{}", name,
+                                    did_you_mean(name, names_of(kProtocols))));
 }
 
 std::vector<Window> evaluation_windows(Protocol protocol, std::size_t tokens, std::size_t context, std::size_t stride) {

@@ -38,14 +38,16 @@ void for_tiles(std::size_t rows, std::size_t cols, bool upper_only, const Body& 
 
 // Adds f(element of AᵀB of each window) to sums, tile by tile; a tile sees all windows while it is in the cache.
 template <class Map>
-void add_products(MatrixView<const float> a, MatrixView<const float> b, std::size_t window_tokens, bool upper_only,
+void add_products(MatrixView<const float> a, MatrixView<const float> b, Windows windows, bool upper_only,
                   Matrix<double>& sums, const Map& map) {
   for_tiles(a.cols(), b.cols(), upper_only, [&](std::size_t r, std::size_t rows, std::size_t c, std::size_t cols) {
     thread_local std::vector<float> product(kTile * kTile);
     const MatrixView<float> g(product.data(), rows, cols);
-    for (std::size_t t = 0; t < a.rows(); t += window_tokens) {
-      gemm<float>(Transpose::kYes, Transpose::kNo, 1.0f, a.block(t, r, window_tokens, rows),
-                  b.block(t, c, window_tokens, cols), 0.0f, g);
+    for (std::size_t w = 0; w + 1 < windows.size(); ++w) {
+      const std::size_t t = windows[w], tokens = windows[w + 1] - t;
+      if (tokens == 0) continue;
+      gemm<float>(Transpose::kYes, Transpose::kNo, 1.0f, a.block(t, r, tokens, rows), b.block(t, c, tokens, cols), 0.0f,
+                  g);
       for (std::size_t i = 0; i < rows; ++i) {
         const float* from = g.row(i).data();
         double* to = sums.row(r + i).data() + c;
@@ -117,8 +119,8 @@ void add_activations(MatrixView<const float> x, LayerSums& sums) {
   });
 }
 
-void add_hessian(MatrixView<const float> x, std::size_t window_tokens, Matrix<double>& sum_xxt) {
-  add_products(x, x, window_tokens, true, sum_xxt, kSame);
+void add_hessian(MatrixView<const float> x, Windows windows, Matrix<double>& sum_xxt) {
+  add_products(x, x, windows, true, sum_xxt, kSame);
 }
 
 void mirror_upper(Matrix<double>& sums) {
@@ -128,16 +130,15 @@ void mirror_upper(Matrix<double>& sums) {
   });
 }
 
-void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
+void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, Windows windows,
                 Matrix<double>& fisher) {
-  if (flavour == FisherFlavour::kSequence) return add_products(dy, x, window_tokens, false, fisher, kSquare);
+  if (flavour == FisherFlavour::kSequence) return add_products(dy, x, windows, false, fisher, kSquare);
   const auto square = [](std::size_t, std::size_t, float value) { return value * value; };
   const Matrix<float> dy2 = mapped(dy, square), x2 = mapped(x, square);
-  add_products(dy2, x2, window_tokens, false, fisher, kSame);
+  add_products(dy2, x2, windows, false, fisher, kSame);
 }
 
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
-                        LayerSums& sums) {
+void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums) {
   std::vector<double> s(dy.rows());
   parallel_for_tiles(dy.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
@@ -157,7 +158,7 @@ void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, s
   std::vector<float> roots(s.size());
   std::transform(s.begin(), s.end(), roots.begin(), [](double value) { return static_cast<float>(std::sqrt(value)); });
   const Matrix<float> scaled = mapped(x, [&](std::size_t t, std::size_t, float value) { return roots[t] * value; });
-  add_products(scaled.view(), scaled.view(), window_tokens, true, sums.sum_s_xxt, kSame);
+  add_products(scaled.view(), scaled.view(), windows, true, sums.sum_s_xxt, kSame);
 }
 
 Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean) {

@@ -9,11 +9,15 @@
 #include "calib/stats/run_settings.h"
 #include "core/matrix_view.h"
 
-// Sums of a batch of windows into LayerSums. Windows have `window_tokens` rows each, one after the other. Every
+// Sums of a batch of windows into LayerSums. Window w is the rows [windows[w], windows[w + 1]) of X and dY; it may be
+// empty, as for an expert that no token of it chose. Every
 // element is summed by one thread in the order of the rows, in tiles of fixed size, so the number of threads does not
 // change a bit. Products of a window are float GEMMs (core/gemm.h); sums over windows are double.
 
 namespace nibble::calib {
+
+/// Rows where windows begin, and behind the last one their number.
+using Windows = std::span<const std::size_t>;
 
 /// Where a matrix first holds NaN or infinity.
 struct Position {
@@ -25,19 +29,18 @@ std::optional<Position> find_not_finite(MatrixView<const float> x);
 void add_activations(MatrixView<const float> x, LayerSums& sums);
 
 /// sum_xxt += XᵀX; only the tiles on and above the diagonal, mirror_upper() does the rest once at the end.
-void add_hessian(MatrixView<const float> x, std::size_t window_tokens, Matrix<double>& sum_xxt);
+void add_hessian(MatrixView<const float> x, Windows windows, Matrix<double>& sum_xxt);
 void mirror_upper(Matrix<double>& sums);
 
 /// Sensitivities of W (out, in) from X (tokens, in) and dY (tokens, out):
 ///   sequence  fisher += sum over windows of G∘G with G = dYᵀX of the window
 ///   position  fisher += (dY∘dY)ᵀ (X∘X)
 /// Cost: 2·tokens·out·in operations of GEMM. Scratch: one tile a thread; for `position` the squares as well.
-void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
+void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, Windows windows,
                 Matrix<double>& fisher);
 
 /// sum_s, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, std::size_t window_tokens,
-                        LayerSums& sums);
+void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums);
 
 /// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the
 /// gradient of a window becomes dYᵀ(X - mean) (docs/methods.md 8.1, item 4).

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
-#include <utility>
 
 #include "calib/collect/accumulate.h"
 #include "core/error.h"
 
 namespace nibble::calib {
 namespace {
-
-// q, k and v, and gate and up, are given the same matrix by the blocks of the Llama family.
-std::string shared_input(const std::string& module) {
-  constexpr std::pair<std::string_view, std::string_view> kShared[] = {{"self_attn.k_proj", "self_attn.q_proj"},
-                                                                       {"self_attn.v_proj", "self_attn.q_proj"},
-                                                                       {"mlp.up_proj", "mlp.gate_proj"}};
-  for (const auto& [follower, owner] : kShared) {
-    if (module.ends_with(follower)) return module.substr(0, module.size() - follower.size()).append(owner);
-  }
-  return {};
-}
 
 // A follower's Hessian is its owner's, which the file links.
 StatisticSet own_statistics(StatisticSet what, bool follows) {
@@ -30,11 +17,12 @@ StatisticSet own_statistics(StatisticSet what, bool follows) {
 
 }  // namespace
 
-std::vector<CollectedLayer> collected_layers(const model::Config& config, bool head) {
+std::vector<CollectedLayer> collected_layers(const model::Architecture& architecture, bool head) {
   std::vector<CollectedLayer> layers;
-  for (const model::LinearLayer& layer : model::linear_layers(config))
-    layers.push_back({layer.module, layer.out, layer.in, layer.block, shared_input(layer.module)});
-  if (head) layers.push_back({"lm_head", config.vocabulary, config.hidden, config.layers, {}});
+  for (const model::Parameter* p : model::linear_layers(architecture))
+    layers.push_back({p->module, p->out, p->in, p->block, p->input_of, p->expert.has_value()});
+  const model::Parameter& last = architecture.head.linear;
+  if (head) layers.push_back({last.module, last.out, last.in, last.block, {}, false});
   return layers;
 }
 
@@ -62,56 +50,75 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
 
 void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
   first_window_ = first_window;
-  for (Entry& entry : entries_) {
-    entry.sums.samples += windows;
-    entry.sums.tokens += windows * settings_.window_tokens;
-  }
+  windows_ = windows;
+  for (Entry& entry : entries_) entry.sums.samples += windows;
 }
 
 model::Hooks<float> BlockSums::forward_hooks() {
   model::Hooks<float> hooks;
-  hooks.on_linear_input = [this](const std::string& module, MatrixView<const float> x) {
-    if (const auto found = index_.find(module); found != index_.end()) add_input(entries_[found->second], x);
+  hooks.on_linear_input = [this](const std::string& module, MatrixView<const float> x, const model::HookRows& rows) {
+    if (const auto found = index_.find(module); found != index_.end()) add_input(entries_[found->second], x, rows);
   };
   return hooks;
 }
 
 model::Hooks<float> BlockSums::backward_hooks() {
   model::Hooks<float> hooks;
-  hooks.on_linear_gradient = [this](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
-    Entry& entry = entries_.at(index_.at(module));
-    if (entry.sums.what.activations) add_input(entry, x);
-    add_gradient(entry, x, dy);
+  hooks.on_linear_gradient = [this](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                    const model::HookRows& rows) {
+    const auto found = index_.find(module);
+    if (found == index_.end()) return;
+    Entry& entry = entries_[found->second];
+    if (entry.sums.what.activations) {
+      add_input(entry, x, rows);
+    } else {
+      entry.sums.tokens += x.rows();
+    }
+    add_gradient(entry, x, dy, rows);
   };
   return hooks;
 }
 
-void BlockSums::add_input(Entry& entry, MatrixView<const float> x) {
-  if (entry.follows) return;
-  require_finite(entry.sums.module, "activations entering", x);
-  add_activations(x, entry.sums);
-  if (entry.sums.what.hessian) add_hessian(x, settings_.window_tokens, entry.sums.sum_xxt);
+std::vector<std::size_t> BlockSums::windows_of(std::size_t count, const model::HookRows& rows) const {
+  std::vector<std::size_t> starts(windows_ + 1, count);
+  for (std::size_t w = 0, row = 0; w < windows_; ++w) {
+    while (row < count && rows(row) < w * settings_.window_tokens) ++row;
+    starts[w] = row;
+  }
+  return starts;
 }
 
-void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy) {
+void BlockSums::add_input(Entry& entry, MatrixView<const float> x, const model::HookRows& rows) {
+  entry.sums.tokens += x.rows();
+  if (entry.follows) return;
+  require_finite(entry.sums.module, "activations entering", x, rows);
+  add_activations(x, entry.sums);
+  if (entry.sums.what.hessian) add_hessian(x, windows_of(x.rows(), rows), entry.sums.sum_xxt);
+}
+
+void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy,
+                             const model::HookRows& rows) {
   LayerSums& sums = entry.sums;
   if (!sums.what.needs_gradients()) return;
-  require_finite(sums.module, "gradients at the output of", dy);
-  if (sums.what.guided_hessian) add_guided_hessian(x, dy, settings_.window_tokens, sums);
+  require_finite(sums.module, "gradients at the output of", dy, rows);
+  const std::vector<std::size_t> windows = windows_of(x.rows(), rows);
+  if (sums.what.guided_hessian) add_guided_hessian(x, dy, windows, sums);
   if (!sums.what.fisher) return;
-  if (means_.empty()) return add_fisher(settings_.flavour, x, dy, settings_.window_tokens, sums.fisher);
+  if (means_.empty()) return add_fisher(settings_.flavour, x, dy, windows, sums.fisher);
   const Matrix<float> shifted = centred(x, means_.at(sums.module));
-  add_fisher(settings_.flavour, shifted.view(), dy, settings_.window_tokens, sums.fisher);
+  add_fisher(settings_.flavour, shifted.view(), dy, windows, sums.fisher);
 }
 
-void BlockSums::require_finite(const std::string& module, const char* what, MatrixView<const float> values) const {
+void BlockSums::require_finite(const std::string& module, const char* what, MatrixView<const float> values,
+                               const model::HookRows& rows) const {
   const std::optional<Position> bad = find_not_finite(values);
   if (!bad) return;
+  const std::size_t row = rows(bad->row);
   throw NumericalError(fmt::format(
       "calibration: {} '{}' hold {} in window {}, position {}, channel {}; is a weight not finite, or a sum too large "
       "for float?",
-      what, module, static_cast<double>(values(bad->row, bad->col)), first_window_ + bad->row / settings_.window_tokens,
-      bad->row % settings_.window_tokens, bad->col));
+      what, module, static_cast<double>(values(bad->row, bad->col)), first_window_ + row / settings_.window_tokens,
+      row % settings_.window_tokens, bad->col));
 }
 
 void BlockSums::reduce(Team& team) {
@@ -143,6 +150,7 @@ void BlockSums::reduce(Team& team) {
     team.sum(sums.sum_s_xxt.values());
     mirror_upper(sums.sum_xxt);
     mirror_upper(sums.sum_s_xxt);
+    sums.settle_unseen();
   }
 }
 

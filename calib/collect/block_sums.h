@@ -10,7 +10,7 @@
 #include "calib/collect/work_directory.h"
 #include "calib/stats/layer_stats.h"
 #include "calib/stats/run_settings.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/hooks.h"
 
 namespace nibble::calib {
@@ -19,19 +19,21 @@ namespace nibble::calib {
 struct CollectedLayer {
   std::string module;
   std::size_t out = 0, in = 0;
-  std::size_t block = 0;  ///< config.layers for the head
+  std::size_t block = 0;  ///< the number of blocks for the head
   std::string input_of;   ///< q for k and v, gate for up: the layer before it with the same input
+  bool expert = false;    ///< sees only the tokens that chose it
 };
 
 /// The linear layers of all blocks in order of use; the head last, if asked for.
-std::vector<CollectedLayer> collected_layers(const model::Config& config, bool head);
+std::vector<CollectedLayer> collected_layers(const model::Architecture& architecture, bool head);
 
 /// Mean inputs by layer, for centred gradients.
 using InputMeans = std::map<std::string, std::vector<double>>;
 
 /// The sums of the layers of one block (or the head) during one pass: filled through the transformer's hooks, batch by
 /// batch, then reduced over the team and rounded. Throws NumericalError from the hooks for NaN or infinity, naming
-/// layer, window, position and channel.
+/// layer, window, position and channel. `tokens` counts the rows that a layer was shown: all of a batch, or those that
+/// chose an expert; `samples` counts windows, whether or not an expert was chosen in them.
 class BlockSums {
  public:
   /// Bytes the sums of these layers take.
@@ -57,15 +59,18 @@ class BlockSums {
     LayerSums sums;
     bool follows = false;  // shares the input of another entry
   };
-  void add_input(Entry& entry, MatrixView<const float> x);
-  void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy);
-  void require_finite(const std::string& module, const char* what, MatrixView<const float> values) const;
+  void add_input(Entry& entry, MatrixView<const float> x, const model::HookRows& rows);
+  void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy, const model::HookRows& rows);
+  void require_finite(const std::string& module, const char* what, MatrixView<const float> values,
+                      const model::HookRows& rows) const;
+  /// Where the batch's windows begin among these rows of it.
+  std::vector<std::size_t> windows_of(std::size_t count, const model::HookRows& rows) const;
 
   const RunSettings& settings_;
   const InputMeans& means_;
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t> index_;
-  std::size_t first_window_ = 0;
+  std::size_t first_window_ = 0, windows_ = 0;
 };
 
 }  // namespace nibble::calib

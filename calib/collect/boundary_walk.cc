@@ -34,7 +34,7 @@ void BoundaryWalk::for_batches(std::size_t hidden, const Body& body) {
 }
 
 void BoundaryWalk::embed(const model::Model& model) {
-  for_batches(model.config().hidden,
+  for_batches(model.architecture().hidden,
               [&](std::size_t batch, std::size_t, const model::Batch& input, MatrixView<float> x) {
                 model.embed(input, x);
                 store_.write(boundary(0), batch, x);
@@ -45,7 +45,7 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
                                           std::span<const CollectedLayer> layers, const StatisticSet& what, Go go) {
   BlockSums sums(layers, what, settings_, no_means_);
   const model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
-  for_batches(model.config().hidden,
+  for_batches(model.architecture().hidden,
               [&](std::size_t batch, std::size_t first, const model::Batch& input, MatrixView<float> x) {
                 store_.read(boundary(block), batch, x);
                 sums.begin_batch(first, input.starts.size() - 1);

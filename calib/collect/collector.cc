@@ -61,8 +61,8 @@ class Calibration {
         settings_(std::move(settings)),
         team_(team_of(job)),
         share_(share_of(settings_.windows, team_)),
-        config_(job.model.config()),
-        layers_(collected_layers(config_, settings_.head)),
+        architecture_(job.model.architecture()),
+        layers_(collected_layers(architecture_, settings_.head)),
         gradients_(settings_.collected.needs_gradients()),
         plan_(plan_job(job)),
         work_(work_path(), work_settings()),
@@ -71,15 +71,16 @@ class Calibration {
   void run() {
     require_disk_space(plan_, job_.output, work_.bytes());
     if (job_.centre == Centre::kFile) means_ = means_of_file(job_, layers_);
-    const bool forward_done = done(0, config_.layers, Pass::kForward);
-    if (!forward_done || !done(gradients_ ? 0 : config_.layers, config_.layers + 1, Pass::kBackward))
-      walk(forward_done);
+    const bool forward_done = done(0, blocks(), Pass::kForward);
+    if (!forward_done || !done(gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward)) walk(forward_done);
     if (team_.rank() == 0) assemble();
     team_.all(true);  // nobody leaves before the output is complete
     work_.remove();
   }
 
  private:
+  std::size_t blocks() const { return architecture_.blocks.size(); }
+
   std::filesystem::path work_path() const {
     const std::string suffix = team_.rank() == 0 ? "" : fmt::format("-{}", team_.rank());
     return job_.output.string() + ".work" + suffix;
@@ -93,7 +94,7 @@ class Calibration {
 
   std::unique_ptr<ResidualStore> make_store() const {
     const std::size_t length = settings_.window_tokens;
-    const ResidualShape shape{share_.count * length, config_.hidden, plan_.windows_per_batch * length};
+    const ResidualShape shape{share_.count * length, architecture_.hidden, plan_.windows_per_batch * length};
     if (!plan_.residuals_on_disk) return make_memory_store(shape);
     return make_file_store(shape, work_.path(), work_.identity());
   }
@@ -128,13 +129,13 @@ class Calibration {
     if (!start) forward_pass();
     if (job_.centre == Centre::kOwn) load_means();
     if (!start && (gradients_ || settings_.head)) head_pass();
-    if (gradients_) backward_pass(start.value_or(config_.layers));
+    if (gradients_) backward_pass(start.value_or(blocks()));
   }
 
   // The lowest block whose output gradient an earlier run left, with everything that the blocks below it need.
   std::optional<std::size_t> backward_start() {
-    for (std::size_t block = 0; block <= config_.layers; ++block) {
-      if (!holds(gradient_name(block)) || !done(block, config_.layers + 1, Pass::kBackward)) continue;
+    for (std::size_t block = 0; block <= blocks(); ++block) {
+      if (!holds(gradient_name(block)) || !done(block, blocks() + 1, Pass::kBackward)) continue;
       bool boundaries = true;
       for (std::size_t b = 0; b < block; ++b) boundaries = boundaries && holds(boundary_name(b));
       if (boundaries) return block;
@@ -145,7 +146,7 @@ class Calibration {
   // The highest boundary that an earlier run left, all before it done.
   std::optional<std::size_t> forward_start() {
     std::optional<std::size_t> start;
-    for (std::size_t block = 0; block <= config_.layers && done(0, block, Pass::kForward); ++block) {
+    for (std::size_t block = 0; block <= blocks() && done(0, block, Pass::kForward); ++block) {
       if (holds(boundary_name(block))) {
         start = block;
       } else if (gradients_) {
@@ -171,14 +172,14 @@ class Calibration {
 
   void report(const char* stage, double work) {
     work_done_ += work;
-    const auto blocks = static_cast<double>(config_.layers);
+    const auto layers = static_cast<double>(blocks());
     const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
-    const double total = tokens * (blocks * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
+    const double total = tokens * (layers * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
     if (job_.progress) job_.progress({stage, std::min(1.0, work_done_ / total) * tokens, tokens, "tokens"});
   }
 
   Matrix<float>& sized(Matrix<float>& matrix, std::size_t rows) const {
-    if (matrix.rows() != rows) matrix = Matrix<float>(rows, config_.hidden);
+    if (matrix.rows() != rows) matrix = Matrix<float>(rows, architecture_.hidden);
     return matrix;
   }
 
@@ -186,20 +187,24 @@ class Calibration {
     const std::optional<std::size_t> start = forward_start();
     if (!start) embed();
     const bool output_needed = gradients_ || settings_.head;
-    for (std::size_t block = start.value_or(0); block < config_.layers; ++block) {
-      const auto [begin, end] = range(block, block + 1);
-      const bool summed = done(block, block + 1, Pass::kForward);
+    for (std::size_t block = start.value_or(0); block < blocks(); ++block) {
       const StatisticSet what = {.activations = true, .hessian = settings_.collected.hessian};
-      BlockSums sums(slice(begin, summed ? begin : end), what, settings_, means_);
-      const model::Hooks<float> hooks = summed ? model::Hooks<float>{} : sums.forward_hooks();
-      for_batches("calibrate, forward", kForwardWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
-        const MatrixView<float> x = sized(x_, input.tokens.size());
-        store_->read(boundary_name(block), batch, x);
-        sums.begin_batch(first, input.starts.size() - 1);
-        job_.model.forward_block(block, input, x, {}, &hooks);
-        if (output_needed || block + 1 < config_.layers) store_->write(boundary_name(block + 1), batch, x);
-      });
-      if (!summed) store_shards(sums, begin, end, Pass::kForward);
+      const std::vector<Group> groups = groups_left(block, Pass::kForward);
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto [begin, end] = groups[g];
+        const bool goes_on = g + 1 == groups.size() && (output_needed || block + 1 < blocks());
+        BlockSums sums(slice(begin, end), what, settings_, means_);
+        const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.forward_hooks();
+        for_batches("calibrate, forward", kForwardWork / static_cast<double>(groups.size()),
+                    [&](std::size_t batch, std::size_t first, model::Batch input) {
+                      const MatrixView<float> x = sized(x_, input.tokens.size());
+                      store_->read(boundary_name(block), batch, x);
+                      sums.begin_batch(first, input.starts.size() - 1);
+                      job_.model.forward_block(block, input, x, {}, &hooks);
+                      if (goes_on) store_->write(boundary_name(block + 1), batch, x);
+                    });
+        store_shards(sums, begin, end, Pass::kForward);
+      }
       if (!gradients_) store_->drop(boundary_name(block));
       job_.model.release_block(block);
     }
@@ -215,7 +220,7 @@ class Calibration {
 
   // Rank 0 reads them from its shards; a sum with the others' zeros tells them.
   void load_means() {
-    const auto [begin, end] = range(0, config_.layers);
+    const auto [begin, end] = range(0, blocks());
     for (std::size_t i = begin; i < end; ++i) {
       std::vector<double> mean(layers_[i].in);
       if (team_.rank() == 0) mean = mean_input(work_.load(i, Pass::kForward, expected(i)));
@@ -225,43 +230,62 @@ class Calibration {
   }
 
   void head_pass() {
-    const auto [begin, end] = range(config_.layers, config_.layers + 1);
+    const auto [begin, end] = range(blocks(), blocks() + 1);
     StatisticSet what = settings_.collected;
     what.activations = true;
     BlockSums sums(slice(begin, end), what, settings_, means_);
     HeadPass head(job_.model, settings_, sums);
     for_batches("calibrate, head", kHeadWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
       const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
-      store_->read(boundary_name(config_.layers), batch, x);
+      store_->read(boundary_name(blocks()), batch, x);
       head.run(first, input, x, dx);
-      if (gradients_) store_->write(gradient_name(config_.layers), batch, dx);
+      if (gradients_) store_->write(gradient_name(blocks()), batch, dx);
     });
     store_shards(sums, begin, end, Pass::kBackward);
-    store_->drop(boundary_name(config_.layers));
-    job_.model.release_block(config_.layers);
+    store_->drop(boundary_name(blocks()));
+    job_.model.release_block(blocks());
   }
 
   void backward_pass(std::size_t start) {
     const StatisticSet what = {.fisher = settings_.collected.fisher,
                                .guided_hessian = settings_.collected.guided_hessian};
     for (std::size_t block = start; block-- > 0;) {
-      const auto [begin, end] = range(block, block + 1);
-      const bool summed = done(block, block + 1, Pass::kBackward);
-      BlockSums sums(slice(begin, summed ? begin : end), what, settings_, means_);
-      const model::Hooks<float> hooks = summed ? model::Hooks<float>{} : sums.backward_hooks();
-      for_batches("calibrate, backward", kBackwardWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
-        const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
-        store_->read(boundary_name(block), batch, x);
-        store_->read(gradient_name(block + 1), batch, dx);
-        sums.begin_batch(first, input.starts.size() - 1);
-        job_.model.backward_block(block, input, x, dx, &hooks);
-        if (block > 0) store_->write(gradient_name(block), batch, dx);
-      });
-      if (!summed) store_shards(sums, begin, end, Pass::kBackward);
+      const std::vector<Group> groups = groups_left(block, Pass::kBackward);
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto [begin, end] = groups[g];
+        const bool goes_on = g + 1 == groups.size() && block > 0;
+        BlockSums sums(slice(begin, end), what, settings_, means_);
+        const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.backward_hooks();
+        for_batches("calibrate, backward", kBackwardWork / static_cast<double>(groups.size()),
+                    [&](std::size_t batch, std::size_t first, model::Batch input) {
+                      const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
+                      store_->read(boundary_name(block), batch, x);
+                      store_->read(gradient_name(block + 1), batch, dx);
+                      sums.begin_batch(first, input.starts.size() - 1);
+                      job_.model.backward_block(block, input, x, dx, &hooks);
+                      if (goes_on) store_->write(gradient_name(block), batch, dx);
+                    });
+        store_shards(sums, begin, end, Pass::kBackward);
+      }
       store_->drop(gradient_name(block + 1));
       store_->drop(boundary_name(block));
       job_.model.release_block(block);
     }
+  }
+
+  // The layers of a block whose shards are missing, in runs that are summed in one walk each; one empty run, for a walk
+  // that sums nothing, where none is.
+  using Group = std::pair<std::size_t, std::size_t>;
+  std::vector<Group> groups_left(std::size_t block, Pass pass) const {
+    const auto [first, last] = range(block, block + 1);
+    std::vector<Group> groups;
+    for (const auto& [begin, end] : layer_groups(slice(first, last), settings_.collected, plan_.accumulator_limit)) {
+      bool all = true;
+      for (std::size_t i = first + begin; i < first + end && team_.rank() == 0; ++i) all = all && work_.has(i, pass);
+      if (!team_.all(all)) groups.emplace_back(first + begin, first + end);
+    }
+    if (groups.empty()) groups.emplace_back(first, first);
+    return groups;
   }
 
   void store_shards(BlockSums& sums, std::size_t begin, std::size_t end, Pass pass) {
@@ -275,7 +299,7 @@ class Calibration {
 
   // A layer's parts from both passes, without what was not asked for.
   LayerStats joined(std::size_t i) const {
-    const bool head = layers_[i].block == config_.layers;
+    const bool head = layers_[i].block == blocks();
     LayerStats layer = work_.load(i, head ? Pass::kBackward : Pass::kForward, expected(i));
     if (!head && gradients_) {
       LayerStats back = work_.load(i, Pass::kBackward, expected(i));
@@ -304,7 +328,7 @@ class Calibration {
   RunSettings settings_;
   Team& team_;
   Share share_;
-  const model::Config& config_;
+  const model::Architecture& architecture_;
   std::vector<CollectedLayer> layers_;
   bool gradients_;
   CalibrationPlan plan_;
@@ -338,7 +362,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
                    "file of means that was collected with it");
     settings.centre = kCentreOwn;
   } else if (job.centre == Centre::kFile) {
-    settings.centre = hash_of(means_of_file(job, collected_layers(job.model.config(), settings.head)));
+    settings.centre = hash_of(means_of_file(job, collected_layers(job.model.architecture(), settings.head)));
   }
   NIBBLE_REQUIRE(job.centre == Centre::kNone || settings.collected.fisher, InvalidArgument,
                  "calibration: centring concerns the gradients of `fisher`, which is not collected");
@@ -348,7 +372,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
 CalibrationPlan plan_job(const CalibrationJob& job) {
   RunSettings settings = complete_settings(job);
   settings.windows = share_of(settings.windows, team_of(job)).count;
-  return plan_calibration(job.model.config(), settings, job.memory_bytes);
+  return plan_calibration(job.model.architecture(), settings, job.memory_bytes);
 }
 
 void calibrate(const CalibrationJob& job) {

@@ -45,7 +45,7 @@ void HeadPass::run(std::size_t first_window, const model::Batch& batch, MatrixVi
 // The head's gradient comes in chunks of rows; a window's must be whole before it is squared.
 void HeadPass::run_with_sums(std::size_t window, MatrixView<const float> x, std::span<std::int64_t> targets,
                              std::span<const float> weights, std::span<float> losses, MatrixView<float> dx) {
-  const std::size_t length = x.rows(), vocabulary = model_.config().vocabulary;
+  const std::size_t length = x.rows(), vocabulary = model_.architecture().vocabulary;
   if (inputs_.rows() == 0) {
     inputs_ = Matrix<float>(length, x.cols());
     gradients_ = Matrix<float>(length, vocabulary);
@@ -58,7 +58,7 @@ void HeadPass::run_with_sums(std::size_t window, MatrixView<const float> x, std:
   std::string module;
   model::Hooks<float> gather;
   gather.on_linear_gradient = [&](const std::string& name, MatrixView<const float> inputs,
-                                  MatrixView<const float> gradients) {
+                                  MatrixView<const float> gradients, const model::HookRows&) {
     module = name;
     for (std::size_t r = 0; r < inputs.rows(); ++r, ++filled) {
       std::copy_n(inputs.row(r).data(), inputs.cols(), inputs_.row(filled).data());
@@ -68,7 +68,7 @@ void HeadPass::run_with_sums(std::size_t window, MatrixView<const float> x, std:
   model_.backward_head(x, targets, row_weights, losses, dx, &gather);
   losses[length - 1] = 0.0f;
   sums_.begin_batch(window, 1);
-  sums_.backward_hooks().on_linear_gradient(module, inputs_, gradients_);
+  sums_.backward_hooks().on_linear_gradient(module, inputs_, gradients_, {});
 }
 
 std::vector<std::int64_t> HeadPass::targets_of(std::size_t first_window, const model::Batch& batch) const {

@@ -26,11 +26,9 @@ std::span<const CollectedLayer> layers_of_block(const std::vector<CollectedLayer
   return {begin, end};
 }
 
-// Floats per token that a batch takes: what BlockScratch says of the backward pass, and the stream and its gradient.
-std::uint64_t floats_per_token(const model::Config& config) {
-  const std::uint64_t into_mlp = config.family == model::Family::kGpt2 ? 1 : 2;
-  return 7 * config.hidden + 4 * (config.q_width() + config.kv_width()) + (into_mlp + 2) * config.intermediate +
-         config.heads;
+// Floats per token that a batch takes: the backward pass, and the stream and its gradient.
+std::uint64_t floats_per_token(const model::Architecture& architecture) {
+  return model::backward_floats_per_token(architecture) + 2 * architecture.hidden;
 }
 
 // Copies that sums are made from: squares, centred or scaled inputs; and a window of the head's gradients.
@@ -49,51 +47,108 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
 
 }  // namespace
 
-CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory,
-                                 std::string_view remedy) {
+std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
+                                                              const StatisticSet& what, std::uint64_t limit) {
+  std::vector<std::pair<std::size_t, std::size_t>> groups;
+  std::uint64_t held = 0;
+  for (std::size_t begin = 0; begin < layers.size();) {
+    std::size_t end = begin + 1;
+    while (end < layers.size() && layers[end].input_of == layers[begin].module) ++end;
+    const std::uint64_t bytes = BlockSums::bytes(layers.subspan(begin, end - begin), what);
+    if (groups.empty() || held + bytes > limit) {
+      groups.emplace_back(begin, end);
+      held = bytes;
+    } else {
+      groups.back().second = end;
+      held += bytes;
+    }
+    begin = end;
+  }
+  return groups;
+}
+
+namespace {
+
+std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const StatisticSet& what,
+                                  std::uint64_t limit) {
+  std::uint64_t most = 0;
+  for (const auto& [begin, end] : layer_groups(layers, what, limit))
+    most = std::max(most, BlockSums::bytes(layers.subspan(begin, end - begin), what));
+  return most;
+}
+
+}  // namespace
+
+CalibrationPlan plan_calibration(const model::Architecture& architecture, const RunSettings& settings,
+                                 std::uint64_t memory, std::string_view remedy) {
   const StatisticSet& what = settings.collected;
   const bool gradients = what.needs_gradients();
-  const std::vector<CollectedLayer> layers = collected_layers(config, settings.head);
+  const std::vector<CollectedLayer> layers = collected_layers(architecture, settings.head);
+  const std::size_t blocks = architecture.blocks.size();
   const std::uint64_t tokens = settings.windows * settings.window_tokens;
   CalibrationPlan plan;
-  const std::uint64_t row_bytes = floats_per_token(config) * sizeof(float);
+  const std::uint64_t row_bytes = floats_per_token(architecture) * sizeof(float);
   const std::uint64_t most_tokens = std::min<std::uint64_t>(kMostBatchTokens, kBatchBytes / row_bytes);
   plan.windows_per_batch = std::max<std::uint64_t>(1, most_tokens / std::max<std::uint64_t>(1, settings.window_tokens));
 
-  std::uint64_t output_bytes = 0, largest_layer = 0;
-  double multiplications = 0.0;  // per token
-  for (std::size_t block = 0; block <= config.layers; ++block) {
+  std::uint64_t output_bytes = 0, largest_layer = 0, whole_blocks = 0, smallest_groups = 0;
+  for (std::size_t block = 0; block <= blocks; ++block) {
     const auto of_block = layers_of_block(layers, block);
-    plan.accumulator_bytes = std::max(plan.accumulator_bytes, BlockSums::bytes(of_block, what));
+    whole_blocks = std::max(whole_blocks, BlockSums::bytes(of_block, what));
+    smallest_groups = std::max(smallest_groups, largest_group_bytes(of_block, what, 0));
     for (const CollectedLayer& layer : of_block) {
       const std::uint64_t bytes = BlockSums::bytes({&layer, 1}, what) / 2;  // stored as float
       output_bytes += bytes;
       largest_layer = std::max(largest_layer, bytes);
-      const double weight = static_cast<double>(layer.out) * static_cast<double>(layer.in);
-      const double square = static_cast<double>(layer.in) * static_cast<double>(layer.in) / 2;
-      multiplications += weight * (gradients ? 3 : 1) + (what.fisher ? weight : 0) + (what.guided_hessian ? square : 0);
-      if (what.hessian && layer.input_of.empty()) multiplications += square;
     }
   }
-  const double head = static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
-  if (gradients && !settings.head) multiplications += 2 * head;
-  if (settings.labels == Labels::kSampled) {
-    for (const model::LinearLayer& layer : model::linear_layers(config))
-      multiplications += static_cast<double>(layer.out) * static_cast<double>(layer.in);
-    multiplications += head;
-  }
-  plan.operations = 2.0 * multiplications * static_cast<double>(tokens);
 
   // Boundaries 0 to L, and the gradient at two of them; without gradients the boundaries before and after a block.
-  const std::uint64_t matrices = gradients ? config.layers + 3 : 2;
-  plan.residual_bytes = matrices * tokens * config.hidden * sizeof(float);
+  const std::uint64_t matrices = gradients ? blocks + 3 : 2;
+  plan.residual_bytes = matrices * tokens * architecture.hidden * sizeof(float);
   const std::size_t batch_tokens = plan.windows_per_batch * settings.window_tokens;
-  const std::uint64_t base = kFixedBytes + plan.accumulator_bytes + largest_layer + row_bytes * batch_tokens +
-                             copied_bytes(layers, settings, batch_tokens);
-  NIBBLE_REQUIRE(base <= memory, InvalidArgument,
-                 "calibration: the sums of the largest block ({} MB) and one batch need {} MB, but --memory grants {} "
+  const std::uint64_t without_sums =
+      kFixedBytes + largest_layer + row_bytes * batch_tokens + copied_bytes(layers, settings, batch_tokens);
+  NIBBLE_REQUIRE(without_sums + smallest_groups <= memory, InvalidArgument,
+                 "calibration: the sums of the largest layer ({} MB) and one batch need {} MB, but --memory grants {} "
                  "MB; grant more or {}",
-                 plan.accumulator_bytes >> 20, (base >> 20) + 1, memory >> 20, remedy);
+                 smallest_groups >> 20, ((without_sums + smallest_groups) >> 20) + 1, memory >> 20, remedy);
+  plan.accumulator_limit = std::min(whole_blocks, memory - without_sums);
+  std::vector<std::size_t> passes(blocks + 1, 1);
+  for (std::size_t block = 0; block <= blocks; ++block) {
+    const auto of_block = layers_of_block(layers, block);
+    plan.accumulator_bytes =
+        std::max(plan.accumulator_bytes, largest_group_bytes(of_block, what, plan.accumulator_limit));
+    passes[block] = std::max<std::size_t>(1, layer_groups(of_block, what, plan.accumulator_limit).size());
+    plan.most_passes = std::max(plan.most_passes, passes[block]);
+  }
+
+  double multiplications = 0.0;  // per token
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const auto& experts = architecture.blocks[block].experts;
+    const double chosen =
+        experts ? static_cast<double>(experts->active) / static_cast<double>(experts->experts.size()) : 1.0;
+    for (const CollectedLayer& layer : layers_of_block(layers, block)) {
+      const double weight = static_cast<double>(layer.out) * static_cast<double>(layer.in);
+      const double square = static_cast<double>(layer.in) * static_cast<double>(layer.in) / 2;
+      double work = weight * (gradients ? 3 : 1) * static_cast<double>(passes[block]);
+      work += (what.fisher ? weight : 0) + (what.guided_hessian ? square : 0);
+      if (what.hessian && layer.input_of.empty()) work += square;
+      multiplications += work * (layer.expert ? chosen : 1.0);
+    }
+  }
+  const double head = static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  if (settings.head) {
+    const double square = static_cast<double>(architecture.hidden) * static_cast<double>(architecture.hidden) / 2;
+    multiplications += head * (gradients ? 3 : 1) + (what.fisher ? head : 0) + (what.guided_hessian ? square : 0) +
+                       (what.hessian ? square : 0);
+  } else if (gradients) {
+    multiplications += 2 * head;
+  }
+  if (settings.labels == Labels::kSampled) multiplications += model::active_linear_weights(architecture) + head;
+  plan.operations = 2.0 * multiplications * static_cast<double>(tokens);
+
+  const std::uint64_t base = without_sums + plan.accumulator_bytes;
   plan.residuals_on_disk = base + plan.residual_bytes > memory;
   plan.memory_bytes = base + (plan.residuals_on_disk ? 0 : plan.residual_bytes);
   plan.disk_bytes = 2 * output_bytes + (plan.residuals_on_disk ? plan.residual_bytes : 0);

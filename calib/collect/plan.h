@@ -3,10 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "calib/collect/block_sums.h"
 #include "calib/stats/run_settings.h"
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::calib {
 
@@ -15,16 +19,24 @@ struct CalibrationPlan {
   std::size_t windows_per_batch = 0;    ///< windows that go through a block together, the same for every --memory
   bool residuals_on_disk = false;       ///< boundary activations do not fit the memory granted
   std::uint64_t residual_bytes = 0;     ///< of them, wherever they are
-  std::uint64_t accumulator_bytes = 0;  ///< sums in double of the largest block, or of the head
+  std::uint64_t accumulator_bytes = 0;  ///< most sums in double that are held at once
+  std::uint64_t accumulator_limit = 0;  ///< a block whose sums need more is walked several times, some layers each
+  std::size_t most_passes = 1;          ///< how often, at most
   std::uint64_t memory_bytes = 0;       ///< peak of anonymous memory, accumulators and residuals included
   std::uint64_t disk_bytes = 0;         ///< output, shards and scratch file together, beside the output
   double operations = 0.0;              ///< floating-point operations of all matrix products
 };
 
 /// Plans a run with these settings (`windows` is this process's share) within `memory` bytes. Throws InvalidArgument
-/// when a block's sums and one batch alone need more, saying how much and what helps: to grant more, or `remedy`.
-CalibrationPlan plan_calibration(const model::Config& config, const RunSettings& settings, std::uint64_t memory,
-                                 std::string_view remedy = "--collect less at a time");
+/// when the sums of one layer (with those that share its input) and one batch alone need more, saying how much and what
+/// helps: to grant more, or `remedy`.
+CalibrationPlan plan_calibration(const model::Architecture& architecture, const RunSettings& settings,
+                                 std::uint64_t memory, std::string_view remedy = "--collect less at a time");
+
+/// Cuts the layers of one block into runs [begin, end) that are summed in one walk each: as many as `limit` bytes of
+/// sums hold, layers that share an input together.
+std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
+                                                              const StatisticSet& what, std::uint64_t limit);
 
 /// Seconds that a plan takes on this machine at 60 % of its GEMM rate, which is measured (a few hundredths of a
 /// second).

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "calib/stats/hessian_kind.h"
 #include "calib/stats/layer_stats.h"
 #include "core/matrix_view.h"
 
@@ -17,14 +18,6 @@ std::vector<double> mean_magnitude(const LayerStats& layer);  ///< (in): E|x| = 
 
 /// (out, in): fisher / S, the mean over windows.
 Matrix<double> mean_fisher(const LayerStats& layer);
-
-/// Which quadratic form measures a layer's error (docs/methods.md).
-enum class HessianKind {
-  kPlain,          ///< XᵀX / N
-  kCentred,        ///< (XᵀX - N mu muᵀ) / N: what is left when the bias absorbs the mean error
-  kGuided,         ///< Xᵀ diag(s) X / N, s_t = mean over outputs of the squared gradient
-  kGuidedCentred,  ///< (Xᵀ diag(s) X - (sum s x)(sum s x)ᵀ / sum s) / N
-};
 
 /// (in, in), symmetric, in double. `row(j)` and column j are exactly zero where the input carries no information:
 /// x_j = 0 always, or, when centred, x_j constant as far as the float sums can tell (diagonal below 2^-20 of the plain

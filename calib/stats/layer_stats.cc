@@ -124,6 +124,12 @@ void LayerSums::add(const LayerStats& other) {
   add_to<float, double>(other.sum_s_xxt.values(), sum_s_xxt.values());
 }
 
+void LayerSums::settle_unseen() {
+  if (tokens > 0) return;
+  std::fill(min_x.begin(), min_x.end(), 0.0f);
+  std::fill(max_x.begin(), max_x.end(), 0.0f);
+}
+
 LayerStats LayerSums::rounded() const {
   return {.module = module,
           .out = out,

@@ -16,9 +16,9 @@ namespace nibble::calib {
 ///
 /// dY is the gradient of a window's loss L at Y; which loss, RunSettings::flavour says.
 struct LayerStats {
-  std::string module = {};  ///< checkpoint name without ".weight"; GPT-2's c_attn is one layer of (3·width, width)
+  std::string module = {};  ///< model::Parameter::module: fused tensors are several layers, "h.0.attn.c_attn.q"
   std::size_t out = 0, in = 0;
-  std::uint64_t tokens = 0;   ///< rows of X that were seen
+  std::uint64_t tokens = 0;   ///< rows of X that were seen; of an expert, those that chose it
   std::uint64_t samples = 0;  ///< windows that were seen
   /// The layer whose input this one shares (k and v: q; up: gate), which then holds sum_xxt in the file; or empty.
   std::string input_of = {};
@@ -55,6 +55,8 @@ struct LayerSums {
   void add(const LayerStats& other);
   /// Rounds the matrices to float, each element once: relative error of an element at most 2^-24.
   LayerStats rounded() const;
+  /// The extremes of a layer that no token reached become 0; without them they would be infinite.
+  void settle_unseen();
 
   std::string module, input_of;
   std::size_t out = 0, in = 0;

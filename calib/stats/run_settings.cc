@@ -7,23 +7,16 @@
 #include <array>
 #include <span>
 
-#include "core/error.h"
-#include "core/suggest.h"
+#include "core/choice.h"
 
 namespace nibble::calib {
 namespace {
 
-constexpr std::array<std::string_view, 2> kFlavours = {"sequence", "position"};
-constexpr std::array<std::string_view, 2> kLabels = {"data", "sampled"};
+constexpr std::array<Choice<FisherFlavour>, 2> kFlavours = {
+    {{"sequence", FisherFlavour::kSequence}, {"position", FisherFlavour::kPosition}}};
+constexpr std::array<Choice<Labels>, 2> kLabels = {{{"data", Labels::kData}, {"sampled", Labels::kSampled}}};
 constexpr std::array<std::string_view, 5> kMayDifferInMerge = {"text_hash", "windows_hash", "windows", "seeds",
                                                                "kernels"};
-
-std::size_t index_of(std::string_view text, std::span<const std::string_view> names, std::string_view what) {
-  const auto found = std::find(names.begin(), names.end(), text);
-  NIBBLE_REQUIRE(found != names.end(), InvalidArgument, "{}: expected {}, got '{}'{}", what, fmt::join(names, " or "),
-                 text, did_you_mean(text, names));
-  return static_cast<std::size_t>(found - names.begin());
-}
 
 std::string compare(const RunSettings& a, const RunSettings& b, std::span<const std::string_view> ignored) {
   const auto left = describe(a), right = describe(b);
@@ -38,12 +31,10 @@ std::string compare(const RunSettings& a, const RunSettings& b, std::span<const 
 
 }  // namespace
 
-std::string_view to_text(FisherFlavour flavour) { return kFlavours[static_cast<std::size_t>(flavour)]; }
-FisherFlavour parse_fisher_flavour(std::string_view text) {
-  return static_cast<FisherFlavour>(index_of(text, kFlavours, "Fisher flavour"));
-}
-std::string_view to_text(Labels labels) { return kLabels[static_cast<std::size_t>(labels)]; }
-Labels parse_labels(std::string_view text) { return static_cast<Labels>(index_of(text, kLabels, "labels")); }
+std::string_view to_text(FisherFlavour flavour) { return name_of(flavour, kFlavours); }
+FisherFlavour parse_fisher_flavour(std::string_view text) { return choose("Fisher flavour", text, kFlavours); }
+std::string_view to_text(Labels labels) { return name_of(labels, kLabels); }
+Labels parse_labels(std::string_view text) { return choose("labels", text, kLabels); }
 
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& s) {
   return {{"model_hash", s.model_hash},

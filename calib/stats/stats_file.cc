@@ -30,7 +30,7 @@ RunSettings read_settings(hid_t root, std::string_view what) {
   NIBBLE_REQUIRE(format == schema::kFormat, FormatError, "{}: expected the format '{}', got '{}'", what,
                  schema::kFormat, format);
   const std::uint64_t version = read_scalar_attribute(root, "version", what);
-  NIBBLE_REQUIRE(version == schema::kVersion, FormatError, "{}: format version {}, this program reads version {}", what,
+  NIBBLE_REQUIRE(version == schema::kVersion, FormatError, "{}: format version {}, this program reads version {}: make it again with `nibble calibrate`", what,
                  version, schema::kVersion);
   const auto text = [&](const char* name) { return h5::read_text_attribute(root, name, what); };
   const std::string head = text("head");

@@ -9,7 +9,8 @@
 namespace nibble::calib::schema {
 
 inline constexpr std::string_view kFormat = "nibble.calib";
-inline constexpr std::uint64_t kVersion = 1;
+// 2: the parts of fused tensors are layers of their own.
+inline constexpr std::uint64_t kVersion = 2;
 inline constexpr const char* kLayers = "layers";
 
 struct DatasetText {

@@ -14,7 +14,7 @@ using model::TokenId;
 
 Matrix<float> prompt_logits(const model::Model& model, std::span<const TokenId> tokens,
                             const model::ForwardOptions& options) {
-  Matrix<float> logits(tokens.size(), model.config().vocabulary);
+  Matrix<float> logits(tokens.size(), model.architecture().vocabulary);
   const std::size_t starts[] = {0, tokens.size()};
   std::vector<std::size_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});

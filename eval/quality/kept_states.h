@@ -16,7 +16,7 @@ namespace nibble::eval {
 // take 4 vocabulary.
 
 /// Bytes of that file. Throws InvalidArgument as evaluation_windows() does.
-std::uint64_t kept_states_bytes(const model::Config& config, std::span<const model::TokenId> tokens,
+std::uint64_t kept_states_bytes(const model::Architecture& architecture, std::span<const model::TokenId> tokens,
                                 const PerplexityOptions& options);
 
 /// Runs the blocks of `model` over `tokens` as `options` say and writes the file. Memory: the states of one batch.

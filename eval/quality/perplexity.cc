@@ -24,12 +24,12 @@ double negative_log_likelihood(std::span<const float> logits, model::TokenId tar
 
 PerplexityResult perplexity(const model::Model& model, std::span<const model::TokenId> tokens,
                             const PerplexityOptions& options) {
-  return perplexity(model.config(), logits_of(model, options.forward), tokens, options);
+  return perplexity(model.architecture(), logits_of(model, options.forward), tokens, options);
 }
 
-PerplexityResult perplexity(const model::Config& config, const LogitMaker& make, std::span<const model::TokenId> tokens,
+PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make, std::span<const model::TokenId> tokens,
                             const PerplexityOptions& options) {
-  const ProtocolRun run(config, tokens, options);
+  const ProtocolRun run(architecture, tokens, options);
   std::vector<double> nll(run.targets(), std::numeric_limits<double>::quiet_NaN());
   const auto start = std::chrono::steady_clock::now();
   run.for_each_batch([&](const WindowBatch& batch, std::size_t before) {

@@ -1,47 +1,12 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
-#include <vector>
 
-#include "core/progress.h"
-#include "datasets/eval_windows.h"
+#include "eval/quality/perplexity_options.h"
 #include "eval/quality/window_batch.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::eval {
-
-/// How windows are averaged into one NLL (`sliding` only; docs/protocols.md).
-enum class Average { kWindows, kTokens };
-
-struct PerplexityOptions {
-  datasets::Protocol protocol = datasets::Protocol::kSliding;
-  std::size_t context = 0;  ///< 0: the model's max_positions
-  std::size_t stride = 0;   ///< 0: context / 2 (sliding)
-  Average average = Average::kWindows;
-  std::optional<model::TokenId> bos = {};  ///< `half`: replaces the first token of each block
-  std::size_t batch_tokens = 2048;         ///< windows are run together up to about this many tokens
-  model::ForwardOptions forward = {};
-  std::function<std::size_t(model::TokenId)> byte_length = {};  ///< for bits per byte; empty: not computed (NaN)
-  ProgressSink progress = {};                                   ///< in tokens run
-};
-
-struct PerplexityResult {
-  double perplexity = 0.0;
-  /// perplexity · sd(window means) / √windows; `half`: perplexity · sd(token NLLs) / √(tokens - 1). sd is the sample's
-  /// (n - 1). NaN where there is a single one.
-  double perplexity_stderr = 0.0;
-  double nll_nats_per_token = 0.0;  ///< ln(perplexity)
-  double bits_per_byte = 0.0;       ///< total scored NLL / ln 2 over the bytes of the scored tokens
-  std::uint64_t tokens_scored = 0;
-  std::uint64_t tokens_run = 0;
-  double tokens_per_second = 0.0;  ///< tokens run through the network per second of wall time
-  std::size_t windows = 0;
-  std::vector<double> window_nll;  ///< mean NLL of each window, nats
-};
 
 /// Perplexity of `model` on a token sequence. NLLs are computed in double from f32 logits. The result does not depend
 /// on batch_tokens or the number of threads (the same bits on one machine). Throws InvalidArgument as
@@ -50,7 +15,7 @@ PerplexityResult perplexity(const model::Model& model, std::span<const model::To
                             const PerplexityOptions& options);
 
 /// The same of logits that `make` makes, as a model of this configuration would.
-PerplexityResult perplexity(const model::Config& config, const LogitMaker& make, std::span<const model::TokenId> tokens,
+PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make, std::span<const model::TokenId> tokens,
                             const PerplexityOptions& options);
 
 /// -ln softmax(logits)[target] in double, by the usual shift with the maximum; NaN logits give NaN.

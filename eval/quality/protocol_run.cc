@@ -36,10 +36,10 @@ std::vector<Window> cut_windows(std::size_t tokens, std::size_t max_positions, c
 
 }  // namespace
 
-ProtocolRun::ProtocolRun(const model::Config& config, std::span<const TokenId> tokens, const PerplexityOptions& options)
+ProtocolRun::ProtocolRun(const model::Architecture& architecture, std::span<const TokenId> tokens, const PerplexityOptions& options)
     : tokens_(tokens), options_(options) {
-  check_ids(tokens, options, config.vocabulary);
-  windows_ = cut_windows(tokens.size(), config.max_positions, options);
+  check_ids(tokens, options, architecture.vocabulary);
+  windows_ = cut_windows(tokens.size(), architecture.max_positions, options);
   for (const Window& window : windows_) {
     targets_ += window.last_target - window.first_target;
     tokens_run_ += window.end - window.begin;

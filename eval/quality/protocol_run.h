@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "datasets/eval_windows.h"
-#include "eval/quality/perplexity.h"
+#include "eval/quality/perplexity_options.h"
 #include "eval/quality/window_batch.h"
 
 namespace nibble::eval {
@@ -22,7 +22,7 @@ struct Estimate {
 class ProtocolRun {
  public:
   /// `tokens` must outlive this. Throws InvalidArgument: ids outside the vocabulary, or as evaluation_windows() does.
-  ProtocolRun(const model::Config& config, std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+  ProtocolRun(const model::Architecture& architecture, std::span<const model::TokenId> tokens, const PerplexityOptions& options);
 
   std::size_t targets() const { return targets_; }
   /// Calls body(batch, first) for each batch in order; the batch's targets are [first, first + batch.targets.size()).

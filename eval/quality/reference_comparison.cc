@@ -53,17 +53,17 @@ void compare_batch(const model::Model& model, const LogitMaker& reference, const
 
 ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
                                            std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
-  NIBBLE_REQUIRE(model.config().vocabulary == reference.config().vocabulary, InvalidArgument,
+  NIBBLE_REQUIRE(model.architecture().vocabulary == reference.architecture().vocabulary, InvalidArgument,
                  "comparing models: expected one vocabulary, got {} tokens and {} for the reference",
-                 model.config().vocabulary, reference.config().vocabulary);
+                 model.architecture().vocabulary, reference.architecture().vocabulary);
   return compare_with_reference(model, logits_of(reference, options.forward), tokens, options);
 }
 
 ReferenceComparison compare_with_reference(const model::Model& model, const LogitMaker& reference,
                                            std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
   PerplexityOptions resolved = options;  // where the defaults come from the model, both models run with the same
-  if (resolved.context == 0) resolved.context = model.config().max_positions;
-  const ProtocolRun run(model.config(), tokens, resolved);
+  if (resolved.context == 0) resolved.context = model.architecture().max_positions;
+  const ProtocolRun run(model.architecture(), tokens, resolved);
   Findings findings(run.targets());
   const auto start = std::chrono::steady_clock::now();
   run.for_each_batch([&](const WindowBatch& batch, std::size_t before) {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "core/json_fields.h"
 
 namespace nibble::eval {
 namespace {
@@ -45,21 +45,8 @@ StorageSection storage_section(const std::string& model, const nlohmann::json& s
   return section;
 }
 
-const nlohmann::json& member(const nlohmann::json& object, const char* key, const std::string& what) {
-  NIBBLE_REQUIRE(object.is_object() && object.contains(key), FormatError, "{}: '{}' is missing", what, key);
-  return object[key];
-}
-
-std::uint64_t count(const nlohmann::json& object, const char* key, const std::string& what) {
-  const nlohmann::json& value = member(object, key, what);
-  NIBBLE_REQUIRE(value.is_number_unsigned(), FormatError, "{}: '{}': expected a whole number", what, key);
-  return value.get<std::uint64_t>();
-}
-
-TimingSpread spread(const nlohmann::json& object, const char* key, const std::string& what) {
-  const nlohmann::json& values = member(object, key, what);
-  NIBBLE_REQUIRE(values.is_object(), FormatError, "{}: '{}': expected median, min and max", what, key);
-  return {number(values, "median"), number(values, "min"), number(values, "max")};
+TimingSpread spread(const JsonFields& values) {
+  return {values.figure("median"), values.figure("min"), values.figure("max")};
 }
 
 // Speeds of one model with one cache and compute mode, as a cell whose evaluation is called by these.
@@ -68,14 +55,13 @@ Entry speed_entry(const nlohmann::json& json, const nlohmann::json& speeds, cons
   if (!model.has_filename()) model = model.parent_path();  // "models/gpt2/"
   Entry entry;
   SweepRecord& record = entry.record;
-  for (const nlohmann::json& speed : speeds) {
-    record.speeds.push_back({.context = count(speed, "context", what),
-                             .prompt = count(speed, "prompt", what),
-                             .generate = count(speed, "generate", what),
-                             .cache_bytes = count(speed, "cache_bytes", what),
-                             .first_token_seconds = spread(speed, "ttft_seconds", what),
-                             .tokens_per_second = spread(speed, "extend_tokens_per_second", what)});
-  }
+  for (const JsonFields& speed : JsonFields(json, what).objects("speeds"))
+    record.speeds.push_back({.context = speed.count("context"),
+                             .prompt = speed.count("prompt"),
+                             .generate = speed.count("generate"),
+                             .cache_bytes = speed.count("cache_bytes"),
+                             .first_token_seconds = spread(speed.object("ttft_seconds")),
+                             .tokens_per_second = spread(speed.object("extend_tokens_per_second"))});
   const std::string cache = fmt::format("{} {}", text(speeds[0], "cache"), text(speeds[0], "cache_type"));
   record.labels = {{"model", model.filename().string()},
                    {"recipe", text(json, "method")},

@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "eval/report/report_input.h"
+#include "eval/report/entries.h"
 
 namespace nibble::eval {
 

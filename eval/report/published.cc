@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "core/json_fields.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
 #include "eval/report/figures.h"
@@ -16,25 +17,6 @@ namespace nibble::eval {
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
-
-using Json = nlohmann::json;
-
-const Json& member(const Json& object, const char* key, const std::string& what) {
-  NIBBLE_REQUIRE(object.is_object() && object.contains(key), FormatError, "{}: '{}' is missing", what, key);
-  return object[key];
-}
-
-std::string text(const Json& object, const char* key, const std::string& what) {
-  const Json& value = member(object, key, what);
-  NIBBLE_REQUIRE(value.is_string(), FormatError, "{}: '{}': expected a text", what, key);
-  return value.get<std::string>();
-}
-
-const Json& list(const Json& object, const char* key, const std::string& what) {
-  const Json& value = member(object, key, what);
-  NIBBLE_REQUIRE(value.is_array(), FormatError, "{}: '{}': expected a list", what, key);
-  return value;
-}
 
 void add_once(std::vector<std::string>& names, std::string_view name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
@@ -57,19 +39,15 @@ TableCell cell_of(const Entry* entry, const PublishedFigure* figure) {
 
 PublishedFigures load_published(const std::filesystem::path& file) {
   const std::string what = fmt::format("'{}'", file.string());
-  const Json json = parse_strict_json(read_text_file(file, kMaxBytes), what);
-  PublishedFigures published{.title = text(json, "title", what), .source = text(json, "source", what), .tables = {}};
-  for (const Json& table : list(json, "tables", what)) {
-    published.tables.push_back({.title = text(table, "title", what),
-                                .evaluation = table.contains("evaluation") ? text(table, "evaluation", what) : "",
-                                .figures = {}});
-    for (const Json& figure : list(table, "figures", what)) {
-      const Json& perplexity = member(figure, "perplexity", what);
-      NIBBLE_REQUIRE(perplexity.is_number() && perplexity.get<double>() > 0.0, FormatError,
-                     "{}: 'perplexity': expected a number above 0", what);
-      published.tables.back().figures.push_back(
-          {text(figure, "model", what), text(figure, "recipe", what), perplexity.get<double>()});
-    }
+  const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxBytes), what);
+  const JsonFields fields(json, what);
+  PublishedFigures published{.title = fields.text("title"), .source = fields.text("source"), .tables = {}};
+  for (const JsonFields& table : fields.objects("tables")) {
+    published.tables.push_back(
+        {.title = table.text("title"), .evaluation = table.text_or("evaluation", ""), .figures = {}});
+    for (const JsonFields& figure : table.objects("figures"))
+      published.tables.back().figures.push_back({figure.text("model"), figure.text("recipe"),
+                                                 figure.number("perplexity", 0.0, std::numeric_limits<double>::max())});
   }
   return published;
 }

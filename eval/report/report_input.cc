@@ -78,10 +78,6 @@ class Loader {
 
 }  // namespace
 
-std::string Entry::comparable_key() const {
-  return fmt::format("{}\n{}", fact(record.configuration, "model"), fact(record.configuration, "evaluation"));
-}
-
 ReportInput load_report_input(const std::vector<std::filesystem::path>& paths) {
   Loader loader;
   for (const std::filesystem::path& path : paths)

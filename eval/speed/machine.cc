@@ -101,15 +101,16 @@ void product_per_thread(Product<T>& p) {
 
 // Operations per second of the fastest of `ways` to do all products of one block.
 template <class T>
-double best_rate(const model::Config& config, std::size_t tokens, std::size_t repeat,
+double best_rate(const model::Architecture& architecture, std::size_t tokens, std::size_t repeat,
                  std::initializer_list<void (*)(Product<T>&)> ways) {
   std::vector<Product<T>> products;
   double flops = 0.0;
-  for (const model::LinearLayer& layer : model::linear_layers(config)) {
-    if (layer.block > 0) break;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    if (layer->block > 0) break;
+    if (layer->expert.value_or(0) > 0) continue;  // alike
     products.push_back(
-        {random_matrix<T>(tokens, layer.in), random_matrix<T>(layer.out, layer.in), {tokens, layer.out}});
-    flops += 2.0 * static_cast<double>(tokens) * static_cast<double>(layer.out) * static_cast<double>(layer.in);
+        {random_matrix<T>(tokens, layer->in), random_matrix<T>(layer->out, layer->in), {tokens, layer->out}});
+    flops += 2.0 * static_cast<double>(tokens) * static_cast<double>(layer->weights());
   }
   double best = 0.0;
   for (const auto way : ways)
@@ -141,17 +142,17 @@ double measure_read_bandwidth(std::size_t bytes, std::size_t repeat) {
   return static_cast<double>(pieces * kPiece) / seconds;
 }
 
-double measure_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat) {
+double measure_gemm_rate(const model::Architecture& architecture, std::size_t tokens, std::size_t repeat) {
   const auto tiled = [](Product<float>& p) {
     parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, p.x.view(), p.w.view(), 0.0f, p.y.view());
   };
-  return best_rate<float>(config, tokens, repeat, {tiled, product_per_thread});
+  return best_rate<float>(architecture, tokens, repeat, {tiled, product_per_thread});
 }
 
-double measure_bf16_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat) {
+double measure_bf16_gemm_rate(const model::Architecture& architecture, std::size_t tokens, std::size_t repeat) {
   if (!has_bf16_gemm()) return 0.0;
   const auto in_parts = [](Product<std::uint16_t>& p) { product_in_parts(p, 256); };
-  return best_rate<std::uint16_t>(config, tokens, repeat, {in_parts, product_per_thread});
+  return best_rate<std::uint16_t>(architecture, tokens, repeat, {in_parts, product_per_thread});
 }
 
 double measure_peak_flops() {

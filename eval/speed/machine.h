@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "model/transformer/config.h"
+#include "model/architecture/architecture.h"
 
 namespace nibble::eval {
 
@@ -24,11 +24,11 @@ std::size_t bandwidth_working_set();
 
 /// The rate over all products X Wᵀ of one block with `tokens` rows, by whichever is faster of parallel_gemm() and one
 /// library call per thread and layer: the best of `repeat` rounds. Cost: activations and weights of one block as float.
-double measure_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat);
+double measure_gemm_rate(const model::Architecture& architecture, std::size_t tokens, std::size_t repeat);
 
 /// The same of bfloat16 products, by whichever is faster of one library call per 256 rows and per thread; 0 where the
 /// library has no instructions for them.
-double measure_bf16_gemm_rate(const model::Config& config, std::size_t tokens, std::size_t repeat);
+double measure_bf16_gemm_rate(const model::Architecture& architecture, std::size_t tokens, std::size_t repeat);
 
 /// Multiply-adds that never touch memory, on all threads.
 double measure_peak_flops();

@@ -85,7 +85,7 @@ SpeedResult measure_speed(const model::Model& model, const SpeedOptions& options
                  options.generate, sequence->capacity());
   Random random(options.seed);
   std::vector<TokenId> prompt(options.prompt);
-  for (TokenId& token : prompt) token = static_cast<TokenId>(random.below(model.config().vocabulary));
+  for (TokenId& token : prompt) token = static_cast<TokenId>(random.below(model.architecture().vocabulary));
 
   std::vector<double> first_token, rate;
   for (std::size_t run = 0; run < options.warm_up + options.repeat; ++run) {

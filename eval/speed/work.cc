@@ -1,49 +1,44 @@
 #include "eval/speed/work.h"
 
 #include <string>
-#include <string_view>
+
+#include "model/architecture/tensor_names.h"
+#include "model/checkpoint/weights.h"
 
 namespace nibble::eval {
 namespace {
 
-// Bytes of `module`'s weight, whatever parts a format stores it in. GPT-2 checkpoints may carry a prefix.
-std::uint64_t module_bytes(const model::Checkpoint& checkpoint, std::string_view module) {
+// Bytes of `module`'s weight, whatever parts a format stores it in.
+std::uint64_t module_bytes(const model::Checkpoint& checkpoint, const std::string& module) {
+  const model::TensorNames names(checkpoint.architecture());
   std::uint64_t bytes = 0;
-  for (const std::string& name : checkpoint.tensor_names()) {
-    std::string_view rest = name;
-    if (rest.starts_with("transformer.")) rest.remove_prefix(std::string_view("transformer.").size());
-    if (rest.starts_with(module) && rest.substr(module.size()).starts_with('.'))
-      bytes += checkpoint.tensor(name).data.size();
-  }
+  for (const std::string& name : checkpoint.tensor_names())
+    if (names.canonical(name).starts_with(module + ".")) bytes += checkpoint.tensor(name).data.size();
   return bytes;
-}
-
-std::string_view embedding_module(const model::Config& config) {
-  return config.family == model::Family::kGpt2 ? "wte" : "model.embed_tokens";
 }
 
 }  // namespace
 
-double prompt_flops(const model::Config& config, std::size_t tokens) {
-  const auto n = static_cast<double>(tokens);
-  double weights = 0.0;
-  for (const model::LinearLayer& layer : model::linear_layers(config))
-    weights += static_cast<double>(layer.out) * static_cast<double>(layer.in);
-  const double attention =
-      4.0 * static_cast<double>(config.q_width()) * n * (n + 1.0) / 2.0 * static_cast<double>(config.layers);
-  const double head = 2.0 * static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
-  return 2.0 * n * weights + attention + head;
-}
-
-std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const model::Config& config) {
+std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
   std::uint64_t bytes = checkpoint.tensor_bytes();
-  if (!config.tied_head) bytes -= module_bytes(checkpoint, embedding_module(config));
-  if (config.family == model::Family::kGpt2) bytes -= module_bytes(checkpoint, "wpe");
-  return bytes;
+  if (!architecture.head.tied) bytes -= module_bytes(checkpoint, architecture.embedding.module);
+  if (architecture.positions) bytes -= module_bytes(checkpoint, architecture.positions->module);
+  // Of a mixture's experts a token reads those that it chooses.
+  double idle = 0.0;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    if (!layer->expert) continue;
+    const auto& experts = *architecture.blocks[layer->block].experts;
+    const double share = 1.0 - static_cast<double>(experts.active) / static_cast<double>(experts.experts.size());
+    const auto stored = model::find_tensor_name(checkpoint, layer->weight.tensor);
+    const double weights = static_cast<double>(layer->weights());
+    idle += share * (stored ? weights * static_cast<double>(dtype_size(checkpoint.tensor(*stored).dtype))
+                            : static_cast<double>(module_bytes(checkpoint, layer->weight_module)));
+  }
+  return bytes - static_cast<std::uint64_t>(idle);
 }
 
-std::uint64_t head_bytes(const model::Checkpoint& checkpoint, const model::Config& config) {
-  return module_bytes(checkpoint, config.tied_head ? embedding_module(config) : "lm_head");
+std::uint64_t head_bytes(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
+  return module_bytes(checkpoint, architecture.head.linear.weight_module);
 }
 
 }  // namespace nibble::eval

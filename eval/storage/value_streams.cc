@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/format/codes.h"
-#include "quant/pipeline/model_weights.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::eval {
 namespace {

@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/error_sum.h"
 #include "core/matrix_view.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
 #include "core/thread_pool.h"
-#include "model/transformer/config.h"
-#include "quant/pipeline/error_sum.h"
-#include "quant/pipeline/load_model.h"
-#include "quant/pipeline/model_weights.h"
+#include "model/architecture/architecture.h"
+#include "quant/store/load_model.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::eval {
 namespace {
@@ -122,13 +122,13 @@ void add_layers(const std::vector<TensorRecord>& tensors, const SideOfLayer& sid
 /// Two models of one architecture, weight by weight.
 struct Side {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  model::Config config;
+  model::Architecture architecture;
   quant::QuantizedWeights quantized;
   std::unique_ptr<model::WeightProvider> weights;
   Json figures;  // quantization.json by name; empty for a float model
 
   explicit Side(const std::filesystem::path& path) : checkpoint(model::Checkpoint::open(path)) {
-    config = model::parse_config(checkpoint->config_text(), quant::config_place(*checkpoint));
+    architecture = checkpoint->architecture();
     quantized = quant::open_quantized_weights(checkpoint);
     weights = quant::make_weight_provider(checkpoint, quantized);
     constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
@@ -152,7 +152,7 @@ struct Side {
     layer.*side.output = figure(name, "output_error");
   }
   Facts recipe() const {
-    const Json json = Json::parse(checkpoint->config_text(), nullptr, false);
+    const Json json = Json::parse(checkpoint->metadata(), nullptr, false);
     Facts facts;
     if (json.is_object() && json.contains("quantization_config"))
       for (const auto& [key, value] : json["quantization_config"].items())
@@ -160,13 +160,6 @@ struct Side {
     return facts;
   }
 };
-
-// A linear layer is one stored weight, or GPT-2's q, k and v where either side has them apart.
-std::vector<std::string> parts_of(const std::string& module, const Side& a, const Side& b) {
-  for (const Side* side : {&a, &b})
-    if (side->quantized.contains(module + ".q")) return {module + ".q", module + ".k", module + ".v"};
-  return {module};
-}
 
 }  // namespace
 
@@ -196,10 +189,10 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
 
 CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
   const Side a(path_a), b(path_b);
-  const auto layers = model::linear_layers(a.config), others = model::linear_layers(b.config);
+  const auto layers = model::linear_layers(a.architecture), others = model::linear_layers(b.architecture);
   const bool alike = std::equal(layers.begin(), layers.end(), others.begin(), others.end(),
-                                [](const model::LinearLayer& x, const model::LinearLayer& y) {
-                                  return x.module == y.module && x.out == y.out && x.in == y.in;
+                                [](const model::Parameter* x, const model::Parameter* y) {
+                                  return x->module == y->module && x->out == y->out && x->in == y->in;
                                 });
   NIBBLE_REQUIRE(alike, InvalidArgument, "'{}' and '{}' have different layers: nothing to compare", path_a.string(),
                  path_b.string());
@@ -213,28 +206,22 @@ CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::
 
   std::vector<std::vector<LayerDiff>> found(layers.size());
   parallel_for(layers.size(), [&](std::size_t i) {
-    const model::LinearLayer& layer = layers[i];
-    const auto left = a.weights->matrix(layer.module, layer.out, layer.in, layer.conv1d);
-    const auto right = b.weights->matrix(layer.module, layer.out, layer.in, layer.conv1d);
-    const auto names = parts_of(layer.module, a, b);
-    const std::size_t rows = layer.out / names.size();
-    for (std::size_t part = 0; part < names.size(); ++part) {
-      constexpr std::size_t kRows = 64;
-      quant::ErrorSum error;
-      Matrix<float> x(kRows, layer.in), y(kRows, layer.in);
-      for (std::size_t row = 0; row < rows; row += kRows) {
-        const std::size_t begin = part * rows + row, count = std::min(kRows, rows - row);
-        left->decode_rows(begin, begin + count, x.data());
-        right->decode_rows(begin, begin + count, y.data());
-        for (std::size_t j = 0; j < count * layer.in; ++j)
-          error.add(static_cast<double>(x.data()[j]), static_cast<double>(y.data()[j]));
-      }
-      const std::string& name = names[part];
-      LayerDiff& line = layer_called(name, found[i]);
-      a.add_figures(name, kSideA, line);
-      b.add_figures(name, kSideB, line);
-      line.between = error.relative();
+    const model::Parameter& layer = *layers[i];
+    const auto left = a.weights->matrix(layer), right = b.weights->matrix(layer);
+    constexpr std::size_t kRows = 64;
+    ErrorSum error;
+    Matrix<float> x(kRows, layer.in), y(kRows, layer.in);
+    for (std::size_t row = 0; row < layer.out; row += kRows) {
+      const std::size_t count = std::min(kRows, layer.out - row);
+      left->decode_rows(row, row + count, x.data());
+      right->decode_rows(row, row + count, y.data());
+      for (std::size_t j = 0; j < count * layer.in; ++j)
+        error.add(static_cast<double>(x.data()[j]), static_cast<double>(y.data()[j]));
     }
+    LayerDiff& line = layer_called(layer.module, found[i]);
+    a.add_figures(layer.module, kSideA, line);
+    b.add_figures(layer.module, kSideB, line);
+    line.between = error.relative();
     left->release();
     right->release();
   });

@@ -9,12 +9,10 @@
 #include "core/error.h"
 #include "core/suggest.h"
 #include "eval/sweep/yaml_section.h"
-#include "quant/pipeline/recipe_keys.h"
+#include "quant/recipe/recipe_keys.h"
 
 namespace nibble::eval {
 namespace {
-
-using quant::YamlNode;
 
 constexpr std::string_view kFloat = "float";
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "eval/sweep/sweep_file.h"
-#include "quant/pipeline/yaml_reader.h"
+#include "core/yaml.h"
+#include "eval/sweep/sweep_spec.h"
 
 namespace nibble::eval {
 
@@ -15,7 +15,7 @@ namespace nibble::eval {
 class Exclusion {
  public:
   /// Keys: the recipe's, `recipe` (the recipe's name in the table), `model`, `evaluation`. Throws InvalidArgument.
-  Exclusion(const quant::YamlNode& node, std::string_view what);
+  Exclusion(const YamlNode& node, std::string_view what);
   bool covers(const SweepModel& model, const SweepRecipe& recipe, const SweepEvaluation& evaluation) const;
   /// Whether the settings as they are given, before they are known to make sense together, rule the recipe out.
   bool covers_given(const std::vector<std::pair<std::string, std::string>>& settings) const;
@@ -29,9 +29,9 @@ class Exclusion {
 /// hold for the grid, and for entries that name no preset or recipe of their own. What an exclusion covers is
 /// left out before its settings are checked. Throws InvalidArgument with the line.
 struct RecipeNodes {
-  const quant::YamlNode* defaults = nullptr;
-  const quant::YamlNode* grid = nullptr;
-  const quant::YamlNode* list = nullptr;
+  const YamlNode* defaults = nullptr;
+  const YamlNode* grid = nullptr;
+  const YamlNode* list = nullptr;
 };
 std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
                                         std::string_view what);

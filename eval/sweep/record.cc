@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
 
@@ -87,122 +88,61 @@ Json speed_json(const SpeedRecord& speed) {
           {"tokens_per_second", spread_json(speed.tokens_per_second)}};
 }
 
-// Reads members of one object; every message names the source and the member.
-class Reader {
- public:
-  Reader(const nlohmann::json& object, std::string place) : object_(object), place_(std::move(place)) {
-    NIBBLE_REQUIRE(object.is_object(), FormatError, "{}: expected an object", place_);
-  }
-
-  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
-  std::string place(std::string_view key) const { return fmt::format("{}.{}", place_, key); }
-  const nlohmann::json& at(const char* key) const {
-    const auto found = object_.find(key);
-    NIBBLE_REQUIRE(found != object_.end(), FormatError, "{}: '{}' is missing", place_, key);
-    return *found;
-  }
-  std::string text(const char* key) const {
-    NIBBLE_REQUIRE(at(key).is_string(), FormatError, "{}: expected a text", place(key));
-    return at(key).get<std::string>();
-  }
-  std::uint64_t count(const char* key) const {
-    NIBBLE_REQUIRE(at(key).is_number_unsigned(), FormatError, "{}: expected a whole number", place(key));
-    return at(key).get<std::uint64_t>();
-  }
-  /// NaN for null: JSON has no other word for it.
-  double number(const char* key) const { return number_of(at(key), place(key)); }
-  std::optional<double> optional_number(const char* key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
-  std::vector<double> numbers(const char* key) const {
-    NIBBLE_REQUIRE(at(key).is_array(), FormatError, "{}: expected a list of numbers", place(key));
-    std::vector<double> values;
-    for (const auto& value : at(key)) values.push_back(number_of(value, place(key)));
-    return values;
-  }
-  std::vector<std::uint64_t> counts(const char* key) const {
-    NIBBLE_REQUIRE(at(key).is_array(), FormatError, "{}: expected a list of whole numbers", place(key));
-    std::vector<std::uint64_t> values;
-    for (const auto& value : at(key)) {
-      NIBBLE_REQUIRE(value.is_number_unsigned(), FormatError, "{}: expected whole numbers", place(key));
-      values.push_back(value.get<std::uint64_t>());
-    }
-    return values;
-  }
-
- private:
-  static double number_of(const nlohmann::json& value, const std::string& place) {
-    if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-    NIBBLE_REQUIRE(value.is_number(), FormatError, "{}: expected a number", place);
-    return value.get<double>();
-  }
-
-  const nlohmann::json& object_;
-  std::string place_;
-};
-
-TensorRecord parse_tensor(const nlohmann::json& json, const std::string& place) {
-  const Reader reader(json, place);
+TensorRecord parse_tensor(const JsonFields& reader) {
   TensorRecord tensor{.name = reader.text("name"),
                       .format = reader.text("format"),
                       .weights = reader.count("weights"),
                       .stored_bits = reader.count("stored_bits"),
-                      .bits_per_weight = reader.number("bits_per_weight"),
-                      .relative_weight_error = reader.number("relative_weight_error"),
-                      .optimality_gap = reader.number("optimality_gap"),
-                      .output_error = reader.optional_number("output_error"),
-                      .fisher_error = reader.optional_number("fisher_error"),
+                      .bits_per_weight = reader.figure("bits_per_weight"),
+                      .relative_weight_error = reader.figure("relative_weight_error"),
+                      .optimality_gap = reader.figure("optimality_gap"),
+                      .output_error = reader.optional_figure("output_error"),
+                      .fisher_error = reader.optional_figure("fisher_error"),
                       .palette = {},
                       .histogram = {}};
-  if (reader.has("palette")) tensor.palette = reader.numbers("palette");
+  if (reader.has("palette")) tensor.palette = reader.figures("palette");
   if (reader.has("histogram")) {
-    const Reader histogram(reader.at("histogram"), reader.place("histogram"));
-    tensor.histogram = Histogram{histogram.number("low"), histogram.number("high"), histogram.counts("counts")};
+    const JsonFields histogram = reader.object("histogram");
+    tensor.histogram = Histogram{histogram.figure("low"), histogram.figure("high"), histogram.counts("counts")};
   }
   return tensor;
 }
 
-CellMeasures parse_measures(const nlohmann::json& json, const std::string& place) {
-  const Reader reader(json, place);
+CellMeasures parse_measures(const JsonFields& reader) {
   CellMeasures measures;
-  measures.perplexity = reader.number("perplexity");
-  measures.perplexity_stderr = reader.optional_number("perplexity_stderr");
-  measures.nll_nats_per_token = reader.number("nll_nats_per_token");
-  measures.bits_per_byte = reader.optional_number("bits_per_byte");
+  measures.perplexity = reader.figure("perplexity");
+  measures.perplexity_stderr = reader.optional_figure("perplexity_stderr");
+  measures.nll_nats_per_token = reader.figure("nll_nats_per_token");
+  measures.bits_per_byte = reader.optional_figure("bits_per_byte");
   measures.tokens_scored = reader.count("tokens_scored");
-  measures.window_nll = reader.numbers("window_nll");
+  measures.window_nll = reader.figures("window_nll");
   if (reader.has("divergence")) {
-    const Reader divergence(reader.at("divergence"), reader.place("divergence"));
-    measures.divergence = DivergenceMeasures{.nats_per_token = divergence.number("nats_per_token"),
-                                             .stderr_nats = divergence.optional_number("stderr"),
-                                             .median = divergence.number("median"),
-                                             .percentile_99 = divergence.number("percentile_99"),
-                                             .largest = divergence.number("largest"),
-                                             .top1_agreement = divergence.number("top1_agreement")};
+    const JsonFields divergence = reader.object("divergence");
+    measures.divergence = DivergenceMeasures{.nats_per_token = divergence.figure("nats_per_token"),
+                                             .stderr_nats = divergence.optional_figure("stderr"),
+                                             .median = divergence.figure("median"),
+                                             .percentile_99 = divergence.figure("percentile_99"),
+                                             .largest = divergence.figure("largest"),
+                                             .top1_agreement = divergence.figure("top1_agreement")};
   }
-  measures.bits_per_weight = reader.number("bits_per_weight");
-  measures.model_bits_per_weight = reader.number("model_bits_per_weight");
+  measures.bits_per_weight = reader.figure("bits_per_weight");
+  measures.model_bits_per_weight = reader.figure("model_bits_per_weight");
   measures.model_bytes = reader.count("model_bytes");
-  const nlohmann::json& tensors = reader.at("tensors");
-  NIBBLE_REQUIRE(tensors.is_array(), FormatError, "{}: expected a list", reader.place("tensors"));
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    measures.tensors.push_back(parse_tensor(tensors[i], fmt::format("{}[{}]", reader.place("tensors"), i)));
+  for (const JsonFields& tensor : reader.objects("tensors")) measures.tensors.push_back(parse_tensor(tensor));
   return measures;
 }
 
-TimingSpread parse_spread(const nlohmann::json& json, const std::string& place) {
-  const Reader reader(json, place);
-  return {reader.number("median"), reader.number("min"), reader.number("max")};
+TimingSpread parse_spread(const JsonFields& reader) {
+  return {reader.figure("median"), reader.figure("min"), reader.figure("max")};
 }
 
-SpeedRecord parse_speed(const nlohmann::json& json, const std::string& place) {
-  const Reader reader(json, place);
+SpeedRecord parse_speed(const JsonFields& reader) {
   return {.context = reader.count("context"),
           .prompt = reader.count("prompt"),
           .generate = reader.count("generate"),
           .cache_bytes = reader.count("cache_bytes"),
-          .first_token_seconds = parse_spread(reader.at("first_token_seconds"), reader.place("first_token_seconds")),
-          .tokens_per_second = parse_spread(reader.at("tokens_per_second"), reader.place("tokens_per_second"))};
+          .first_token_seconds = parse_spread(reader.object("first_token_seconds")),
+          .tokens_per_second = parse_spread(reader.object("tokens_per_second"))};
 }
 
 // The members of an object in the order of the file.
@@ -279,9 +219,9 @@ std::string record_text_without_timings(const SweepRecord& record) {
 
 SweepRecord parse_record(std::string_view text, std::string_view what) {
   const nlohmann::json json = parse_strict_json(text, what);  // refuses what the second reading would hide
-  const Reader reader(json, std::string(what));
-  NIBBLE_REQUIRE(reader.has("format") && reader.text("format") == kFormat, FormatError,
-                 "{}: not a sweep record (\"format\": \"{}\")", what, kFormat);
+  const JsonFields reader(json, std::string(what));
+  NIBBLE_REQUIRE(reader.text_or("format", "") == kFormat, FormatError, "{}: not a sweep record (\"format\": \"{}\")",
+                 what, kFormat);
   NIBBLE_REQUIRE(reader.count("version") == kVersion, FormatError, "{}: expected version {} of sweep records, got {}",
                  what, kVersion, reader.count("version"));
   SweepRecord record;
@@ -289,30 +229,25 @@ SweepRecord parse_record(std::string_view text, std::string_view what) {
   NIBBLE_REQUIRE(is_id(record.id), FormatError, "{}: expected an id of {} hex digits, got '{}'", what, kIdDigits,
                  record.id);
   const Json ordered = Json::parse(text);
-  for (const char* key : {"labels", "configuration", "environment", "sources", "timings"}) reader.at(key);
-  record.labels = members(ordered["labels"], reader.place("labels"), true);
-  record.configuration = members(ordered["configuration"], reader.place("configuration"), false);
-  record.environment = members(ordered["environment"], reader.place("environment"), true);
-  record.sources = members(ordered["sources"], reader.place("sources"), true);
+  for (const char* key : {"labels", "configuration", "environment", "sources", "timings"}) reader.object(key);
+  record.labels = members(ordered["labels"], fmt::format("{}: 'labels'", what), true);
+  record.configuration = members(ordered["configuration"], fmt::format("{}: 'configuration'", what), false);
+  record.environment = members(ordered["environment"], fmt::format("{}: 'environment'", what), true);
+  record.sources = members(ordered["sources"], fmt::format("{}: 'sources'", what), true);
   record.command = reader.text("command");
-  const Reader timings(reader.at("timings"), reader.place("timings"));
-  for (const auto& [name, value] : ordered["timings"].items())
-    record.timings.emplace_back(name, timings.number(name.c_str()));
-  if (reader.has("speeds")) {
-    const nlohmann::json& speeds = reader.at("speeds");
-    NIBBLE_REQUIRE(speeds.is_array(), FormatError, "{}: expected a list", reader.place("speeds"));
-    for (std::size_t i = 0; i < speeds.size(); ++i)
-      record.speeds.push_back(parse_speed(speeds[i], fmt::format("{}[{}]", reader.place("speeds"), i)));
-  }
+  const JsonFields timings = reader.object("timings");
+  for (const auto& [name, value] : ordered["timings"].items()) record.timings.emplace_back(name, timings.figure(name));
+  if (reader.has("speeds"))
+    for (const JsonFields& speed : reader.objects("speeds")) record.speeds.push_back(parse_speed(speed));
 
   const std::string status = reader.text("status");
-  NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError, "{}: expected \"ok\" or \"failed\", got \"{}\"",
-                 reader.place("status"), status);
+  NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError,
+                 "{}: 'status': expected \"ok\" or \"failed\", got \"{}\"", what, status);
   if (status == "failed") {
-    const Reader error(reader.at("error"), reader.place("error"));
+    const JsonFields error = reader.object("error");
     record.error = CellError{error.text("kind"), error.text("message")};
   } else {
-    record.measures = parse_measures(reader.at("measures"), reader.place("measures"));
+    record.measures = parse_measures(reader.object("measures"));
   }
   return record;
 }

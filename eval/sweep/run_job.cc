@@ -14,8 +14,8 @@
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"
-#include "quant/pipeline/load_model.h"
-#include "quant/pipeline/quantize_model.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::eval {
 namespace {
@@ -101,7 +101,7 @@ class Job {
     quantize_seconds_ = seconds_since(start);
     model_ = quant::load_model(directory);
     tensors_ =
-        tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.config, *job_.recipe);
+        tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.architecture, *job_.recipe);
   }
 
   void evaluate(const PlannedCell& cell, SweepRecord& record) {
@@ -173,7 +173,7 @@ class Job {
                                       .top1_agreement = compared.top1_agreement};
     } else {
       result =
-          perplexity(model_.config, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
+          perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
     }
     CellMeasures& measures = *record.measures;
     measures.perplexity = result.perplexity;

@@ -20,7 +20,7 @@
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/run_job.h"
 #include "eval/sweep/sweep_cost.h"
-#include "quant/pipeline/load_model.h"
+#include "quant/store/load_model.h"
 
 namespace nibble::eval {
 namespace {

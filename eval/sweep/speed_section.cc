@@ -25,7 +25,7 @@ std::size_t parse_context(const std::string& text) {
 
 }  // namespace
 
-SweepSpeed parse_speed(const quant::YamlNode& node, std::string_view what) {
+SweepSpeed parse_speed(const YamlNode& node, std::string_view what) {
   constexpr std::array<std::string_view, 9> kKeys{"contexts", "prompt", "generate", "cache", "cache_type",
                                                   "compute",  "repeat", "warm_up",  "seed"};
   const YamlSection section(node, what, "speed", kKeys);

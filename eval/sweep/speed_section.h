@@ -3,14 +3,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-#include "eval/sweep/sweep_file.h"
-#include "quant/pipeline/yaml_reader.h"
+#include "core/yaml.h"
+#include "eval/sweep/sweep_spec.h"
 
 namespace nibble::eval {
 
 /// The section `speed` of an evaluation: keys contexts, prompt, generate, cache, cache_type, compute, repeat, warm_up,
 /// seed, as the options of `nibble speed`. Throws InvalidArgument with the line.
-SweepSpeed parse_speed(const quant::YamlNode& node, std::string_view what);
+SweepSpeed parse_speed(const YamlNode& node, std::string_view what);
 
 /// The same section, every key filled in; those without a value (contexts, prompt) are left out.
 nlohmann::ordered_json speed_json(const SweepSpeed& speed);

@@ -11,18 +11,11 @@
 namespace nibble::eval {
 namespace {
 
-double linear_weights(const model::Config& config) {
-  double weights = 0.0;
-  for (const model::LinearLayer& layer : model::linear_layers(config))
-    weights += static_cast<double>(layer.out) * static_cast<double>(layer.in);
-  return weights;
-}
-
 }  // namespace
 
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   constexpr std::uint64_t kFixed = std::uint64_t{64} << 20;  // logits, decoded tiles, the program
-  const model::Config& config = model.config;
+  const model::Architecture& architecture = model.architecture;
   double tokens = 0.0, attended = 0.0, scored = 0.0;
   std::size_t longest = 0;
   for (const datasets::Window& window : datasets::evaluation_windows(cell.options.protocol, cell.tokens->tokens.size(),
@@ -33,13 +26,12 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
     scored += static_cast<double>(window.last_target - window.first_target);
     longest = std::max(longest, window.end - window.begin);
   }
-  const auto width = static_cast<double>(config.q_width()), layers = static_cast<double>(config.layers);
-  const double head = static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
-  const std::uint64_t wide = config.family == model::Family::kLlama ? 2 : 1;
-  const std::uint64_t row =
-      2 * (config.hidden + config.q_width() + config.kv_width()) + wide * config.intermediate;  // transformer.h
+  double width = 0.0;  // of all layers
+  for (const model::BlockSpec& block : architecture.blocks) width += static_cast<double>(block.attention.q_width());
+  const double head = static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  const std::uint64_t row = model::forward_floats_per_token(architecture);
   Cost cost;
-  cost.operations = 2.0 * (linear_weights(config) * tokens + head * scored) + 4.0 * width * layers * attended;
+  cost.operations = 2.0 * (model::active_linear_weights(architecture) * tokens + head * scored) + 4.0 * width * attended;
   cost.memory = kFixed + row * sizeof(float) * std::max(longest, cell.options.batch_tokens);
   if (cell.divergence) {  // the reference's head too
     cost.operations += 2.0 * head * scored;
@@ -53,45 +45,45 @@ Cost reference_cost(const PlannedModel& model, const PlannedReference& reference
   cell.tokens = reference.tokens;
   cell.options = reference.options;
   Cost cost = evaluation_cost(model, cell);
-  cost.disk = kept_states_bytes(model.config, reference.tokens->tokens, reference.options);
+  cost.disk = kept_states_bytes(model.architecture, reference.tokens->tokens, reference.options);
   return cost;
 }
 
 Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
   // Decoding waits for memory: a weight takes as long as this many operations of a product of matrices.
   constexpr double kPerDecodedWeight = 16.0;
-  const model::Config& config = model.config;
+  const model::Architecture& architecture = model.architecture;
   const double weights =
-      linear_weights(config) + static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
+      model::active_linear_weights(architecture) + static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
   Cost cost;
   for (const SpeedOptions& options : speed.contexts) {
     const auto runs = static_cast<double>(options.warm_up + options.repeat);
-    cost.operations += runs * (prompt_flops(config, options.prompt) +
+    cost.operations += runs * (model::prompt_flops(architecture, options.prompt) +
                                kPerDecodedWeight * weights * static_cast<double>(options.generate));
     model::CacheOptions cache = options.cache;
     if (cache.kind != model::CacheKind::kWindow)
       cache.capacity = options.context > 0 ? options.context : options.prompt + options.generate + 1;
-    cost.memory = std::max(cost.memory, model::cache_bytes(config, cache));
+    cost.memory = std::max(cost.memory, model::cache_bytes(architecture, cache));
   }
   cost.memory += 2 * model.checkpoint->tensor_bytes();  // as loaded, and rearranged for decoding
   return cost;
 }
 
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
-  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/pipeline/weight_statistics.cc, work_bytes()
+  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/job/weight_statistics.cc, work_bytes()
   constexpr double kOperationsPerWeight = 2000.0;             // 40 ns of one thread
   Cost cost;
-  for (const model::LinearLayer& layer : model::linear_layers(model.config)) {
-    const std::uint64_t hessian = job.statistics.hessian ? std::uint64_t{layer.in} * layer.in * kPerHessian : 0;
-    cost.memory = std::max(cost.memory, std::uint64_t{layer.out} * layer.in * kPerWeight + hessian);
+  for (const model::Parameter* layer : model::linear_layers(model.architecture)) {
+    const std::uint64_t hessian = job.statistics.hessian ? std::uint64_t{layer->in} * layer->in * kPerHessian : 0;
+    cost.memory = std::max(cost.memory, std::uint64_t{layer->out} * layer->in * kPerWeight + hessian);
   }
-  cost.operations = kOperationsPerWeight * linear_weights(model.config);
+  cost.operations = kOperationsPerWeight * model::active_linear_weights(model.architecture);
   cost.disk = 2 * model.checkpoint->tensor_bytes();
   return cost;
 }
 
 Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory) {
-  const calib::CalibrationPlan plan = calib::plan_calibration(model.config, calibration.settings, memory);
+  const calib::CalibrationPlan plan = calib::plan_calibration(model.architecture, calibration.settings, memory);
   return {.operations = plan.operations, .seconds = 0.0, .memory = plan.memory_bytes, .disk = plan.disk_bytes};
 }
 

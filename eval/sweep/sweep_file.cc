@@ -14,8 +14,6 @@
 namespace nibble::eval {
 namespace {
 
-using quant::YamlNode;
-
 constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40;
 
 const std::vector<YamlNode>& items_of(const YamlSection& file, const YamlNode& root, std::string_view key) {
@@ -123,7 +121,7 @@ void require_unique_names(const std::vector<Named>& list, std::string_view what,
 }  // namespace
 
 SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
-  const YamlNode root = quant::parse_yaml(yaml, what);
+  const YamlNode root = parse_yaml(yaml, what);
   constexpr std::array<std::string_view, 7> kKeys{"models", "calibration", "evaluations", "defaults",
                                                   "grid",   "list",        "exclude"};
   const YamlSection file(root, what, "sweep", kKeys);
@@ -160,7 +158,7 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
 }
 
 SweepSpec load_sweep(const std::filesystem::path& file) {
-  return parse_sweep(read_text_file(file, quant::kMaxYamlBytes), fmt::format("sweep '{}'", file.string()));
+  return parse_sweep(read_text_file(file, kMaxYamlBytes), fmt::format("sweep '{}'", file.string()));
 }
 
 }  // namespace nibble::eval

@@ -1,89 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "calib/stats/run_settings.h"
-#include "datasets/eval_windows.h"
-#include "eval/quality/perplexity.h"
-#include "eval/sweep/record.h"
-#include "model/transformer/cache/cache_options.h"
-#include "quant/kernels/packed_linear.h"
-#include "quant/pipeline/recipe.h"
+#include "eval/sweep/sweep_spec.h"
 
 namespace nibble::eval {
-
-struct SweepModel {
-  std::string name;  ///< the directory's, unless given
-  std::filesystem::path path;
-};
-
-/// What quantizers are calibrated on: as the options of `nibble calibrate`.
-struct SweepCalibration {
-  std::vector<std::filesystem::path> text;  ///< sampled; or
-  std::filesystem::path tokens;             ///< consecutive windows of token ids
-  std::string field = "text";
-  std::uint64_t samples = 0;  ///< 0: 128, with tokens all
-  std::uint64_t length = 0;   ///< 0: 512, or the model's context
-  std::uint64_t seed = 0;
-  calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;
-  calib::Labels labels = calib::Labels::kData;
-  bool centre_own = false;
-  /// Collected beside what a recipe needs, to measure errors with.
-  calib::StatisticSet collect = {.activations = true, .fisher = true};
-};
-
-/// How fast models of cells decode: as the options of `nibble speed`.
-struct SweepSpeed {
-  std::vector<std::size_t> contexts = {};  ///< positions of the cache; empty: what prompt and generate need
-  std::optional<std::size_t> prompt = {};  ///< empty: 512, or what a context leaves
-  std::size_t generate = 128;              ///< tokens after the first
-  std::size_t warm_up = 1, repeat = 5;     ///< runs that do not count, and that do
-  std::uint64_t seed = 0;                  ///< of the prompt's tokens
-  model::CacheKind cache = model::CacheKind::kState;
-  model::CacheType cache_type = model::CacheType::kF32;
-  quant::Compute compute = quant::Compute::kExact;
-};
-
-/// What cells are measured on: as the options of `nibble perplexity`, or `speed` and none of them.
-struct SweepEvaluation {
-  std::string name;
-  std::filesystem::path text, tokens;  ///< one of them
-  bool hf_join = false;
-  std::uint64_t max_tokens = 0;  ///< 0: all
-  datasets::Protocol protocol = datasets::Protocol::kSliding;
-  std::uint64_t context = 0;  ///< 0: the model's
-  std::uint64_t stride = 0;   ///< 0: half the context (sliding)
-  Average average = Average::kWindows;
-  bool divergence = false;  ///< from the float model too
-  std::optional<SweepSpeed> speed;
-};
-
-struct SweepRecipe {
-  std::string name;
-  std::optional<quant::Recipe> recipe;  ///< empty: the float model
-};
-
-/// One cell: places in the lists of SweepSpec.
-struct SweepCell {
-  std::size_t model = 0, recipe = 0, evaluation = 0;
-};
-
-/// A sweep as a file describes it (docs/sweep.md): models × recipes × evaluations, without what is excluded.
-struct SweepSpec {
-  std::vector<SweepModel> models;
-  std::optional<SweepCalibration> calibration;
-  std::vector<SweepEvaluation> evaluations;
-  std::vector<SweepRecipe> recipes;
-  std::vector<SweepCell> cells;  ///< by model, recipe, evaluation
-};
-
-/// The most cells of one sweep.
-constexpr std::size_t kMaxCells = 100'000;
 
 /// Reads a sweep in YAML (or JSON). Paths are relative to the current directory. Throws InvalidArgument with `what`,
 /// the line, and the nearest name for an unknown one: unknown keys, values out of range, settings of a cell that make

@@ -21,7 +21,7 @@ std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evalu
   auto read = std::make_shared<EvaluationTokens>();
   read->tokenizer = tokenizer_of(model.source.path);
   if (evaluation.text.empty()) {
-    read->tokens = datasets::read_token_file(evaluation.tokens, model.config.vocabulary, limit);
+    read->tokens = datasets::read_token_file(evaluation.tokens, model.architecture.vocabulary, limit);
   } else {
     NIBBLE_REQUIRE(read->tokenizer != nullptr, FormatError,
                    "evaluation '{}': model '{}' has no tokenizer; give token ids with `tokens`", evaluation.name,
@@ -38,7 +38,7 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   const bool sliding = evaluation.protocol == datasets::Protocol::kSliding;
   PerplexityOptions options;
   options.protocol = evaluation.protocol;
-  options.context = evaluation.context > 0 ? evaluation.context : model.config.max_positions;
+  options.context = evaluation.context > 0 ? evaluation.context : model.architecture.max_positions;
   options.stride = evaluation.stride > 0 ? evaluation.stride : sliding ? options.context / 2 : options.context;
   options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
   if (tokens->tokenizer != nullptr) {
@@ -52,11 +52,11 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const P
                                     const calib::StatisticSet& what) {
   PlannedCalibration planned;
   const std::size_t length =
-      calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.config.max_positions);
+      calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
   if (calibration.text.empty()) {
     planned.windows =
-        datasets::fixed_calibration_windows(calibration.tokens, model.config.vocabulary, length, calibration.samples);
+        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, calibration.samples);
   } else {
     NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
                    "calibration: model '{}' has no tokenizer; give token ids with `tokens`",

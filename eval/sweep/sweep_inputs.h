@@ -1,6 +1,6 @@
 #pragma once
 
-#include "eval/sweep/sweep_plan.h"
+#include "eval/sweep/planned_sweep.h"
 
 namespace nibble::eval {
 

@@ -9,9 +9,10 @@
 #include "core/gemm.h"
 #include "core/hash.h"
 #include "eval/sweep/speed_section.h"
+#include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
-#include "quant/pipeline/plan.h"
-#include "quant/pipeline/recipe_needs.h"
+#include "quant/job/plan.h"
+#include "quant/job/recipe_needs.h"
 
 namespace nibble::eval {
 namespace {
@@ -114,8 +115,7 @@ class Planner {
  private:
   void open(const SweepModel& source) {
     PlannedModel model{source, model::Checkpoint::open(source.path), {}};
-    model.config = model::parse_config(model.checkpoint->config_text(),
-                                       fmt::format("config.json of checkpoint '{}'", source.path.string()));
+    model.architecture = model.checkpoint->architecture();
     plan_.models.push_back(std::move(model));
   }
 
@@ -123,7 +123,7 @@ class Planner {
   void add_needs(const SweepCell& cell, PlannedJob& job) {
     const SweepRecipe& recipe = spec_.recipes[cell.recipe];
     const PlannedModel& model = plan_.models[cell.model];
-    const quant::Plan planned = quant::make_plan(model.checkpoint, model.config, *recipe.recipe);
+    const quant::Plan planned = quant::make_plan(model.checkpoint, model.architecture, *recipe.recipe);
     const StatisticSet needed = quant::statistics_needed(planned, *recipe.recipe);
     job.needs_text = quant::needs_text(planned, *recipe.recipe);
     for (const std::string& rule : planned.unused_rules)

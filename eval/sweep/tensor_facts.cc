@@ -7,8 +7,8 @@
 #include "core/dtype.h"
 #include "core/matrix_view.h"
 #include "core/thread_pool.h"
-#include "quant/pipeline/model_weights.h"
-#include "quant/pipeline/plan.h"
+#include "quant/job/plan.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::eval {
 namespace {
@@ -59,7 +59,7 @@ Histogram histogram_of(std::span<const float> values) {
 std::vector<TensorRecord> tensor_records(const quant::QuantizeResult& result,
                                          const std::shared_ptr<const model::Checkpoint>& quantized,
                                          const std::shared_ptr<const model::Checkpoint>& original,
-                                         const model::Config& config, const quant::Recipe& recipe) {
+                                         const model::Architecture& architecture, const quant::Recipe& recipe) {
   std::vector<TensorRecord> records;
   std::map<std::string, std::size_t> place;
   for (const quant::TensorResult& tensor : result.tensors) {
@@ -77,7 +77,7 @@ std::vector<TensorRecord> tensor_records(const quant::QuantizeResult& result,
                        .histogram = {}});
   }
   const quant::QuantizedWeights weights = quant::open_quantized_weights(quantized);
-  const quant::Plan plan = quant::make_plan(original, config, recipe);
+  const quant::Plan plan = quant::make_plan(original, architecture, recipe);
   parallel_for(plan.items.size(), [&](std::size_t i) {
     const auto& item = plan.items[i];
     const auto found = weights.find(item.identity.name);

@@ -5,8 +5,8 @@
 
 #include "eval/sweep/record.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/transformer/config.h"
-#include "quant/pipeline/quantize_model.h"
+#include "model/architecture/architecture.h"
+#include "quant/job/quantize_model.h"
 
 namespace nibble::eval {
 
@@ -18,7 +18,7 @@ constexpr std::size_t kHistogramBins = 64;
 std::vector<TensorRecord> tensor_records(const quant::QuantizeResult& result,
                                          const std::shared_ptr<const model::Checkpoint>& quantized,
                                          const std::shared_ptr<const model::Checkpoint>& original,
-                                         const model::Config& config, const quant::Recipe& recipe);
+                                         const model::Architecture& architecture, const quant::Recipe& recipe);
 
 /// Counts values in kHistogramBins bins of equal width from the smallest to the largest. Requires finite values.
 Histogram histogram_of(std::span<const float> values);

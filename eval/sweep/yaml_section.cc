@@ -8,8 +8,6 @@
 
 namespace nibble::eval {
 
-using quant::YamlNode;
-
 void fail_at(std::string_view what, const YamlNode& at, std::string_view reason) {
   throw InvalidArgument(fmt::format("{}, line {}: {}", what, at.line, reason));
 }

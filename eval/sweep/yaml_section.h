@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "quant/pipeline/yaml_reader.h"
+#include "core/yaml.h"
 
 namespace nibble::eval {
 
@@ -15,10 +15,10 @@ namespace nibble::eval {
 class YamlSection {
  public:
   /// Refuses other keys than `keys`, suggesting the nearest. `node`, `what` and `section` must outlive this.
-  YamlSection(const quant::YamlNode& node, std::string_view what, std::string_view section,
+  YamlSection(const YamlNode& node, std::string_view what, std::string_view section,
               std::span<const std::string_view> keys);
 
-  const quant::YamlNode* find(std::string_view key) const;  ///< null if it is not there
+  const YamlNode* find(std::string_view key) const;  ///< null if it is not there
   bool has(std::string_view key) const { return find(key) != nullptr; }
   std::string text(std::string_view key, std::string_view otherwise = {}) const;
   std::uint64_t count(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t otherwise) const;
@@ -35,18 +35,18 @@ class YamlSection {
     }
   }
 
-  [[noreturn]] void fail(const quant::YamlNode& at, std::string_view reason) const;
+  [[noreturn]] void fail(const YamlNode& at, std::string_view reason) const;
 
  private:
-  const quant::YamlNode& node_;
+  const YamlNode& node_;
   std::string_view what_, section_;
 };
 
 /// Throws InvalidArgument "what, line n: reason".
-[[noreturn]] void fail_at(std::string_view what, const quant::YamlNode& at, std::string_view reason);
+[[noreturn]] void fail_at(std::string_view what, const YamlNode& at, std::string_view reason);
 /// The text of a scalar. Throws InvalidArgument for anything else.
-const std::string& scalar_text(std::string_view what, const quant::YamlNode& node, std::string_view name);
+const std::string& scalar_text(std::string_view what, const YamlNode& node, std::string_view name);
 /// The texts of a scalar or of a list of scalars.
-std::vector<std::string> scalar_texts(std::string_view what, const quant::YamlNode& node, std::string_view name);
+std::vector<std::string> scalar_texts(std::string_view what, const YamlNode& node, std::string_view name);
 
 }  // namespace nibble::eval

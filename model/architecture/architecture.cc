@@ -173,19 +173,24 @@ std::size_t side_by_side(const BlockSpec& block) {
   return mlp->gate ? 2 : 1;
 }
 
+// Of a mixture: a logit per expert, and `times` rows of the residual's width for what is gathered for the experts.
+std::size_t mixture_floats(const BlockSpec& block, std::size_t times) {
+  return block.experts ? block.experts->experts.size() + times * block.experts->router.in : 0;
+}
+
 }  // namespace
 
 std::uint64_t forward_floats_per_token(const Architecture& architecture) {
   return 2 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
            return 2 * (block.attention.q_width() + block.attention.kv_width()) +
-                  side_by_side(block) * block.intermediate();
+                  side_by_side(block) * block.intermediate() + mixture_floats(block, 2);
          });
 }
 
 std::uint64_t backward_floats_per_token(const Architecture& architecture) {
   return 5 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
            return 4 * (block.attention.q_width() + block.attention.kv_width()) +
-                  (side_by_side(block) + 2) * block.intermediate() + block.attention.heads;
+                  (side_by_side(block) + 2) * block.intermediate() + block.attention.heads + mixture_floats(block, 3);
          });
 }
 

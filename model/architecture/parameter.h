@@ -94,7 +94,10 @@ struct Parameter {
   std::string
       input_of;        ///< module of the first linear layer of the block that is given the same X; empty if this is it
   std::string fed_by;  ///< module of the norm whose output is exactly X and goes to linear layers alone; or empty
+  std::size_t norm_readers = 0;  ///< linear layers that `fed_by` feeds, this one among them
   bool writes_residual = false;
+  /// The name that its weight has in quantized checkpoints: `module`, but for a tied head the embedding's.
+  std::string weight_module;
 
   std::uint64_t weights() const { return static_cast<std::uint64_t>(out) * in; }
 };

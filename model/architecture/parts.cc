@@ -2,13 +2,14 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 
 namespace nibble::model {
 
 Parameter linear(Role role, std::size_t block, const std::string& module, std::size_t out, std::size_t in,
                  bool biased) {
   Parameter p;
-  p.role = role, p.block = block, p.module = module, p.out = out, p.in = in, p.biased = biased;
+  p.role = role, p.block = block, p.module = p.weight_module = module, p.out = out, p.in = in, p.biased = biased;
   p.weight = whole_matrix(module + ".weight", out, in);
   p.bias = whole_vector(module + ".bias", out);
   return p;
@@ -17,7 +18,7 @@ Parameter linear(Role role, std::size_t block, const std::string& module, std::s
 Parameter part_of(const Fused& fused, Role role, std::size_t block, const std::string& name, RowSet part) {
   Parameter p;
   p.role = role, p.block = block, p.out = part.count, p.in = fused.in, p.biased = fused.biased;
-  p.module = name.empty() ? fused.module : fused.module + "." + name;
+  p.module = p.weight_module = name.empty() ? fused.module : fused.module + "." + name;
   p.weight = whole_matrix(fused.weight.empty() ? fused.module + ".weight" : fused.weight, fused.rows, fused.in,
                           fused.transposed);
   p.bias = whole_vector(fused.bias.empty() ? fused.module + ".bias" : fused.bias, fused.rows);
@@ -118,6 +119,15 @@ void connect(BlockSpec& block) {
 
 void connect(Architecture& architecture) {
   for (BlockSpec& block : architecture.blocks) connect(block);
+  std::map<std::string, std::size_t> readers;
+  for (const Parameter* p : linear_layers(architecture)) ++readers[p->fed_by];
+  for (BlockSpec& block : architecture.blocks) {
+    const auto count = [&](Parameter& p) { p.norm_readers = p.fed_by.empty() ? 0 : readers.at(p.fed_by); };
+    for (Parameter* p : {&block.attention.q, &block.attention.k, &block.attention.v}) count(*p);
+    if (!block.mlp) continue;
+    if (block.mlp->gate) count(*block.mlp->gate);
+    count(block.mlp->up);
+  }
 }
 
 void set_embedding_and_head(Architecture& architecture, const std::string& module, bool tied, bool head_biased,
@@ -128,9 +138,11 @@ void set_embedding_and_head(Architecture& architecture, const std::string& modul
   Parameter& head = architecture.head.linear;
   head = linear(Role::kHead, outside, head_tensors, architecture.vocabulary, architecture.hidden, head_biased);
   // What hooks, statistics and recipes call it, whatever a family's files do.
-  head.module = "lm_head";
+  head.module = head.weight_module = "lm_head";
   architecture.head.tied = tied;
-  if (tied) head.weight = architecture.embedding.weight;
+  if (!tied) return;
+  head.weight = architecture.embedding.weight;
+  head.weight_module = architecture.embedding.module;
 }
 
 }  // namespace nibble::model

@@ -27,7 +27,7 @@ class MappedSource final : public WeightSource {
   std::size_t cols() const override { return tensor_.shape[transposed_ ? 0 : 1]; }
   bool stored_transposed() const override { return transposed_; }
   void release() const override { checkpoint_->release(tensor_); }
-  PlainFloats plain_floats() const override { return {tensor_.data.data(), tensor_.dtype}; }
+  PlainFloats plain_floats() const override { return {tensor_.data.data(), tensor_.dtype, stored_cols_}; }
   void check_intact() const override { checkpoint_->check_intact(tensor_); }
 
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
@@ -93,8 +93,9 @@ class RowSetSource final : public WeightSource {
   void check_intact() const override { source_->check_intact(); }
   PlainFloats plain_floats() const override {
     const PlainFloats whole = source_->plain_floats();
-    if (whole.data == nullptr || source_->stored_transposed() || !rows_.is_contiguous()) return {};
-    return {static_cast<const std::byte*>(whole.data) + rows_.first * cols() * dtype_size(whole.dtype), whole.dtype};
+    if (whole.data == nullptr || !rows_.is_contiguous()) return {};
+    const std::size_t elements = source_->stored_transposed() ? rows_.first : rows_.first * whole.stride;
+    return {static_cast<const std::byte*>(whole.data) + elements * dtype_size(whole.dtype), whole.dtype, whole.stride};
   }
 
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {

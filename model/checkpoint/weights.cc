@@ -33,7 +33,9 @@ class FloatProvider final : public WeightProvider {
   }
 
   std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const override {
-    const Stored& stored = parameter.weight;
+    // A part of a fused tensor may have been given a tensor of its own by a quantization of the others.
+    const Stored own = whole_matrix(parameter.weight_module + ".weight", parameter.out, parameter.in);
+    const Stored& stored = !contains(parameter.weight.tensor) && contains(own.tensor) ? own : parameter.weight;
     auto source =
         make_mapped_source(checkpoint_, slice_of(find_stored(*checkpoint_, stored), stored), stored.transposed);
     const bool all = stored.part.is_contiguous() && stored.part.first == 0 && stored.part.count == stored.rows;

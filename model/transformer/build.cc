@@ -111,21 +111,20 @@ std::unique_ptr<DenseLinear<T>> make_dense_linear(const Parameter& layer, const 
 }
 
 template <class T>
-std::unique_ptr<Transformer<T>> make_dense_transformer(const Architecture& architecture, const WeightProvider& weights) {
+std::unique_ptr<Transformer<T>> make_dense_transformer(const Architecture& architecture,
+                                                       const WeightProvider& weights) {
   return build_transformer<T>(architecture, weights,
                               [&](const Parameter& layer) { return make_dense_linear<T>(layer, weights); });
 }
 
 std::unique_ptr<Model> make_model(const Architecture& architecture, const WeightProvider& weights) {
-  return build_transformer<float>(architecture, weights, [&](const Parameter& layer) {
-    return weights.linear(layer);
-  });
+  return build_transformer<float>(architecture, weights, [&](const Parameter& layer) { return weights.linear(layer); });
 }
 
 #define NIBBLE_INSTANTIATE(T)                                                                               \
-  template std::unique_ptr<Transformer<T>> build_transformer<T>(const Architecture&, const WeightProvider&,       \
+  template std::unique_ptr<Transformer<T>> build_transformer<T>(const Architecture&, const WeightProvider&, \
                                                                 const LinearFactory<T>&);                   \
-  template std::unique_ptr<DenseLinear<T>> make_dense_linear<T>(const Parameter&, const WeightProvider&); \
+  template std::unique_ptr<DenseLinear<T>> make_dense_linear<T>(const Parameter&, const WeightProvider&);   \
   template std::unique_ptr<Transformer<T>> make_dense_transformer<T>(const Architecture&, const WeightProvider&);
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)

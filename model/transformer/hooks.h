@@ -9,8 +9,8 @@
 
 namespace nibble::model {
 
-/// Which rows of the batch a hook is shown: all of them, in order, where `indices` is empty; otherwise indices[i] is the
-/// batch row of row i (ascending): the tokens that an expert was given, the rows that the head was asked for.
+/// Which rows of the batch a hook is shown: all of them, in order, where `indices` is empty; otherwise indices[i] is
+/// the batch row of row i (ascending): the tokens that an expert was given, the rows that the head was asked for.
 struct HookRows {
   std::span<const std::size_t> indices;
   std::size_t operator()(std::size_t i) const { return indices.empty() ? i : indices[i]; }

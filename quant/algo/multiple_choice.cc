@@ -10,12 +10,14 @@
 namespace nibble::quant {
 namespace {
 
-using Items = std::span<const std::vector<Choice>>;
+using Items = std::span<const std::vector<KnapsackWay>>;
 
-double priced(const Choice& choice, double price) { return choice.loss + price * static_cast<double>(choice.size); }
+double priced(const KnapsackWay& choice, double price) {
+  return choice.loss + price * static_cast<double>(choice.size);
+}
 
 // The choice with the least priced loss; of equal ones the smallest.
-std::size_t cheapest(const std::vector<Choice>& item, double price) {
+std::size_t cheapest(const std::vector<KnapsackWay>& item, double price) {
   std::size_t best = 0;
   for (std::size_t c = 1; c < item.size(); ++c) {
     const double difference = priced(item[c], price) - priced(item[best], price);
@@ -24,8 +26,8 @@ std::size_t cheapest(const std::vector<Choice>& item, double price) {
   return best;
 }
 
-ChoiceResult selection_at(Items items, double price) {
-  ChoiceResult result;
+KnapsackResult selection_at(Items items, double price) {
+  KnapsackResult result;
   for (const auto& item : items) {
     result.chosen.push_back(cheapest(item, price));
     result.loss += item[result.chosen.back()].loss;
@@ -41,10 +43,10 @@ double bound_at(Items items, double price, std::uint64_t capacity) {
 }
 
 // The smallest choice of every item; of equally small ones the best.
-ChoiceResult smallest_selection(Items items) {
-  ChoiceResult result;
+KnapsackResult smallest_selection(Items items) {
+  KnapsackResult result;
   for (const auto& item : items) {
-    const auto smallest = std::min_element(item.begin(), item.end(), [](const Choice& a, const Choice& b) {
+    const auto smallest = std::min_element(item.begin(), item.end(), [](const KnapsackWay& a, const KnapsackWay& b) {
       return a.size != b.size ? a.size < b.size : a.loss < b.loss;
     });
     result.chosen.push_back(static_cast<std::size_t>(smallest - item.begin()));
@@ -55,14 +57,14 @@ ChoiceResult smallest_selection(Items items) {
 }
 
 // Fills what room a selection leaves, always by the exchange that saves most loss per size, then most loss.
-void fill_up(Items items, std::uint64_t capacity, ChoiceResult& selection) {
+void fill_up(Items items, std::uint64_t capacity, KnapsackResult& selection) {
   for (;;) {
     double best_rate = 0.0, best_saving = 0.0;
     std::optional<std::pair<std::size_t, std::size_t>> exchange;
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Choice& now = items[i][selection.chosen[i]];
+      const KnapsackWay& now = items[i][selection.chosen[i]];
       for (std::size_t c = 0; c < items[i].size(); ++c) {
-        const Choice& other = items[i][c];
+        const KnapsackWay& other = items[i][c];
         const double saving = now.loss - other.loss;
         if (!(saving > 0.0) || selection.size - now.size + other.size > capacity) continue;
         const double rate = other.size > now.size ? saving / static_cast<double>(other.size - now.size)
@@ -87,28 +89,28 @@ double loss_of(Items items, const std::vector<std::size_t>& chosen) {
 // Exact search among what the relaxation leaves.
 class Search {
  public:
-  Search(Items items, std::uint64_t capacity, double price, const ChoiceResult& incumbent, std::size_t max_states)
+  Search(Items items, std::uint64_t capacity, double price, const KnapsackResult& incumbent, std::size_t max_states)
       : items_(items), capacity_(capacity), price_(price), max_states_(max_states), best_(incumbent) {
     // Rounding of the sums that are compared must not drop the optimum.
     slack_ =
         1e-12 * (std::abs(incumbent.loss) + std::abs(incumbent.lower_bound) + price * static_cast<double>(capacity));
   }
 
-  ChoiceResult run() {
+  KnapsackResult run() {
     std::vector<State> front{{0, 0.0, 0, 0}};
     std::vector<double> rest_bound(items_.size() + 1);  // Σ of least priced losses from item i on
     std::vector<std::uint64_t> rest_size(items_.size() + 1);
     for (std::size_t i = items_.size(); i-- > 0;) {
       rest_bound[i] = rest_bound[i + 1] + priced(items_[i][cheapest(items_[i], price_)], price_);
       std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-      for (const Choice& choice : items_[i]) least = std::min(least, choice.size);
+      for (const KnapsackWay& choice : items_[i]) least = std::min(least, choice.size);
       rest_size[i] = rest_size[i + 1] + least;
     }
     for (std::size_t i = 0; i < items_.size(); ++i) {
       std::vector<State> next;
       for (std::size_t s = 0; s < front.size(); ++s)
         for (std::size_t c = 0; c < items_[i].size(); ++c) {
-          const Choice& choice = items_[i][c];
+          const KnapsackWay& choice = items_[i][c];
           const State state{front[s].size + choice.size, front[s].loss + choice.loss, s, c};
           const double bound = state.loss +
                                price_ * (static_cast<double>(state.size) - static_cast<double>(capacity_)) +
@@ -162,36 +164,37 @@ class Search {
   std::uint64_t capacity_;
   double price_, slack_ = 0.0;
   std::size_t max_states_;
-  ChoiceResult best_;
+  KnapsackResult best_;
   std::vector<std::vector<std::pair<std::size_t, std::size_t>>> steps_;
 };
 
 }  // namespace
 
-ChoiceResult choose(std::span<const std::vector<Choice>> items, std::uint64_t capacity, std::size_t max_states) {
+KnapsackResult choose_ways(std::span<const std::vector<KnapsackWay>> items, std::uint64_t capacity,
+                           std::size_t max_states) {
   for (const auto& item : items) {
     NIBBLE_REQUIRE(!item.empty(), InvalidArgument, "an item has nothing to choose from");
-    for (const Choice& choice : item)
+    for (const KnapsackWay& choice : item)
       NIBBLE_REQUIRE(std::isfinite(choice.loss), InvalidArgument, "expected finite losses, got {}", choice.loss);
   }
-  const ChoiceResult smallest = smallest_selection(items);
+  const KnapsackResult smallest = smallest_selection(items);
   NIBBLE_REQUIRE(smallest.size <= capacity, InvalidArgument, "the smallest choices take {} of the {} there are",
                  smallest.size, capacity);
 
   // The bound is concave in the price, with its top where the selection's size crosses the capacity.
   double low = 0.0, high = 0.0;
-  ChoiceResult best = selection_at(items, 0.0);
+  KnapsackResult best = selection_at(items, 0.0);
   if (best.size > capacity) {
     best = smallest;
     for (high = 1e-12; high < 1e300; high *= 16.0) {
-      ChoiceResult selection = selection_at(items, high);
+      KnapsackResult selection = selection_at(items, high);
       if (selection.size > capacity) continue;
       if (selection.loss < best.loss) best = std::move(selection);
       break;
     }
     for (int step = 0; step < 100; ++step) {
       const double middle = 0.5 * (low + high);
-      ChoiceResult selection = selection_at(items, middle);
+      KnapsackResult selection = selection_at(items, middle);
       if (selection.size > capacity) {
         low = middle;
         continue;

@@ -8,13 +8,13 @@
 namespace nibble::quant {
 
 /// One way of treating an item: what it costs, and what it takes of the capacity that all items share.
-struct Choice {
+struct KnapsackWay {
   double loss = 0.0;  ///< finite
   std::uint64_t size = 0;
 };
 
-/// What choose() found.
-struct ChoiceResult {
+/// What choose_ways() found.
+struct KnapsackResult {
   std::vector<std::size_t> chosen;  ///< by item: the index of its choice
   double loss = 0.0;                ///< of the choices together
   std::uint64_t size = 0;           ///< of the choices together, <= capacity
@@ -37,7 +37,7 @@ struct ChoiceResult {
 /// Throws InvalidArgument when an item has no choice, a loss is not finite, or the smallest choices together exceed
 /// `capacity`. Deterministic. Cost: with n choices in all, n · 200 for the relaxation; the rest is usually less.
 /// Memory: 16 bytes per state kept, and 32 for each that one item adds.
-[[nodiscard]] ChoiceResult choose(std::span<const std::vector<Choice>> items, std::uint64_t capacity,
-                                  std::size_t max_states = std::size_t{1} << 20);
+[[nodiscard]] KnapsackResult choose_ways(std::span<const std::vector<KnapsackWay>> items, std::uint64_t capacity,
+                                         std::size_t max_states = std::size_t{1} << 20);
 
 }  // namespace nibble::quant

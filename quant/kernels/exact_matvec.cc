@@ -1,7 +1,6 @@
 #include "quant/kernels/exact_matvec.h"
 
-#include "quant/kernels/exact_matvec_simd.h"
-#include "quant/kernels/vector_scalar.h"
+#include "core/isa.h"
 
 namespace nibble::quant {
 namespace {
@@ -22,8 +21,6 @@ const ExactMatvecTable& active_table() {
 }
 
 }  // namespace
-
-const ExactMatvecTable kExactMatvecScalar = exact_matvec::table<VectorScalar>();
 
 ExactMatvec select_exact_matvec(unsigned bits, PackedKind kind, std::size_t tokens) {
   return active_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)][tokens == 1 ? 0 : 1];

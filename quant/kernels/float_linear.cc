@@ -22,17 +22,19 @@ class TurnedSource final : public WeightSource {
  public:
   explicit TurnedSource(const WeightSource& stored)
       : rows_(stored.rows()), cols_(stored.cols()), dtype_(stored.plain_floats().dtype) {
+    const std::size_t stride = stored.plain_floats().stride;
     values_ = HugeBuffer(rows_ * cols_ * dtype_size(dtype_));
     const auto* from = static_cast<const unsigned char*>(stored.plain_floats().data);
     parallel_for_tiles(rows_, kBlock, [&](std::size_t begin, std::size_t end) {
-      dtype_size(dtype_) == 2 ? turn<std::uint16_t>(from, begin, end) : turn<std::uint32_t>(from, begin, end);
+      dtype_size(dtype_) == 2 ? turn<std::uint16_t>(from, stride, begin, end)
+                              : turn<std::uint32_t>(from, stride, begin, end);
     });
     stored.check_intact();
   }
 
   std::size_t rows() const override { return rows_; }
   std::size_t cols() const override { return cols_; }
-  PlainFloats plain_floats() const override { return {values_.data(), dtype_}; }
+  PlainFloats plain_floats() const override { return {values_.data(), dtype_, cols_}; }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
     const std::size_t row_bytes = cols_ * dtype_size(dtype_);
     convert_to_f32(dtype_, reinterpret_cast<const std::byte*>(values_.data()) + begin * row_bytes,
@@ -43,11 +45,11 @@ class TurnedSource final : public WeightSource {
   static constexpr std::size_t kBlock = 32;  // a cache line of the source's rows, a block of its columns
 
   template <class T>
-  void turn(const unsigned char* from, std::size_t begin, std::size_t end) {
+  void turn(const unsigned char* from, std::size_t stride, std::size_t begin, std::size_t end) {
     for (std::size_t first = 0; first < cols_; first += kBlock)
       for (std::size_t row = begin; row < end; ++row)
         for (std::size_t col = first; col < std::min(cols_, first + kBlock); ++col)
-          std::memcpy(values_.data() + (row * cols_ + col) * sizeof(T), from + (col * rows_ + row) * sizeof(T),
+          std::memcpy(values_.data() + (row * cols_ + col) * sizeof(T), from + (col * stride + row) * sizeof(T),
                       sizeof(T));
   }
 
@@ -89,8 +91,8 @@ class FloatLinear final : public LinearOp<float> {
 
  private:
   void multiply_vectors(MatrixView<const float> x, MatrixView<float> y) const {
-    const auto [data, dtype] = source_->plain_floats();
-    const std::size_t cols = in_features(), row_bytes = cols * dtype_size(dtype);
+    const auto [data, dtype, stride] = source_->plain_floats();
+    const std::size_t cols = in_features(), row_bytes = stride * dtype_size(dtype);
     const FloatType type = type_of(dtype);
     const auto* weight = static_cast<const unsigned char*>(data);
     thread_local Activations activations;

@@ -1,8 +1,6 @@
 #include "quant/kernels/float_matvec.h"
 
 #include "core/isa.h"
-#include "quant/kernels/float_matvec_simd.h"
-#include "quant/kernels/vector_scalar.h"
 
 namespace nibble::quant {
 namespace {
@@ -23,8 +21,6 @@ const FloatMatvecTable& active_table() {
 }
 
 }  // namespace
-
-const FloatMatvecTable kFloatMatvecScalar = float_matvec::table<VectorScalar>();
 
 FloatMatvec select_float_matvec(FloatType type, std::size_t tokens) {
   return active_table().by_type[static_cast<std::size_t>(type)][tokens == 1 ? 0 : 1];

@@ -1,12 +1,8 @@
 #include "quant/kernels/int8_matvec.h"
 
 #include "core/isa.h"
-#include "quant/kernels/int8_matvec_simd.h"
-#include "quant/kernels/int8_vector_scalar.h"
 
 namespace nibble::quant {
-
-const Int8MatvecTable kInt8MatvecScalar = int8_matvec::table<Int8VectorScalar>("scalar");
 
 const Int8MatvecTable& active_int8_matvec() {
   const Isa isa = active_isa();

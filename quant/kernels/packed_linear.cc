@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/choice.h"
 #include "core/isa.h"
 #include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/packed_products.h"
@@ -52,17 +53,14 @@ class PackedLinear final : public LinearOp<float> {
   const Int8MatvecTable* int8_ = nullptr;
 };
 
-constexpr std::array<std::string_view, 3> kComputeNames{"exact", "bf16", "int8"};
+constexpr std::array<Choice<Compute>, 3> kComputes{
+    {{"exact", Compute::kExact}, {"bf16", Compute::kBf16}, {"int8", Compute::kInt8}}};
 
 }  // namespace
 
-std::string_view compute_name(Compute compute) { return kComputeNames[static_cast<std::size_t>(compute)]; }
+std::string_view compute_name(Compute compute) { return name_of(compute, kComputes); }
 
-std::optional<Compute> compute_from_name(std::string_view name) {
-  const auto found = std::find(kComputeNames.begin(), kComputeNames.end(), name);
-  if (found == kComputeNames.end()) return std::nullopt;
-  return static_cast<Compute>(found - kComputeNames.begin());
-}
+std::optional<Compute> compute_from_name(std::string_view name) { return find_choice(name, kComputes); }
 
 std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tensor, std::vector<float> bias,
                                                     Compute compute) {

@@ -47,8 +47,4 @@ std::unique_ptr<LinearOp<float>> make_float_linear(std::shared_ptr<const WeightS
 std::unique_ptr<LinearOp<float>> make_bf16_linear(std::unique_ptr<LinearOp<float>> exact,
                                                   std::shared_ptr<const WeightSource> source, std::vector<float> bias);
 
-/// Several operators over the same input, their outputs side by side: GPT-2's q, k, v. Throws InvalidArgument for no
-/// parts or different numbers of inputs.
-std::unique_ptr<LinearOp<float>> make_stacked_linear(std::vector<std::unique_ptr<LinearOp<float>>> parts);
-
 }  // namespace nibble::quant

@@ -1,8 +1,6 @@
 #include "quant/kernels/panel_decode.h"
 
 #include "core/isa.h"
-#include "quant/kernels/panel_decode_simd.h"
-#include "quant/kernels/vector_scalar.h"
 
 namespace nibble::quant {
 namespace {
@@ -23,8 +21,6 @@ const PanelDecodeTable& active_table() {
 }
 
 }  // namespace
-
-const PanelDecodeTable kPanelDecodeScalar = panel_decode::table<VectorScalar>();
 
 PanelDecode select_panel_decode(unsigned bits, PackedKind kind) {
   return active_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)];

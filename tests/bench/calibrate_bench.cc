@@ -43,7 +43,7 @@ double forward_seconds(const model::Model& model, std::span<const model::TokenId
 void run(const std::filesystem::path& directory, std::size_t windows) {
   constexpr std::size_t kLength = 512;
   const test::LoadedModel loaded = test::load(directory);
-  const auto tokens = test::toy_tokens(loaded.config, windows * kLength, 1);
+  const auto tokens = test::toy_tokens(loaded.architecture, windows * kLength, 1);
   const test::TempDir dir;
   CalibrationJob job{.model = *loaded.model,
                      .tokens = tokens,

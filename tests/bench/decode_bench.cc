@@ -58,20 +58,20 @@ class EmptyWeights final : public model::WeightProvider {
   }
 };
 
-model::Config llama_1b() {
-  model::Config config;
-  config.family = model::Family::kLlama;
-  config.vocabulary = 128256;
-  config.hidden = 2048;
-  config.layers = 16;
-  config.heads = 32;
-  config.kv_heads = 8;
-  config.head_dim = 64;
-  config.intermediate = 8192;
-  config.max_positions = 131072;
-  config.rope_theta = 500000.0;
-  config.tied_head = true;
-  return config;
+model::Architecture llama_1b() {
+  model::Architecture architecture;
+  architecture.family = model::Family::kLlama;
+  architecture.vocabulary = 128256;
+  architecture.hidden = 2048;
+  architecture.blocks.size() = 16;
+  architecture.heads = 32;
+  architecture.kv_heads = 8;
+  architecture.head_dim = 64;
+  architecture.intermediate = 8192;
+  architecture.max_positions = 131072;
+  architecture.rope_theta = 500000.0;
+  architecture.tied_head = true;
+  return architecture;
 }
 
 }  // namespace

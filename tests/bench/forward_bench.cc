@@ -21,11 +21,12 @@
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/transformer/transformer.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 
 namespace {
 
 using namespace nibble;
-using model::Config;
+using model::Architecture;
 
 constexpr std::size_t kContext = 512;
 bool processor_time = false;
@@ -50,15 +51,15 @@ struct Product {
 
 struct Loaded {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  Config config;
+  Config architecture;
   std::unique_ptr<model::Model> network;
 };
 
 Loaded load(const std::filesystem::path& directory) {
   Loaded loaded;
   loaded.checkpoint = model::Checkpoint::open(directory);
-  loaded.config = model::parse_config(loaded.checkpoint->config_text(), directory.string());
-  loaded.network = model::make_model(loaded.config, *model::make_float_provider(loaded.checkpoint));
+  loaded.architecture = loaded.checkpoint->architecture();
+  loaded.network = model::make_model(loaded.architecture, *model::make_float_provider(loaded.checkpoint));
   return loaded;
 }
 
@@ -69,9 +70,9 @@ double linear_flops(const std::vector<Product>& products, std::size_t tokens) {
 }
 
 // Scores and mixing of the values at or below the diagonal.
-double attention_flops(const Config& config, std::size_t tokens) {
+double attention_flops(const Config& architecture, std::size_t tokens) {
   const double pairs = static_cast<double>(tokens / kContext) * static_cast<double>(kContext * (kContext + 1)) / 2.0;
-  return 4.0 * static_cast<double>(config.layers) * static_cast<double>(config.q_width()) * pairs;
+  return 4.0 * static_cast<double>(architecture.blocks.size()) * static_cast<double>(architecture.q_width()) * pairs;
 }
 
 /// The linear layers as plain products of float matrices in memory, each with the best of these tiles.
@@ -175,13 +176,13 @@ class Workload {
     for (std::size_t start = 0; start <= tokens; start += kContext) starts_.push_back(start);
     Random random(1);
     for (std::size_t r = 0; r < tokens; ++r) {
-      ids_.push_back(static_cast<model::TokenId>(random.below(loaded.config.vocabulary)));
+      ids_.push_back(static_cast<model::TokenId>(random.below(loaded.architecture.vocabulary)));
       targets_.push_back(r % kContext == kContext - 1 ? -1 : static_cast<std::int64_t>(ids_.back()));
       rows_.push_back(r);
     }
     weights_.assign(tokens, 1.0f / (kContext - 1));
     losses_.resize(tokens);
-    dx_ = Matrix<float>(tokens, loaded.config.hidden);
+    dx_ = Matrix<float>(tokens, loaded.architecture.hidden);
   }
 
   void forward() {
@@ -191,8 +192,8 @@ class Workload {
   /// Block by block as calibration goes: inputs of the blocks are kept, their internals recomputed.
   void fisher() {
     const model::Batch batch{ids_, starts_};
-    const std::size_t layers = loaded_.config.layers;
-    boundaries_.resize(layers + 1, Matrix<float>(tokens_, loaded_.config.hidden));
+    const std::size_t layers = loaded_.architecture.blocks.size();
+    boundaries_.resize(layers + 1, Matrix<float>(tokens_, loaded_.architecture.hidden));
     model::Hooks<float> hooks;
     hooks.on_linear_gradient = [&](const std::string& module, auto x, auto dy) { sums_.add(module, x, dy); };
     loaded_.network->embed(batch, boundaries_[0]);
@@ -223,9 +224,9 @@ double median(std::vector<double> values) {
 
 void report(const char* name, const Loaded& loaded, std::size_t tokens, std::size_t runs) {
   std::vector<Product> products;
-  for (const auto& layer : model::linear_layers(loaded.config)) products.push_back({layer.out, layer.in});
-  products.push_back({loaded.config.vocabulary, loaded.config.hidden});
-  const double linear = linear_flops(products, tokens), work = linear + attention_flops(loaded.config, tokens);
+  for (const auto& layer : test::layers_of(loaded.architecture)) products.push_back({layer.out, layer.in});
+  products.push_back({loaded.architecture.vocabulary, loaded.architecture.hidden});
+  const double linear = linear_flops(products, tokens), work = linear + attention_flops(loaded.architecture, tokens);
   BareProducts bare(products, tokens);
   Workload workload(loaded, tokens);
   std::vector<double> rates, forward_seconds, shares, fisher_ratios;

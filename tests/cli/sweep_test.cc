@@ -9,7 +9,7 @@
 
 #include "eval/sweep/record.h"
 #include "tests/cli/nibble.h"
-#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/quant/job/tiny_models.h"
 
 namespace nibble::test {
 namespace {

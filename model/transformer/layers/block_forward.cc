@@ -14,7 +14,8 @@ std::size_t BlockScratch<T>::size() const {
   for (const Buffer<T>* buffer :
        {&normed, &qkv, &attended, &raw_qk, &projected, &middle, &mlp_normed, &mlp_output, &log_sums, &gradient,
         &gradient_output, &gradient_qkv, &gradient_attended, &f.inner, &f.activated, &f.gradient_activated, &f.part,
-        &f.router_logits, &f.routing_weights, &f.gradient_weights, &f.gathered, &f.outputs, &f.gradient_outputs})
+        &f.router_logits, &f.gathered, &f.gathered_gradient, &f.outputs, &f.shared_weights,
+        &f.gradient_shared_weights})
     values += buffer->size();
   return values;
 }

@@ -10,9 +10,12 @@
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "model/architecture/families.h"
+#include "model/synthesize/architectures.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::calib {
 namespace {
@@ -30,24 +33,25 @@ Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight)
   const std::span<const model::TokenId> tokens(toy.tokens.data() + window * kWindow, kWindow);
   const std::size_t starts[] = {0, kWindow};
   const model::Batch batch{tokens, starts};
-  std::vector<Matrix<float>> boundaries(1, Matrix<float>(kWindow, toy.config.hidden));
+  std::vector<Matrix<float>> boundaries(1, Matrix<float>(kWindow, toy.architecture.hidden));
   toy.model->embed(batch, boundaries[0]);
-  for (std::size_t b = 0; b < toy.config.layers; ++b) {
+  for (std::size_t b = 0; b < toy.architecture.blocks.size(); ++b) {
     boundaries.push_back(boundaries[b]);
     toy.model->forward_block(b, batch, boundaries.back(), {}, nullptr);
   }
   Traces traces;
   model::Hooks<float> hooks;
-  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy) {
+  hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
+                                   const model::HookRows&) {
     traces[module] = {copy_of(x), copy_of(dy)};
   };
   std::vector<std::int64_t> targets(kWindow, 0);
   for (std::size_t t = 0; t + 1 < kWindow; ++t) targets[t] = tokens[t + 1];
   std::vector<float> weights(kWindow, weight), losses(kWindow);
   weights.back() = 0.0f;
-  Matrix<float> dx(kWindow, toy.config.hidden);
+  Matrix<float> dx(kWindow, toy.architecture.hidden);
   toy.model->backward_head(boundaries.back(), targets, weights, losses, dx, &hooks);
-  for (std::size_t b = toy.config.layers; b-- > 0;) toy.model->backward_block(b, batch, boundaries[b], dx, &hooks);
+  for (std::size_t b = toy.architecture.blocks.size(); b-- > 0;) toy.model->backward_block(b, batch, boundaries[b], dx, &hooks);
   return traces;
 }
 
@@ -129,7 +133,7 @@ TEST_P(Calibrate, EveryStatisticMatchesPlainLoops) {
   job.centre = centre ? Centre::kOwn : Centre::kNone;
   const auto file = toy.run(job);
   EXPECT_EQ(file->settings().centre, centre ? kCentreOwn : kCentreNone);
-  EXPECT_EQ(file->layers().size(), model::linear_layers(toy.config).size() + (centre ? 0 : 1));
+  EXPECT_EQ(file->layers().size(), test::layers_of(toy.architecture).size() + (centre ? 0 : 1));
   for (const LayerInfo& info : file->layers()) {
     SCOPED_TRACE(info.module);
     const LayerStats layer = file->read(info.module);
@@ -297,9 +301,9 @@ TEST(CalibrateRun, EveryPlaceInTheRunDrawsItsOwnLabels) {
 // Sums are made in tiles of 256 columns, those below the diagonal from the ones above.
 TEST(CalibrateRun, HessiansWiderThanATileAreSymmetric) {
   ToyCalibration toy("llama");
-  toy.config.intermediate = 300;
-  const test::ToyWeights weights(toy.config, 7);
-  toy.model = model::make_model(toy.config, weights);
+  toy.architecture = test::toy_llama({.intermediate = 300});
+  const test::ToyWeights weights(toy.architecture, 7);
+  toy.model = model::make_model(toy.architecture, weights);
   const LayerStats layer = toy.run(toy.job("calib.h5"))->read("model.layers.0.mlp.down_proj");
   for (std::size_t i = 0; i < 300; ++i) {
     EXPECT_GT(layer.sum_xxt(i, i), 0.0f);
@@ -312,8 +316,8 @@ TEST(CalibrateRun, HessiansWiderThanATileAreSymmetric) {
 
 /// Weights with one number replaced.
 struct BrokenWeights : test::ToyWeights {
-  BrokenWeights(const model::Config& config, std::string tensor, std::size_t index, float value)
-      : ToyWeights(config, 7), tensor_(std::move(tensor)), index_(index), value_(value) {}
+  BrokenWeights(const model::Architecture& architecture, std::string tensor, std::size_t index, float value)
+      : ToyWeights(architecture, 7), tensor_(std::move(tensor)), index_(index), value_(value) {}
   std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
     std::vector<float> values = ToyWeights::vector(tensor, size);
     if (tensor == tensor_) values[index_] = value_;
@@ -326,8 +330,8 @@ struct BrokenWeights : test::ToyWeights {
 
 TEST(CalibrateRun, ActivationsThatAreNotFiniteAreNamedAndNothingIsWritten) {
   const ToyCalibration toy("gpt2");
-  const BrokenWeights broken(toy.config, "h.1.ln_2.bias", 5, std::numeric_limits<float>::quiet_NaN());
-  const auto model = model::make_model(toy.config, broken);
+  const BrokenWeights broken(toy.architecture, "h.1.ln_2.bias", 5, std::numeric_limits<float>::quiet_NaN());
+  const auto model = model::make_model(toy.architecture, broken);
   const CalibrationJob good = toy.job("calib.h5");
   const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(job); }, "activations entering 'h.1.mlp.c_fc'", "nan",
@@ -349,29 +353,28 @@ struct BrokenEmbedding : test::ToyWeights {
     }
     std::shared_ptr<const WeightSource> source;
   };
-  std::shared_ptr<const WeightSource> matrix(const std::string& module, std::size_t out, std::size_t in,
-                                             bool conv1d) const override {
-    auto source = ToyWeights::matrix(module, out, in, conv1d);
-    if (module != "wte") return source;
+  std::shared_ptr<const WeightSource> matrix(const model::Parameter& parameter) const override {
+    auto source = ToyWeights::matrix(parameter);
+    if (parameter.role != model::Role::kEmbedding) return source;
     return std::make_shared<Rows>(std::move(source));
   }
 };
 
 TEST(CalibrateRun, TheWindowOfABadActivationIsNamedInLaterBatchesToo) {
   ToyCalibration toy("gpt2", kBatchWindows + 3);
-  const auto last = static_cast<model::TokenId>(toy.config.vocabulary - 1);
+  const auto last = static_cast<model::TokenId>(toy.architecture.vocabulary - 1);
   for (model::TokenId& token : toy.tokens) token = std::min(token, last - 1);
   toy.tokens[(kBatchWindows + 1) * kWindow + 9] = last;
-  const BrokenEmbedding broken(toy.config, 7);
-  toy.model = model::make_model(toy.config, broken);
-  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(toy.job("calib.h5")); }, "entering 'h.0.attn.c_attn'",
+  const BrokenEmbedding broken(toy.architecture, 7);
+  toy.model = model::make_model(toy.architecture, broken);
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(toy.job("calib.h5")); }, "entering 'h.0.attn.c_attn.q'",
                                                 "window 129, position 9"));
 }
 
 TEST(CalibrateRun, NonFiniteOutputsOfTheLastBlockAreNamed) {
   const ToyCalibration toy("gpt2");
-  const BrokenWeights broken(toy.config, "h.1.mlp.c_proj.bias", 2, std::numeric_limits<float>::infinity());
-  const auto model = model::make_model(toy.config, broken);
+  const BrokenWeights broken(toy.architecture, "h.1.mlp.c_proj.bias", 2, std::numeric_limits<float>::infinity());
+  const auto model = model::make_model(toy.architecture, broken);
   const CalibrationJob good = toy.job("calib.h5");
   const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
   EXPECT_TRUE(
@@ -382,8 +385,8 @@ TEST(CalibrateRun, NonFiniteOutputsOfTheLastBlockAreNamed) {
 // Finite forward, but gradients beyond float on the way back: a huge gain in the last norm.
 TEST(CalibrateRun, GradientsThatAreNotFiniteAreNamed) {
   const ToyCalibration toy("llama");
-  const BrokenWeights broken(toy.config, "model.layers.0.post_attention_layernorm.weight", 3, 3e38f);
-  const auto model = model::make_model(toy.config, broken);
+  const BrokenWeights broken(toy.architecture, "model.layers.0.post_attention_layernorm.weight", 3, 3e38f);
+  const auto model = model::make_model(toy.architecture, broken);
   const CalibrationJob good = toy.job("calib.h5", {.fisher = true});
   const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { calibrate(job); }, "calibration:", "'model.layers.0.mlp"));
@@ -392,8 +395,8 @@ TEST(CalibrateRun, GradientsThatAreNotFiniteAreNamed) {
 
 TEST(CalibrateRun, DeadChannelsAreFine) {
   const ToyCalibration toy("llama");
-  const BrokenWeights dead(toy.config, "model.layers.1.input_layernorm.weight", 4, 0.0f);
-  const auto model = model::make_model(toy.config, dead);
+  const BrokenWeights dead(toy.architecture, "model.layers.1.input_layernorm.weight", 4, 0.0f);
+  const auto model = model::make_model(toy.architecture, dead);
   const CalibrationJob good = toy.job("calib.h5");
   const CalibrationJob job{.model = *model, .tokens = good.tokens, .settings = good.settings, .output = good.output};
   const LayerStats layer = toy.run(job)->read("model.layers.1.self_attn.k_proj");
@@ -429,18 +432,9 @@ TEST(CalibrationPlan, MoreThanTheDiskHoldsIsRefused) {
 
 // Llama-3.1-8B: Fisher of all layers is 28 GB in float, but a block's sums and the batch fit 4 GB.
 TEST(CalibrationPlan, AnEightBillionParameterModelFitsASmallMachine) {
-  model::Config config;
-  config.family = model::Family::kLlama;
-  config.vocabulary = 128256;
-  config.hidden = 4096;
-  config.layers = 32;
-  config.heads = 32;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.intermediate = 14336;
-  config.max_positions = 131072;
+  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
   const RunSettings settings{.windows = 100, .window_tokens = 512, .collected = {.activations = true, .fisher = true}};
-  const CalibrationPlan plan = plan_calibration(config, settings, std::uint64_t{4} << 30);
+  const CalibrationPlan plan = plan_calibration(architecture, settings, std::uint64_t{4} << 30);
   EXPECT_TRUE(plan.residuals_on_disk);
   EXPECT_LE(plan.memory_bytes, std::uint64_t{4} << 30);
   EXPECT_GE(plan.disk_bytes, 2 * std::uint64_t{27'900'000'000});  // the shards and the file

@@ -18,10 +18,10 @@ inline constexpr std::size_t kBatchWindows = 128;  // what the collector takes t
 /// A toy network and windows for it, and jobs over them. More windows than kBatchWindows make several batches.
 struct ToyCalibration {
   explicit ToyCalibration(const std::string& family, std::size_t windows = 5)
-      : config(test::toy_config(family)),
-        weights(config, 7),
-        model(model::make_model(config, weights)),
-        tokens(test::toy_tokens(config, windows * kWindow, 3)) {}
+      : architecture(test::toy_architecture(family)),
+        weights(architecture, 7),
+        model(model::make_model(architecture, weights)),
+        tokens(test::toy_tokens(architecture, windows * kWindow, 3)) {}
 
   CalibrationJob job(const std::string& name, const StatisticSet& collected = kEverything) const {
     return {.model = *model,
@@ -35,7 +35,7 @@ struct ToyCalibration {
   }
 
   test::TempDir dir;
-  model::Config config;
+  model::Architecture architecture;
   test::ToyWeights weights;
   std::unique_ptr<model::Model> model;
   std::vector<model::TokenId> tokens;

@@ -14,7 +14,7 @@ using eval::ComparedCache;
 using model::CacheKind;
 using model::CacheOptions;
 using model::CacheType;
-using model::Config;
+using model::Architecture;
 
 constexpr std::size_t kTokens = 75;
 constexpr double kTolerance = 1e-4;  // protocols.md; logits of these networks are of a few units
@@ -45,10 +45,10 @@ class CompareLogits : public testing::TestWithParam<std::string> {
     const auto cuts = eval::cuts_of(chunks, tokens.size());
     return eval::compare_logits(*network, tokens, {&cache, 1}, cuts);
   }
-  const Config config = toy_config(GetParam());
-  const ToyWeights weights{config, 7};
-  const std::unique_ptr<model::Model> network = model::make_model(config, weights);
-  const std::vector<model::TokenId> tokens = toy_tokens(config, kTokens, 1);
+  const model::Architecture architecture = test::toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 7};
+  const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
+  const std::vector<model::TokenId> tokens = toy_tokens(architecture, kTokens, 1);
 };
 
 TEST_P(CompareLogits, EveryKindOfCacheAgreesHoweverTheTokensAreCut) {
@@ -71,7 +71,7 @@ TEST_P(CompareLogits, EveryKindOfCacheAgreesHoweverTheTokensAreCut) {
 TEST_P(CompareLogits, CatchesAWrongSlotWhereCallsAreLongEnough) {
   const ComparedCache faulty{
       "wrong slot",
-      [&] { return model::make_sequence<float>(*network, std::make_unique<WrongSlot>(config, kTokens)); }};
+      [&] { return model::make_sequence<float>(*network, std::make_unique<WrongSlot>(architecture, kTokens)); }};
   for (const auto& result : compare(faulty)) {
     EXPECT_EQ(result.within(kTolerance), result.cut == "1") << result.cut << ": " << result.largest;
     if (result.cut == "4") {

@@ -14,10 +14,10 @@ class FakeModel final : public model::Model {
  public:
   using Logits = std::function<std::vector<float>(std::span<const model::TokenId> prefix)>;
 
-  FakeModel(std::size_t vocabulary, Logits logits) : logits_(std::move(logits)) { config_.vocabulary = vocabulary; }
+  FakeModel(std::size_t vocabulary, Logits logits) : logits_(std::move(logits)) { architecture_.vocabulary = vocabulary; }
 
-  model::Config& mutable_config() { return config_; }
-  const model::Config& config() const override { return config_; }
+  model::Architecture& mutable_config() { return architecture_; }
+  const model::Architecture& architecture() const override { return architecture_; }
   std::size_t forward_calls() const { return forward_calls_; }
 
   /// Hands out rows in chunks of three, so that callers must follow where they are.
@@ -27,7 +27,7 @@ class FakeModel final : public model::Model {
     constexpr std::size_t kChunk = 3;
     for (std::size_t begin = 0; begin < logit_rows.size(); begin += kChunk) {
       const auto rows = logit_rows.subspan(begin, std::min(kChunk, logit_rows.size() - begin));
-      Matrix<float> logits(rows.size(), config_.vocabulary);
+      Matrix<float> logits(rows.size(), architecture_.vocabulary);
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const auto values = logits_(prefix(batch, rows[i]));
         std::copy(values.begin(), values.end(), logits.row(i).begin());
@@ -71,7 +71,7 @@ class FakeModel final : public model::Model {
   }
   [[noreturn]] static void refuse() { throw std::logic_error("FakeModel: only forward() is there"); }
 
-  model::Config config_;
+  model::Architecture architecture_;
   Logits logits_;
   mutable std::size_t forward_calls_ = 0;
 };

@@ -27,9 +27,9 @@ class GoldenPerplexity {
                    const std::filesystem::path& tokens)
       : golden_(nlohmann::json::parse(read_file(golden))) {
     const auto checkpoint = model::Checkpoint::open(model_directory);
-    const auto config = model::parse_config(checkpoint->config_text(), "config.json");
-    model_ = model::make_model(config, *model::make_float_provider(checkpoint));
-    text_ = datasets::read_token_file(tokens, config.vocabulary, count(golden_, "text_tokens"));
+    const auto architecture = checkpoint->architecture();
+    model_ = model::make_model(architecture, *model::make_float_provider(checkpoint));
+    text_ = datasets::read_token_file(tokens, architecture.vocabulary, count(golden_, "text_tokens"));
     options_.context = count(golden_, "context");
     options_.stride = count(golden_.at("sliding"), "stride");
   }

@@ -18,16 +18,16 @@ using test::same_bits;
 
 struct Demo {
   std::shared_ptr<const model::Checkpoint> checkpoint;
-  model::Config config;
+  model::Architecture architecture;
   std::unique_ptr<model::Model> network;
   std::vector<model::TokenId> text;
 
   explicit Demo(const std::string& name)
       : checkpoint(model::Checkpoint::open(test::source_path("datasets/demo/" + name))),
-        config(model::parse_config(checkpoint->config_text(), "config.json")),
-        network(model::make_model(config, *model::make_float_provider(checkpoint))),
+        architecture(checkpoint->architecture()),
+        network(model::make_model(architecture, *model::make_float_provider(checkpoint))),
         text(datasets::read_token_file(test::source_path("tests/data/golden/Doyle_Lost_1912.demo.first20000.u16"),
-                                       config.vocabulary, 700)) {}
+                                       architecture.vocabulary, 700)) {}
 };
 
 class KeptStates : public testing::TestWithParam<const char*> {
@@ -42,10 +42,10 @@ TEST_P(KeptStates, GiveTheSameLogitsToTheBit) {
     PerplexityOptions options{.protocol = protocol, .context = 64};
     options.batch_tokens = 150;  // batches of several windows, and a last one that is shorter
     keep_states(*demo.network, demo.text, options, file_);
-    EXPECT_EQ(std::filesystem::file_size(file_), kept_states_bytes(demo.config, demo.text, options));
+    EXPECT_EQ(std::filesystem::file_size(file_), kept_states_bytes(demo.architecture, demo.text, options));
     const LogitMaker kept = logits_of_kept_states(*demo.network, file_, demo.text, options);
     const auto expected = perplexity(*demo.network, demo.text, options);
-    const auto result = perplexity(demo.config, kept, demo.text, options);
+    const auto result = perplexity(demo.architecture, kept, demo.text, options);
     EXPECT_TRUE(same_bits(result.window_nll, expected.window_nll));
     EXPECT_EQ(result.perplexity, expected.perplexity);
     const auto compared = compare_with_reference(*demo.network, kept, demo.text, options);

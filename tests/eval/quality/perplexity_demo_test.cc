@@ -22,9 +22,9 @@ TEST_P(PerplexityOfDemo, IsWhatAnIndependentImplementationFound) {
 
 TEST_P(PerplexityOfDemo, DependsNeitherOnBatchesNorOnThreads) {
   const auto checkpoint = model::Checkpoint::open(model());
-  const auto config = model::parse_config(checkpoint->config_text(), "config.json");
-  const auto network = model::make_model(config, *model::make_float_provider(checkpoint));
-  const std::vector<model::TokenId> text = datasets::read_token_file(tokens(), config.vocabulary, 1500);
+  const auto architecture = checkpoint->architecture();
+  const auto network = model::make_model(architecture, *model::make_float_provider(checkpoint));
+  const std::vector<model::TokenId> text = datasets::read_token_file(tokens(), architecture.vocabulary, 1500);
 
   PerplexityOptions options{.protocol = datasets::Protocol::kSliding, .context = 256, .stride = 100};
   options.batch_tokens = 1;

@@ -8,6 +8,7 @@
 #include "core/bf16_gemm.h"
 #include "eval/speed/machine_kernels.h"
 #include "tests/support/compare.h"
+#include "tests/model/transformer/toy_weights.h"
 
 namespace nibble::eval {
 namespace {
@@ -36,15 +37,10 @@ TEST(Machine, LimitsArePositiveAndOfThisWorld) {
   const double peak = measure_peak_flops();
   EXPECT_GT(peak, 1e6);
   EXPECT_LT(peak, 1e16);
-  model::Config config;
-  config.family = model::Family::kLlama;
-  config.hidden = 32;
-  config.layers = 2;
-  config.heads = config.kv_heads = 2;
-  config.head_dim = 16;
-  config.intermediate = 48;
-  EXPECT_GT(measure_gemm_rate(config, 8, 1), 1e5);
-  const double bf16 = measure_bf16_gemm_rate(config, 8, 1);
+  const model::Architecture architecture =
+      test::toy_llama({.hidden = 32, .layers = 2, .intermediate = 48, .heads = 2});
+  EXPECT_GT(measure_gemm_rate(architecture, 8, 1), 1e5);
+  const double bf16 = measure_bf16_gemm_rate(architecture, 8, 1);
   EXPECT_TRUE(has_bf16_gemm() ? bf16 > 1e5 : bf16 == 0.0) << bf16;
   EXPECT_GE(bandwidth_working_set(), std::size_t{1} << 30);
 }

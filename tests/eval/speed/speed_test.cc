@@ -8,6 +8,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
+#include "tests/support/layers.h"
 
 namespace nibble::eval {
 namespace {
@@ -18,8 +19,8 @@ using test::throws_with;
 struct MeasureSpeed : testing::Test {
   std::shared_ptr<const model::Checkpoint> checkpoint =
       model::Checkpoint::open(test::source_path("datasets/demo/llama-demo"));
-  model::Config config = model::parse_config(checkpoint->config_text(), "demo");
-  std::unique_ptr<model::Model> model = model::make_model(config, *model::make_float_provider(checkpoint));
+  model::Architecture architecture = checkpoint->architecture();
+  std::unique_ptr<model::Model> model = model::make_model(architecture, *model::make_float_provider(checkpoint));
 };
 
 TEST_F(MeasureSpeed, EveryCacheIsTimedAndSaysItsMemory) {
@@ -33,7 +34,7 @@ TEST_F(MeasureSpeed, EveryCacheIsTimedAndSaysItsMemory) {
     EXPECT_LE(result.first_token_seconds.median, result.first_token_seconds.max);
     EXPECT_GT(result.tokens_per_second.min, 0.0);
     options.cache.capacity = 14;
-    EXPECT_EQ(result.cache_bytes, model::cache_bytes(config, options.cache));
+    EXPECT_EQ(result.cache_bytes, model::cache_bytes(architecture, options.cache));
     EXPECT_EQ(result.context, kind == CacheKind::kWindow ? 32u : 14u);
   }
 }
@@ -46,17 +47,17 @@ TEST_F(MeasureSpeed, RefusesWhatDoesNotFit) {
 
 TEST_F(MeasureSpeed, CountsTheWorkOfItsShape) {
   double weights = 0.0;
-  for (const auto& layer : model::linear_layers(config)) weights += static_cast<double>(layer.out * layer.in);
-  const double head = 2.0 * static_cast<double>(config.vocabulary * config.hidden);
-  const double scores = 4.0 * static_cast<double>(config.q_width() * config.layers);  // one query, one key
-  EXPECT_TRUE(near(prompt_flops(config, 1), 2.0 * weights + scores + head, {.rel = 1e-15}));
-  EXPECT_TRUE(near(prompt_flops(config, 3), 6.0 * weights + 6.0 * scores + head, {.rel = 1e-15}));
+  for (const auto& layer : test::layers_of(architecture)) weights += static_cast<double>(layer.out * layer.in);
+  const double head = 2.0 * static_cast<double>(architecture.vocabulary * architecture.hidden);
+  const double scores = 4.0 * static_cast<double>(architecture.largest_q_width() * architecture.blocks.size());  // one query, one key
+  EXPECT_TRUE(near(prompt_flops(architecture, 1), 2.0 * weights + scores + head, {.rel = 1e-15}));
+  EXPECT_TRUE(near(prompt_flops(architecture, 3), 6.0 * weights + 6.0 * scores + head, {.rel = 1e-15}));
 
   // Everything is float16 here: two bytes a weight, norms included; one of embedding and head is read whole.
-  const auto table = 2 * config.vocabulary * config.hidden;
-  const auto norms = 2 * (2 * config.layers + 1) * config.hidden;
-  EXPECT_EQ(weight_bytes_per_token(*checkpoint, config), 2 * static_cast<std::uint64_t>(weights) + table + norms);
-  EXPECT_EQ(head_bytes(*checkpoint, config), table);
+  const auto table = 2 * architecture.vocabulary * architecture.hidden;
+  const auto norms = 2 * (2 * architecture.blocks.size() + 1) * architecture.hidden;
+  EXPECT_EQ(weight_bytes_per_token(*checkpoint, architecture), 2 * static_cast<std::uint64_t>(weights) + table + norms);
+  EXPECT_EQ(head_bytes(*checkpoint, architecture), table);
 }
 
 TEST(FitContext, LeavesRoomForPromptAndGeneration) {

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "core/error.h"
-#include "quant/pipeline/quantize_model.h"
-#include "quant/pipeline/recipe.h"
-#include "tests/quant/pipeline/tiny_models.h"
+#include "quant/job/quantize_model.h"
+#include "quant/recipe/recipe.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

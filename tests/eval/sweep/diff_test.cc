@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

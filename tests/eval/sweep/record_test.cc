@@ -118,11 +118,11 @@ TEST(Record, DamageIsNamed) {
     return test::throws_with<FormatError>([&] { parse_record(text, "'r.json'"); }, "'r.json'", message);
   };
   EXPECT_TRUE(refused("{}", "not a sweep record"));
-  EXPECT_TRUE(refused("[1]", "expected an object"));
+  EXPECT_TRUE(refused("[1]", "expected a JSON object"));
   EXPECT_TRUE(refused(with("\"version\": 1", "\"version\": 2"), "version 1"));
   EXPECT_TRUE(refused(with(kId, "../../etc/passwd"), "hex digits"));
-  EXPECT_TRUE(refused(with("12.5", "\"x\""), "measures.perplexity"));
-  EXPECT_TRUE(refused(with("[1,62,1]", "[1,-62,1]"), "measures.tensors[0].histogram.counts"));
+  EXPECT_TRUE(refused(with("12.5", "\"x\""), "'measures': 'perplexity'"));
+  EXPECT_TRUE(refused(with("[1,62,1]", "[1,-62,1]"), "'measures': 'tensors'[0]: 'histogram': 'counts'"));
   EXPECT_TRUE(refused(with("\"ok\"", "\"done\""), "\"done\""));
   EXPECT_TRUE(refused(with("\"version\"", "\"id\""), "id"));  // a key twice
   EXPECT_TRUE(refused(record_text(example()).substr(0, 200), "'r.json'"));

@@ -5,7 +5,8 @@
 #include "core/error.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
-#include "tests/quant/pipeline/tiny_models.h"
+#include "eval/sweep/sweep_file.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "tests/quant/pipeline/tiny_models.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 
 namespace nibble::eval {
@@ -37,7 +37,7 @@ TEST(TensorRecords, HavePalettesOfWholeWeightsAndHistogramsOfWhatThePaletteIsFor
   const auto result = quant::quantize_model({.model = temp / "model", .output = temp / "out", .recipe = recipe});
   const auto original = model::Checkpoint::open(temp / "model");
   const auto records = tensor_records(result, model::Checkpoint::open(temp / "out"), original,
-                                      model::parse_config(original->config_text(), "config.json"), recipe);
+                                      original->architecture();
   ASSERT_EQ(records.size(), 14u);
   for (const TensorRecord& record : records) {
     const bool per_row = record.name.find("mlp") != std::string::npos;

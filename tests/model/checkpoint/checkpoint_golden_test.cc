@@ -37,8 +37,12 @@ TEST_P(SharedModels, AreReadAsAPlainReaderReadsThem) {
   for (const std::string& name : checkpoint->tensor_names())
     EXPECT_EQ(first_non_finite(checkpoint->tensor(name)), std::nullopt) << name;
 
-  const auto source =
-      make_float_provider(checkpoint)->matrix(expected.module, expected.out, expected.in, expected.conv1d);
+  Parameter parameter;
+  parameter.module = parameter.weight_module = expected.module;
+  parameter.out = expected.out, parameter.in = expected.in;
+  parameter.weight =
+      whole_matrix(std::string(expected.module) + ".weight", expected.out, expected.in, expected.conv1d);
+  const auto source = make_float_provider(checkpoint)->matrix(parameter);
   std::vector<float> weight(expected.out * expected.in);
   source->decode_rows(0, expected.out, weight.data());
   double squares = 0.0, by_output = 0.0, by_input = 0.0;

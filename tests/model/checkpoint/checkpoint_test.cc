@@ -40,7 +40,7 @@ TEST(Checkpoint, OfASingleFileShowsItsTensors) {
   write_checkpoint(directory.path(), "{\"k\":1}", kTensors);
   const auto checkpoint = Checkpoint::open(directory.path());
   EXPECT_EQ(checkpoint->directory(), directory.path());
-  EXPECT_EQ(checkpoint->config_text(), "{\"k\":1}");
+  EXPECT_EQ(checkpoint->metadata(), "{\"k\":1}");
   EXPECT_THAT(checkpoint->tensor_names(), testing::ElementsAre("a", "b", "c", "d"));
   EXPECT_EQ(checkpoint->tensor_bytes(), 23u);
   EXPECT_TRUE(checkpoint->contains("b"));

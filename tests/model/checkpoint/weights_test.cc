@@ -119,7 +119,7 @@ TEST_F(SourcesTest, RefuseWhatIsNoFloatMatrix) {
 TEST_F(SourcesTest, RefuseRowsThatAreNotThere) {
   std::vector<float> room(100);
   for (const auto& each :
-       {source("w"), source("t", true), make_stacked_source({source("w")}), make_row_slice_source(source("w"), 0, 4)}) {
+       {source("w"), source("t", true), make_row_set_source(source("w"), RowSet::contiguous(0, 4))}) {
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { each->decode_rows(2, 5, room.data()); }, "[2, 5) of 4"));
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { each->decode_rows(3, 2, room.data()); }, "[3, 2) of 4"));
   }
@@ -127,48 +127,44 @@ TEST_F(SourcesTest, RefuseRowsThatAreNotThere) {
 
 TEST_F(SourcesTest, ThatAreStoredAsTheyAreDecodeNoColumns) {
   std::vector<float> room(100);
-  for (const auto& each :
-       {source("w"), make_stacked_source({source("w"), source("t", true)}), make_row_slice_source(source("w"), 0, 4)}) {
+  for (const auto& each : {source("w"), make_row_set_source(source("w"), RowSet::contiguous(0, 4))}) {
     EXPECT_FALSE(each->stored_transposed());
     EXPECT_THROW(each->decode_rows_transposed(0, 1, room.data()), InvalidArgument);
   }
 }
 
-TEST_F(SourcesTest, StackedGiveTheRowsOfAllParts) {
-  std::vector<float> expected = values_;
-  expected.insert(expected.end(), values_.begin() + 3, values_.begin() + 9);
-  expected.insert(expected.end(), values_.begin(), values_.end());
-  const auto mixed = make_stacked_source({source("w"), make_row_slice_source(source("w"), 1, 3), source("t", true)});
-  const auto conv1d =
-      make_stacked_source({source("t", true), make_row_slice_source(source("t", true), 1, 3), source("t", true)});
-  EXPECT_FALSE(mixed->stored_transposed());
-  EXPECT_TRUE(conv1d->stored_transposed());
-  for (const auto& stacked : {mixed, conv1d}) {
-    ASSERT_EQ(stacked->rows(), 10u);
-    ASSERT_EQ(stacked->cols(), 3u);
-    for (std::size_t begin = 0; begin <= 10; ++begin) {
-      for (std::size_t end = begin; end <= 10; ++end) {
-        SCOPED_TRACE(testing::Message() << "rows [" << begin << ", " << end << ")");
-        const std::vector<float> rows = plain_rows(expected, 10, 3, false, begin, end);
-        EXPECT_TRUE(same_bits(decode(*stacked, begin, end), rows));
-        if (stacked->stored_transposed()) {
-          EXPECT_TRUE(same_bits(decode_transposed(*stacked, begin, end), transposed(rows, end - begin, 3)));
+TEST_F(SourcesTest, RowSetsGiveTheirRowsInOrder) {
+  const RowSet sets[] = {RowSet::contiguous(1, 3), {0, 1, 2, 2}, {1, 1, 2, 2}, {0, 2, 3, 3}, {2, 1, 1, 0}};
+  const std::vector<std::vector<std::size_t>> rows_of_sets = {{1, 2, 3}, {0, 2}, {1, 3}, {0, 1, 3}, {}};
+  for (std::size_t s = 0; s < std::size(sets); ++s) {
+    std::vector<float> expected;
+    for (const std::size_t row : rows_of_sets[s])
+      expected.insert(expected.end(), values_.begin() + static_cast<std::ptrdiff_t>(row * 3),
+                      values_.begin() + static_cast<std::ptrdiff_t>(row * 3 + 3));
+    const std::size_t count = rows_of_sets[s].size();
+    for (const auto& part : {make_row_set_source(source("w"), sets[s]), make_row_set_source(source("t", true), sets[s])}) {
+      ASSERT_EQ(part->rows(), count);
+      ASSERT_EQ(part->cols(), 3u);
+      for (std::size_t begin = 0; begin <= count; ++begin) {
+        for (std::size_t end = begin; end <= count; ++end) {
+          SCOPED_TRACE(testing::Message() << "set " << s << ", rows [" << begin << ", " << end << ")");
+          const std::vector<float> rows = plain_rows(expected, count, 3, false, begin, end);
+          EXPECT_TRUE(same_bits(decode(*part, begin, end), rows));
+          if (part->stored_transposed()) {
+            EXPECT_TRUE(same_bits(decode_transposed(*part, begin, end), transposed(rows, end - begin, 3)));
+          }
         }
       }
+      part->release();
     }
-    stacked->release();
   }
 }
 
-TEST_F(SourcesTest, StackedNeedPartsWithTheSameColumns) {
-  EXPECT_TRUE(throws_with<InvalidArgument>([] { make_stacked_source({}); }, "no parts"));
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_stacked_source({source("w"), source("wide")}); }, "3 and 4"));
-}
-
-TEST_F(SourcesTest, SlicedMustLieWithinTheRows) {
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_slice_source(source("w"), 3, 5); }, "[3, 5) of 4"));
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_slice_source(source("w"), 3, 2); }, "[3, 2) of 4"));
-  EXPECT_EQ(make_row_slice_source(source("w"), 4, 4)->rows(), 0u);
+TEST_F(SourcesTest, RowSetsMustLieWithinTheRows) {
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_set_source(source("w"), RowSet::contiguous(3, 2)); },
+                                           "row 4 of 4"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_set_source(source("w"), {0, 1, 2, 3}); }, "row 4 of 4"));
+  EXPECT_EQ(make_row_set_source(source("w"), RowSet::contiguous(4, 0))->rows(), 0u);
 }
 
 TEST(MappedSource, ThrowsFormatErrorOnEveryThreadWhenTheFileShrinks) {
@@ -192,16 +188,31 @@ TEST(MappedSource, ThrowsFormatErrorOnEveryThreadWhenTheFileShrinks) {
   }
 }
 
-// The provider, on a checkpoint in GPT-2's shape.
+// The provider, on a checkpoint whose config.json is GPT-2's.
+
+constexpr const char* kConfig =
+    R"({"model_type": "gpt2", "vocab_size": 8, "n_embd": 4, "n_layer": 1, "n_head": 1, "n_positions": 4})";
+
+Parameter parameter(const std::string& module, std::size_t out, std::size_t in, bool transposed_storage) {
+  Parameter p;
+  p.module = p.weight_module = module;
+  p.out = out, p.in = in;
+  p.weight = whole_matrix(module + ".weight", out, in, transposed_storage);
+  p.bias = whole_vector(module + ".bias", out);
+  return p;
+}
 
 class FloatProviderTest : public testing::Test {
  protected:
-  /// c: Conv1D (in 3, out 4) with bias; p: (4, 3) without; names with `prefix` before them.
+  /// c: stored (in 3, out 4), with bias; p: (4, 3) without; s: a stack of two matrices (2, 3), both rows of w; names
+  /// with `prefix` before them.
   void make(const std::string& prefix) {
-    test::write_checkpoint(directory_.path(), "{}",
+    test::write_checkpoint(directory_.path(), kConfig,
                            {test::f32_tensor(prefix + "c.weight", {3, 4}, transposed(values_, 4, 3)),
                             test::f16_tensor(prefix + "c.bias", {4}, bias_),
                             test::bf16_tensor("p.weight", {4, 3}, values_),
+                            test::f32_tensor("s.weight", {2, 2, 3}, values_),
+                            test::f32_tensor("s.bias", {2, 2}, bias_),
                             {"p.codes", "U8", {4}, "abcd"},
                             {"p.f64", "F64", {1}, "abcdefgh"}});
     provider_ = make_float_provider(Checkpoint::open(directory_.path()));
@@ -211,15 +222,15 @@ class FloatProviderTest : public testing::Test {
   std::unique_ptr<WeightProvider> provider_;
 };
 
-TEST_F(FloatProviderTest, FindsGpt2NamesWithAndWithoutPrefix) {
+TEST_F(FloatProviderTest, FindsNamesWithAndWithoutTheFamilysPrefix) {
   for (const std::string stored : {"", "transformer."}) {
     make(stored);
     for (const std::string asked : {"", "transformer."}) {
       SCOPED_TRACE(testing::Message() << "stored '" << stored << "', asked '" << asked << "'");
       EXPECT_TRUE(provider_->contains(asked + "c.weight"));
       EXPECT_FALSE(provider_->contains(asked + "d.weight"));
-      EXPECT_TRUE(same_bits(provider_->vector(asked + "c.bias", 4), bias_));
-      EXPECT_TRUE(same_bits(decode(*provider_->matrix(asked + "c", 4, 3, true), 0, 4), values_));
+      EXPECT_TRUE(same_bits(provider_->vector(whole_vector(asked + "c.bias", 4)), bias_));
+      EXPECT_TRUE(same_bits(decode(*provider_->matrix(parameter(asked + "c", 4, 3, true)), 0, 4), values_));
     }
   }
   const auto checkpoint = Checkpoint::open(directory_.path());
@@ -231,40 +242,68 @@ TEST_F(FloatProviderTest, FindsGpt2NamesWithAndWithoutPrefix) {
 TEST_F(FloatProviderTest, MakesLinearLayersWithTheBiasThatIsThere) {
   make("transformer.");
   const std::vector<float> x = short_values(6, 4);  // (2, 3); all sums of products are exact in float
-  for (const bool conv1d : {true, false}) {
-    const auto linear = provider_->linear(conv1d ? "c" : "p", 4, 3, conv1d);
+  for (const bool with_bias : {true, false}) {
+    const auto linear = provider_->linear(parameter(with_bias ? "c" : "p", 4, 3, with_bias));
     std::vector<float> y(8), expected(8);
     linear->forward({x.data(), 2, 3}, {y.data(), 2, 4});
     for (std::size_t t = 0; t < 2; ++t) {
       for (std::size_t o = 0; o < 4; ++o) {
-        expected[t * 4 + o] = conv1d ? bias_[o] : 0.0f;
+        expected[t * 4 + o] = with_bias ? bias_[o] : 0.0f;
         for (std::size_t i = 0; i < 3; ++i) expected[t * 4 + o] += x[t * 3 + i] * values_[o * 3 + i];
       }
     }
-    EXPECT_TRUE(same_bits(y, expected)) << (conv1d ? "Conv1D" : "plain");
+    EXPECT_TRUE(same_bits(y, expected)) << (with_bias ? "with" : "without") << " bias";
+  }
+  Parameter asks = parameter("p", 4, 3, false);
+  asks.biased = true;
+  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->linear(asks); }, "missing tensor 'p.bias'", "config.json"));
+}
+
+TEST_F(FloatProviderTest, GivesRowsOfFusedTensorsAndSlicesOfStacks) {
+  make("");
+  Parameter part = parameter("c", 4, 3, true);
+  part.out = 2;
+  part.weight.part = part.bias.part = {1, 1, 2, 2};
+  EXPECT_TRUE(same_bits(decode(*provider_->matrix(part), 0, 2),
+                        {values_[3], values_[4], values_[5], values_[9], values_[10], values_[11]}));
+  EXPECT_TRUE(same_bits(provider_->vector(part.bias), {bias_[1], bias_[3]}));
+  for (std::size_t slice = 0; slice < 2; ++slice) {
+    Parameter expert = parameter("s", 2, 3, false);
+    expert.weight.slices = expert.bias.slices = 2;
+    expert.weight.slice = expert.bias.slice = slice;
+    const auto first = values_.begin() + static_cast<std::ptrdiff_t>(6 * slice);
+    EXPECT_TRUE(same_bits(decode(*provider_->matrix(expert), 0, 2), {first, first + 6}));
+    EXPECT_TRUE(same_bits(provider_->vector(expert.bias), {bias_[2 * slice], bias_[2 * slice + 1]}));
   }
 }
 
 TEST_F(FloatProviderTest, RefusesOtherShapesThanAskedFor) {
   make("transformer.");
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->vector("c.bias", 5); }, "'transformer.c.bias'", "(5)", "(4)"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->vector("p.weight", 12); }, "(12)", "(4, 3)"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->matrix("p", 3, 4, false); }, "(3, 4)", "(4, 3)"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->matrix("p", 4, 3, true); }, "(3, 4), stored (in, out)"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->linear("c", 3, 4, true); }, "(4, 3), stored", "got (3, 4)"));
+  const auto vector = [&](const char* name, std::size_t size) { (void)provider_->vector(whole_vector(name, size)); };
+  const auto matrix = [&](const char* name, std::size_t out, std::size_t in, bool transposed_storage) {
+    (void)provider_->matrix(parameter(name, out, in, transposed_storage));
+  };
+  EXPECT_TRUE(throws_with<FormatError>([&] { vector("c.bias", 5); }, "'transformer.c.bias'", "(5)", "(4)"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { vector("p.weight", 12); }, "(12)", "(4, 3)"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { matrix("p", 3, 4, false); }, "(3, 4)", "(4, 3)"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { matrix("p", 4, 3, true); }, "(3, 4), stored (in, out)"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { matrix("c", 3, 4, true); }, "(4, 3), stored", "got (3, 4)"));
 }
 
 TEST_F(FloatProviderTest, RefusesAbsentAndIntegerTensors) {
   make("transformer.");
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->matrix("q", 4, 3, false); }, "missing tensor 'q.weight'"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->vector("p.codes", 4); }, "'p.codes'", "BF16, got U8"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->vector("p.f64", 1); }, "'p.f64'", "BF16, got F64"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->matrix(parameter("q", 4, 3, false)); },
+                                       "missing tensor 'q.weight'"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("p.codes", 4)); }, "'p.codes'",
+                                       "BF16, got U8"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("p.f64", 1)); }, "'p.f64'",
+                                       "BF16, got F64"));
 }
 
 TEST_F(FloatProviderTest, NoticesAFileThatShrank) {
   make("");
   std::filesystem::resize_file(directory_ / "model.safetensors", 1);
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->vector("c.bias", 4); }, "cut short"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("c.bias", 4)); }, "cut short"));
 }
 
 }  // namespace

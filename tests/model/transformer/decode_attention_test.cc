@@ -16,6 +16,13 @@ using model::ColumnStore;
 using model::Float16Bits;
 using model::RowStore;
 
+AttentionShape shape_of(std::size_t heads, std::size_t kv_heads, std::size_t dim) {
+  AttentionShape shape;
+  shape.heads = heads, shape.kv_heads = kv_heads, shape.head_dim = dim;
+  shape.scale = 1.0 / std::sqrt(static_cast<double>(dim));
+  return shape;
+}
+
 template <class Stored>
 struct Cache {
   Cache(const AttentionShape& shape, std::size_t positions)
@@ -43,12 +50,16 @@ std::vector<float> expected_attention(const AttentionShape& shape, const Matrix<
       const auto k = cache.keys.columns(kv_head, 0, visible, k_memory.data());
       const auto v = cache.values.rows(kv_head, 0, visible, v_memory.data());
       std::vector<double> sums(dim);
-      double total = 0.0;
+      double total = shape.sinks.empty() ? 0.0 : std::exp(shape.sinks[head]);
       for (std::size_t key = 0; key < visible; ++key) {
         double score = 0.0;
         for (std::size_t i = 0; i < dim; ++i)
           score += static_cast<double>(q(query, head * dim + i)) * static_cast<double>(k(i, key));
-        const double weight = std::exp(score / std::sqrt(static_cast<double>(dim)));
+        if (shape.window > 0 && past + query - key >= shape.window) continue;
+        score *= shape.scale;
+        if (shape.softcap > 0.0) score = shape.softcap * std::tanh(score / shape.softcap);
+        if (!shape.alibi.empty()) score -= shape.alibi[head] * static_cast<double>(past + query - key);
+        const double weight = std::exp(score);
         total += weight;
         for (std::size_t i = 0; i < dim; ++i) sums[i] += weight * static_cast<double>(v(key, i));
       }
@@ -67,12 +78,26 @@ TYPED_TEST_SUITE(DecodeAttention, StoredTypes);
 // Scores are sums of dim products of about 1, each rounded by 6e-8, and outputs weighted means: 1e-5 is some 100 of
 // them.
 TYPED_TEST(DecodeAttention, GivesTheDefinitionAtOddSizes) {
-  const AttentionShape shapes[] = {{1, 1, 1}, {6, 2, 7}, {4, 1, 16}, {8, 2, 64}, {5, 1, 100}, {3, 3, 129}};
+  std::vector<AttentionShape> shapes = {shape_of(1, 1, 1),  shape_of(6, 2, 7),   shape_of(4, 1, 16),
+                                        shape_of(8, 2, 64), shape_of(5, 1, 100), shape_of(3, 3, 129)};
+  // Windows within a block, of several blocks, over the edges of parts, and everything together.
+  for (const std::size_t window : {1u, 5u, 33u, 64u, 257u, 300u}) {
+    shapes.push_back(shape_of(4, 2, 9));
+    shapes.back().window = window;
+  }
+  shapes.push_back(shape_of(6, 2, 7));
+  shapes.back().softcap = 0.8;
+  shapes.push_back(shape_of(4, 1, 16));
+  shapes.back().alibi = {0.5, 0.1, 0.01, 0.002};
+  shapes.push_back(shape_of(2, 2, 5));
+  shapes.back().sinks = {3.0, -200.0};
+  shapes.push_back(shapes.back());
+  shapes.back().window = 70, shapes.back().softcap = 2.0, shapes.back().alibi = {0.1, 0.02};
   for (const auto& shape : shapes) {
     for (const std::size_t past : {0u, 1u, 3u, 62u, 64u, 255u, 600u}) {
       for (const std::size_t queries : {1u, 4u}) {
         SCOPED_TRACE(testing::Message() << shape.heads << " heads, " << shape.kv_heads << " kv, dim " << shape.head_dim
-                                        << ", past " << past << ", queries " << queries << ", seed " << past + queries);
+                                        << ", window " << shape.window << ", past " << past << ", queries " << queries << ", seed " << past + queries);
         Random random(past + queries);
         const std::size_t kv_width = shape.kv_heads * shape.head_dim;
         Cache<TypeParam> cache(shape, past + queries);
@@ -94,7 +119,7 @@ TYPED_TEST(DecodeAttention, GivesTheDefinitionAtOddSizes) {
 }
 
 TYPED_TEST(DecodeAttention, TheNumberOfThreadsChangesNoBit) {
-  const AttentionShape shape{8, 2, 24};
+  const AttentionShape shape = shape_of(8, 2, 24);
   Random random(5);
   const std::size_t past = 700, kv_width = 48;
   Cache<TypeParam> cache(shape, past + 1);
@@ -117,7 +142,7 @@ TYPED_TEST(DecodeAttention, TheNumberOfThreadsChangesNoBit) {
 
 // The largest score comes last, tile after tile, so that everything summed before must be put in relation again.
 TEST(DecodeAttentionScores, GrowFromTileToTileWithoutOverflow) {
-  const AttentionShape shape{1, 1, 4};
+  const AttentionShape shape = shape_of(1, 1, 4);
   constexpr std::size_t kPast = 300;
   Cache<float> cache(shape, kPast + 1);
   for (std::size_t r = 0; r < kPast; ++r) {

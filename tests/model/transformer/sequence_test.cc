@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "model/transformer/cache/state_cache.h"
 #include "tests/model/transformer/logits_of.h"
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/compare.h"
@@ -163,6 +164,133 @@ TEST_P(SequenceTest, RefusesSettingsThatDoNotFitTogether) {
 
 INSTANTIATE_TEST_SUITE_P(Families, SequenceTest, testing::Values("gpt2", "llama"),
                          [](const auto& instance) { return instance.param; });
+
+// Everything that an architecture can say, in every kind of cache. The texts are longer than the windows and than what
+// a state keeps for them, so that it slides.
+class KnobSequence : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr std::size_t kLength = 230;
+  // Frequencies that depend on how far a text reaches: keys that are kept stay as they were.
+  bool depends_on_length() const {
+    for (const model::BlockSpec& block : architecture.blocks)
+      if (block.attention.rotary && !model::same_frequencies(*block.attention.rotary, 1, kLength)) return true;
+    return false;
+  }
+  template <class T>
+  Matrix<T> extended(const model::Transformer<T>& over, const CacheOptions& cache,
+                     const std::vector<std::size_t>& steps, Attention attention) const {
+    const auto sequence = model::make_sequence(over, cache);
+    return extended_logits_of(*sequence, tokens, steps, architecture.vocabulary, {attention});
+  }
+  const Architecture architecture = toy_architecture(GetParam());
+  const ToyWeights weights{architecture, 7};
+  const std::vector<TokenId> tokens = toy_tokens(architecture, kLength, 1);
+  const std::vector<CacheOptions> kinds = {{.kind = CacheKind::kIo, .capacity = kLength},
+                                           {.kind = CacheKind::kState, .capacity = kLength + 1},
+                                           {.kind = CacheKind::kWindow, .chunk = 16, .context = 256},
+                                           {.kind = CacheKind::kWindow, .chunk = 7, .context = 240}};
+};
+
+TEST_P(KnobSequence, GivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
+  if (depends_on_length()) GTEST_SKIP() << "is told apart by the length of the text";
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const Matrix<double> expected = logits_of<double>(*in_double, tokens);
+  for (const CacheOptions& cache : kinds)
+    for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {kLength}})
+      for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
+        EXPECT_TRUE(relative_error_within(extended(*in_double, cache, steps, attention).values(), expected.values(),
+                                          1e-12))
+            << static_cast<int>(cache.kind) << ", steps of " << steps.front();
+  const Matrix<double> uncached =
+      extended(*in_double, {.kind = CacheKind::kNone, .capacity = kLength + 3}, {100}, Attention::kFused);
+  EXPECT_TRUE(relative_error_within(uncached.values(), expected.values(), 1e-12));
+}
+
+// Few queries go another way in float, through kernels that decode in registers.
+TEST_P(KnobSequence, FloatAndSmallerTypesStayNear) {
+  if (depends_on_length()) GTEST_SKIP() << "is told apart by the length of the text";
+  const auto network = model::make_model(architecture, weights);
+  const Matrix<float> expected = logits_of<float>(*network, tokens);
+  for (CacheOptions cache : kinds) {
+    if (cache.kind == CacheKind::kIo) continue;
+    for (const auto& [type, limit] :
+         {std::pair(CacheType::kF32, 2e-5), {CacheType::kF16, 2.0 / 2048}, {CacheType::kInt8, 4.0 / 127}}) {
+      cache.type = type;
+      Matrix<float> previous;
+      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {kLength}}) {
+        const Matrix<float> actual = extended(*network, cache, steps, Attention::kFused);
+        EXPECT_TRUE(relative_error_within(actual.values(), expected.values(), limit))
+            << static_cast<int>(cache.kind) << ", steps of " << steps.front();
+        // Cut in another way, the same values are kept: only orders of sums differ, and few tip a rounding.
+        if (previous.size() > 0) {
+          EXPECT_TRUE(relative_error_within(actual.values(), previous.values(), limit / 2));
+        }
+        previous = actual;
+      }
+    }
+  }
+}
+
+TEST_P(KnobSequence, StartsAfreshAndTakesTheBytesOfTheFormula) {
+  if (depends_on_length()) GTEST_SKIP() << "is told apart by the length of the text";
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const auto network = model::make_model(architecture, weights);
+  const Matrix<double> expected = logits_of<double>(*in_double, tokens);
+  for (const CacheOptions& cache : kinds) {
+    const auto sequence = model::make_sequence(*in_double, cache);
+    EXPECT_EQ(model::make_sequence(*network, cache)->bytes(), model::cache_bytes(architecture, cache));
+    sequence->extend(toy_tokens(architecture, kLength, 2), 0, {});
+    sequence->reset();
+    EXPECT_EQ(sequence->length(), 0u);
+    EXPECT_TRUE(relative_error_within(extended_logits_of(*sequence, tokens, {50, 1}, architecture.vocabulary).values(),
+                                      expected.values(), 1e-12));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Knobs, KnobSequence, testing::ValuesIn(knobs()),
+                         [](const auto& instance) { return test_name(instance.param); });
+
+// A layer with a window keeps what that needs: 37 positions are two blocks of 32 and another one for what is new.
+TEST(WindowedLayers, KeepNoMoreThanTheirWindowNeeds) {
+  Architecture architecture = toy_llama();
+  architecture.blocks[0].attention.window = 37;
+  const std::size_t row = 2 * 10 * 4, all = 1000;  // key-value heads, head_dim, bytes
+  const auto bytes = [&](const CacheOptions& options) { return model::cache_bytes(architecture, options); };
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = all}), (2 * 96 + 1024 + 1000) * row);
+  EXPECT_EQ(bytes({.kind = CacheKind::kIo, .capacity = all}), 2 * (2 * 96 + 1024 + 1000) * row);
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 80}), 2 * (96 + 80) * row);
+  EXPECT_EQ(bytes({.kind = CacheKind::kWindow, .chunk = 16, .context = 512}), 2 * (16 + 36 + 512) * row);
+  architecture.blocks[0].attention.window = 4096;
+  EXPECT_EQ(bytes({.kind = CacheKind::kState, .capacity = 100000}), (2 * (4096 + 128) + 2 * 100000) * row);
+}
+
+// Tokens that came to nothing may be given again while those that the window needs are still there.
+TEST(WindowedLayers, RefuseToGoOnBehindDroppedPositions) {
+  Architecture architecture = toy_llama();
+  architecture.blocks[0].attention.window = 5;
+  const auto network = model::make_dense_transformer<double>(architecture, ToyWeights(architecture, 1));
+  const auto tokens = toy_tokens(architecture, 400, 1);
+  const Matrix<double> expected = logits_of<double>(*network, std::span(tokens).first(110));
+  model::StateCache<double, double> cache(architecture, 400);
+  const auto extend = [&](std::size_t first, std::size_t count, Matrix<double>* logits) {
+    const std::size_t last[] = {count - 1};
+    network->extend(std::span(tokens).subspan(first, count), cache, last, [&](auto, MatrixView<const double> values) {
+      *logits = Matrix<double>(1, values.cols());
+      std::copy_n(values.data(), values.cols(), logits->data());
+    });
+  };
+  Matrix<double> logits;
+  extend(0, 100, &logits);
+  cache.advance(100);
+  extend(100, 10, &logits);  // does not count
+  extend(100, 10, &logits);
+  EXPECT_TRUE(relative_error_within(logits.values(), expected.row(109), 1e-12));
+  extend(100, 200, &logits);  // does not count either
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { extend(100, 10, &logits); }, "position 100", "reset"));
+  cache.reset();
+  extend(0, 110, &logits);
+  EXPECT_TRUE(relative_error_within(logits.values(), expected.row(109), 1e-12));
+}
 
 // With one layer, keys and values depend on their own token alone, so a window gives what a prompt of the visible
 // tokens gives: rotary embeddings see only distances.

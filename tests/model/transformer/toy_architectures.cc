@@ -114,7 +114,10 @@ const std::vector<std::pair<std::string, Change>>& changes() {
        }},
       {"rotary in one block", [](Architecture& a, Random&) { a.blocks[1].attention.rotary.reset(); }},
       {"window", each_block([](BlockSpec& b, std::size_t i, std::size_t) { b.attention.window = i == 0 ? 5 : 37; })},
-      {"window of one", each_block([](BlockSpec& b, std::size_t i, std::size_t) { b.attention.window = i == 0 ? 1 : 0; })},
+      {"window of one and sinks", each_block([](BlockSpec& b, std::size_t i, std::size_t) {
+         b.attention.window = i == 0 ? 1 : 0;  // without sinks, its queries and keys would not matter
+         b.attention.sinks = model::whole_vector(prefix(i) + "sinks", b.attention.heads);
+       })},
       {"wide window", each_block([](BlockSpec& b, std::size_t i, std::size_t) { b.attention.window = i == 0 ? 128 : 131; })},
       {"softcap", each_block([](BlockSpec& b, std::size_t, std::size_t) { b.attention.softcap = 1.5; })},
       {"alibi", each_block([](BlockSpec& b, std::size_t, std::size_t) {

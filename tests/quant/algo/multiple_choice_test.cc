@@ -13,7 +13,7 @@
 namespace nibble::quant {
 namespace {
 
-using Items = std::vector<std::vector<Choice>>;
+using Items = std::vector<std::vector<KnapsackWay>>;
 
 // The least loss of all selections that fit, by trying every one; infinity when none fits.
 double least_loss(const Items& items, std::uint64_t capacity, std::size_t from = 0, double loss = 0.0,
@@ -21,7 +21,7 @@ double least_loss(const Items& items, std::uint64_t capacity, std::size_t from =
   if (size > capacity) return std::numeric_limits<double>::infinity();
   if (from == items.size()) return loss;
   double best = std::numeric_limits<double>::infinity();
-  for (const Choice& choice : items[from])
+  for (const KnapsackWay& choice : items[from])
     best = std::min(best, least_loss(items, capacity, from + 1, loss + choice.loss, size + choice.size));
   return best;
 }
@@ -30,12 +30,12 @@ Items random_items(Random& random, std::size_t count, std::uint64_t largest) {
   Items items(count);
   for (auto& item : items) {
     item.resize(1 + random.below(5));
-    for (Choice& choice : item) choice = {random.uniform() * 10.0 - 2.0, random.below(largest)};
+    for (KnapsackWay& choice : item) choice = {random.uniform() * 10.0 - 2.0, random.below(largest)};
   }
   return items;
 }
 
-void expect_consistent(const Items& items, std::uint64_t capacity, const ChoiceResult& result) {
+void expect_consistent(const Items& items, std::uint64_t capacity, const KnapsackResult& result) {
   double loss = 0.0;
   std::uint64_t size = 0;
   ASSERT_EQ(result.chosen.size(), items.size());
@@ -58,10 +58,10 @@ TEST(MultipleChoice, FindsTheOptimumThatTryingEverySelectionFinds) {
     const std::uint64_t capacity = random.below(round % 2 == 0 ? 30 : 3000);
     const double expected = least_loss(items, capacity);
     if (std::isinf(expected)) {
-      EXPECT_THROW((void)choose(items, capacity), InvalidArgument);
+      EXPECT_THROW((void)choose_ways(items, capacity), InvalidArgument);
       continue;
     }
-    const ChoiceResult result = choose(items, capacity);
+    const KnapsackResult result = choose_ways(items, capacity);
     expect_consistent(items, capacity, result);
     EXPECT_TRUE(result.exact);
     EXPECT_TRUE(test::near(result.loss, expected, {.abs = 1e-12})) << "round " << round;
@@ -79,7 +79,7 @@ TEST(MultipleChoice, WithoutASearchGivesASelectionAndABoundOnBothSidesOfTheOptim
     const std::uint64_t capacity = 2500;
     const double expected = least_loss(items, capacity);
     if (std::isinf(expected)) continue;
-    const ChoiceResult result = choose(items, capacity, 0);
+    const KnapsackResult result = choose_ways(items, capacity, 0);
     expect_consistent(items, capacity, result);
     EXPECT_LE(result.lower_bound, expected + 1e-12);
     EXPECT_GE(result.loss, expected - 1e-12);
@@ -107,7 +107,7 @@ TEST(MultipleChoice, SolvesAModelOfTheSizeOfSevenBillionWeights) {
       }
   }
   const std::uint64_t capacity = weights * 7 / 2;
-  const ChoiceResult result = choose(items, capacity);
+  const KnapsackResult result = choose_ways(items, capacity);
   expect_consistent(items, capacity, result);
   EXPECT_TRUE(result.exact) << result.states;
   EXPECT_GT(static_cast<double>(result.size), 0.999 * static_cast<double>(capacity));
@@ -115,24 +115,28 @@ TEST(MultipleChoice, SolvesAModelOfTheSizeOfSevenBillionWeights) {
 
 TEST(MultipleChoice, RoomForEverythingTakesTheLeastLosses) {
   const Items items{{{3.0, 1}, {1.0, 5}}, {{2.0, 4}, {2.0, 3}}};
-  const ChoiceResult result = choose(items, 1000);
+  const KnapsackResult result = choose_ways(items, 1000);
   EXPECT_EQ(result.chosen, (std::vector<std::size_t>{1, 1})) << "of equal losses the smaller";
   EXPECT_EQ(result.loss, 3.0);
   EXPECT_EQ(result.lower_bound, 3.0);
 }
 
 TEST(MultipleChoice, NothingToChooseIsFine) {
-  const ChoiceResult result = choose({}, 0);
+  const KnapsackResult result = choose_ways({}, 0);
   EXPECT_TRUE(result.exact);
   EXPECT_EQ(result.loss, 0.0);
 }
 
 TEST(MultipleChoice, SaysWhatIsImpossible) {
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { (void)choose(Items{{{1.0, 5}}, {{1.0, 6}}}, 10); }, "11", "10"));
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { (void)choose(Items{{}}, 10); }, "nothing to choose"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [] {
-        (void)choose(Items{{{std::numeric_limits<double>::quiet_NaN(), 1}}}, 10);
+        (void)choose_ways(Items{{{1.0, 5}}, {{1.0, 6}}}, 10);
+      },
+      "11", "10"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { (void)choose_ways(Items{{}}, 10); }, "nothing to choose"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [] {
+        (void)choose_ways(Items{{{std::numeric_limits<double>::quiet_NaN(), 1}}}, 10);
       },
       "finite"));
 }

@@ -244,32 +244,6 @@ TEST(PackedLinear, Int8RunsOnEveryInstructionSetButForPalettesOf8Bits) {
   EXPECT_EQ(name(eight), "packed_exact_" + isa);
 }
 
-TEST(StackedLinear, PutsOutputsSideBySideAndAddsGradients) {
-  Random random(8);
-  const TensorWish wish{{Coding::kPalette, 20, 30, 4, 0, 1}, false, false, true};
-  std::vector<std::unique_ptr<LinearOp<float>>> parts, alone;
-  for (int i = 0; i < 3; ++i) {
-    const QuantizedTensor tensor = random_tensor(wish, random);
-    parts.push_back(make_packed_linear(tensor, {}, Compute::kExact));
-    alone.push_back(make_packed_linear(tensor, {}, Compute::kExact));
-  }
-  const auto stacked = make_stacked_linear(std::move(parts));
-  const Matrix<float> x = random_matrix(2, 30, true, random), dy = random_matrix(2, 60, true, random);
-  Matrix<float> y(2, 60), dx(2, 30), expected_dx(2, 30);
-  stacked->forward(x, y);
-  stacked->backward_input(dy, dx);
-  for (std::size_t i = 0; i < 3; ++i) {
-    Matrix<float> part_y(2, 20), part_dx(2, 30);
-    alone[i]->forward(x, part_y);
-    alone[i]->backward_input(dy.view().cols_slice(i * 20, 20), part_dx);
-    for (std::size_t t = 0; t < 2; ++t) {
-      EXPECT_TRUE(test::all_near(y.view().cols_slice(i * 20, 20).row(t), part_y.row(t), {}));
-      for (std::size_t j = 0; j < 30; ++j) expected_dx(t, j) += part_dx(t, j);
-    }
-  }
-  EXPECT_TRUE(test::all_near(dx.values(), expected_dx.values(), {})) << "integers: exact";
-}
-
 TEST(Compute, NamesGoBothWays) {
   EXPECT_EQ(compute_from_name("exact"), Compute::kExact);
   for (const Compute compute : {Compute::kBf16, Compute::kInt8})

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace nibble::calib {
+
+/// Which quadratic form measures a layer's error (docs/methods.md).
+enum class HessianKind {
+  kPlain,          ///< XᵀX / N
+  kCentred,        ///< (XᵀX - N mu muᵀ) / N: what is left when the bias absorbs the mean error
+  kGuided,         ///< Xᵀ diag(s) X / N, s_t = mean over outputs of the squared gradient
+  kGuidedCentred,  ///< (Xᵀ diag(s) X - (sum s x)(sum s x)ᵀ / sum s) / N
+};
+
+}  // namespace nibble::calib

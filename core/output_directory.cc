@@ -1,0 +1,161 @@
+#include "core/output_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "core/output_file.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 12> kCompanions{"tokenizer.json",      "tokenizer_config.json",
+                                                       "vocab.json",          "merges.txt",
+                                                       "tokenizer.model",     "special_tokens_map.json",
+                                                       "added_tokens.json",   "generation_config.json",
+                                                       "chat_template.jinja", "LICENSE",
+                                                       "LICENSE.txt",         "README.md"};
+
+constexpr std::string_view kState = "scratch/fingerprint", kLock = "lock";
+
+fs::path without_trailing_slash(const fs::path& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+void require_ok(const std::error_code& error, std::string_view action, const fs::path& path) {
+  NIBBLE_REQUIRE(!error, FormatError, "cannot {} '{}': {}", action, path.string(), error.message());
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  require_ok(error, "remove", path);
+}
+
+void move_into_place(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  require_ok(error, "rename into place", to);
+}
+
+// A model directory: config.json, and nothing but files in it.
+bool is_model_directory(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error) || !fs::exists(path / "config.json", error)) return false;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (!entry->is_regular_file(error)) return false;
+  return !error;
+}
+
+void require_replaceable(const fs::path& path) {
+  NIBBLE_REQUIRE(is_model_directory(path), InvalidArgument,
+                 "'{}' exists and is not a model directory (config.json and other files only); remove it first",
+                 path.string());
+}
+
+// What a killed run leaves: a lock file, made before anything else, until at last the complete directory.
+void require_ours(const fs::path& partial) {
+  std::error_code error;
+  const bool ours = fs::is_directory(partial, error) &&
+                    (fs::exists(partial / kLock, error) || fs::is_empty(partial, error) || is_model_directory(partial));
+  NIBBLE_REQUIRE(ours, InvalidArgument, "'{}' is not left from an earlier run; remove it first", partial.string());
+}
+
+void clear_except_lock(const fs::path& partial) {
+  std::vector<fs::path> old;
+  std::error_code error;
+  for (fs::directory_iterator entry(partial, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename() != kLock) old.push_back(entry->path());
+  require_ok(error, "read", partial);
+  for (const fs::path& path : old) remove_tree(path);
+}
+
+}  // namespace
+
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::string& fingerprint)
+    : path_(without_trailing_slash(path)), partial_(path_.string() + ".partial") {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path_, error))) {
+    NIBBLE_REQUIRE(overwrite, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
+    require_replaceable(path_);
+  }
+  if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
+  fs::create_directories(partial_, error);
+  require_ok(error, "create", partial_);
+  lock();
+  const bool resume = fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == fingerprint;
+  if (resume) return;
+  clear_except_lock(partial_);
+  fs::create_directories(scratch(), error);
+  require_ok(error, "create", scratch());
+  OutputFile state(partial_ / kState);
+  state.write(fingerprint);
+  state.commit();
+}
+
+OutputDirectory::~OutputDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void OutputDirectory::lock() {
+  const fs::path file = partial_ / kLock;
+  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  NIBBLE_REQUIRE(lock_ >= 0, FormatError, "cannot create '{}': {}", file.string(), std::strerror(errno));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(lock_);
+  lock_ = -1;
+  throw FormatError(fmt::format("'{}': another process is writing it", partial_.string()));
+}
+
+void OutputDirectory::add_copy(const fs::path& file) const {
+  std::ifstream source(file, std::ios::binary);
+  NIBBLE_REQUIRE(source.good(), FormatError, "cannot open '{}'", file.string());
+  OutputFile copy(partial_ / file.filename());
+  std::vector<char> buffer(1 << 20);
+  while (source.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), source.gcount() > 0)
+    copy.write(std::string_view(buffer.data(), static_cast<std::size_t>(source.gcount())));
+  NIBBLE_REQUIRE(source.eof(), FormatError, "cannot read '{}'", file.string());
+  copy.commit();
+}
+
+void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
+  OutputFile file(partial_ / name);
+  file.write(text);
+  file.commit();
+}
+
+void OutputDirectory::add_companions(const fs::path& model) const {
+  std::error_code error;
+  for (const std::string_view name : kCompanions)
+    if (fs::is_regular_file(model / name, error)) add_copy(model / name);
+}
+
+void OutputDirectory::publish() {
+  remove_tree(scratch());
+  std::error_code error;
+  fs::remove(partial_ / kLock, error);
+  require_ok(error, "remove", partial_ / kLock);
+  sync_directory(partial_);
+  const fs::path replaced = path_.string() + ".replaced";
+  const bool replaces = fs::exists(fs::symlink_status(path_, error));
+  if (replaces) {
+    if (fs::exists(fs::symlink_status(replaced, error))) require_replaceable(replaced), remove_tree(replaced);
+    move_into_place(path_, replaced);
+  }
+  move_into_place(partial_, path_);
+  sync_directory(path_.parent_path());
+  if (replaces) remove_tree(replaced);
+}
+
+}  // namespace nibble

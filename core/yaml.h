@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace nibble {
+
+/// A YAML document as data: what recipes and sweeps may consist of.
+struct YamlNode {
+  enum class Kind : std::uint8_t { kNull, kScalar, kSequence, kMapping };
+  Kind kind = Kind::kNull;
+  std::string text;                                       ///< of a scalar, unquoted
+  std::vector<YamlNode> items;                            ///< of a sequence
+  std::vector<std::pair<std::string, YamlNode>> entries;  ///< of a mapping, in order, keys unique
+  int line = 0;                                           ///< 1-based
+};
+
+/// Reads one document of YAML (or JSON) from a stranger: at most 256 KiB, 16 levels deep, without anchors, aliases
+/// (no bombs), tags, keys that are not scalars, duplicate keys or further documents. `what` names the source in
+/// messages. Throws InvalidArgument with the line.
+YamlNode parse_yaml(std::string_view text, std::string_view what);
+
+/// The largest document accepted, in bytes.
+constexpr std::size_t kMaxYamlBytes = 256 * 1024;
+
+}  // namespace nibble

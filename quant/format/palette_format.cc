@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include "quant/format/storage_format.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr unsigned kBits[] = {1, 2, 3, 4, 6, 8};
+constexpr std::string_view kKeys[] = {"bits",
+                                      "granularity",
+                                      "group_size",
+                                      "palette_dtype",
+                                      "scaling",
+                                      "cluster_dim",
+                                      "weighting",
+                                      "weighting_scale",
+                                      "sign",
+                                      "joint_iterations",
+                                      "shifting",
+                                      "solver",
+                                      "hessian",
+                                      "act_order",
+                                      "static_groups",
+                                      "damping",
+                                      "codebook_iterations",
+                                      "sequential",
+                                      "input_scaling",
+                                      "outliers_sensitive",
+                                      "outliers_large"};
+
+std::string describe(const TensorSpec& spec) {
+  const std::string vectors = spec.cluster_dim == 1 ? "" : fmt::format(" vectors of {}", spec.cluster_dim);
+  const std::string rows = spec.group_size == 0   ? "tensor"
+                           : spec.group_size == 1 ? "channel"
+                                                  : fmt::format("channel-group {}", spec.group_size);
+  return fmt::format("palette {}-bit{} {}", spec.bits, vectors, rows);
+}
+
+}  // namespace
+
+constinit const StorageFormat kPaletteFormat{.format = Format::kPalette,
+                                             .name = "palette",
+                                             .coding = Coding::kPalette,
+                                             .bits = kBits,
+                                             .group_size = 8,
+                                             .group_sizes = {},
+                                             .keys = kKeys,
+                                             .describe = describe};
+
+}  // namespace nibble::quant

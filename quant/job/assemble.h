@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "quant/job/plan.h"
+#include "quant/job/result.h"
+#include "quant/job/shard.h"
+
+namespace nibble::quant {
+
+/// Streams shards (one for each of plan.items, in their order), biases and the plan's copies into one safetensors file,
+/// in name order, and adds up the figures. Throws FormatError, NumericalError (a value too large for float16).
+QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
+                        const std::filesystem::path& file);
+
+/// A budget's table, as it is stored and printed with --json.
+nlohmann::ordered_json budget_json(const BudgetResult& budget);
+
+/// quantization.json.
+std::string report_json(const QuantizeResult& result);
+
+}  // namespace nibble::quant

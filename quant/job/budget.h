@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/algo/multiple_choice.h"
+#include "quant/job/calibration.h"
+#include "quant/job/job_reporter.h"
+#include "quant/job/plan.h"
+#include "quant/job/predicted_loss.h"
+#include "quant/job/shard.h"
+
+namespace nibble::quant {
+
+/// The recipe's budget as it came out: the weights' shards, in the order of plan.items, and the table of choices.
+struct BudgetOutcome {
+  std::vector<Shard> shards;
+  BudgetResult result;
+};
+
+/// Spends a recipe's budget: quantizes every linear layer of the blocks in each of the budget's ways (bits ×
+/// granularity; what a rule names stays), predicts the loss of each (predicted_loss.h), and picks one for each so that
+/// together they have least predicted loss within the budget (quant/algo/multiple_choice.h).
+///
+/// Bits are those stored, of every kind, over all linear layers of the blocks, those that stay float16 included.
+class BudgetFit {
+ public:
+  /// Lists the ways. Throws InvalidArgument before any work: bits that a format lacks, statistics that no calibration
+  /// file holds, a budget that the codes alone exceed. `calibration` must outlive this.
+  BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration);
+
+  /// `plan.items` are those of the constructor, perhaps with their inputs scaled since, and get the settings chosen.
+  /// Throws InvalidArgument when no choice meets the budget, with the least that is possible. Disk: all candidates, in
+  /// `scratch`.
+  BudgetOutcome run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
+                    std::uint64_t memory_bytes) const;
+
+ private:
+  // A way of quantizing the weight plan.items[weight].
+  struct Candidate {
+    std::size_t weight = 0;
+    TensorSettings settings;
+    std::string layout;
+  };
+  // What the linear layers of the blocks may take; fixed: plain float16 tensors.
+  struct Room {
+    std::uint64_t weights = 0, fixed_bits = 0, bits = 0;
+  };
+
+  void add_candidates(const Plan& plan, const Recipe& recipe);
+  void measure_room(const Plan& plan);
+  void require_room(std::uint64_t least_bits, std::string_view of_what) const;
+  void require_room_for_codes(const Plan& plan) const;
+  std::vector<QuantizeItem> items_of(const Plan& plan) const;
+  std::vector<Shard> make_candidates(const Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
+                                     std::uint64_t memory_bytes) const;
+  std::vector<std::vector<KnapsackWay>> choices_of(const Plan& plan, const std::vector<Shard>& shards) const;
+
+  const Calibration& calibration_;
+  Budget budget_;
+  std::vector<Candidate> candidates_;  // by weight
+  std::vector<std::size_t> first_;     // by weight: its first candidate
+  Room room_;
+  LossEstimate estimate_ = LossEstimate::kFisher;
+};
+
+}  // namespace nibble::quant

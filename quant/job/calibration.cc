@@ -1,0 +1,138 @@
+#include "quant/job/calibration.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "quant/job/hessian_choice.h"
+#include "quant/recipe/recipe_keys.h"
+
+namespace nibble::quant {
+namespace {
+
+using calib::LayerStats;
+using calib::StatisticSet;
+
+struct Need {
+  std::string_view key;
+  StatisticSet what;
+};
+
+std::vector<Need> needs_of(const TensorSettings& settings) {
+  std::vector<Need> needs;
+  if (settings.weighting == Weighting::kFisher) {
+    needs.push_back({"weighting", {.fisher = true}});
+  } else if (settings.weighting != Weighting::kNone) {
+    needs.push_back({"weighting", {.activations = true}});
+  }
+  if (settings.outliers_sensitive > 0.0) needs.push_back({"outliers_sensitive", {.fisher = true}});
+  if (settings.shifting) needs.push_back({"shifting", {.activations = true}});
+  if (settings.search == ScaleSearch::kHessian) needs.push_back({"search", hessian_statistics(settings)});
+  if (settings.solver != Solver::kNearest) needs.push_back({"hessian", hessian_statistics(settings)});
+  return needs;
+}
+
+}  // namespace
+
+std::vector<StatisticSet> statistics_needed(const TensorSettings& settings) {
+  std::vector<StatisticSet> all;
+  for (const Need& need : needs_of(settings)) all.push_back(need.what);
+  return all;
+}
+
+Calibration::Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint,
+                         const StatisticSet& limit)
+    : model_(checkpoint.directory().string()), limit_(limit) {
+  for (const auto& path : files) {
+    files_.push_back(calib::StatsFile::open(path));
+    const std::string& made_from = files_.back()->settings().model_hash;
+    NIBBLE_REQUIRE(made_from == checkpoint.fingerprint(), InvalidArgument,
+                   "calibration '{}' was made from another model (fingerprint {}) than '{}' ({}); calibrate this one",
+                   path.string(), made_from, model_, checkpoint.fingerprint());
+  }
+}
+
+const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {
+  if (!limit_.includes(what)) return nullptr;
+  const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& file) {
+    return file->settings().collected.includes(what) && file->contains(layer);
+  });
+  return found == files_.end() ? nullptr : found->get();
+}
+
+Calibration Calibration::with(LiveStatistics live) const {
+  Calibration both = *this;
+  both.live_ = std::move(live);
+  return both;
+}
+
+const LayerStats* Calibration::live(const std::string& layer, const StatisticSet& what) const {
+  const auto found = live_.layers.find(layer);
+  return found != live_.layers.end() && found->second->holds().includes(what) ? found->second.get() : nullptr;
+}
+
+std::vector<double> Calibration::input_drift(const QuantizeItem& item) const {
+  const auto found = live_.drift.find(item.layer.module);
+  return found == live_.drift.end() ? std::vector<double>() : found->second;
+}
+
+bool Calibration::holds(const std::string& layer, const StatisticSet& what) const {
+  return live(layer, what) != nullptr || find(layer, what) != nullptr;
+}
+
+LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what) const {
+  if (const LayerStats* newer = live(item.layer.module, what)) {
+    NIBBLE_REQUIRE(newer->in == item.source->cols(), FormatError, "{}: statistics of {} inputs for a weight of {}",
+                   item.identity.name, newer->in, item.source->cols());
+    return *newer;
+  }
+  const calib::StatsFile* file = find(item.layer.module, what);
+  NIBBLE_REQUIRE(file != nullptr, InvalidArgument, "{}: no calibration file holds the statistics {} of layer '{}'",
+                 item.identity.name, calib::to_text(what), item.layer.module);
+  const calib::LayerInfo& info = file->layer(item.layer.module);
+  NIBBLE_REQUIRE(info.out == item.layer.out && info.in == item.source->cols(), FormatError,
+                 "{}: layer '{}' is ({}, {}), but the model's is ({}, {})", file->path().string(), item.layer.module,
+                 info.out, info.in, item.layer.out, item.source->cols());
+  return file->read(item.layer.module, what);
+}
+
+void Calibration::require_for(const QuantizeItem& item) const {
+  for (const Need& need : needs_of(item.settings)) {
+    if (item.settings.sequential && kCollectedOnTheWay.includes(need.what)) continue;
+    const auto value = find_recipe_key(need.key).print(item.settings);
+    require(item, fmt::format("{}: {}", need.key, value.is_string() ? value.get<std::string>() : value.dump()),
+            need.what);
+  }
+}
+
+void Calibration::require(const QuantizeItem& item, std::string_view purpose, const StatisticSet& what) const {
+  if (holds(item.layer.module, what)) return;
+  std::vector<std::string> names;
+  for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
+  throw InvalidArgument(
+      fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
+                  "  nibble calibrate {} --text FILE --collect {} -o calib.h5\nand pass --calib calib.h5",
+                  item.identity.name, purpose, calib::to_text(what), item.layer.module,
+                  names.empty() ? "only calibration gives (no --calib was given)"
+                                : fmt::format("is not in {}", fmt::join(names, ", ")),
+                  model_, calib::to_text(what)));
+}
+
+calib::FisherFlavour Calibration::flavour(const std::string& layer, const StatisticSet& what) const {
+  return find(layer, what)->settings().flavour;
+}
+
+std::vector<std::string> Calibration::fingerprints() const {
+  std::vector<std::string> hashes;
+  for (const auto& file : files_) {
+    Hasher hasher;
+    for (const auto& [name, value] : calib::describe(file->settings())) hasher.update(name).update(value);
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
+}
+
+}  // namespace nibble::quant

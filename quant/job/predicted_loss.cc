@@ -1,0 +1,145 @@
+#include "quant/job/predicted_loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "calib/stats/derived.h"
+#include "core/error.h"
+#include "quant/algo/hessian.h"
+#include "quant/store/quantization_config.h"
+
+namespace nibble::quant {
+namespace {
+
+using calib::StatisticSet;
+
+// W - What as the layer's inputs see it.
+Matrix<float> weight_error(const QuantizeItem& item, const WeightParts& made) {
+  const WeightSource& w = *item.source;
+  const QuantizedTensor decoded(item.identity.name, stored_tensor(item.settings, w.rows(), w.cols()).spec, made.parts);
+  Matrix<float> delta(w.rows(), w.cols());
+  w.decode_rows(0, w.rows(), delta.data());
+  std::vector<float> row(w.cols());
+  for (std::size_t i = 0; i < delta.rows(); ++i) {
+    decoded.decode_rows(i, i + 1, row.data());
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      delta(i, j) -= row[j];
+      if (item.input_scales) delta(i, j) /= (*item.input_scales)[j];
+    }
+  }
+  return delta;
+}
+
+// Next tokens in a window.
+double targets_of(const calib::LayerStats& layer) {
+  return static_cast<double>(layer.tokens) / static_cast<double>(layer.samples) - 1.0;
+}
+
+// From squared gradients of the run's loss, summed over a window, to nats per token.
+double unit_of(const calib::LayerStats& layer, calib::FisherFlavour flavour) {
+  const double targets = targets_of(layer);
+  return flavour == calib::FisherFlavour::kSequence ? targets : 1.0 / targets;
+}
+
+double fisher_loss(const Matrix<float>& delta, const calib::LayerStats& layer) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < delta.size(); ++i)
+    sum += static_cast<double>(layer.fisher.data()[i]) * std::pow(static_cast<double>(delta.data()[i]), 2);
+  return sum / static_cast<double>(layer.samples);
+}
+
+double quadratic_loss(const Matrix<float>& delta, const calib::LayerStats& layer, calib::HessianKind kind) {
+  const Matrix<double> h = calib::hessian(layer, kind);
+  Matrix<float> rounded(h.rows(), h.cols());
+  std::transform(h.values().begin(), h.values().end(), rounded.data(), [](double v) { return static_cast<float>(v); });
+  return hessian_error(delta.view(), rounded.view());
+}
+
+// Rows times the square roots of f_i.
+void weight_rows(Matrix<float>& delta, const calib::LayerStats& layer) {
+  const std::vector<double> squares = calib::second_moment(layer);
+  double power = 0.0;
+  for (const double square : squares) power += square;
+  for (std::size_t i = 0; i < delta.rows(); ++i) {
+    double sum = 0.0;
+    for (const float value : layer.fisher.row(i)) sum += static_cast<double>(value);
+    const double f = power > 0.0 ? sum / static_cast<double>(layer.samples) / power : 0.0;
+    for (float& value : delta.row(i)) value *= static_cast<float>(std::sqrt(f));
+  }
+}
+
+bool errors_are_independent(std::span<const QuantizeItem> items) {
+  return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
+    return !item.settings.coded() || item.settings.solver == Solver::kNearest;
+  });
+}
+
+}  // namespace
+
+StatisticSet statistics_of(LossEstimate estimate) {
+  switch (estimate) {
+    case LossEstimate::kFisher:
+      return {.fisher = true};
+    case LossEstimate::kGuidedHessian:
+      return {.guided_hessian = true};
+    case LossEstimate::kAuto:
+    case LossEstimate::kFisherHessian:
+      break;
+  }
+  return {.activations = true, .fisher = true, .hessian = true};
+}
+
+LossEstimate least_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items) {
+  if (wanted != LossEstimate::kAuto) return wanted;
+  return errors_are_independent(items) ? LossEstimate::kFisher : LossEstimate::kGuidedHessian;
+}
+
+LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items,
+                                  const Calibration& calibration) {
+  const auto all_hold = [&](LossEstimate estimate) {
+    return std::all_of(items.begin(), items.end(), [&](const QuantizeItem& item) {
+      StatisticSet needed = statistics_of(estimate);
+      return !item.identity.block_linear || calibration.holds(item.layer.module, needed);
+    });
+  };
+  LossEstimate estimate = wanted;
+  if (wanted == LossEstimate::kAuto) {
+    // What is measured best first (docs/results/budget.md); when none is there, what is missing is asked for.
+    if (!errors_are_independent(items) && all_hold(LossEstimate::kGuidedHessian))
+      estimate = LossEstimate::kGuidedHessian;
+    else if (all_hold(LossEstimate::kFisherHessian))
+      estimate = LossEstimate::kFisherHessian;
+    else
+      estimate = least_loss_estimate(wanted, items);
+  }
+  for (const QuantizeItem& item : items)
+    if (item.identity.block_linear)
+      calibration.require(item, "budget: weighing bits against loss", statistics_of(estimate));
+  return estimate;
+}
+
+double predicted_loss(const QuantizeItem& item, const WeightParts& made, const Calibration& calibration,
+                      LossEstimate estimate) {
+  if (!item.settings.coded()) return 0.0;
+  Matrix<float> delta = weight_error(item, made);
+  const bool centred = item.settings.shifting;
+  StatisticSet what = statistics_of(estimate);
+  if (estimate == LossEstimate::kFisher) {
+    const auto layer = calibration.read(item, what);
+    return 0.5 * unit_of(layer, calibration.flavour(item.layer.module, what)) * fisher_loss(delta, layer);
+  }
+  if (estimate == LossEstimate::kGuidedHessian) {
+    const auto layer = calibration.read(item, what);
+    // calib::hessian() divides by the tokens, not the windows.
+    const double window = static_cast<double>(layer.tokens) / static_cast<double>(layer.samples);
+    const double unit = unit_of(layer, calibration.flavour(item.layer.module, what));
+    const auto kind = centred ? calib::HessianKind::kGuidedCentred : calib::HessianKind::kGuided;
+    return 0.5 * unit * window * quadratic_loss(delta, layer, kind);
+  }
+  const auto layer = calibration.read(item, what);
+  weight_rows(delta, layer);
+  const double unit = unit_of(layer, calibration.flavour(item.layer.module, what));
+  return 0.5 * unit * quadratic_loss(delta, layer, centred ? calib::HessianKind::kCentred : calib::HessianKind::kPlain);
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,177 @@
+#include "quant/job/quantize_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/gemm.h"
+#include "core/hash.h"
+#include "core/isa.h"
+#include "core/output_directory.h"
+#include "core/thread_pool.h"
+#include "model/checkpoint/tensor_checks.h"
+#include "quant/job/assemble.h"
+#include "quant/job/budget.h"
+#include "quant/job/calibration.h"
+#include "quant/job/input_scaling.h"
+#include "quant/job/make_shards.h"
+#include "quant/job/plan.h"
+#include "quant/job/sequential.h"
+#include "quant/job/tuning.h"
+#include "quant/store/quantization_config.h"
+
+namespace nibble::quant {
+namespace {
+
+// Everything that decides the bytes of the output.
+std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeOptions& options,
+                            const Calibration& calibration) {
+  Hasher hasher;
+  hasher.update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
+      .update(checkpoint.fingerprint())
+      .update(options.recipe.canonical_text())
+      .update(isa_name(active_isa()));
+  for (const std::string& file : calibration.fingerprints()) hasher.update(file);
+  if (options.text)
+    hasher.update(options.text->fingerprint)
+        .update(fmt::format("{}", options.text->window_tokens))
+        .update(std::as_bytes(std::span(options.text->tokens)))
+        .update(gemm_identity());
+  if (options.statistics != kAllStatistics) hasher.update(calib::to_text(options.statistics));
+  return hasher.hex();
+}
+
+// Copied tensors and biases are looked at before any work is done; weights when they are read.
+void require_finite(const Plan& plan, const model::Checkpoint& checkpoint) {
+  std::vector<model::TensorView> tensors;
+  for (const CopyItem& copy : plan.copies) tensors.push_back(copy.tensor);
+  for (const BiasItem& bias : plan.biases)
+    if (bias.original) tensors.push_back(*bias.original);
+  parallel_for(tensors.size(), [&](std::size_t i) {
+    const model::TensorView& tensor = tensors[i];
+    const auto bad = model::first_non_finite(tensor);
+    checkpoint.check_intact(tensor);
+    NIBBLE_REQUIRE(!bad, NumericalError, "{}: expected finite values, got NaN or infinity at index {}", tensor.name,
+                   *bad);
+  });
+}
+
+bool is_sequential(const Plan& plan) {
+  return std::any_of(plan.items.begin(), plan.items.end(),
+                     [](const QuantizeItem& item) { return item.settings.sequential; });
+}
+
+void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
+  const bool wanted = is_sequential(plan);
+  const auto& tuning = options.recipe.tuning();
+  NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
+                 "sequential: true recomputes statistics while quantizing, and needs text for that: --text FILE, or "
+                 "token ids with --tokens FILE");
+  NIBBLE_REQUIRE(wanted || tuning || !options.text, InvalidArgument,
+                 "the text is for `sequential: true`, which the recipe says of no layer, and `tuning`, which it does "
+                 "not have; other statistics come from nibble calibrate");
+  if (wanted) check_text(architecture, *options.text, options.memory_bytes);
+  if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
+}
+
+std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
+                                                 const Calibration& calibration, const std::filesystem::path& scratch,
+                                                 JobReporter& reporter) {
+  const auto weights_of = [&](const InputGroup& group) {
+    std::uint64_t weights = 0;
+    for (const std::size_t index : group.items) weights += plan.items[index].weights();
+    return weights;
+  };
+  std::uint64_t total = 0;
+  for (const InputGroup& group : groups) total += weights_of(group);
+  if (total > 0) reporter.begin("scaling inputs", total);
+  std::vector<InputScalingResult> results;
+  for (const InputGroup& group : groups) {
+    results.push_back(scale_inputs(group, plan, calibration, scratch));
+    reporter.advance(weights_of(group));
+  }
+  return results;
+}
+
+std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, const std::filesystem::path& scratch,
+                             JobReporter& reporter, std::uint64_t memory_bytes) {
+  std::vector<ShardJob> jobs;
+  std::uint64_t weights = 0;
+  for (const QuantizeItem& item : plan.items) {
+    jobs.push_back({&item, scratch / (item.identity.name + ".safetensors")});
+    weights += item.weights();
+  }
+  reporter.begin("quantizing", weights);
+  return make_shards(jobs, calibration, reporter, memory_bytes);
+}
+
+void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
+  const auto architecture = nlohmann::json::parse(checkpoint.metadata());
+  NIBBLE_REQUIRE(!architecture.contains("quantization_config"), InvalidArgument,
+                 "{} is quantized already; quantize the float checkpoint it was made from", what);
+}
+
+}  // namespace
+
+QuantizeResult quantize_model(const QuantizeOptions& options) {
+  options.recipe.validate();
+  const auto checkpoint = model::Checkpoint::open(options.model);
+  const std::string what = fmt::format("checkpoint '{}'", options.model.string());
+  const model::Architecture& architecture = checkpoint->architecture();
+  refuse_quantized(*checkpoint, what);
+  std::error_code error;
+  NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
+                 "output '{}' is the model itself", options.output.string());
+  Plan plan = make_plan(checkpoint, architecture, options.recipe);
+  const Calibration calibration(options.calibration, *checkpoint, options.statistics);
+  for (const QuantizeItem& item : plan.items) calibration.require_for(item);
+  const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
+  for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
+  check_use_of_text(plan, architecture, options);
+  std::optional<BudgetFit> budget;
+  if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
+  require_finite(plan, *checkpoint);
+
+  const std::string identity = job_fingerprint(*checkpoint, options, calibration);
+  OutputDirectory output(options.output, options.overwrite, identity);
+  JobReporter reporter(options.progress, options.tensor_done);
+  std::vector<InputScalingResult> scaling;
+  const bool sequential = is_sequential(plan);
+  if (!sequential) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
+  BudgetOutcome made;
+  if (budget) made = budget->run(plan, output.scratch(), reporter, options.memory_bytes);
+  if (sequential) {
+    const SequentialJob job{checkpoint,       architecture,   *options.text, options.memory_bytes, calibration, groups,
+                            output.scratch(), identity, reporter};
+    made.shards = quantize_sequentially(job, plan, scaling);
+  } else if (!budget) {
+    made.shards = shards_of(plan, calibration, output.scratch(), reporter, options.memory_bytes);
+  }
+  std::optional<TuningResult> tuned;
+  if (const auto& tuning = options.recipe.tuning()) {
+    const TuningJob job{checkpoint,  architecture,           plan,     *tuning, *options.text, options.memory_bytes,
+                        calibration, output.scratch(), identity, reporter};
+    made.shards = tune(job, made.shards, tuned.emplace());
+  }
+  QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
+  result.input_scaling = scaling;
+  result.tuning = tuned;
+  if (budget) result.budget = std::move(made.result);
+
+  QuantizationConfig quantization;
+  for (const QuantizeItem& item : plan.items)
+    if (item.settings.coded())
+      quantization.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
+  quantization.recipe = options.recipe.canonical_json().dump();
+  quantization.checkpoint_fingerprint = checkpoint->fingerprint();
+  quantization.calibration_fingerprints = calibration.fingerprints();
+  quantization.bits_per_weight = result.bits_per_weight;
+  quantization.model_bits_per_weight = result.model_bits_per_weight;
+  output.add_text("config.json", with_quantization_config(checkpoint->metadata(), quantization));
+  output.add_text("quantization.json", report_json(result));
+  output.add_companions(options.model);
+  output.publish();
+  return result;
+}
+
+}  // namespace nibble::quant

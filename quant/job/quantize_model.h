@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/progress.h"
+#include "quant/job/calibration.h"
+#include "quant/job/calibration_text.h"
+#include "quant/job/result.h"
+#include "quant/recipe/recipe.h"
+
+namespace nibble::quant {
+
+struct QuantizeOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;
+  Recipe recipe;
+  std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
+  std::optional<CalibrationText> text = {};             ///< with `sequential: true` or `tuning`, and only then
+  calib::StatisticSet statistics = kAllStatistics;      ///< of the files: others count as absent
+  bool overwrite = false;                               ///< replace an existing output directory
+  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for weights in work; for activations before scratch files
+  ProgressSink progress = {};                           ///< in weights; calls take turns with those of tensor_done
+  TensorSink tensor_done = {};
+};
+
+/// Quantizes a float checkpoint: the one data flow behind `nibble quantize`.
+///
+/// Output   the directory of docs/formats.md: model.safetensors, config.json with a quantization_config,
+///          quantization.json, and the tokenizer's files. It appears under its name only when complete; until then it
+///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model,
+///          recipe and calibration goes on from there, and ends in the same bytes (but for the seconds in
+///          quantization.json); any other starts afresh.
+/// Threads  all: several weights at once, or one of which memory holds no second; the bytes do not depend on their
+///          number.
+/// Memory   memory_bytes, or what the most expensive weight needs with its statistics if that is more; however many
+///          threads. Weights whose rows do not regard each other need 5 bytes for each of 8 Mi weights, and what is
+///          stored; one palette for the tensor 5 bytes per weight, with scales 14, with Fisher sensitivities 16 more.
+/// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
+///          holds (with the command that collects them), a calibration of another model, the model is quantized
+///          already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or infinite weight
+///          (tensor and first index), a value that float16 cannot hold. FormatError: files.
+QuantizeResult quantize_model(const QuantizeOptions& options);
+
+}  // namespace nibble::quant

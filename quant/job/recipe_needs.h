@@ -1,0 +1,17 @@
+#pragma once
+
+#include "calib/stats/statistic_set.h"
+#include "quant/job/plan.h"
+
+namespace nibble::quant {
+
+/// The statistics without which `recipe` cannot be carried out: for the settings of its weights, for scaling inputs,
+/// and for its budget's estimate of losses (`auto`: the least that will do, Fisher sensitivities where errors are
+/// independent, else guided Hessians). What `sequential` collects on the way is not among them. `plan` is the recipe's.
+/// Throws InvalidArgument as input_groups() does.
+calib::StatisticSet statistics_needed(const Plan& plan, const Recipe& recipe);
+
+/// Whether text has to run through the model: `sequential`, `tuning`.
+bool needs_text(const Plan& plan, const Recipe& recipe);
+
+}  // namespace nibble::quant

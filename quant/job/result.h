@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quant/job/budget_result.h"
+#include "quant/recipe/settings.h"
+#include "quant/tensor/weight_parts.h"
+
+namespace nibble::quant {
+
+/// What happened to one tensor.
+struct TensorResult {
+  std::string name;    ///< checkpoint module name; GPT-2's c_attn appears as .q, .k, .v
+  std::string format;  ///< "palette", "uniform", "int4-block", "float16"
+  std::uint64_t weights = 0;
+  std::uint64_t stored_bits = 0;  ///< everything stored for it: codes, palettes, scales, zeros, outliers, added bias
+  double bits_per_weight = 0.0;
+  double relative_weight_error = 0.0;  ///< ||W - What||_F / ||W||_F
+  double optimality_gap = 0.0;  ///< palettes: certified relative gap of the k-means cost to its optimum; 0 = exact
+  /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, as the Hessian of hessian_kind() has it: X centred or
+  /// its rows weighted where that one is; empty without Hessian statistics.
+  std::optional<double> output_error;
+  /// sum of F (W - What)², F the mean Fisher sensitivity: empty without Fisher statistics.
+  std::optional<double> fisher_error;
+  /// Solvers: what was added to the Hessian's diagonal, as a share of its mean: more than the recipe's `damping` where
+  /// that did not make it positive definite; and the inputs that were always 0, or constant (centred Hessians).
+  std::optional<double> damping;
+  std::optional<std::uint64_t> silent_inputs;
+  std::optional<double> predicted_loss = {};  ///< with a budget: estimated increase of the loss, nats per token
+  double seconds = 0.0;                       ///< that it took, in whichever run
+  bool resumed = false;                       ///< an earlier run, which was killed, had finished it
+};
+
+/// The figures of one weight; bits per weight follow.
+TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
+                           const WeightParts& made);
+
+/// What `input_scaling: awq` did behind one norm.
+struct InputScalingResult {
+  std::string norm;
+  double exponent = 0.0;                       ///< r: the scales are E|x|^r, but for a factor; 0 = none
+  double least_scale = 1.0, most_scale = 1.0;  ///< of the inputs
+  double output_error_before = 0.0,
+         output_error_after = 0.0;  ///< TensorResult::output_error of the group, with r = 0 and r
+};
+
+/// What tuning did. Losses are means over positions, in nats.
+struct TuningResult {
+  std::vector<double> held_out;  ///< loss of the windows that are not trained on: before, and after each epoch
+  std::vector<double> trained;   ///< mean loss of the steps of each epoch
+  std::size_t best_epoch = 0;    ///< whose state was kept; 0 = as it was before
+};
+
+struct QuantizeResult {
+  std::vector<TensorResult> tensors;   ///< what the recipe names: linears of the blocks, then embeddings and head
+  double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in
+  double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 of the written file over all parameters
+  std::uint64_t parameters = 0;
+  std::uint64_t tensor_bytes = 0;
+  std::uint64_t file_bytes = 0;                   ///< of model.safetensors
+  std::vector<std::string> unused_rules;          ///< patterns of the recipe that match no tensor
+  std::vector<InputScalingResult> input_scaling;  ///< by norm
+  std::optional<TuningResult> tuning;             ///< where the recipe has one
+  std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
+};
+
+/// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.
+using TensorSink = std::function<void(const TensorResult&)>;
+
+}  // namespace nibble::quant

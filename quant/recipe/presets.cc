@@ -1,0 +1,138 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "core/error.h"
+#include "core/suggest.h"
+#include "quant/recipe/recipe.h"
+
+namespace nibble::quant {
+namespace {
+
+struct Preset {
+  std::string_view name, text, more = {}, rest = {};  // the texts in their order
+};
+
+// What `best`, `mixed` and `tuned` have in common.
+constexpr std::string_view kBest = R"(defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: objective
+  scaling: std
+  sign: search
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+)";
+
+constexpr std::array<Preset, 8> kPresets{{
+    {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+)"},
+    {"int4-block",
+     R"(# Blocks of 32 inputs, 4-bit integers times a float16 scale (the layout of Q4_0). Needs no calibration.
+defaults:
+  format: int4-block
+  group_size: 32
+  int4_scale: extreme-8
+)"},
+    {"whole-tensor",
+     R"(# "Whole-Tensor 4 Bit Quantization" (Panaro 2024), step for step: Fisher-weighted k-means over the whole tensor
+# after dividing each output row by its standard deviation, signs flipped to align the rows' skews, and the bias
+# corrected by the mean input.
+defaults:
+  format: palette
+  bits: 4
+  granularity: tensor
+  weighting: fisher
+  weighting_scale: plain
+  scaling: std
+  sign: flip
+  shifting: true
+)"},
+    {"squeezellm",
+     R"(# SqueezeLLM (Kim et al. 2024), the dense part: a Fisher-weighted palette for each output row, here by exact k-means.
+# Its sparse part: --set outliers_sensitive=0.0005 --set outliers_large=0.004
+defaults:
+  format: palette
+  bits: 4
+  granularity: channel
+  weighting: fisher
+)"},
+    {"gptq",
+     R"(# GPTQ (Frantar et al. 2023): error feedback through the inverse Hessian on a min-max grid per output row.
+defaults:
+  format: uniform
+  bits: 4
+  group_size: 0
+  zero_point: true
+  solver: gptq
+  hessian: plain
+  act_order: true
+  damping: 0.01
+)"},
+    {"best",
+     R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, then error feedback, coordinate descent and
+# the best palettes and scales in turns under the centred Hessian weighted by the loss, and the bias corrected.
+# docs/results/ablation.md has what each of them is worth. A palette per row instead:
+#   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
+)",
+     kBest},
+    {"mixed",
+     R"(# `best` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
+# size: --set budget.bits_per_weight=3.08. A palette per row instead:
+#   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
+#   --set budget.granularity=channel --set budget.bits_per_weight=4.6
+)",
+     kBest,
+     R"(budget:
+  bits_per_weight: 4.08
+  bits: [2, 3, 4, 6]
+  granularity: [tensor]
+)"},
+    {"tuned",
+     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
+# that `nibble quantize --text` (or --tokens) gives; no further bits. Gains where much is lost: docs/results/ablation.md.
+)",
+     kBest,
+     R"(tuning:
+  epochs: 4
+  learning_rate: 0.001
+)"},
+}};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kPresets.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kPresets[i].name;
+  return names;
+}();
+
+}  // namespace
+
+std::span<const std::string_view> Recipe::preset_names() { return kNames; }
+
+std::string_view Recipe::preset_text(std::string_view name) {
+  const auto preset = std::find_if(kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == name; });
+  NIBBLE_REQUIRE(preset != kPresets.end(), InvalidArgument, "unknown preset '{}'; expected {}{}", name,
+                 fmt::join(kNames, ", "), did_you_mean(name, kNames));
+  static const auto texts = [] {
+    std::array<std::string, kPresets.size()> all;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = fmt::format("{}{}{}", kPresets[i].text, kPresets[i].more, kPresets[i].rest);
+    return all;
+  }();
+  return texts[static_cast<std::size_t>(preset - kPresets.begin())];
+}
+
+Recipe Recipe::preset(std::string_view name) { return parse(preset_text(name), fmt::format("preset {}", name)); }
+
+}  // namespace nibble::quant

@@ -1,0 +1,401 @@
+#include "quant/recipe/recipe.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/choice.h"
+#include "core/error.h"
+#include "core/output_file.h"
+#include "core/suggest.h"
+#include "core/yaml.h"
+#include "quant/recipe/name_pattern.h"
+#include "quant/recipe/recipe_keys.h"
+
+namespace nibble::quant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxRules = 1000;
+
+// The keys given in one section, with their values as text.
+using Section = std::vector<std::pair<const RecipeKey*, std::string>>;
+
+struct Rule {
+  NamePattern match;
+  Section section;
+};
+
+// The value given for `key`, or null.
+const std::string* given_value(const Section& section, std::string_view key) {
+  const auto found = std::find_if(section.begin(), section.end(), [&](const auto& g) { return g.first->name == key; });
+  return found == section.end() ? nullptr : &found->second;
+}
+
+void apply(const Section& section, TensorSettings& settings) {
+  for (const auto& [key, value] : section) key->assign(settings, value);
+}
+
+// `own` on top of `inherited` (null for `defaults`). A key of `own` that means nothing there is an error; an inherited
+// one goes back to its default.
+TensorSettings resolve(const Section* inherited, const Section& own, std::string_view where) {
+  TensorSettings settings;
+  if (inherited != nullptr) apply(*inherited, settings);
+  // What a group is depends on these two: a size given for another kind of group says nothing here.
+  if (given_value(own, "format") || given_value(own, "granularity")) settings.group_size.reset();
+  apply(own, settings);
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.applies(settings) || key.is_default(settings)) continue;
+    const std::string* value = given_value(own, key.name);
+    NIBBLE_REQUIRE(value == nullptr, InvalidArgument, "{}: {}: {} means nothing here; it goes with {}", where, key.name,
+                   *value, key.goes_with);
+    key.reset(settings);
+  }
+  try {
+    check_combination(settings);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", where, error.what()));
+  }
+  return settings;
+}
+
+void expect(const YamlNode& node, YamlNode::Kind kind, std::string_view where, std::string_view expected) {
+  NIBBLE_REQUIRE(node.kind == kind, InvalidArgument, "{}: expected {}", where, expected);
+}
+
+// Runs `action` with "where, line n: " in front of what it complains about.
+template <class Action>
+void at(std::string_view where, int line, const Action& action) {
+  try {
+    action();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}, line {}: {}", where, line, error.what()));
+  }
+}
+
+void parse_entry(const std::string& name, const YamlNode& value, std::string_view where, Section& section) {
+  at(where, value.line, [&] {
+    const RecipeKey& key = find_recipe_key(name);
+    NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kScalar, InvalidArgument, "{}: expected a single value", name);
+    TensorSettings scratch;
+    key.assign(scratch, value.text);
+    section.emplace_back(&key, value.text);
+  });
+}
+
+Rule parse_rule(const YamlNode& node, const std::string& where) {
+  expect(node, YamlNode::Kind::kMapping, where, "a rule such as {match: \"mlp\", bits: 3}");
+  const auto match =
+      std::find_if(node.entries.begin(), node.entries.end(), [](const auto& entry) { return entry.first == "match"; });
+  NIBBLE_REQUIRE(match != node.entries.end() && match->second.kind == YamlNode::Kind::kScalar, InvalidArgument,
+                 "{}, line {}: expected a pattern, match: \"…\"", where, node.line);
+  std::optional<NamePattern> pattern;
+  at(where, match->second.line, [&] { pattern.emplace(match->second.text); });
+  Rule rule{std::move(*pattern), {}};
+  for (const auto& [name, value] : node.entries)
+    if (name != "match") parse_entry(name, value, where, rule.section);
+  NIBBLE_REQUIRE(!rule.section.empty(), InvalidArgument, "{}, line {}: the rule changes nothing", where, node.line);
+  return rule;
+}
+
+constexpr std::array<std::string_view, 4> kBudgetKeys{"bits_per_weight", "bits", "granularity", "estimate"};
+
+bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity"; }
+
+void set_budget(Budget& budget, std::string_view name, const std::vector<std::string>& values) {
+  const auto each = [&](auto& list, const auto& parse) {
+    list.clear();
+    std::set<std::string> seen;
+    for (const std::string& text : values) {
+      NIBBLE_REQUIRE(seen.insert(text).second, InvalidArgument, "'{}' is listed twice", text);
+      list.push_back(parse(text));
+    }
+  };
+  if (name == "bits_per_weight")
+    budget.bits_per_weight = parse_number(name, values[0], 1.0, 16.0);
+  else if (name == "bits")
+    each(budget.bits, parse_bits);
+  else if (name == "granularity")
+    each(budget.granularity, parse_granularity);
+  else if (name == "estimate")
+    budget.estimate = parse_loss_estimate(values[0]);
+  else
+    throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kBudgetKeys)));
+}
+
+Budget parse_budget(const YamlNode& node, const std::string& where) {
+  expect(node, YamlNode::Kind::kMapping, where, "{bits_per_weight: …, bits: […], granularity: […]}");
+  Budget budget;
+  for (const auto& [name, value] : node.entries)
+    at(where, value.line, [&, &name = name, &value = value] {
+      std::vector<std::string> values{value.text};
+      if (is_budget_list(name)) {
+        NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kSequence && !value.items.empty(), InvalidArgument,
+                       "expected a list");
+        values.clear();
+        for (const YamlNode& item : value.items) values.push_back(item.text);
+      }
+      set_budget(budget, name, values);
+    });
+  NIBBLE_REQUIRE(budget.bits_per_weight > 0.0, InvalidArgument, "{}, line {}: bits_per_weight is missing", where,
+                 node.line);
+  return budget;
+}
+
+// The parts of "a,b,c".
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", "train"};
+constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
+    {{"kl", TuningLoss::kKl}, {"next-token", TuningLoss::kNextToken}}};
+constexpr std::array<Choice<bool Tuning::*>, 3> kTrained{
+    {{"palettes", &Tuning::palettes}, {"scales", &Tuning::scales}, {"biases", &Tuning::biases}}};
+
+void set_tuning(Tuning& tuning, std::string_view name, const std::string& value) {
+  if (name == "epochs") {
+    tuning.epochs = parse_count(name, value, 1000);
+  } else if (name == "learning_rate") {
+    tuning.learning_rate = parse_number(name, value, 0.0, 1.0);
+  } else if (name == "batch_windows") {
+    tuning.batch_windows = parse_count(name, value, 1'000'000);
+    NIBBLE_REQUIRE(tuning.batch_windows > 0, InvalidArgument, "batch_windows: expected at least 1");
+  } else if (name == "loss") {
+    const auto found = find_choice(value, kTuningLosses);
+    const auto names = names_of(kTuningLosses);
+    NIBBLE_REQUIRE(found, InvalidArgument, "loss: expected {}, got '{}'{}", fmt::join(names, ", "), value,
+                   did_you_mean(value, names));
+    tuning.loss = *found;
+  } else {
+    throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kTuningKeys)));
+  }
+}
+
+void set_trained(Tuning& tuning, const YamlNode& list) {
+  const auto names = names_of(kTrained);
+  NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument,
+                 "train: expected a list of {}", fmt::join(names, ", "));
+  tuning.palettes = tuning.scales = tuning.biases = false;
+  for (const YamlNode& item : list.items) {
+    const auto found = find_choice(item.text, kTrained);
+    NIBBLE_REQUIRE(found, InvalidArgument, "train: expected {}, got '{}'{}", fmt::join(names, ", "), item.text,
+                   did_you_mean(item.text, names));
+    bool& named = tuning.**found;
+    NIBBLE_REQUIRE(!named, InvalidArgument, "train: '{}' is listed twice", item.text);
+    named = true;
+  }
+}
+
+Tuning parse_tuning(const YamlNode& node, const std::string& where) {
+  expect(node, YamlNode::Kind::kMapping, where, "{epochs: …, learning_rate: …, loss: …, train: […]}");
+  Tuning tuning;
+  for (const auto& [name, value] : node.entries)
+    at(where, value.line, [&, &name = name, &value = value] {
+      if (name == "train") return set_trained(tuning, value);
+      NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kScalar, InvalidArgument, "{}: expected a single value", name);
+      set_tuning(tuning, name, value.text);
+    });
+  return tuning;
+}
+
+Json tuning_section(const Tuning& tuning) {
+  Json json{{"epochs", tuning.epochs},
+            {"learning_rate", tuning.learning_rate},
+            {"batch_windows", tuning.batch_windows},
+            {"loss", name_of(tuning.loss, kTuningLosses)},
+            {"train", Json::array()}};
+  for (const auto& [name, trained] : kTrained)
+    if (tuning.*trained) json["train"].push_back(name);
+  return json;
+}
+
+// The keys of `shown` that apply under `settings`; of all keys if `shown` is null.
+Json section_json(const TensorSettings& settings, const Section* shown) {
+  Json json = Json::object();
+  for (const RecipeKey& key : recipe_keys())
+    if (key.applies(settings) && (shown == nullptr || given_value(*shown, key.name) != nullptr))
+      json[std::string(key.name)] = key.print(settings);
+  return json;
+}
+
+// One entry of canonical YAML. Words stay bare; JSON's quoted strings, numbers, booleans and lists are YAML as they
+// are.
+void append_entry(std::string& text, std::string_view indent, const std::string& name, const Json& value) {
+  const bool word = value.is_string() && name != "match";
+  text += fmt::format("{}{}: {}\n", indent, name, word ? value.get_ref<const std::string&>() : value.dump());
+}
+
+}  // namespace
+
+struct Recipe::State {
+  std::string what;
+  Section defaults;
+  std::vector<Rule> rules;
+  std::optional<Budget> budget;
+  std::optional<Tuning> tuning;
+
+  std::string defaults_place() const { return what + ", defaults"; }
+  std::string rule_place(std::size_t index) const {
+    return fmt::format("{}, rule {} of layers (match: \"{}\")", what, index + 1, rules[index].match.text());
+  }
+  TensorSettings resolve_defaults() const { return resolve(nullptr, defaults, defaults_place()); }
+  TensorSettings resolve_rule(std::size_t index) const {
+    return resolve(&defaults, rules[index].section, rule_place(index));
+  }
+};
+
+Recipe::Recipe() : Recipe(preset("palette")) {}
+Recipe::~Recipe() = default;
+Recipe::Recipe(const Recipe& other) : state_(std::make_unique<State>(*other.state_)) {}
+Recipe& Recipe::operator=(const Recipe& other) { return *this = Recipe(other); }
+Recipe::Recipe(Recipe&&) noexcept = default;
+Recipe& Recipe::operator=(Recipe&&) noexcept = default;
+Recipe::Recipe(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Recipe Recipe::parse(std::string_view yaml, std::string_view what) {
+  const YamlNode root = parse_yaml(yaml, what);
+  auto state = std::make_unique<State>();
+  state->what = what;
+  expect(root, YamlNode::Kind::kMapping, what, "sections: defaults, layers, budget, tuning");
+  constexpr std::array<std::string_view, 4> sections{"defaults", "layers", "budget", "tuning"};
+  for (const auto& [name, node] : root.entries) {
+    const std::string where = fmt::format("{}, {}", what, name);
+    if (name == "defaults") {
+      expect(node, YamlNode::Kind::kMapping, where, "keys and values");
+      for (const auto& [key, value] : node.entries) parse_entry(key, value, where, state->defaults);
+    } else if (name == "layers") {
+      expect(node, YamlNode::Kind::kSequence, where, "a list of rules");
+      NIBBLE_REQUIRE(node.items.size() <= kMaxRules, InvalidArgument, "{}: expected at most {} rules, got {}", where,
+                     kMaxRules, node.items.size());
+      for (const YamlNode& item : node.items)
+        state->rules.push_back(parse_rule(item, fmt::format("{}, rule {}", where, state->rules.size() + 1)));
+    } else if (name == "budget") {
+      state->budget = parse_budget(node, where);
+    } else if (name == "tuning") {
+      state->tuning = parse_tuning(node, where);
+    } else {
+      throw InvalidArgument(
+          fmt::format("{}, line {}: unknown section '{}'; expected defaults, layers, budget or tuning{}", what,
+                      node.line, name, did_you_mean(name, sections)));
+    }
+  }
+  Recipe recipe(std::move(state));
+  recipe.validate();
+  return recipe;
+}
+
+Recipe Recipe::load(const std::filesystem::path& file) {
+  return parse(read_text_file(file, kMaxYamlBytes), fmt::format("recipe '{}'", file.string()));
+}
+
+void Recipe::apply_set(std::string_view key, std::string_view value) {
+  constexpr std::string_view kTuning = "tuning.";
+  if (key.starts_with(kTuning)) {
+    Tuning tuning = state_->tuning.value_or(Tuning{});
+    set_tuning(tuning, key.substr(kTuning.size()), std::string(value));
+    state_->tuning = tuning;
+    return;
+  }
+  constexpr std::string_view kBudget = "budget.";
+  if (key.starts_with(kBudget)) {
+    Budget budget = state_->budget.value_or(Budget{});
+    const std::string_view name = key.substr(kBudget.size());
+    set_budget(budget, name, is_budget_list(name) ? split_list(value) : std::vector{std::string(value)});
+    state_->budget = budget;
+    return;
+  }
+  const RecipeKey& known = find_recipe_key(key);
+  TensorSettings scratch;
+  known.assign(scratch, value);
+  auto& given = state_->defaults;
+  std::erase_if(given, [&](const auto& entry) { return entry.first == &known; });
+  given.emplace_back(&known, value);
+}
+
+void Recipe::apply_set(std::string_view assignment) {
+  const auto equals = assignment.find('=');
+  NIBBLE_REQUIRE(equals != std::string_view::npos, InvalidArgument, "expected key=value, got '{}'", assignment);
+  apply_set(assignment.substr(0, equals), assignment.substr(equals + 1));
+}
+
+void Recipe::validate() const {
+  NIBBLE_REQUIRE(!state_->budget || state_->budget->bits_per_weight > 0.0, InvalidArgument,
+                 "budget: bits_per_weight is missing; say --set budget.bits_per_weight=3.6");
+  state_->resolve_defaults();
+  for (std::size_t i = 0; i < state_->rules.size(); ++i) state_->resolve_rule(i);
+}
+
+std::optional<std::size_t> Recipe::matching_rule(std::string_view name) const {
+  for (std::size_t i = 0; i < state_->rules.size(); ++i)
+    if (state_->rules[i].match.found_in(name)) return i;
+  return std::nullopt;
+}
+
+bool Recipe::rule_names(std::string_view name, std::string_view key) const {
+  const auto rule = matching_rule(name);
+  return rule && given_value(state_->rules[*rule].section, key) != nullptr;
+}
+
+TensorSettings Recipe::settings(std::string_view name) const {
+  const auto rule = matching_rule(name);
+  return rule ? state_->resolve_rule(*rule) : state_->resolve_defaults();
+}
+
+std::vector<std::string> Recipe::rules() const {
+  std::vector<std::string> patterns;
+  for (const Rule& rule : state_->rules) patterns.push_back(rule.match.text());
+  return patterns;
+}
+
+const std::optional<Budget>& Recipe::budget() const { return state_->budget; }
+
+std::optional<Tuning> Recipe::tuning() const {
+  return state_->tuning && state_->tuning->epochs > 0 ? state_->tuning : std::nullopt;
+}
+
+Json Recipe::canonical_json() const {
+  Json json;
+  json["defaults"] = section_json(state_->resolve_defaults(), nullptr);
+  for (std::size_t i = 0; i < state_->rules.size(); ++i) {
+    Json rule{{"match", state_->rules[i].match.text()}};
+    rule.update(section_json(state_->resolve_rule(i), &state_->rules[i].section));
+    json["layers"].push_back(std::move(rule));
+  }
+  if (const auto& budget = state_->budget) {
+    json["budget"] = {
+        {"bits_per_weight", budget->bits_per_weight}, {"bits", budget->bits}, {"granularity", Json::array()}};
+    for (const Granularity granularity : budget->granularity)
+      json["budget"]["granularity"].push_back(granularity_name(granularity));
+    json["budget"]["estimate"] = loss_estimate_name(budget->estimate);
+  }
+  if (const auto own = tuning()) json["tuning"] = tuning_section(*own);
+  return json;
+}
+
+std::string Recipe::canonical_text() const {
+  std::string text;
+  const Json json = canonical_json();
+  for (const auto& [section, content] : json.items()) {
+    text += section + ":\n";
+    if (content.is_object()) {
+      for (const auto& [name, value] : content.items()) append_entry(text, "  ", name, value);
+      continue;
+    }
+    for (const Json& rule : content)
+      for (const auto& [name, value] : rule.items()) append_entry(text, name == "match" ? "  - " : "    ", name, value);
+  }
+  return text;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/recipe/settings.h"
+
+namespace nibble::quant {
+
+/// The recipe's `budget` section: bits per tensor chosen so that all linears together stay under a mean.
+struct Budget {
+  double bits_per_weight = 0.0;  ///< 0 = not said yet
+  std::vector<unsigned> bits{2, 3, 4, 6};
+  std::vector<Granularity> granularity{Granularity::kTensor, Granularity::kChannel};
+  LossEstimate estimate = LossEstimate::kAuto;
+};
+
+/// What tuning minimises: see tuning.h.
+enum class TuningLoss : std::uint8_t { kKl, kNextToken };
+
+/// The recipe's `tuning` section: palettes, scales and biases trained end to end with the codes fixed.
+struct Tuning {
+  std::uint64_t epochs = 4;  ///< 0 = none
+  double learning_rate = 0.001;
+  std::uint64_t batch_windows = 4;
+  TuningLoss loss = TuningLoss::kKl;
+  bool palettes = true, scales = true, biases = true;
+};
+
+/// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of
+/// which the first that matches a tensor's name overrides the defaults, and an optional `budget`. YAML, so JSON too.
+///
+/// A key that is unknown is an error which suggests the nearest one. A key given together with others that leave it
+/// without meaning is an error which says why, unless it asks for its default; a default that loses its meaning under a
+/// rule (`scaling` where the rule says `format: float16`) is dropped there.
+///
+/// Rules match with PCRE2, anywhere in the name (search, not full match; use ^ and $ for more), under match limits.
+/// Names are the checkpoint's own with `.weight`; GPT-2's c_attn is `h.0.attn.c_attn.q.weight`, `.k.`, `.v.`.
+///
+/// Threads: const calls may run concurrently. Throws InvalidArgument naming section, key, value and what is expected.
+class Recipe {
+ public:
+  /// The default of `nibble quantize`: preset "palette", which needs no calibration.
+  Recipe();
+  ~Recipe();
+  Recipe(const Recipe&);
+  Recipe& operator=(const Recipe&);
+  Recipe(Recipe&&) noexcept;
+  Recipe& operator=(Recipe&&) noexcept;
+
+  /// `what` names the source in messages. Anchors, aliases, tags and several documents are refused.
+  static Recipe parse(std::string_view yaml, std::string_view what);
+  /// Throws FormatError when the file cannot be read or is larger than 256 KiB.
+  static Recipe load(const std::filesystem::path& file);
+
+  /// "palette" (4-bit k-means, one palette per tensor) and "int4-block" need no calibration; "whole-tensor" (the
+  /// published method step for step), "squeezellm", "gptq" and "best" do; "tuned" takes text as well.
+  static Recipe preset(std::string_view name);
+  static std::span<const std::string_view> preset_names();
+  /// The preset's YAML, with comments, as parse() takes it.
+  static std::string_view preset_text(std::string_view name);
+
+  /// Sets a key of `defaults` ("bits", "3"), as `--set bits=3` does; a rule that names the key keeps its own value.
+  /// Also keys of other sections ("tuning.epochs", "budget.bits" with "2,3,4"), which come to be where there are none.
+  /// Whether the keys make sense together is checked by validate() after the last one.
+  void apply_set(std::string_view key, std::string_view value);
+  /// The same from "key=value".
+  void apply_set(std::string_view assignment);
+
+  /// Checks every combination of `defaults` and rules. parse() has called it.
+  void validate() const;
+
+  /// What applies to a tensor. `name` with ".weight".
+  TensorSettings settings(std::string_view name) const;
+  /// The first rule that matches, if any: norms, biases, positions and embeddings stay float unless a rule names them.
+  std::optional<std::size_t> matching_rule(std::string_view name) const;
+  /// Whether that rule gives `key` a value of its own.
+  bool rule_names(std::string_view name, std::string_view key) const;
+  /// The patterns of the rules, in order.
+  std::vector<std::string> rules() const;
+  const std::optional<Budget>& budget() const;
+  /// Empty without, and with 0 epochs.
+  std::optional<Tuning> tuning() const;
+
+  /// YAML of the whole recipe with every default that means something filled in: parses to an equal recipe, and equal
+  /// recipes give equal text.
+  std::string canonical_text() const;
+  /// The same as JSON, as it is stored in config.json.
+  nlohmann::ordered_json canonical_json() const;
+
+ private:
+  struct State;
+  explicit Recipe(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nibble::quant

@@ -1,0 +1,313 @@
+#include "quant/recipe/recipe_keys.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "core/choice.h"
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::quant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Applies = bool (*)(const TensorSettings&);
+
+// Conditions beside that the format takes the key.
+bool is_scaled(const TensorSettings& s) { return s.scaling != Scaling::kNone; }
+bool is_solved(const TensorSettings& s) { return s.solver != Solver::kNearest; }
+bool is_grid(const TensorSettings& s) { return s.coded() && !s.has_palette(); }
+bool always(const TensorSettings&) { return true; }
+
+template <class T>
+bool parse_integer(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+template <class T>
+bool contains(std::span<const T> values, std::type_identity_t<T> value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+template <class E, std::size_t kCount>
+E one_of(std::string_view key, std::string_view text, const std::array<Choice<E>, kCount>& choices) {
+  if (const auto found = find_choice(text, choices)) return *found;
+  const std::vector<std::string_view> names = names_of(choices);
+  throw InvalidArgument(
+      fmt::format("{}: expected {}, got '{}'{}", key, fmt::join(names, ", "), text, did_you_mean(text, names)));
+}
+
+// The parts that all keys share: how to print, reset and compare one member.
+template <class T>
+RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies applies, std::string_view goes_with) {
+  RecipeKey key;
+  key.name = name;
+  if constexpr (std::is_arithmetic_v<T>) key.print = [member](const TensorSettings& s) { return Json(s.*member); };
+  key.reset = [member](TensorSettings& s) { s.*member = TensorSettings{}.*member; };
+  key.is_default = [member](const TensorSettings& s) { return s.*member == TensorSettings{}.*member; };
+  key.applies = [=](const TensorSettings& s) { return s.stored_as().takes(name) && applies(s); };
+  key.goes_with = goes_with;
+  return key;
+}
+
+template <class E, std::size_t kCount>
+RecipeKey choice(std::string_view name, E TensorSettings::*member, const std::array<Choice<E>, kCount>& choices,
+                 Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) { s.*member = one_of(name, text, choices); };
+  key.print = [=](const TensorSettings& s) { return Json(std::string(name_of(s.*member, choices))); };
+  return key;
+}
+
+RecipeKey format_key() {
+  RecipeKey key = key_of("format", &TensorSettings::format, always, "");
+  key.applies = always;
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    std::vector<std::string_view> names;
+    for (const StorageFormat* format : storage_formats()) names.push_back(format->name);
+    const StorageFormat* found = find_storage_format(text);
+    NIBBLE_REQUIRE(found != nullptr, InvalidArgument, "format: expected {}, got '{}'{}", fmt::join(names, ", "), text,
+                   did_you_mean(text, names));
+    s.format = found->format;
+  };
+  key.print = [](const TensorSettings& s) { return Json(std::string(s.stored_as().name)); };
+  return key;
+}
+
+RecipeKey flag(std::string_view name, bool TensorSettings::*member, Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) {
+    NIBBLE_REQUIRE(text == "true" || text == "false", InvalidArgument, "{}: expected true or false, got '{}'", name,
+                   text);
+    s.*member = text == "true";
+  };
+  return key;
+}
+
+RecipeKey number(std::string_view name, double TensorSettings::*member, double least, double most, Applies applies,
+                 std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) { s.*member = parse_number(name, text, least, most); };
+  return key;
+}
+
+template <class T>
+RecipeKey count(std::string_view name, T TensorSettings::*member, T most, Applies applies, std::string_view goes_with) {
+  RecipeKey key = key_of(name, member, applies, goes_with);
+  key.assign = [=](TensorSettings& s, std::string_view text) {
+    s.*member = static_cast<T>(parse_count(name, text, most));
+  };
+  return key;
+}
+
+RecipeKey bits_key() {
+  RecipeKey key = key_of("bits", &TensorSettings::bits, always,
+                         "format palette or uniform (int4-block always stores 4 bits, float16 16)");
+  key.assign = [](TensorSettings& s, std::string_view text) { s.bits = parse_bits(text); };
+  return key;
+}
+
+RecipeKey seed_key() {
+  RecipeKey key = count<std::uint64_t>("seed", &TensorSettings::seed, ~std::uint64_t{0}, always, "");
+  key.applies = always;
+  return key;
+}
+
+RecipeKey group_size_key() {
+  RecipeKey key = key_of(
+      "group_size", &TensorSettings::group_size,
+      [](const TensorSettings& s) { return !s.has_palette() || s.granularity == Granularity::kChannelGroup; },
+      "granularity: channel-group (output rows per palette), int4-block and uniform (inputs per block)");
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    std::size_t value = 0;
+    NIBBLE_REQUIRE(parse_integer(text, value) && value <= 65536, InvalidArgument,
+                   "group_size: expected a whole number from 0 to 65536, got '{}'", text);
+    s.group_size = value;
+  };
+  key.print = [](const TensorSettings& s) { return Json(s.effective_group_size()); };
+  return key;
+}
+
+RecipeKey cluster_dim_key() {
+  RecipeKey key = key_of(
+      "cluster_dim", &TensorSettings::cluster_dim, [](const TensorSettings& s) { return s.scaling == Scaling::kNone; },
+      "format: palette without scaling");
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    NIBBLE_REQUIRE(text == "1" || text == "2" || text == "4", InvalidArgument,
+                   "cluster_dim: expected 1, 2 or 4, got '{}'", text);
+    parse_integer(text, s.cluster_dim);
+  };
+  return key;
+}
+
+// The words of keys, in the order of docs/recipe.md.
+constexpr std::array<Choice<Granularity>, 3> kGranularities{{{"tensor", Granularity::kTensor},
+                                                             {"channel-group", Granularity::kChannelGroup},
+                                                             {"channel", Granularity::kChannel}}};
+constexpr std::array<Choice<PaletteDtype>, 3> kPaletteDtypes{
+    {{"float16", PaletteDtype::kFloat16}, {"int8", PaletteDtype::kInt8}, {"float32", PaletteDtype::kFloat32}}};
+constexpr std::array<Choice<Scaling>, 4> kScalings{{{"none", Scaling::kNone},
+                                                    {"std", Scaling::kStd},
+                                                    {"absmax", Scaling::kAbsmax},
+                                                    {"least-squares", Scaling::kLeastSquares}}};
+constexpr std::array<Choice<ScaleSearch>, 4> kSearches{{{"none", ScaleSearch::kNone},
+                                                        {"error", ScaleSearch::kError},
+                                                        {"weighted", ScaleSearch::kWeighted},
+                                                        {"hessian", ScaleSearch::kHessian}}};
+constexpr std::array<Choice<Weighting>, 4> kWeightings{{{"none", Weighting::kNone},
+                                                        {"fisher", Weighting::kFisher},
+                                                        {"second-moment", Weighting::kSecondMoment},
+                                                        {"magnitude", Weighting::kMagnitude}}};
+constexpr std::array<Choice<WeightingScale>, 2> kWeightingScales{
+    {{"objective", WeightingScale::kObjective}, {"plain", WeightingScale::kPlain}}};
+constexpr std::array<Choice<Sign>, 3> kSigns{
+    {{"plain", Sign::kPlain}, {"flip", Sign::kFlip}, {"search", Sign::kSearch}}};
+constexpr std::array<Choice<Solver>, 3> kSolvers{
+    {{"nearest", Solver::kNearest}, {"gptq", Solver::kGptq}, {"coordinate-descent", Solver::kCoordinateDescent}}};
+constexpr std::array<Choice<HessianKind>, 4> kHessians{{{"plain", HessianKind::kPlain},
+                                                        {"centred", HessianKind::kCentred},
+                                                        {"guided", HessianKind::kGuided},
+                                                        {"guided-centred", HessianKind::kGuidedCentred}}};
+constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale::kExtreme8},
+                                                        {"absmax-7", Int4Scale::kAbsmax7},
+                                                        {"absmax-7.5", Int4Scale::kAbsmax7_5},
+                                                        {"minmax", Int4Scale::kMinmax}}};
+constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
+    {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
+constexpr std::array<Choice<LossEstimate>, 4> kLossEstimates{{{"auto", LossEstimate::kAuto},
+                                                              {"fisher", LossEstimate::kFisher},
+                                                              {"guided-hessian", LossEstimate::kGuidedHessian},
+                                                              {"fisher-hessian", LossEstimate::kFisherHessian}}};
+
+std::vector<RecipeKey> make_keys() {
+  using S = TensorSettings;
+  constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
+                             kScaledOnly = "a palette with scaling other than none",
+                             kSolvedOnly = "solver: gptq or coordinate-descent", kGridOnly = "int4-block and uniform";
+  const auto weighted = [](const S& s) { return s.has_palette() || s.search != ScaleSearch::kNone; };
+  return {
+      format_key(),
+      bits_key(),
+      choice("granularity", &S::granularity, kGranularities, always, kPaletteOnly),
+      group_size_key(),
+      choice("palette_dtype", &S::palette_dtype, kPaletteDtypes, always, kPaletteOnly),
+      choice("scaling", &S::scaling, kScalings, always, kPaletteOnly),
+      cluster_dim_key(),
+      choice("search", &S::search, kSearches, always, kGridOnly),
+      choice("weighting", &S::weighting, kWeightings, weighted,
+             "format: palette, or int4-block and uniform with search"),
+      choice("weighting_scale", &S::weighting_scale, kWeightingScales, is_scaled, kScaledOnly),
+      choice("sign", &S::sign, kSigns, is_scaled, kScaledOnly),
+      count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
+      flag("shifting", &S::shifting, always, kCodedOnly),
+      choice("solver", &S::solver, kSolvers, always, kCodedOnly),
+      choice("hessian", &S::hessian, kHessians, is_solved, kSolvedOnly),
+      flag("act_order", &S::act_order, is_solved, kSolvedOnly),
+      flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
+      number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
+      count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
+                           "a palette with solver: gptq or coordinate-descent"),
+      flag("sequential", &S::sequential, always, kCodedOnly),
+      choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
+      flag("zero_point", &S::zero_point, always, kGridOnly),
+      choice("input_scaling", &S::input_scaling, kInputScalings, always, kCodedOnly),
+      number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),
+      number("outliers_large", &S::outliers_large, 0.0, 0.5, always, kPaletteOnly),
+      seed_key(),
+  };
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  static const std::vector<RecipeKey> keys = make_keys();
+  return keys;
+}
+
+const RecipeKey& find_recipe_key(std::string_view name) {
+  const auto keys = recipe_keys();
+  const auto key = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& k) { return k.name == name; });
+  if (key != keys.end()) return *key;
+  std::vector<std::string_view> names;
+  for (const RecipeKey& k : keys) names.push_back(k.name);
+  throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, names)));
+}
+
+void check_combination(const TensorSettings& s) {
+  const StorageFormat& format = s.stored_as();
+  NIBBLE_REQUIRE(!format.takes("bits") || contains(format.bits, s.bits), InvalidArgument,
+                 "bits: expected {} with format: {}, got {}", fmt::join(format.bits, ", "), format.name, s.bits);
+  if (s.group_size) {
+    NIBBLE_REQUIRE(format.group_sizes.empty() || contains(format.group_sizes, *s.group_size), InvalidArgument,
+                   "group_size: expected {} inputs per block with {}{}, got {}", fmt::join(format.group_sizes, ", "),
+                   format.name, contains(format.group_sizes, 0) ? " (0: whole rows)" : "", *s.group_size);
+    NIBBLE_REQUIRE(!s.has_palette() || *s.group_size > 0, InvalidArgument,
+                   "group_size: expected at least 1 output row per palette; for one palette say granularity: tensor");
+  }
+  NIBBLE_REQUIRE(!format.takes("int4_scale") || s.zero_point == (s.int4_scale == Int4Scale::kMinmax), InvalidArgument,
+                 "zero_point: {}",
+                 s.zero_point ? "only int4_scale: minmax has one; the other rules are symmetric"
+                              : "int4_scale: minmax needs zero_point: true");
+  NIBBLE_REQUIRE(
+      !(is_grid(s) && is_solved(s)) || s.static_groups || !s.act_order || s.effective_group_size() == 0,
+      InvalidArgument,
+      "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
+      "in order: it needs act_order: false");
+  NIBBLE_REQUIRE(s.cluster_dim == 1 || !is_solved(s), InvalidArgument,
+                 "cluster_dim: error feedback goes input by input, and a vector palette codes {} inputs at once: it "
+                 "needs solver: nearest",
+                 s.cluster_dim);
+  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || s.codebook_iterations == 0,
+                 InvalidArgument,
+                 "outliers: palettes are fitted without them, and codebook_iterations would fit them again to all "
+                 "weights: say codebook_iterations: 0");
+  NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
+                 "search: grids are searched before error feedback starts: it needs static_groups: true");
+  const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
+  NIBBLE_REQUIRE(
+      !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,
+      "sequential: its Hessians come from forward passes, which have no gradients to guide them; say hessian: "
+      "plain or centred");
+  NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
+                 "search: weighted needs a weighting other than none");
+  NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone, InvalidArgument,
+                 "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
+}
+
+Granularity parse_granularity(std::string_view text) { return one_of("granularity", text, kGranularities); }
+
+std::string_view granularity_name(Granularity granularity) { return name_of(granularity, kGranularities); }
+
+LossEstimate parse_loss_estimate(std::string_view text) { return one_of("estimate", text, kLossEstimates); }
+
+std::string_view loss_estimate_name(LossEstimate estimate) { return name_of(estimate, kLossEstimates); }
+
+unsigned parse_bits(std::string_view text) {
+  unsigned value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value >= 1 && value <= 8, InvalidArgument,
+                 "bits: expected a whole number from 1 to 8, got '{}'", text);
+  return value;
+}
+
+std::uint64_t parse_count(std::string_view key, std::string_view text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value <= most, InvalidArgument,
+                 "{}: expected a whole number from 0 to {}, got '{}'", key, most, text);
+  return value;
+}
+
+double parse_number(std::string_view key, std::string_view text, double least, double most) {
+  double value = 0.0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && value >= least && value <= most, InvalidArgument,
+                 "{}: expected a number from {} to {}, got '{}'", key, least, most, text);
+  return value;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,66 @@
+#include "quant/store/model_size.h"
+
+#include <set>
+
+#include "core/error.h"
+
+namespace nibble::quant {
+namespace {
+
+std::string float_text(DType dtype) {
+  if (dtype == DType::kF16) return "float16";
+  if (dtype == DType::kF32) return "float32";
+  return dtype == DType::kBF16 ? "bfloat16" : std::string(dtype_name(dtype));
+}
+
+// A linear layer that is kept as floats: alone, or as rows of a fused tensor.
+DType float_dtype(const model::Checkpoint& checkpoint, const model::Parameter& layer) {
+  const std::string own = layer.weight_module + ".weight";
+  const auto stored = model::find_tensor_name(checkpoint, layer.weight.tensor);
+  return checkpoint.tensor(stored.value_or(own)).dtype;
+}
+
+}  // namespace
+
+std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
+  std::vector<std::string> added;
+  std::set<std::string> seen;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    const std::string& bias = layer->bias.tensor;
+    if (!layer->biased && checkpoint.contains(bias) && seen.insert(bias).second) added.push_back(bias);
+  }
+  return added;
+}
+
+ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
+                        const QuantizedWeights& quantized) {
+  std::uint64_t bits = 0, weights = 0;
+  std::set<std::string> methods;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    weights += layer->weights();
+    if (const auto found = quantized.find(layer->weight_module); found != quantized.end()) {
+      bits += found->second->tensor().stored_bits();
+      methods.insert(storage_text(found->second->stored()));
+    } else {
+      const DType dtype = float_dtype(checkpoint, *layer);
+      bits += layer->weights() * dtype_size(dtype) * 8;
+      methods.insert(float_text(dtype));
+    }
+  }
+  for (const std::string& bias : added_biases(checkpoint, architecture)) bits += checkpoint.tensor(bias).data.size() * 8;
+
+  ModelSize size;
+  for (const auto& [module, weight] : quantized) size.parameters += weight->tensor().weights();
+  for (const std::string& name : checkpoint.tensor_names()) {
+    if (architecture.is_ignored(name)) continue;
+    const auto tensor = checkpoint.tensor(name);
+    size.bytes += tensor.data.size();
+    if (!is_quantized_part(quantized, name)) size.parameters += tensor.element_count();
+  }
+  size.bits_per_weight = static_cast<double>(bits) / static_cast<double>(weights);
+  size.model_bits_per_weight = static_cast<double>(size.bytes) * 8.0 / static_cast<double>(size.parameters);
+  size.method = methods.size() == 1 ? *methods.begin() : "mixed";
+  return size;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/architecture/architecture.h"
+#include "quant/store/model_weights.h"
+
+namespace nibble::quant {
+
+/// How large a model is, counted from what is stored.
+struct ModelSize {
+  std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;             ///< of all tensors that are parameters or parts of them
+  double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in (added biases too)
+  double model_bits_per_weight = 0.0;  ///< bytes * 8 / parameters
+  std::string method;                  ///< how the linears of the blocks are stored, if all alike, else "mixed"
+};
+
+/// Throws FormatError when a linear layer of the blocks is missing.
+ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
+                        const QuantizedWeights& quantized);
+
+/// Full names of biases of the blocks that config.json does not ask for: shifting added them.
+std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture);
+
+}  // namespace nibble::quant

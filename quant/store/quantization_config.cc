@@ -1,0 +1,132 @@
+#include "quant/store/quantization_config.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/json_fields.h"
+#include "core/strict_json.h"
+
+namespace nibble::quant {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::string_view kMethod = "nibble";
+constexpr std::size_t kMaxTensors = 65536;
+
+std::vector<std::string_view> coded_formats() {
+  std::vector<std::string_view> names;
+  for (const StorageFormat* format : storage_formats())
+    if (format->coding) names.push_back(format->name);
+  return names;
+}
+
+std::size_t extent(const Json& value, const std::string& where) {
+  constexpr std::size_t kMost = std::size_t{1} << 40;
+  NIBBLE_REQUIRE(value.is_number_unsigned() && value.get<std::size_t>() >= 1 && value.get<std::size_t>() <= kMost,
+                 FormatError, "{}: shape: expected whole numbers from 1 to {}, got {}", where, kMost, value.dump());
+  return value.get<std::size_t>();
+}
+
+StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
+  constexpr std::size_t kMostGroup = std::size_t{1} << 40;
+  const JsonFields fields(json, where);
+  const std::string format = fields.text("format");
+  const StorageFormat* known = find_storage_format(format);
+  NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got \"{}\"", where,
+                 fmt::join(coded_formats(), ", "), format);
+  const Json& shape = fields.at("shape", "[out, in]");
+  NIBBLE_REQUIRE(shape.is_array() && shape.size() == 2, FormatError, "{}: shape: expected [out, in], got {}", where,
+                 shape.dump());
+  StoredTensor stored;
+  stored.format = known->format;
+  stored.spec.coding = *known->coding;
+  stored.spec.rows = extent(shape[0], where);
+  stored.spec.cols = extent(shape[1], where);
+  stored.spec.bits = static_cast<unsigned>(fields.integer("bits", 1, 8));
+  stored.spec.group_size = fields.integer("group_size", 0, kMostGroup);
+  stored.spec.cluster_dim = fields.integer_or("cluster_dim", 1, 1, 4);
+  fields.refuse_unread();
+  return stored;
+}
+
+OrderedJson stored_tensor_json(const StoredTensor& stored) {
+  OrderedJson json{{"format", storage_format(stored.format).name},
+                   {"shape", {stored.spec.rows, stored.spec.cols}},
+                   {"bits", stored.spec.bits},
+                   {"group_size", stored.spec.group_size}};
+  if (stored.spec.cluster_dim != 1) json["cluster_dim"] = stored.spec.cluster_dim;
+  return json;
+}
+
+}  // namespace
+
+std::string storage_text(const StoredTensor& stored) { return storage_format(stored.format).describe(stored.spec); }
+
+StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std::size_t cols) {
+  return {settings.format,
+          {.coding = settings.stored_as().coding.value(),
+           .rows = rows,
+           .cols = cols,
+           .bits = settings.code_bits(),
+           .group_size = settings.effective_group_size(),
+           .cluster_dim = settings.cluster_dim}};
+}
+
+std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {
+  const Json config = parse_strict_json(config_text, what);
+  NIBBLE_REQUIRE(config.is_object(), FormatError, "{}: expected a JSON object, got {}", what, config.type_name());
+  if (!config.contains("quantization_config")) return std::nullopt;
+  const JsonFields fields(config["quantization_config"], fmt::format("{}: quantization_config", what));
+  const std::string& where = fields.what();
+  const Json& method = fields.at("quant_method", "a text");
+  NIBBLE_REQUIRE(method == kMethod, FormatError,
+                 "{}: quant_method: expected \"{}\", got {}; other formats cannot be read", where, kMethod,
+                 method.dump());
+  const Json& version = fields.at("version", "a number");
+  NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
+                 where, kQuantizedFormatVersion, version.dump());
+  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "fingerprints"})
+    fields.mark(key);
+  fields.refuse_unread();
+  QuantizationConfig result;
+  const Json& tensors = fields.at("tensors", "an object");
+  NIBBLE_REQUIRE(tensors.is_object() && tensors.size() <= kMaxTensors, FormatError,
+                 "{}: tensors: expected an object of at most {} tensors", where, kMaxTensors);
+  for (const auto& [name, stored] : tensors.items())
+    result.tensors.emplace(name, parse_stored_tensor(stored, fmt::format("{}: tensors: '{}'", where, name)));
+  result.recipe = fields.at("recipe", "the recipe").dump();
+  result.checkpoint_fingerprint = fields.object("fingerprints").text("checkpoint");
+  return result;
+}
+
+std::string with_quantization_config(std::string_view config_text, const QuantizationConfig& quantization) {
+  OrderedJson config = OrderedJson::parse(config_text);
+  OrderedJson tensors = OrderedJson::object();
+  for (const auto& [name, stored] : quantization.tensors) tensors[name] = stored_tensor_json(stored);
+  OrderedJson fingerprints{{"checkpoint", quantization.checkpoint_fingerprint}};
+  if (!quantization.calibration_fingerprints.empty())
+    fingerprints["calibration"] = quantization.calibration_fingerprints;
+  config["quantization_config"] = {{"quant_method", kMethod},
+                                   {"version", kQuantizedFormatVersion},
+                                   {"bits_per_weight", quantization.bits_per_weight},
+                                   {"model_bits_per_weight", quantization.model_bits_per_weight},
+                                   {"fingerprints", std::move(fingerprints)},
+                                   {"recipe", OrderedJson::parse(quantization.recipe)},
+                                   {"tensors", std::move(tensors)}};
+  return config.dump(2) + "\n";
+}
+
+std::string as_float16_config(std::string_view config_text, const std::map<std::string, bool>& flags) {
+  OrderedJson config = OrderedJson::parse(config_text);
+  config.erase("quantization_config");
+  config["torch_dtype"] = "float16";
+  if (config.contains("dtype")) config["dtype"] = "float16";
+  for (const auto& [key, value] : flags) config[key] = value;
+  return config.dump(2) + "\n";
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,118 @@
+#include "quant/tensor/palette_tensor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "quant/algo/outliers.h"
+#include "quant/algo/palettize.h"
+#include "quant/algo/scaled_palette.h"
+#include "quant/algo/sensitivity.h"
+#include "quant/algo/vector_palette.h"
+#include "quant/store/quantization_config.h"
+
+namespace nibble::quant {
+namespace {
+
+DType palette_dtype(const TensorSettings& settings) {
+  switch (settings.palette_dtype) {
+    case PaletteDtype::kInt8:
+      return DType::kI8;
+    case PaletteDtype::kFloat32:
+      return DType::kF32;
+    case PaletteDtype::kFloat16:
+      break;
+  }
+  return DType::kF16;
+}
+
+ScaleSign scale_sign(Sign sign) {
+  switch (sign) {
+    case Sign::kFlip:
+      return ScaleSign::kFlip;
+    case Sign::kSearch:
+      return ScaleSign::kSearch;
+    case Sign::kPlain:
+      break;
+  }
+  return ScaleSign::kPlain;
+}
+
+ScaledPaletteOptions scaled_options(const TensorSettings& settings, const PalettizeOptions& palette) {
+  return {.palette = palette,
+          .scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd,
+          .sign = scale_sign(settings.sign),
+          .objective = settings.weighting_scale == WeightingScale::kObjective,
+          .refit_scales = settings.scaling == Scaling::kLeastSquares,
+          .joint_iterations = settings.joint_iterations};
+}
+
+// Scales, palettes and codes; scales stay empty without scaling. Codes are the nearest entries.
+ScaledPalettization fit_palettes(MatrixView<const float> w, MatrixView<const float> weights,
+                                 const TensorSettings& settings) {
+  if (settings.cluster_dim > 1) {
+    VectorPalettization made = palettize_vectors(w, weights,
+                                                 {.bits = settings.bits,
+                                                  .dim = settings.cluster_dim,
+                                                  .group_rows = settings.effective_group_size(),
+                                                  .palette_dtype = palette_dtype(settings),
+                                                  .seed = settings.seed});
+    return {{}, std::move(made.palettes), std::move(made.codes), made.cost, 0.0, {}};
+  }
+  const PalettizeOptions options{
+      .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype(settings)};
+  if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
+  Palettization made = palettize(w, weights, options);
+  return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}};
+}
+
+QuantizedTensor stored(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                       const ScaledPalettization& fitted) {
+  return make_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, fitted.codes.values(),
+                             fitted.palettes.values(), palette_dtype(settings), fitted.scales);
+}
+
+// Palettes for what is left without the outliers, and these beside them.
+QuantizedTensor dense_and_sparse(const std::string& name, const Matrix<float>& w, Matrix<float> weights,
+                                 const TensorSettings& settings, const WeightStatistics& statistics,
+                                 WeightParts& made) {
+  const Outliers outliers = find_outliers(w, statistics.fisher, settings.outliers_sensitive, settings.outliers_large);
+  Matrix<float> dense = w;
+  if (weights.size() == 0) {
+    weights = Matrix<float>(w.rows(), w.cols());
+    std::fill(weights.values().begin(), weights.values().end(), 1.0f);
+  }
+  mask_outliers(outliers, dense);
+  mask_outliers(outliers, weights);
+  ScaledPalettization fitted = fit_palettes(dense, weights, settings);
+  made.optimality_gap = fitted.optimality_gap;
+  if (settings.solver != Solver::kNearest)
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), &outliers, fitted);
+  return with_outliers(stored(name, w, settings, fitted), w, outliers.rows, outliers.columns);
+}
+
+}  // namespace
+
+Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
+  if (weighting == Weighting::kNone) return {};
+  if (weighting == Weighting::kFisher) return kmeans_weights(statistics.fisher);
+  const auto& per_input = weighting == Weighting::kSecondMoment ? statistics.second_moment : statistics.magnitude;
+  const Matrix<float> row = kmeans_weights({per_input.data(), 1, per_input.size()});
+  Matrix<float> weights(w.rows(), w.cols());
+  for (std::size_t i = 0; i < w.rows(); ++i) std::copy(row.data(), row.data() + row.size(), weights.row(i).begin());
+  return weights;
+}
+
+QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                               const WeightStatistics& statistics, WeightParts& made) {
+  Matrix<float> weights = sensitivity_weights(w, settings.weighting, statistics);
+  if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0)
+    return dense_and_sparse(name, w, std::move(weights), settings, statistics, made);
+  ScaledPalettization fitted =
+      fit_palettes(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), settings);
+  made.optimality_gap = fitted.optimality_gap;
+  if (settings.solver != Solver::kNearest)
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), nullptr, fitted);
+  return stored(name, w, settings, fitted);
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "quant/format/quantized_tensor.h"
+#include "quant/recipe/settings.h"
+
+namespace nibble::quant {
+
+/// Weights per slice of a tensor whose rows are quantized slice by slice: 32 MiB as float.
+constexpr std::size_t kSliceWeights = std::size_t{1} << 23;
+
+/// Rows per slice, at most `weights` weights but at least the rows that share a palette, of a tensor (rows, cols) whose
+/// rows, or groups of rows, are quantized without a look at the others: the result does not depend on it. All rows
+/// where that is not so: one palette for the tensor, a solver, scales, shares of outliers, `fisher` sensitivities
+/// (which are normalised over the tensor, and larger than what slices would save).
+std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
+                           std::size_t weights = kSliceWeights);
+
+/// The parts of a tensor, of which those of its rows come slice by slice.
+class StackedParts {
+ public:
+  /// For `slices` slices in all, as large as the first one.
+  explicit StackedParts(std::size_t slices) : slices_(slices) {}
+  /// The parts of the next rows; suffixes and dtypes as before, and shapes but for their first number.
+  void append(const std::vector<TensorPart>& parts);
+  /// All of them, once.
+  std::vector<TensorPart> take();
+
+ private:
+  std::size_t slices_;
+  std::vector<TensorPart> parts_;  // without bytes
+  std::vector<std::vector<std::byte>> bytes_;
+};
+
+}  // namespace nibble::quant

@@ -1,0 +1,85 @@
+#include "quant/tensor/solve_codes.h"
+
+#include <utility>
+
+#include "quant/algo/codebook_update.h"
+#include "quant/algo/column_rounding.h"
+#include "quant/algo/coordinate_descent.h"
+#include "quant/algo/error_feedback.h"
+#include "quant/algo/hessian.h"
+#include "quant/algo/pinned_rounding.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kSweeps = 4;  // LNQ's
+
+HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
+  return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
+}
+
+/// H with the factor's damping on its diagonal, for coordinate descent: H alone would be fitted to what little the
+/// calibration text says of its small eigenvalues (docs/results/ablation.md).
+Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
+  Matrix<float> result = h;
+  for (std::size_t j = 0; j < h.rows(); ++j)
+    if (factor.silent[j] == 0) result(j, j) += static_cast<float>(factor.damping);
+  return result;
+}
+
+std::size_t sweeps_for(const TensorSettings& settings) {
+  return settings.solver == Solver::kCoordinateDescent ? kSweeps : 0;
+}
+
+Matrix<std::uint8_t> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                           const HessianFactor& factor, ColumnRounding& rounding) {
+  Matrix<std::uint8_t> codes = round_with_feedback(w, factor, rounding).codes;
+  if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0) coordinate_descent(w, h, rounding, sweeps, codes);
+  return codes;
+}
+
+SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_share, factor.silent_inputs}; }
+
+}  // namespace
+
+SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted) {
+  const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
+  PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
+  if (outliers != nullptr) {
+    PinnedRounding pinned(rounding, w, *outliers);
+    fitted.codes = solve(w, objective, settings, factor, pinned);
+    return figures_of(factor);
+  }
+  fitted.codes = solve(w, objective, settings, factor, rounding);
+  if (settings.codebook_iterations == 0) return figures_of(factor);
+  PaletteWeight weight{.palettes = std::move(fitted.palettes),
+                       .group_rows = settings.effective_group_size(),
+                       .scales = std::move(fitted.scales),
+                       .codes = std::move(fitted.codes)};
+  refine_palettes(w, objective, settings.solver == Solver::kGptq ? &factor : nullptr,
+                  {.iterations = settings.codebook_iterations,
+                   .sweeps = sweeps_for(settings),
+                   .scales = !weight.scales.empty(),
+                   .palette_dtype = palette_dtype},
+                  weight);
+  fitted.palettes = std::move(weight.palettes);
+  fitted.scales = std::move(weight.scales);
+  fitted.codes = std::move(weight.codes);
+  return figures_of(factor);
+}
+
+SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                const BlockRoundingOptions& grid, BlockRounding& rounded) {
+  const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
+  GridRounding rounding =
+      settings.static_groups ? GridRounding(std::move(rounded), grid) : GridRounding(w, grid, false);
+  rounded.codes = solve(w, objective, settings, factor, rounding);
+  rounded.scales = rounding.scales();
+  rounded.zeros = rounding.zeros();
+  return figures_of(factor);
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/dtype.h"
+#include "core/matrix_view.h"
+#include "quant/algo/block_rounding.h"
+#include "quant/algo/outliers.h"
+#include "quant/algo/scaled_palette.h"
+#include "quant/recipe/settings.h"
+
+namespace nibble::quant {
+
+/// What the Hessian of one weight was like.
+struct SolverFigures {
+  double damping = 0.0;           ///< added to its diagonal to make it positive definite, as a share of its mean
+  std::size_t silent_inputs = 0;  ///< HessianFactor::silent: inputs that are dead, or constant when centred
+};
+
+/// What `solver: gptq` and `coordinate-descent` do under a Hessian h (in, in) to a weight w (out, in) for which nearest
+/// codes, palettes and scales are there already.
+///
+/// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by sweeps of coordinate_descent().
+/// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
+/// `outliers`, if any, stay what they are in w (PinnedRounding); then without codebook_iterations.
+SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted);
+
+/// The same on uniform grids: the codes on those of `rounded`, or, without static_groups, grids as error feedback
+/// finds them.
+SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                const BlockRoundingOptions& grid, BlockRounding& rounded);
+
+}  // namespace nibble::quant

@@ -1,0 +1,59 @@
+#include "quant/tensor/weight_errors.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/gemm.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kTileRows = 64;
+
+// sum_i d_i H d_iᵀ over the rows of `rows`.
+double quadratic_form(MatrixView<const float> rows, const Matrix<float>& hessian, Matrix<float>& product) {
+  const MatrixView<float> out = product.view().rows_slice(0, rows.rows());
+  gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, rows, hessian, 0.0f, out);
+  double sum = 0.0;
+  for (std::size_t i = 0; i < rows.rows(); ++i)
+    for (std::size_t j = 0; j < rows.cols(); ++j)
+      sum += static_cast<double>(rows(i, j)) * static_cast<double>(out(i, j));
+  return std::max(sum, 0.0);  // a semidefinite form; its rounding is not
+}
+
+}  // namespace
+
+void WeightErrors::report(const WeightStatistics& statistics, WeightParts& made) const {
+  made.relative_error = weight.relative();
+  if (statistics.fisher.size() != 0) made.fisher_error = fisher;
+  if (statistics.hessian.size() != 0) made.output_error = output > 0.0 ? std::sqrt(output_error / output) : 0.0;
+}
+
+void add_errors(const Matrix<float>& w, const WeightSource& decoded, const WeightStatistics& statistics, bool shifting,
+                WeightErrors& errors, std::vector<float>& bias_correction) {
+  const bool weighted = statistics.fisher.size() != 0, projected = statistics.hessian.size() != 0;
+  Matrix<float> differences(std::min(kTileRows, w.rows()), w.cols()), product;
+  if (projected) product = Matrix<float>(differences.rows(), w.cols());
+  const bool drifted = !statistics.input_drift.empty();
+  for (std::size_t begin = 0; begin < w.rows(); begin += kTileRows) {
+    const std::size_t count = std::min(kTileRows, w.rows() - begin);
+    decoded.decode_rows(begin, begin + count, differences.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      double correction = 0.0;
+      for (std::size_t j = 0; j < w.cols(); ++j) {
+        const double value = w(begin + i, j), approximation = differences(i, j), difference = value - approximation;
+        errors.weight.add(value, approximation);
+        if (weighted) errors.fisher += statistics.fisher(begin + i, j) * difference * difference;
+        if (shifting) correction += difference * statistics.mean_input[j];
+        if (shifting && drifted) correction += value * statistics.input_drift[j];
+        differences(i, j) = static_cast<float>(difference);
+      }
+      if (shifting) bias_correction.push_back(static_cast<float>(correction));
+    }
+    if (!projected) continue;
+    errors.output_error += quadratic_form(differences.view().rows_slice(0, count), statistics.hessian, product);
+    errors.output += quadratic_form(w.view().rows_slice(begin, count), statistics.hessian, product);
+  }
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,138 @@
+#include "export/export_model.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "model/checkpoint/checkpoint.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+#include "tests/support/layers.h"
+
+namespace nibble::quant {
+namespace {
+
+using test::TempDir;
+
+void quantize(const std::filesystem::path& model, const std::filesystem::path& output, std::string_view yaml) {
+  quantize_model(
+      {.model = model, .output = output, .recipe = Recipe::parse(yaml, "r"), .overwrite = true, .progress = {}});
+}
+
+TEST(Export, GivesAFloatModelWithTheSameLogits) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "gpt2");
+  test::tiny_llama().write(dir / "llama");
+  for (const auto model : {"gpt2", "llama"})
+    for (const auto yaml : {"defaults: {bits: 3}", "defaults: {bits: 2, granularity: channel}",
+                            "layers: [{match: 'wte|embed|lm_head', bits: 6}, {match: 'c_attn.v', format: float16}]"}) {
+      quantize(dir / model, dir / "q", yaml);
+      export_dequantized(dir / "q", dir / "f", true, {});
+      const auto checkpoint = model::Checkpoint::open(dir / "f");
+      for (const auto& name : checkpoint->tensor_names())
+        EXPECT_EQ(checkpoint->tensor(name).dtype, DType::kF16) << name;
+      // Palettes and everything else here are float16 values, and the arithmetic is the same: the same bits, but for
+      // GPT-2, whose fused and transposed weights take another path through the GEMM (sums of up to 64 products in
+      // another order, relative error about 64 * 2^-24 per layer).
+      const auto bound = model == std::string("llama") ? test::Bound{} : test::Bound{.abs = 2e-5, .rel = 2e-5};
+      EXPECT_TRUE(test::all_near(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q"), bound))
+          << model << " " << yaml;
+    }
+}
+
+TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "gpt2");
+  test::tiny_llama().write(dir / "llama");
+  for (const auto model : {"gpt2", "llama"}) {
+    test::write_calibration(dir / "calib.h5", dir / model);
+    for (const auto settings :
+         {"bits: 4, cluster_dim: 2", "bits: 2, granularity: channel, palette_dtype: int8",
+          "bits: 2, scaling: std, sign: flip, shifting: true, solver: gptq, outliers_large: 0.02",
+          "format: int4-block, search: error", "format: int4-block, int4_scale: minmax, zero_point: true, solver: gptq",
+          "format: uniform, bits: 3, input_scaling: awq"}) {
+      SCOPED_TRACE(testing::Message() << model << ", " << settings);
+      test::quantize(dir / model, dir / "q",
+                     fmt::format("{{defaults: {{{}}}, layers: [{{match: down_proj, cluster_dim: 1}}]}}", settings),
+                     {dir / "calib.h5"});
+      export_dequantized(dir / "q", dir / "f", true, {});
+      for (const auto& layer : test::layers_of(test::config_of(dir / model))) {
+        std::vector<float> expected;
+        const Matrix<float> decoded = test::weight_of(dir / "q", layer);
+        for (const float value : decoded.values()) expected.push_back(round_to_f16(value));
+        EXPECT_TRUE(test::same_bits(test::weight_of(dir / "f", layer).values(), expected)) << layer.module;
+      }
+    }
+    std::filesystem::remove(dir / "calib.h5");
+  }
+}
+
+TEST(Export, WritesTheTensorsThatTheModelHad) {
+  const TempDir dir;
+  test::tiny_gpt2(test::f16_tensor).write(dir / "model");
+  test::write_file(dir / "model" / "tokenizer.json", "{}");
+  quantize(dir / "model", dir / "q", "layers: [{match: 'h.1.attn.c_attn.k', format: float16}]");
+  export_dequantized(dir / "q", dir / "f", false, {});
+  const auto before = model::Checkpoint::open(dir / "model"), after = model::Checkpoint::open(dir / "f");
+  EXPECT_EQ(before->tensor_names(), after->tensor_names());
+  for (const auto& name : before->tensor_names())
+    EXPECT_EQ(before->tensor(name).shape, after->tensor(name).shape) << name;
+  const auto architecture = nlohmann::json::parse(after->metadata());
+  EXPECT_FALSE(architecture.contains("quantization_config"));
+  EXPECT_EQ(architecture.at("torch_dtype"), "float16");
+  EXPECT_TRUE(std::filesystem::exists(dir / "f" / "tokenizer.json"));
+  EXPECT_EQ(load_model(dir / "f").method, "float16");
+}
+
+TEST(Export, SaysWhereBiasesWereAdded) {
+  const TempDir dir;
+  auto model = test::tiny_llama();
+  // A layer that shifting gave a bias: the others of its kind get zeros, since a model has them all or none.
+  model.tensors.push_back(test::f16_tensor("model.layers.0.self_attn.k_proj.bias", {8}, std::vector<float>(8, 0.5f)));
+  model.write(dir / "model");
+  quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
+  export_dequantized(dir / "q", dir / "f", false, {});
+  const auto loaded = load_model(dir / "f");
+  EXPECT_TRUE(loaded.architecture.attention_bias);
+  EXPECT_FALSE(loaded.architecture.mlp_bias);
+  EXPECT_TRUE(loaded.checkpoint->contains("model.layers.1.self_attn.o_proj.bias"));
+  EXPECT_FALSE(loaded.checkpoint->contains("model.layers.1.mlp.up_proj.bias"));
+  // A bias of 0 changes no sum.
+  EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q")));
+}
+
+TEST(Export, RefusesFloatModelsAndExistingOutput) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "model", dir / "f", false, {}); },
+                                                 "is not quantized"));
+  quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
+  export_dequantized(dir / "q", dir / "f", false, {});
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "q", dir / "f", false, {}); }, "exists"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "q", dir / "q", true, {}); },
+                                                 "is the model itself"));
+}
+
+TEST(Export, RefusesValuesThatFloat16CannotHold) {
+  const TempDir dir;
+  auto model = test::tiny_gpt2();
+  const float large = 1e6f;
+  std::memcpy(model.tensor("h.0.mlp.c_fc.weight").bytes.data(), &large, sizeof large);
+  model.write(dir / "model");
+  quantize(dir / "model", dir / "q", "defaults: {palette_dtype: float32}");
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { export_dequantized(dir / "q", dir / "f", false, {}); },
+                                                "h.0.mlp.c_fc.weight", "too large for float16"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "f"));
+}
+
+}  // namespace
+}  // namespace nibble::quant

@@ -1,0 +1,246 @@
+// `sequential: true` on little models: every layer sees the inputs that the quantized layers before it give, biases
+// take accumulated drift along, kills do not change the bytes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "calib/collect/plan.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
+#include "tests/quant/job/tiny_calibration.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::quant {
+namespace {
+
+using test::TempDir;
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+
+CalibrationText text() {
+  Random random(3);
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
+  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  return text;
+}
+
+QuantizeResult quantize(const TempDir& dir, const std::string& yaml, const std::string& output = "out",
+                        const ProgressSink& progress = {}, std::uint64_t memory_bytes = kPlenty) {
+  return quantize_model({.model = dir / "model",
+                         .output = dir / output,
+                         .recipe = Recipe::parse(yaml, "recipe"),
+                         .calibration = {},
+                         .text = text(),
+                         .overwrite = true,
+                         .memory_bytes = memory_bytes,
+                         .progress = progress});
+}
+
+// The inputs of a layer over the text, in the model of `directory`.
+Matrix<double> inputs_of(const fs::path& directory, const std::string& module, std::size_t width) {
+  const auto loaded = load_model(directory);
+  const CalibrationText windows = text();
+  Matrix<double> inputs(windows.tokens.size(), width);
+  std::vector<std::size_t> starts;
+  for (std::size_t t = 0; t <= windows.tokens.size(); t += windows.window_tokens) starts.push_back(t);
+  model::Hooks<float> hooks;
+  hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x) {
+    if (name != module) return;
+    for (std::size_t r = 0; r < x.rows(); ++r)
+      for (std::size_t c = 0; c < x.cols(); ++c) inputs(r, c) = static_cast<double>(x(r, c));
+  };
+  const std::vector<std::size_t> rows{0};
+  loaded.transformer->forward(
+      {windows.tokens, starts}, rows, [](auto, auto) {}, {}, &hooks);
+  return inputs;
+}
+
+std::vector<float> weight_of(const fs::path& directory, const std::string& module, std::size_t out, std::size_t in,
+                             bool conv1d) {
+  std::vector<float> w(out * in);
+  make_weight_provider(model::Checkpoint::open(directory))
+      ->matrix(module, out, in, conv1d)
+      ->decode_rows(0, out, w.data());
+  return w;
+}
+
+TEST(Sequential, MeasuresErrorsUnderTheInputsThatTheQuantizedLayersBeforeGive) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto result = quantize(dir, "defaults: {bits: 2, sequential: true}");
+  const std::pair<const char*, std::pair<std::size_t, std::size_t>> layers[] = {
+      {"model.layers.0.self_attn.o_proj", {16, 16}},
+      {"model.layers.0.mlp.down_proj", {16, 27}},
+      {"model.layers.1.self_attn.k_proj", {8, 16}},
+      {"model.layers.1.mlp.up_proj", {27, 16}},
+  };
+  for (const auto& [name, shape] : layers) {
+    const auto [out, in] = shape;
+    const auto w = weight_of(dir / "model", name, out, in, false), q = weight_of(dir / "out", name, out, in, false);
+    // In the finished model the layers before are those that were in place when this one's turn came.
+    const Matrix<double> quantized = inputs_of(dir / "out", name, in), plain = inputs_of(dir / "model", name, in);
+    const auto error_under = [&, out = out, in = in](const Matrix<double>& x) {
+      double error = 0.0, output = 0.0;
+      for (std::size_t t = 0; t < x.rows(); ++t)
+        for (std::size_t i = 0; i < out; ++i) {
+          double y = 0.0, d = 0.0;
+          for (std::size_t j = 0; j < in; ++j) {
+            const double a = static_cast<double>(w[i * in + j]), b = static_cast<double>(q[i * in + j]);
+            y += x(t, j) * a, d += x(t, j) * (a - b);
+          }
+          output += y * y, error += d * d;
+        }
+      return std::sqrt(error / output);
+    };
+    const auto tensor = std::find_if(result.tensors.begin(), result.tensors.end(),
+                                     [&, name = name](const auto& t) { return t.name == name; });
+    // A Hessian in float, and products in float: 1e-5 leaves room for a hundred roundings.
+    EXPECT_TRUE(test::near(tensor->output_error.value(), error_under(quantized), {.rel = 1e-5})) << name;
+    EXPECT_FALSE(test::near(tensor->output_error.value(), error_under(plain), {.rel = 1e-3})) << name;
+  }
+}
+
+TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
+  for (const bool gpt2 : {true, false}) {
+    const TempDir dir;
+    (gpt2 ? test::tiny_gpt2() : test::tiny_llama()).write(dir / "model");
+    quantize(dir, "defaults: {bits: 2, sequential: true, shifting: true}");
+    const std::string name = gpt2 ? "h.1.mlp.c_proj" : "model.layers.1.mlp.down_proj";
+    const std::size_t in = gpt2 ? 64 : 27, out = 16;
+    const auto w = weight_of(dir / "model", name, out, in, gpt2), q = weight_of(dir / "out", name, out, in, gpt2);
+    const Matrix<double> now = inputs_of(dir / "out", name, in), then = inputs_of(dir / "model", name, in);
+    const auto bias_of = [&](const char* directory) {
+      const auto weights = make_weight_provider(model::Checkpoint::open(dir / directory));
+      return weights->contains(name + ".bias") ? weights->vector(name + ".bias", out) : std::vector<float>(out);
+    };
+    const auto before = bias_of("model"), after = bias_of("out");
+    for (std::size_t i = 0; i < out; ++i) {
+      double mean_then = before[i], mean_now = after[i], size = 1.0;
+      for (std::size_t t = 0; t < now.rows(); ++t)
+        for (std::size_t j = 0; j < in; ++j) {
+          const double tokens = static_cast<double>(now.rows());
+          mean_then += then(t, j) * static_cast<double>(w[i * in + j]) / tokens;
+          mean_now += now(t, j) * static_cast<double>(q[i * in + j]) / tokens;
+          size += std::abs(then(t, j) * static_cast<double>(w[i * in + j])) / tokens;
+        }
+      // The mean output is what it was, to the float16 that new biases are stored in (2^-11) and sums in float.
+      EXPECT_TRUE(test::near(mean_now, mean_then, {.abs = 1e-3 * size})) << name << " " << i;
+    }
+  }
+}
+
+constexpr const char* kEverything =
+    "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
+    "input_scaling: awq}";
+
+// What one block, its sums and one batch take: the least that is granted.
+std::uint64_t least_memory(const fs::path& model) {
+  const CalibrationText windows = text();
+  calib::RunSettings settings;
+  settings.collected = {.activations = true, .hessian = true};
+  settings.window_tokens = windows.window_tokens;
+  settings.windows = windows.tokens.size() / windows.window_tokens;
+  const auto architecture = model::Checkpoint::open(model)->architecture();
+  const auto plan = calib::plan_calibration(architecture, settings, std::uint64_t{1} << 40);
+  return plan.memory_bytes - plan.residual_bytes;
+}
+
+TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
+  for (const bool gpt2 : {true, false}) {
+    const TempDir dir;
+    (gpt2 ? test::tiny_gpt2() : test::tiny_llama()).write(dir / "model");
+    const auto expected_result = quantize(dir, kEverything, "expected");
+    EXPECT_EQ(expected_result.input_scaling.size(), 4u);
+    const auto expected = test::files_without_times(dir / "expected");
+    // So little memory that the residual stream goes to disk.
+    const std::uint64_t least = least_memory(dir / "model");
+    quantize(dir, kEverything, "out", {}, least);
+    EXPECT_EQ(test::files_without_times(dir / "out"), expected);
+    struct Stop {};
+    for (const std::uint64_t memory : {kPlenty, least}) {
+      fs::remove_all(dir / "out");
+      for (const double share : {0.2, 0.7}) {
+        EXPECT_THROW(quantize(
+                         dir, kEverything, "out",
+                         [&](const ProgressUpdate& at) {
+                           if (at.done > share * at.total) throw Stop();
+                         },
+                         memory),
+                     Stop);
+        EXPECT_FALSE(fs::exists(dir / "out"));
+      }
+      quantize(dir, kEverything, "out", {}, memory);
+      EXPECT_EQ(test::files_without_times(dir / "out"), expected);
+    }
+  }
+}
+
+TEST(Sequential, GivesTheSameBytesWithAnyNumberOfThreads) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  std::map<std::string, std::string> first;
+  for (const std::size_t threads : {1u, 3u}) {
+    set_thread_count(threads);
+    quantize(dir, kEverything);
+    const auto files = test::files_without_times(dir / "out");
+    if (first.empty()) first = files;
+    EXPECT_EQ(files, first) << threads << " threads";
+  }
+  set_thread_count(0);
+}
+
+TEST(Sequential, LayersWithoutItTakeTheirTurn) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto result = quantize(dir,
+                               "defaults: {bits: 2, sequential: true}\n"
+                               "layers:\n"
+                               "  - {match: 'o_proj', sequential: false, bits: 4}\n"
+                               "  - {match: 'gate_proj', format: float16}\n"
+                               "  - {match: 'embed_tokens|lm_head', bits: 8, sequential: false}\n");
+  EXPECT_EQ(result.tensors.size(), 16u);
+  for (const auto& tensor : result.tensors)
+    EXPECT_EQ(tensor.output_error.has_value(),
+              tensor.name.find("o_proj") == std::string::npos && tensor.name.find("gate_proj") == std::string::npos &&
+                  tensor.name.find("embed") == std::string::npos && tensor.name != "lm_head")
+        << tensor.name;
+  EXPECT_NO_THROW(test::logits_of_model(dir / "out"));
+}
+
+TEST(Sequential, RefusesWhatItCannotDo) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words,
+                           std::uint64_t memory_bytes = kPlenty) {
+    return test::throws_with<InvalidArgument>(
+        [&] {
+          quantize_model({.model = dir / "model",
+                          .output = dir / "out",
+                          .recipe = Recipe::parse(yaml, "recipe"),
+                          .text = windows,
+                          .memory_bytes = memory_bytes,
+                          .progress = {}});
+        },
+        words);
+  };
+  EXPECT_TRUE(refused("defaults: {sequential: true}", std::nullopt, "needs text for that"));
+  EXPECT_TRUE(refused("defaults: {bits: 3}", text(), "the recipe says of no layer"));
+  EXPECT_TRUE(refused("defaults: {sequential: true, weighting: fisher}", text(), "needs the statistic 'fisher'"));
+  EXPECT_TRUE(refused("defaults: {sequential: true, solver: gptq, hessian: guided}", text(), "no gradients"));
+  EXPECT_TRUE(refused("defaults: {sequential: true}", text(), "sequential: false", 1 << 20));
+  auto odd = text();
+  odd.tokens.pop_back();
+  EXPECT_TRUE(refused("defaults: {sequential: true}", odd, "no whole number of windows"));
+  EXPECT_FALSE(fs::exists(dir / "out.partial")) << "refused before anything is written";
+}
+
+}  // namespace
+}  // namespace nibble::quant

@@ -1,0 +1,124 @@
+#include "tests/quant/job/tiny_models.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "core/dtype.h"
+#include "quant/store/load_model.h"
+#include "tests/support/files.h"
+
+namespace nibble::test {
+namespace {
+
+// Adds tensors with values of their own, drawn from a seed that grows.
+class Filler {
+ public:
+  Filler(TinyModel& model, MakeTensor make) : model_(model), make_(make) {}
+  void add(const std::string& name, const std::vector<std::uint64_t>& shape, double deviation, float offset = 0.0f) {
+    std::size_t count = 1;
+    for (const std::uint64_t extent : shape) count *= extent;
+    auto values = normal_values(count, ++seed_, deviation);
+    for (float& value : values) value = round_to_f16(value + offset);
+    model_.tensors.push_back(make_(name, shape, values));
+  }
+
+ private:
+  TinyModel& model_;
+  MakeTensor make_;
+  std::uint64_t seed_ = 0;
+};
+
+}  // namespace
+
+TinyTensor& TinyModel::tensor(std::string_view name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+  if (found == tensors.end()) throw std::invalid_argument(std::string(name));
+  return *found;
+}
+
+TinyModel tiny_gpt2(MakeTensor make, const std::string& prefix) {
+  TinyModel model;
+  model.config_json =
+      R"({"model_type": "gpt2", "vocab_size": 40, "n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 2,
+          "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05})";
+  Filler filler(model, make);
+  filler.add(prefix + "wte.weight", {40, 16}, 0.5);
+  filler.add(prefix + "wpe.weight", {24, 16}, 0.1);
+  const auto norm = [&](const std::string& name) {
+    filler.add(name + ".weight", {16}, 0.1, 1.0f);
+    filler.add(name + ".bias", {16}, 0.1);
+  };
+  const auto linear = [&](const std::string& name, std::uint64_t out, std::uint64_t in) {  // stored (in, out)
+    filler.add(name + ".weight", {in, out}, 0.3);
+    filler.add(name + ".bias", {out}, 0.1);
+  };
+  for (const std::string block : {"h.0.", "h.1."}) {
+    norm(prefix + block + "ln_1");
+    linear(prefix + block + "attn.c_attn", 48, 16);
+    linear(prefix + block + "attn.c_proj", 16, 16);
+    norm(prefix + block + "ln_2");
+    linear(prefix + block + "mlp.c_fc", 64, 16);
+    linear(prefix + block + "mlp.c_proj", 16, 64);
+  }
+  norm(prefix + "ln_f");
+  return model;
+}
+
+TinyModel tiny_llama(MakeTensor make) {
+  TinyModel model;
+  model.config_json =
+      R"({"model_type": "llama", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+          "num_key_value_heads": 1, "intermediate_size": 27, "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
+          "hidden_act": "silu", "tie_word_embeddings": false})";
+  Filler filler(model, make);
+  filler.add("model.embed_tokens.weight", {40, 16}, 0.5);
+  filler.add("lm_head.weight", {40, 16}, 0.5);
+  filler.add("model.norm.weight", {16}, 0.1, 1.0f);
+  for (const std::string block : {"model.layers.0.", "model.layers.1."}) {
+    filler.add(block + "input_layernorm.weight", {16}, 0.1, 1.0f);
+    filler.add(block + "post_attention_layernorm.weight", {16}, 0.1, 1.0f);
+    filler.add(block + "self_attn.q_proj.weight", {16, 16}, 0.3);
+    filler.add(block + "self_attn.k_proj.weight", {8, 16}, 0.3);
+    filler.add(block + "self_attn.v_proj.weight", {8, 16}, 0.3);
+    filler.add(block + "self_attn.o_proj.weight", {16, 16}, 0.3);
+    filler.add(block + "mlp.gate_proj.weight", {27, 16}, 0.3);
+    filler.add(block + "mlp.up_proj.weight", {27, 16}, 0.3);
+    filler.add(block + "mlp.down_proj.weight", {16, 27}, 0.3);
+  }
+  return model;
+}
+
+std::vector<float> logits_of_model(const std::filesystem::path& directory) {
+  const auto loaded = quant::load_model(directory);
+  std::vector<model::TokenId> tokens(20);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<model::TokenId>(i * 7 % 40);
+  const std::vector<std::size_t> starts{0, tokens.size()};
+  std::vector<std::size_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0u);
+  std::vector<float> logits;
+  loaded.transformer->forward({tokens, starts}, rows, [&](std::span<const std::size_t>, MatrixView<const float> chunk) {
+    for (std::size_t r = 0; r < chunk.rows(); ++r)
+      logits.insert(logits.end(), chunk.row(r).begin(), chunk.row(r).end());
+  });
+  return logits;
+}
+
+std::map<std::string, std::string> files_of(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
+    if (entry.is_regular_file())
+      files[std::filesystem::relative(entry.path(), directory).string()] = read_file(entry.path());
+  return files;
+}
+
+std::map<std::string, std::string> files_without_times(const std::filesystem::path& directory) {
+  auto files = files_of(directory);
+  std::string& report = files.at("quantization.json");
+  constexpr std::string_view kKey = "\"seconds\": ";
+  for (auto at = report.find(kKey); at != std::string::npos; at = report.find(kKey, at + 1))
+    report.erase(at + kKey.size(), report.find_first_of(",\n", at) - at - kKey.size());
+  return files;
+}
+
+}  // namespace nibble::test

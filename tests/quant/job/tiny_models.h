@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/architecture/architecture.h"
+#include "tests/support/tiny_checkpoint.h"
+
+namespace nibble::test {
+
+/// config.json and the tensors of a complete little model with random weights, for tests to change and write.
+struct TinyModel {
+  std::string config_json;
+  std::vector<TinyTensor> tensors;
+
+  TinyTensor& tensor(std::string_view name);
+  void write(const std::filesystem::path& directory) const { write_checkpoint(directory, config_json, tensors); }
+};
+
+/// Weights are rounded to float16, so that float16 holds them exactly, whatever type they are stored as.
+using MakeTensor = TinyTensor (*)(std::string, std::vector<std::uint64_t>, std::span<const float>);
+
+/// GPT-2: 2 layers, width 16, 2 heads, vocabulary 40, 24 positions, tied head; names get `prefix`.
+TinyModel tiny_gpt2(MakeTensor make = f32_tensor, const std::string& prefix = "");
+/// Llama: 2 layers, width 16, 2 heads of 8, 1 for keys and values, MLP 27 (odd rows), vocabulary 40, untied head.
+TinyModel tiny_llama(MakeTensor make = f32_tensor);
+
+/// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.
+std::vector<float> logits_of_model(const std::filesystem::path& directory);
+
+/// All files below `directory`, by relative path.
+std::map<std::string, std::string> files_of(const std::filesystem::path& directory);
+/// The same of a quantized checkpoint, without the seconds in quantization.json: what equal jobs have in common.
+std::map<std::string, std::string> files_without_times(const std::filesystem::path& directory);
+
+}  // namespace nibble::test

@@ -1,0 +1,200 @@
+// `tuning` on little models: nearer to the float model than before, the same codes, kills do not change the bytes.
+#include "quant/job/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::quant {
+namespace {
+
+using test::TempDir;
+namespace fs = std::filesystem;
+
+CalibrationText text(std::size_t windows = 16) {
+  Random random(3);
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
+  for (std::size_t i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  return text;
+}
+
+class TuningTest : public testing::Test {
+ protected:
+  QuantizeResult quantize(const std::string& yaml, const std::string& output = "out",
+                          std::optional<CalibrationText> windows = text(), const ProgressSink& progress = {},
+                          std::uint64_t memory_bytes = std::uint64_t{1} << 30) {
+    if (!fs::exists(dir_ / "model")) {
+      test::tiny_llama().write(dir_ / "model");
+      test::write_calibration(dir_ / "calib.h5", dir_ / "model");
+    }
+    return quantize_model({.model = dir_ / "model",
+                           .output = dir_ / output,
+                           .recipe = Recipe::parse(yaml, "recipe"),
+                           .calibration = {dir_ / "calib.h5"},
+                           .text = std::move(windows),
+                           .overwrite = true,
+                           .memory_bytes = memory_bytes,
+                           .progress = progress});
+  }
+  TempDir dir_;
+};
+
+// All bytes of a part of all tensors of a checkpoint.
+std::string parts_of(const fs::path& directory, const std::string& suffix) {
+  const auto checkpoint = model::Checkpoint::open(directory);
+  std::string all;
+  for (const std::string& name : checkpoint->tensor_names()) {
+    if (!name.ends_with(suffix)) continue;
+    const auto data = checkpoint->tensor(name).data;
+    all.append(reinterpret_cast<const char*>(data.data()), data.size());
+  }
+  return all;
+}
+
+// Mean KL(float ‖ quantized) over windows 7 and 15 of text(). Sums in double of probabilities that are floats.
+double held_out_divergence(const fs::path& model, const fs::path& quantized) {
+  const CalibrationText windows = text();
+  const auto probabilities = [&](const fs::path& directory, std::size_t window) {
+    const auto loaded = load_model(directory);
+    const std::vector<std::size_t> starts{0, 20};
+    std::vector<std::size_t> rows(20);
+    for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = r;
+    std::vector<std::vector<double>> all(20);
+    loaded.transformer->forward({std::span(windows.tokens).subspan(20 * window, 20), starts}, rows,
+                                [&](auto chunk, auto logits) {
+                                  for (std::size_t i = 0; i < chunk.size(); ++i) {
+                                    double sum = 0.0;
+                                    for (const float x : logits.row(i)) sum += std::exp(static_cast<double>(x));
+                                    for (const float x : logits.row(i))
+                                      all[chunk[i]].push_back(static_cast<double>(x) - std::log(sum));
+                                  }
+                                });
+    return all;
+  };
+  double sum = 0.0;
+  for (const std::size_t window : {7u, 15u}) {
+    const auto p = probabilities(model, window), q = probabilities(quantized, window);
+    for (std::size_t r = 0; r < 20; ++r)
+      for (std::size_t k = 0; k < p[r].size(); ++k) sum += std::exp(p[r][k]) * (p[r][k] - q[r][k]);
+  }
+  return sum / 40.0;
+}
+
+TEST_F(TuningTest, BringsEveryFormatNearerToTheFloatModelAndKeepsItsCodes) {
+  const std::pair<const char*, const char*> formats[] = {
+      {"{bits: 2, scaling: std, shifting: true}", ".palette"},
+      {"{bits: 2, granularity: channel}", ".palette"},
+      {"{bits: 2, granularity: channel-group, group_size: 4, palette_dtype: int8}", ".palette"},
+      {"{bits: 2, cluster_dim: 2}\nlayers: [{match: down_proj, format: float16}]", ".palette"},
+      {"{bits: 2, outliers_large: 0.01}", ".palette"},
+      {"{format: uniform, bits: 2, zero_point: true, shifting: true}", ".block_scale"},
+      {"{format: int4-block, group_size: 16}", ".block_scale"},
+  };
+  for (const auto& [defaults, changed] : formats) {
+    SCOPED_TRACE(defaults);
+    const std::string recipe = std::string("defaults: ") + defaults;
+    const auto plain = quantize(recipe, "plain", std::nullopt);
+    const auto tuned = quantize(recipe + "\ntuning: {epochs: 3, learning_rate: 0.01}");
+    ASSERT_TRUE(tuned.tuning);
+    ASSERT_EQ(tuned.tuning->held_out.size(), 4u);
+    EXPECT_GT(tuned.tuning->best_epoch, 0u);
+    EXPECT_LT(tuned.tuning->held_out[tuned.tuning->best_epoch], 0.98 * tuned.tuning->held_out[0]);
+    EXPECT_EQ(tuned.bits_per_weight, plain.bits_per_weight);
+    EXPECT_EQ(parts_of(dir_ / "out", ".codes"), parts_of(dir_ / "plain", ".codes"));
+    EXPECT_NE(parts_of(dir_ / "out", changed), parts_of(dir_ / "plain", changed));
+    EXPECT_NE(tuned.tensors[0].relative_weight_error, plain.tensors[0].relative_weight_error) << "measured anew";
+    // What was measured while tuning is what the finished model gives.
+    const double kl = held_out_divergence(dir_ / "model", dir_ / "out");
+    EXPECT_TRUE(test::near(kl, tuned.tuning->held_out[tuned.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}));
+  }
+}
+
+constexpr const char* kRecipe =
+    "defaults: {bits: 2, scaling: std, shifting: true}\ntuning: {epochs: 2, learning_rate: 0.01, batch_windows: 3}";
+
+TEST_F(TuningTest, GivesTheSameBytesAfterAKillAndWithAnyThreadsAndMemory) {
+  quantize(kRecipe, "expected");
+  const auto expected = test::files_without_times(dir_ / "expected");
+  struct Stop {};
+  for (const double share : {0.1, 0.7, 1.0}) {
+    EXPECT_THROW(quantize(kRecipe, "out", text(),
+                          [&](const ProgressUpdate& at) {
+                            if (at.stage == "tuning" && at.done >= share * at.total) throw Stop();
+                          }),
+                 Stop);
+    EXPECT_FALSE(fs::exists(dir_ / "out"));
+  }
+  quantize(kRecipe);
+  EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
+  set_thread_count(1);
+  quantize(kRecipe, "out", text(), {}, 1 << 10);  // hidden states in a file
+  set_thread_count(0);
+  EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
+}
+
+TEST_F(TuningTest, KeepsWhatItHadWhereItFindsNothingBetter) {
+  const std::string recipe = "defaults: {bits: 4, scaling: std, shifting: true}";
+  quantize(recipe, "plain", std::nullopt);
+  const auto result = quantize(recipe + "\ntuning: {epochs: 1, learning_rate: 1.0}");
+  EXPECT_EQ(result.tuning->best_epoch, 0u);
+  for (const char* part : {".codes", ".palette", ".scale", ".bias"})
+    EXPECT_EQ(parts_of(dir_ / "out", part), parts_of(dir_ / "plain", part)) << part;
+}
+
+TEST_F(TuningTest, TrainsOnlyWhatIsListedAndOnFewWindowsToo) {
+  const std::string recipe = "defaults: {bits: 2, scaling: std, shifting: true}";
+  quantize(recipe, "plain", std::nullopt);
+  const auto result = quantize(recipe + "\ntuning: {epochs: 2, learning_rate: 0.01, train: [biases]}", "out", text(2));
+  EXPECT_LT(result.tuning->held_out[2], result.tuning->held_out[0]);
+  for (const char* part : {".codes", ".palette", ".scale"})
+    EXPECT_EQ(parts_of(dir_ / "out", part), parts_of(dir_ / "plain", part)) << part;
+  EXPECT_NE(parts_of(dir_ / "out", ".bias"), parts_of(dir_ / "plain", ".bias"));
+}
+
+TEST_F(TuningTest, LearnsTheNextTokenAndGoesWithSequential) {
+  const auto next =
+      quantize("defaults: {bits: 2, shifting: true}\ntuning: {epochs: 3, learning_rate: 0.01, loss: next-token}", "out",
+               text(4));
+  EXPECT_LT(next.tuning->held_out[3], next.tuning->held_out[0]);
+  EXPECT_GT(next.tuning->held_out[0], 2.0) << "about ln 40 for random tokens";
+  const auto both = quantize("defaults: {bits: 2, sequential: true}\ntuning: {epochs: 1, learning_rate: 0.01}");
+  EXPECT_LT(both.tuning->held_out[1], both.tuning->held_out[0]);
+}
+
+TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
+  const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words) {
+    return test::throws_with<InvalidArgument>([&] { quantize(yaml, "out", std::move(windows)); }, words);
+  };
+  const std::string palette = "defaults: {bits: 2}\n";
+  EXPECT_TRUE(refused(palette + "tuning: {epochs: 1}", std::nullopt, "give --text FILE"));
+  EXPECT_TRUE(
+      refused(palette + "tuning: {epochs: 1, train: [biases]}", text(), "no quantized layer of the blocks has"));
+  EXPECT_TRUE(refused("defaults: {format: float16}\ntuning: {epochs: 1}", text(), "nothing to train"));
+  EXPECT_TRUE(refused(palette + "tuning: {epoch: 1}", text(), "did you mean 'epochs'"));
+  EXPECT_TRUE(refused(palette + "tuning: {loss: mse}", text(), "expected kl, next-token"));
+  EXPECT_TRUE(refused(palette + "tuning: {train: [codes]}", text(), "expected palettes, scales, biases"));
+  EXPECT_TRUE(refused(palette + "tuning: {train: [scales, scales]}", text(), "listed twice"));
+  EXPECT_TRUE(refused(palette + "tuning: {batch_windows: 0}", text(), "at least 1"));
+  auto odd = text();
+  odd.tokens.pop_back();
+  EXPECT_TRUE(refused(palette + "tuning: {epochs: 1}", odd, "no whole number of windows"));
+  auto unknown = text();
+  unknown.tokens[5] = 40;
+  EXPECT_TRUE(refused(palette + "tuning: {epochs: 1}", unknown, "token 40"));
+  EXPECT_TRUE(refused(palette + "tuning: {epochs: 0}", text(), "which it does not have"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+}
+
+}  // namespace
+}  // namespace nibble::quant

@@ -1,0 +1,308 @@
+#include "quant/recipe/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "quant/recipe/recipe_keys.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::quant {
+namespace {
+
+TensorSettings settings_of(std::string_view yaml, std::string_view name = "h.3.mlp.c_fc.weight") {
+  return Recipe::parse(yaml, "r").settings(name);
+}
+
+testing::AssertionResult refused(std::string_view yaml, std::string_view first, std::string_view second = "") {
+  return test::throws_with<InvalidArgument>([&] { Recipe::parse(yaml, "recipe 'r.yaml'"); }, "recipe 'r.yaml'", first,
+                                            second);
+}
+
+constexpr std::string_view kExample = R"(
+defaults: {format: palette, bits: 4, weighting: fisher, scaling: std, shifting: true}
+layers:
+  - {match: "lm_head|wte|wpe|embed_tokens", format: float16}
+  - {match: "h\\.0\\.", bits: 6}
+  - {match: "h\\.", bits: 3}
+budget: {bits_per_weight: 3.6, bits: [2, 3, 4, 6], granularity: [tensor, channel]}
+)";
+
+TEST(Recipe, OfTheDocumentationMeansWhatItSays) {
+  const auto recipe = Recipe::parse(kExample, "r");
+  const auto first = recipe.settings("h.0.attn.c_attn.q.weight");
+  EXPECT_EQ(first.bits, 6u);
+  EXPECT_EQ(first.weighting, Weighting::kFisher);
+  EXPECT_EQ(first.scaling, Scaling::kStd);
+  EXPECT_TRUE(first.shifting);
+  EXPECT_EQ(recipe.settings("h.10.mlp.c_fc.weight").bits, 3u) << "h\\.0\\. must not match h.10.";
+  EXPECT_EQ(recipe.settings("model.layers.0.mlp.up_proj.weight").bits, 4u);
+  const auto embedding = recipe.settings("wte.weight");
+  EXPECT_EQ(embedding.format, Format::kFloat16);
+  EXPECT_EQ(embedding.scaling, Scaling::kNone) << "a default that means nothing for float16 is dropped";
+  EXPECT_EQ(embedding.weighting, Weighting::kNone);
+  EXPECT_FALSE(embedding.shifting);
+  EXPECT_EQ(recipe.matching_rule("h.0.x"), 1u);
+  EXPECT_EQ(recipe.matching_rule("model.norm.weight"), std::nullopt);
+  ASSERT_TRUE(recipe.budget());
+  EXPECT_EQ(recipe.budget()->bits, (std::vector<unsigned>{2, 3, 4, 6}));
+  EXPECT_EQ(recipe.budget()->granularity, (std::vector{Granularity::kTensor, Granularity::kChannel}));
+}
+
+TEST(Recipe, FirstMatchWins) {
+  constexpr auto yaml = "layers: [{match: mlp, bits: 2}, {match: c_fc, bits: 8}]";
+  EXPECT_EQ(settings_of(yaml).bits, 2u);
+  EXPECT_EQ(settings_of(yaml, "h.0.attn.c_fc.weight").bits, 8u);
+}
+
+TEST(Recipe, RulesSearchInTheNameUnlessAnchored) {
+  EXPECT_EQ(settings_of("layers: [{match: 'c_fc', bits: 2}]").bits, 2u);
+  EXPECT_EQ(settings_of("layers: [{match: '^c_fc', bits: 2}]").bits, 4u);
+  EXPECT_EQ(settings_of("layers: [{match: '^h\\.3\\..*weight$', bits: 2}]").bits, 2u);
+}
+
+TEST(Recipe, WithoutArgumentsNeedsNoCalibration) {
+  const auto settings = Recipe().settings("x.weight");
+  EXPECT_EQ(settings.format, Format::kPalette);
+  EXPECT_EQ(settings.bits, 4u);
+  EXPECT_EQ(settings.weighting, Weighting::kNone);
+  EXPECT_EQ(settings.scaling, Scaling::kNone);
+  EXPECT_EQ(settings.solver, Solver::kNearest);
+}
+
+TEST(Recipe, TakesAnEmptyOrMissingDefaultsSection) {
+  EXPECT_EQ(settings_of("layers: []").bits, 4u);
+  EXPECT_EQ(settings_of("defaults: {}").bits, 4u);
+}
+
+TEST(Recipe, IsJsonToo) { EXPECT_EQ(settings_of(R"({"defaults": {"bits": 2, "format": "uniform"}})").bits, 2u); }
+
+TEST(Recipe, UnknownKeysSuggestTheNearest) {
+  EXPECT_TRUE(refused("defaults:\n  format: palette\n  bit: 3\n", "line 3: unknown key 'bit'", "did you mean 'bits'"));
+  EXPECT_TRUE(refused("layers: [{match: a, wieghting: none}]", "rule 1", "did you mean 'weighting'"));
+  EXPECT_TRUE(refused("default: {bits: 3}", "unknown section 'default'", "did you mean 'defaults'"));
+  EXPECT_TRUE(refused("budget: {bit_per_weight: 3}", "did you mean 'bits_per_weight'"));
+  EXPECT_TRUE(refused("defaults: {format: palete}",
+                      "format: expected palette, uniform, int4-block, float16, got 'palete'",
+                      "did you mean 'palette'"));
+}
+
+TEST(Recipe, RefusesValuesOutOfRange) {
+  EXPECT_TRUE(refused("defaults: {bits: 0}", "bits: expected a whole number from 1 to 8, got '0'"));
+  EXPECT_TRUE(refused("defaults: {bits: 4.0}", "bits"));
+  EXPECT_TRUE(refused("defaults: {bits: [4]}", "bits: expected a single value"));
+  EXPECT_TRUE(refused("defaults: {bits: 5}", "expected 1, 2, 3, 4, 6, 8 with format: palette, got 5"));
+  EXPECT_TRUE(
+      refused("defaults: {format: uniform, bits: 1}", "expected 2, 3, 4, 5, 6, 7, 8 with format: uniform, got 1"));
+  EXPECT_TRUE(refused("defaults: {format: uniform, group_size: 33}", "group_size", "got 33"));
+  EXPECT_TRUE(refused("defaults: {format: int4-block, group_size: 0}", "group_size", "got 0"));
+  EXPECT_TRUE(refused("defaults: {granularity: channel-group, group_size: 0}", "group_size", "granularity: tensor"));
+  EXPECT_TRUE(refused("defaults: {cluster_dim: 3}", "cluster_dim: expected 1, 2 or 4"));
+  EXPECT_TRUE(refused("defaults: {shifting: yes}", "shifting: expected true or false, got 'yes'"));
+  EXPECT_TRUE(refused("defaults: {solver: gptq, damping: nan}", "damping"));
+  EXPECT_TRUE(refused("defaults: {solver: gptq, damping: -0.1}", "damping: expected a number from 0 to 1"));
+  EXPECT_TRUE(refused("defaults: {outliers_large: 0.9}", "outliers_large"));
+  EXPECT_TRUE(refused("defaults: {seed: -1}", "seed"));
+  EXPECT_TRUE(refused("defaults: {seed: 99999999999999999999}", "seed"));
+  EXPECT_TRUE(refused("budget: {bits: [4]}", "bits_per_weight is missing"));
+  EXPECT_TRUE(refused("budget: {bits_per_weight: 3, bits: 4}", "expected a list"));
+}
+
+TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"{format: float16, bits: 6}", "float16 16"},
+      {"{format: int4-block, bits: 3}", "always stores 4 bits"},
+      {"{format: uniform, granularity: channel}", "it goes with format: palette"},
+      {"{group_size: 8}", "group_size: 8 means nothing here"},
+      {"{scaling: std, cluster_dim: 2}", "format: palette without scaling"},
+      {"{format: uniform, palette_dtype: int8}", "palette_dtype"},
+      {"{format: uniform, weighting: fisher}", "int4-block and uniform with search"},
+      {"{weighting_scale: plain}", "weighting_scale: plain means nothing here; it goes with a palette with scaling"},
+      {"{sign: flip}", "sign"},
+      {"{joint_iterations: 3}", "joint_iterations"},
+      {"{hessian: centred}", "solver: gptq or coordinate-descent"},
+      {"{format: int4-block, solver: gptq, static_groups: false}", "act_order: false"},
+      {"{act_order: false}", "act_order"},
+      {"{damping: 0.1}", "damping"},
+      {"{format: uniform, solver: gptq, codebook_iterations: 1}", "codebook_iterations"},
+      {"{zero_point: true}", "int4-block and uniform"},
+      {"{int4_scale: absmax-7}", "format: int4-block"},
+      {"{search: error}", "search"},
+      {"{format: float16, shifting: true}", "every format but float16"},
+      {"{format: int4-block, int4_scale: minmax}", "minmax needs zero_point: true"},
+      {"{format: int4-block, zero_point: true}", "only int4_scale: minmax has one"},
+      {"{format: uniform, search: weighted}", "needs a weighting"},
+      {"{format: uniform, outliers_large: 0.01}", "outliers_large"},
+      {"{outliers_large: 0.01, solver: gptq, codebook_iterations: 1}", "codebook_iterations: 0"},
+      {"{cluster_dim: 2, solver: gptq}", "cluster_dim"},
+  };
+  for (const auto& [section, words] : cases)
+    EXPECT_TRUE(refused("defaults: " + std::string(section), "defaults", words)) << section;
+}
+
+TEST(Recipe, TakesAnExplicitDefaultAnywhere) {
+  // A sweep that writes every key must not trip over those that ask for nothing.
+  EXPECT_NO_THROW(Recipe::parse("defaults: {format: int4-block, weighting: none, scaling: none, bits: 4}", "r"));
+}
+
+TEST(Recipe, TakesWhatTheTableAllows) {
+  for (const auto section :
+       {"{format: uniform, bits: 7, group_size: 64, zero_point: true}",
+        "{format: uniform, search: weighted, weighting: fisher}",
+        "{format: int4-block, int4_scale: minmax, zero_point: true}", "{granularity: channel-group, group_size: 16}",
+        "{cluster_dim: 4}", "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
+        "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
+        "{bits: 1}", "{bits: 8, palette_dtype: float32}", "{format: float16}", "{input_scaling: awq}",
+        "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}"})
+    EXPECT_NO_THROW(Recipe::parse("defaults: " + std::string(section), "r")) << section;
+}
+
+TEST(Recipe, ARuleIsCheckedWithTheDefaultsUnderIt) {
+  EXPECT_NO_THROW(Recipe::parse("{defaults: {scaling: std}, layers: [{match: a, sign: flip}]}", "r"));
+  EXPECT_TRUE(refused("{defaults: {scaling: std}, layers: [{match: a, format: uniform, sign: flip}]}",
+                      "rule 1 of layers (match: \"a\")", "sign"));
+  EXPECT_TRUE(refused("{defaults: {scaling: std}, layers: [{match: a, cluster_dim: 2}]}", "without scaling"));
+}
+
+TEST(Recipe, AGroupSizeIsNotInheritedByAnotherKindOfGroup) {
+  constexpr auto yaml = "{defaults: {format: int4-block, group_size: 64}, layers: [{match: c_fc, format: uniform}]}";
+  EXPECT_EQ(settings_of(yaml, "x").effective_group_size(), 64u);
+  EXPECT_EQ(settings_of(yaml).effective_group_size(), 0u);
+}
+
+TEST(Recipe, RefusesRulesWithoutSense) {
+  EXPECT_TRUE(refused("layers: [{bits: 3}]", "rule 1", "expected a pattern"));
+  EXPECT_TRUE(refused("layers: [{match: a}]", "changes nothing"));
+  EXPECT_TRUE(refused("layers: [3]", "expected a rule"));
+  EXPECT_TRUE(refused("layers: {match: a}", "expected a list of rules"));
+  EXPECT_TRUE(refused("layers: [{match: '(', bits: 3}]", "fails at byte 1"));
+  EXPECT_TRUE(refused("layers: [{match: '', bits: 3}]", "pattern of 1 to 1024 bytes"));
+  EXPECT_TRUE(refused("layers: [{match: '" + std::string(2000, 'a') + "', bits: 3}]", "got 2000"));
+  EXPECT_TRUE(refused("[1, 2]", "expected sections"));
+  EXPECT_TRUE(refused("", "expected sections"));
+}
+
+TEST(Recipe, APatternThatRunsAwayIsStopped) {
+  const auto recipe = Recipe::parse("layers: [{match: '(a+)+$', bits: 3}]", "r");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.settings(std::string(60, 'a') + "!"); }, "(a+)+$"));
+}
+
+TEST(Recipe, CanonicalTextIsAFixedPointAndKeepsTheMeaning) {
+  std::vector<std::string> texts{std::string(kExample),
+                                 "{defaults: {format: int4-block}, layers: [{match: 'a\"\\b', format: uniform}]}"};
+  for (const auto name : Recipe::preset_names()) texts.emplace_back(Recipe::preset_text(name));
+  for (const auto& text : texts) {
+    const auto recipe = Recipe::parse(text, "r");
+    const auto canonical = recipe.canonical_text();
+    const auto again = Recipe::parse(canonical, "canonical");
+    EXPECT_EQ(again.canonical_text(), canonical);
+    EXPECT_EQ(again.canonical_json(), recipe.canonical_json());
+    EXPECT_EQ(again.rules(), recipe.rules());
+    for (const auto name : {"h.0.mlp.c_fc.weight", "h.1.attn.c_attn.q.weight", "wte.weight", "a\"\\b"})
+      for (const RecipeKey& key : recipe_keys())
+        EXPECT_EQ(key.print(again.settings(name)), key.print(recipe.settings(name))) << name << " " << key.name;
+  }
+}
+
+TEST(Recipe, CanonicalTextFillsInEveryDefaultThatMeansSomething) {
+  EXPECT_EQ(Recipe::parse("{defaults: {format: int4-block}, layers: [{match: 'h\\.0', format: uniform, bits: 3}]}", "r")
+                .canonical_text(),
+            "defaults:\n"
+            "  format: int4-block\n"
+            "  group_size: 32\n"
+            "  search: none\n"
+            "  shifting: false\n"
+            "  solver: nearest\n"
+            "  sequential: false\n"
+            "  int4_scale: extreme-8\n"
+            "  zero_point: false\n"
+            "  input_scaling: none\n"
+            "  seed: 0\n"
+            "layers:\n"
+            "  - match: \"h\\\\.0\"\n"
+            "    format: uniform\n"
+            "    bits: 3\n");
+}
+
+TEST(Recipe, TheOrderOfKeysDoesNotChangeTheCanonicalText) {
+  EXPECT_EQ(Recipe::parse("defaults: {bits: 3, scaling: std}", "r").canonical_text(),
+            Recipe::parse("defaults: {scaling: std, bits: 3, sign: plain}", "r").canonical_text());
+}
+
+TEST(Presets, AreValidAndPrintable) {
+  for (const auto name : Recipe::preset_names()) EXPECT_NO_THROW(Recipe::preset(name).validate()) << name;
+  EXPECT_EQ(Recipe::preset("whole-tensor").settings("x").sign, Sign::kFlip);
+  EXPECT_EQ(Recipe::preset("squeezellm").settings("x").granularity, Granularity::kChannel);
+  EXPECT_EQ(Recipe::preset("gptq").settings("x").solver, Solver::kGptq);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { Recipe::preset("squeezelm"); }, "unknown preset",
+                                                 "did you mean 'squeezellm'"));
+}
+
+TEST(Setting, OverridesDefaultsButNotRules) {
+  auto recipe = Recipe::parse("{defaults: {bits: 4}, layers: [{match: c_fc, bits: 6}]}", "r");
+  recipe.apply_set("bits=3");
+  recipe.validate();
+  EXPECT_EQ(recipe.settings("x").bits, 3u);
+  EXPECT_EQ(recipe.settings("h.0.mlp.c_fc").bits, 6u);
+}
+
+TEST(Setting, ChecksTheKeyAtOnceAndTheCombinationAtTheEnd) {
+  auto recipe = Recipe::preset("palette");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("bit=3"); }, "did you mean 'bits'"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("bits"); }, "expected key=value, got 'bits'"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("bits=x"); }, "bits", "got 'x'"));
+  recipe.apply_set("sign=flip");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.validate(); }, "sign", "scaling"));
+  recipe.apply_set("scaling=std");
+  EXPECT_NO_THROW(recipe.validate());
+}
+
+TEST(Setting, ChangesTheBudgetOrMakesOne) {
+  auto recipe = Recipe::preset("mixed");
+  recipe.apply_set("budget.bits_per_weight=3.08");
+  recipe.apply_set("budget.bits=2,3,4");
+  recipe.apply_set("budget.granularity=channel");
+  EXPECT_DOUBLE_EQ(recipe.budget()->bits_per_weight, 3.08);
+  EXPECT_EQ(recipe.budget()->bits, (std::vector<unsigned>{2, 3, 4}));
+  EXPECT_EQ(recipe.budget()->granularity, std::vector{Granularity::kChannel});
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits=2,2"); }, "'2' is listed twice"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits="); }, "from 1 to 8, got ''"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bit=2"); }, "did you mean 'bits'"));
+  auto plain = Recipe::preset("best");
+  plain.apply_set("budget.bits=3,4");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { plain.validate(); }, "bits_per_weight is missing"));
+  plain.apply_set("budget.bits_per_weight=3.5");
+  EXPECT_NO_THROW(plain.validate());
+}
+
+TEST(Setting, GivesBestAndMixedAPalettePerRowAsTheirCommentsSay) {
+  for (const auto preset : {"best", "mixed"}) {
+    auto recipe = Recipe::preset(preset);
+    for (const auto setting : {"granularity=channel", "scaling=none", "sign=plain", "joint_iterations=0"})
+      recipe.apply_set(setting);
+    EXPECT_NO_THROW(recipe.validate()) << preset;
+    EXPECT_EQ(recipe.settings("x").granularity, Granularity::kChannel);
+  }
+}
+
+TEST(Setting, LeavesCopiesAlone) {
+  const auto original = Recipe::preset("palette");
+  auto copy = original;
+  copy.apply_set("bits", "2");
+  EXPECT_EQ(original.settings("x").bits, 4u);
+  EXPECT_EQ(copy.settings("x").bits, 2u);
+}
+
+TEST(RecipeFile, IsLoadedOrNamedInTheError) {
+  const test::TempDir dir;
+  test::write_file(dir / "r.yaml", "defaults: {bits: 3}\n");
+  EXPECT_EQ(Recipe::load(dir / "r.yaml").settings("x").bits, 3u);
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { Recipe::load(dir / "absent.yaml"); }, "absent.yaml"));
+  test::write_file(dir / "big.yaml", std::string(300'000, '#'));
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { Recipe::load(dir / "big.yaml"); }, "big.yaml"));
+}
+
+}  // namespace
+}  // namespace nibble::quant

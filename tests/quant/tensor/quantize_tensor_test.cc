@@ -1,0 +1,276 @@
+// Every way to store a weight, on every kind of weight that breaks formulas: through quantize_tensor(), and read back.
+#include "quant/tensor/quantize_tensor.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "quant/recipe/recipe.h"
+#include "quant/store/quantization_config.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::quant {
+namespace {
+
+class MatrixSource final : public WeightSource {
+ public:
+  explicit MatrixSource(const Matrix<float>& w) : w_(w) {}
+  std::size_t rows() const override { return w_.rows(); }
+  std::size_t cols() const override { return w_.cols(); }
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+    std::copy(w_.data() + begin * w_.cols(), w_.data() + end * w_.cols(), destination);
+  }
+
+ private:
+  const Matrix<float>& w_;
+};
+
+TensorSettings settings_of(const std::string& keys) {
+  return Recipe::parse("defaults: {" + keys + "}", "recipe").settings("p.weight");
+}
+
+WeightStatistics statistics_for(const Matrix<float>& w, bool silent) {
+  Random random(11);
+  WeightStatistics statistics;
+  statistics.fisher = Matrix<double>(w.rows(), w.cols());
+  statistics.hessian = Matrix<float>(w.cols(), w.cols());
+  for (std::size_t j = 0; j < w.cols(); ++j) {
+    statistics.second_moment.push_back(silent ? 0.0 : random.uniform());
+    statistics.magnitude.push_back(silent ? 0.0 : random.uniform());
+    statistics.mean_input.push_back(silent ? 0.0 : random.normal());
+    for (std::size_t k = 0; k < w.cols() && !silent; ++k) statistics.hessian(j, k) = j == k ? 2.0f : 0.5f;
+  }
+  if (!silent)
+    for (double& f : statistics.fisher.values()) f = std::exp(2.0 * random.normal());
+  return statistics;
+}
+
+/// What is stored, read again as from a file.
+Matrix<float> read_back(const WeightParts& made, const TensorSettings& settings, const Matrix<float>& w) {
+  const QuantizedTensor tensor("p", stored_tensor(settings, w.rows(), w.cols()).spec, made.parts);
+  Matrix<float> values(w.rows(), w.cols());
+  tensor.decode_rows(0, w.rows(), values.data());
+  return values;
+}
+
+std::vector<std::string> all_recipes() {
+  std::vector<std::string> recipes;
+  for (const auto granularity : {"tensor", "channel-group", "channel"}) {
+    for (const auto dtype : {"float16", "int8", "float32"})
+      recipes.push_back(
+          fmt::format("bits: 3, granularity: {}, palette_dtype: {}, weighting: fisher", granularity, dtype));
+    recipes.push_back(fmt::format("bits: 8, granularity: {}, scaling: std, sign: search", granularity));
+    recipes.push_back(
+        fmt::format("bits: 2, granularity: {}, scaling: least-squares, palette_dtype: int8, "
+                    "outliers_sensitive: 0.02, outliers_large: 0.02",
+                    granularity));
+    recipes.push_back(fmt::format("granularity: {}, outliers_large: 0.1", granularity));
+    recipes.push_back(fmt::format("granularity: {}, solver: gptq, scaling: std, shifting: true", granularity));
+    recipes.push_back(fmt::format(
+        "granularity: {}, solver: coordinate-descent, outliers_sensitive: 0.02, outliers_large: 0.03", granularity));
+    recipes.push_back(
+        fmt::format("granularity: {}, solver: coordinate-descent, codebook_iterations: 1, "
+                    "palette_dtype: int8, scaling: absmax",
+                    granularity));
+    for (const int dim : {2, 4}) {
+      recipes.push_back(fmt::format("bits: 6, cluster_dim: {}, granularity: {}", dim, granularity));
+      recipes.push_back(
+          fmt::format("bits: 4, cluster_dim: {}, granularity: {}, palette_dtype: int8, weighting: fisher, "
+                      "outliers_sensitive: 0.05",
+                      dim, granularity));
+    }
+  }
+  for (const auto grid : {"format: int4-block", "format: int4-block, int4_scale: absmax-7.5",
+                          "format: int4-block, int4_scale: minmax, zero_point: true", "format: uniform, bits: 2",
+                          "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16"})
+    for (const auto search : {"search: none", "search: error", "search: weighted, weighting: fisher",
+                              "search: weighted, weighting: second-moment", "search: hessian, solver: gptq",
+                              "search: error, solver: coordinate-descent"})
+      recipes.push_back(fmt::format("{}, {}, shifting: true", grid, search));
+  return recipes;
+}
+
+struct Case {
+  std::string name;
+  Matrix<float> w;
+};
+
+std::vector<Case> awkward_weights() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, std::size_t rows, std::size_t cols, const auto& value) {
+    Random random(cases.size());
+    Case& made = cases.emplace_back(name, Matrix<float>(rows, cols));
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < cols; ++j) made.w(i, j) = value(i, j, random.normal());
+  };
+  add("normal", 11, 36, [](auto, auto, double z) { return static_cast<float>(0.02 * z); });
+  add("zeros", 3, 20, [](auto, auto, double) { return 0.0f; });
+  add("constant rows", 5, 24, [](std::size_t i, auto, double) { return static_cast<float>(i) - 2.0f; });
+  add("two values", 4, 40, [](auto, auto, double z) { return z < 0.0 ? -0.5f : 0.25f; });
+  add("huge outliers", 9, 32,
+      [](std::size_t i, std::size_t j, double z) { return i == 2 && j == 5 ? -3e4f : static_cast<float>(0.01 * z); });
+  add("one row", 1, 44, [](auto, auto, double z) { return static_cast<float>(z); });
+  add("tiny", 6, 20, [](auto, auto, double z) { return static_cast<float>(1e-7 * z); });
+  add("one vector", 7, 4, [](auto, auto, double z) { return static_cast<float>(z); });
+  add("one column", 13, 1, [](auto, auto, double z) { return static_cast<float>(z); });
+  return cases;
+}
+
+TEST(QuantizeTensor, SurvivesEveryAwkwardWeightInEveryFormat) {
+  for (const std::string& keys : all_recipes()) {
+    const TensorSettings settings = settings_of(keys);
+    for (const auto& [name, w] : awkward_weights()) {
+      if (w.cols() % settings.cluster_dim != 0) continue;  // refused when the plan is made
+      for (const bool silent : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}; {}{}", keys, name, silent ? ", statistics of zeros" : ""));
+        const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics_for(w, silent));
+        const Matrix<float> values = read_back(made, settings, w);
+        double error = 0.0, norm = 0.0;
+        for (std::size_t i = 0; i < w.size(); ++i) {
+          ASSERT_TRUE(std::isfinite(values.data()[i]));
+          error += std::pow(static_cast<double>(w.data()[i]) - static_cast<double>(values.data()[i]), 2);
+          norm += std::pow(static_cast<double>(w.data()[i]), 2);
+        }
+        if (norm == 0.0) {
+          EXPECT_EQ(error, 0.0) << "zeros stay zeros";
+        }
+        // The same sum over values decoded once more.
+        EXPECT_TRUE(
+            test::near(made.relative_error, norm > 0.0 ? std::sqrt(error / norm) : 0.0, {.abs = 1e-12, .rel = 1e-9}));
+        // Weights of 1e-7 are a float16 step or two, whatever holds them.
+        if (name != "tiny") {
+          EXPECT_LE(made.relative_error, 1.0);
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
+  Random random(1);
+  Matrix<float> w(24, 40);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  w(3, 7) = 5.0f;
+  w(20, 39) = -4.0f;
+  const WeightStatistics statistics = statistics_for(w, false);
+  for (const std::string keys :
+       {"", "scaling: std, ", "granularity: channel, ", "cluster_dim: 2, ", "palette_dtype: int8, ",
+        "solver: gptq, scaling: std, ", "solver: coordinate-descent, granularity: channel, "}) {
+    SCOPED_TRACE(keys);
+    const auto settings = settings_of(keys + "bits: 3, outliers_large: 0.0022");  // 2.1 of 960
+    const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics);
+    const Matrix<float> values = read_back(made, settings, w);
+    EXPECT_NEAR(values(3, 7), 5.0f, 5.0f * 0x1p-11f);
+    EXPECT_NEAR(values(20, 39), -4.0f, 4.0f * 0x1p-11f);
+    const auto plain = settings_of(keys + "bits: 3");
+    const WeightParts without = quantize_tensor("p", MatrixSource(w), plain, statistics);
+    EXPECT_LT(made.relative_error, without.relative_error) << "and the others fare better";
+    const auto bytes = [](const WeightParts& parts) {
+      return std::accumulate(parts.parts.begin(), parts.parts.end(), std::size_t{0},
+                             [](std::size_t sum, const TensorPart& part) { return sum + part.bytes.size(); });
+    };
+    EXPECT_EQ(bytes(made), bytes(without) + 4 * 25 + 2 * (4 + 2)) << "row bounds, columns, values";
+  }
+}
+
+TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
+  Random random(5);
+  Matrix<float> w(21, 36);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  std::vector<std::string> recipes = all_recipes();
+  for (const auto more : {"format: float16", "granularity: channel, weighting: magnitude, shifting: true",
+                          "granularity: channel-group, group_size: 4, palette_dtype: int8", "granularity: channel"})
+    recipes.emplace_back(more);
+  std::size_t sliced = 0;
+  for (const std::string& keys : recipes) {
+    for (const bool fisher : {false, true}) {
+      SCOPED_TRACE(keys + (fisher ? ", Fisher sensitivities at hand" : ""));
+      const TensorSettings settings = settings_of(keys);
+      if (!fisher && (settings.weighting == Weighting::kFisher || settings.outliers_sensitive > 0.0)) continue;
+      WeightStatistics statistics = statistics_for(w, false);
+      if (!fisher) statistics.fisher = {};
+      const WeightParts whole = quantize_tensor("p", MatrixSource(w), settings, statistics);
+      const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics, 5 * 36);
+      sliced += rows_per_slice(settings, 21, 36, fisher, 5 * 36) < 21;
+      ASSERT_EQ(made.parts.size(), whole.parts.size());
+      for (std::size_t i = 0; i < made.parts.size(); ++i) {
+        EXPECT_EQ(made.parts[i].suffix, whole.parts[i].suffix);
+        EXPECT_EQ(made.parts[i].shape, whole.parts[i].shape);
+        EXPECT_TRUE(std::ranges::equal(made.parts[i].bytes, whole.parts[i].bytes)) << made.parts[i].suffix;
+      }
+      EXPECT_EQ(made.relative_error, whole.relative_error);
+      EXPECT_EQ(made.fisher_error, whole.fisher_error);
+      EXPECT_EQ(made.output_error.has_value(), whole.output_error.has_value());
+      // The same quadratic forms, their float32 products in other tiles of rows.
+      if (made.output_error) {
+        EXPECT_TRUE(test::near(*made.output_error, *whole.output_error, {.rel = 1e-5}));
+      }
+      EXPECT_TRUE(test::same_bits(made.bias_correction, whole.bias_correction));
+    }
+  }
+  EXPECT_GT(sliced, 20u) << "or nothing was tested";
+}
+
+TEST(QuantizeTensor, NamesTheRowOfAWeightInALaterSlice) {
+  Matrix<float> w(9, 32);
+  for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7) - 3.0f;
+  const auto refused = [&](const std::string& keys, float bad, std::string_view words) {
+    w(7, 3) = bad;
+    return test::throws_with<NumericalError>(
+        [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {}, 2 * 32); }, words);
+  };
+  EXPECT_TRUE(refused("format: int4-block", std::numeric_limits<float>::infinity(), "row 7, column 3"));
+  EXPECT_TRUE(refused("format: float16", 1e6f, "row 7, column 3"));
+  EXPECT_TRUE(refused("format: int4-block", 3e6f,
+                      "row 1, column 0 is beyond float16 (65504) (rows and palettes counted from row 6)"));
+}
+
+TEST(QuantizeTensor, NamesWhatNoFormatHolds) {
+  Matrix<float> w(4, 32);
+  for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7) - 3.0f;
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    w(2, 9) = bad;
+    for (const std::string& keys : all_recipes())
+      EXPECT_TRUE(test::throws_with<NumericalError>(
+          [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), statistics_for(w, false)); }, "p.weight",
+          "row 2, column 9"))
+          << keys;
+  }
+  w(2, 9) = 3e6f;
+  for (const auto keys : {"bits: 8", "bits: 8, scaling: std", "bits: 8, cluster_dim: 2", "format: int4-block",
+                          "format: int4-block, search: error"})
+    EXPECT_TRUE(test::throws_with<NumericalError>(
+        [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {}); }, "65504"))
+        << keys;
+  for (const auto keys : {"bits: 8, palette_dtype: int8", "bits: 8, palette_dtype: float32"})
+    EXPECT_NO_THROW((void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {})) << keys;
+  EXPECT_TRUE(test::throws_with<NumericalError>(
+      [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of("outliers_large: 0.01"), {}); }, "outlier_values",
+      "row 2, column 9"));
+}
+
+TEST(QuantizeTensor, SearchedScalesLoseLessInWhatTheyAreSearchedFor) {
+  Random random(2);
+  Matrix<float> w(32, 64);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  const WeightStatistics statistics = statistics_for(w, false);
+  const std::string base = "format: int4-block, search: ";
+  const auto made = [&](const std::string& search) {
+    return quantize_tensor("p", MatrixSource(w), settings_of(base + search), statistics);
+  };
+  const auto none = made("none"), error = made("error"), fisher = made("weighted, weighting: fisher"),
+             hessian = made("hessian");
+  EXPECT_LT(error.relative_error, none.relative_error);
+  EXPECT_LT(*fisher.fisher_error, *none.fisher_error);
+  EXPECT_LT(*fisher.fisher_error, *error.fisher_error);
+  EXPECT_LT(*hessian.output_error, *error.output_error);
+}
+
+}  // namespace
+}  // namespace nibble::quant
