@@ -62,6 +62,17 @@ void announce(const calib::CalibrationPlan& plan, double seconds, const calib::R
              plan.residuals_on_disk ? "; boundary activations in a scratch file" : "", human_bytes(plan.disk_bytes));
 }
 
+// A mixture's experts are given different numbers of tokens; some texts never choose some of them.
+void warn_of_rare_experts(const model::Architecture& architecture, const calib::StatsFile& file) {
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    if (!layer->expert || !layer->input_of.empty()) continue;
+    const std::uint64_t tokens = file.layer(layer->module).tokens;
+    if (tokens >= layer->in) continue;
+    warn(fmt::format("{}: {} tokens chose this expert of {} inputs; quantizing it will do without statistics",
+                     layer->module, tokens, layer->in));
+  }
+}
+
 void collect(const Arguments& arguments, MpiSession& mpi) {
   const bool first = mpi.team().rank() == 0;
   const PeakAnonymousMemory memory;
@@ -95,6 +106,7 @@ void collect(const Arguments& arguments, MpiSession& mpi) {
   calib::calibrate(job);
   bar.finish();
   if (!first) return;
+  warn_of_rare_experts(model.architecture, *calib::StatsFile::open(arguments.output));
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::uint64_t tokens = windows.tokens.size();

@@ -63,15 +63,14 @@ void show_calibration(const std::filesystem::path& path, bool json) {
     object["layers"].push_back({{"layer", info.module},
                                 {"out", info.out},
                                 {"in", info.in},
-                                {"tokens", run.windows * run.window_tokens},
+                                {"tokens", info.tokens},
                                 {"mean_abs_x", summary.mean_magnitude},
                                 {"outlier_ratio", summary.outlier_ratio},
                                 {"fisher_mass", summary.fisher_mass},
                                 {"dead_channels", summary.dead_channels}});
-    table.add_row({info.module, fmt::format("{}", info.out), fmt::format("{}", info.in),
-                   with_separators(run.windows * run.window_tokens), cell(summary.mean_magnitude, "{:.4f}"),
-                   cell(summary.outlier_ratio, "{:.1f}"), cell(summary.fisher_mass, "{:.4g}"),
-                   cell(summary.dead_channels, "{:.0f}")});
+    table.add_row({info.module, fmt::format("{}", info.out), fmt::format("{}", info.in), with_separators(info.tokens),
+                   cell(summary.mean_magnitude, "{:.4f}"), cell(summary.outlier_ratio, "{:.1f}"),
+                   cell(summary.fisher_mass, "{:.4g}"), cell(summary.dead_channels, "{:.0f}")});
   }
   if (json) return print_json(object);
   print(aligned_facts({

@@ -27,7 +27,8 @@ void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
 }
 
 datasets::CalibrationWindows read_calibration_windows(const CalibrationTextOptions& options,
-                                                      const model::Architecture& architecture, const model::Tokenizer* tokenizer,
+                                                      const model::Architecture& architecture,
+                                                      const model::Tokenizer* tokenizer,
                                                       const std::filesystem::path& model,
                                                       const ProgressSink& progress) {
   const std::size_t length =

@@ -95,7 +95,8 @@ class Stopwatch {
   std::size_t laps_ = 0;
 };
 
-std::string_view stop_reason(const model::Architecture& architecture, const std::vector<TokenId>& ids, std::size_t wanted) {
+std::string_view stop_reason(const model::Architecture& architecture, const std::vector<TokenId>& ids,
+                             std::size_t wanted) {
   const auto& stops = architecture.stop_tokens;
   if (!ids.empty() && std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) return "stop token";
   return ids.size() == wanted ? "length" : "context";

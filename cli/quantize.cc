@@ -74,6 +74,9 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& 
                               {"peak_anonymous_bytes", peak},
                               {"recipe", recipe.canonical_json()},
                               {"tensors", std::move(tensors)}};
+  for (const quant::RareExpert& expert : result.rare_experts)
+    json["without_statistics"].push_back(
+        {{"name", expert.name}, {"calibration_tokens", expert.tokens}, {"inputs", expert.inputs}});
   if (result.tuning) json["tuning"] = quant::tuning_json(*result.tuning);
   if (result.budget) json["budget"] = quant::budget_json(*result.budget);
   return json;
@@ -172,6 +175,9 @@ void run(const Arguments& arguments) {
                              .progress = bar.sink(),
                              .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();
+  for (const quant::RareExpert& expert : result.rare_experts)
+    warn(fmt::format("{}: {} tokens of the calibration chose this expert of {} inputs: quantized without statistics",
+                     expert.name, expert.tokens, expert.inputs));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
     print_json(json_of(arguments, recipe, result, seconds, memory.bytes()));

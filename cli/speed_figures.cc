@@ -63,11 +63,11 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
   }
   report.peak_resident_bytes = memory_use().peak_resident_bytes;  // before the machine's own gigabyte
   if (skip_limits) return;
-  report.limits = {
-      .read_bytes_per_second = eval::measure_read_bandwidth(eval::bandwidth_working_set(), 5),
-      .gemm_flops_per_second = eval::measure_gemm_rate(model.architecture, kGemmTokens, 3),
-      .bf16_gemm_flops_per_second = report.bf16 ? eval::measure_bf16_gemm_rate(model.architecture, kGemmTokens, 3) : 0.0,
-      .peak_flops_per_second = eval::measure_peak_flops()};
+  report.limits = {.read_bytes_per_second = eval::measure_read_bandwidth(eval::bandwidth_working_set(), 5),
+                   .gemm_flops_per_second = eval::measure_gemm_rate(model.architecture, kGemmTokens, 3),
+                   .bf16_gemm_flops_per_second =
+                       report.bf16 ? eval::measure_bf16_gemm_rate(model.architecture, kGemmTokens, 3) : 0.0,
+                   .peak_flops_per_second = eval::measure_peak_flops()};
 }
 
 nlohmann::ordered_json speed_json(const SpeedReport& report) {

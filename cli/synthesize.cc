@@ -13,8 +13,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
+#include "model/architecture/known_shapes.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/synthesize/architectures.h"
 #include "model/synthesize/synthesize_model.h"
 
 namespace nibble::cli {

@@ -107,8 +107,9 @@ ExportedTensors exported_tensors(const std::shared_ptr<const model::Checkpoint>&
   }
   ExportedTensors tensors;
   for (const auto& [name, tensor] : composed)
-    tensors[name] = {{name, DType::kF16, tensor->parts.front()->weight.shape()},
-                     [name = name, tensor = tensor](SafetensorsWriter& writer) { append_composed(name, *tensor, writer); }};
+    tensors[name] = {
+        {name, DType::kF16, tensor->parts.front()->weight.shape()},
+        [name = name, tensor = tensor](SafetensorsWriter& writer) { append_composed(name, *tensor, writer); }};
   for (const std::string& name : checkpoint->tensor_names()) {
     if (used.contains(name) || is_quantized_part(quantized, name) || architecture.is_ignored(name)) continue;
     const auto item = std::make_shared<CopyItem>();

@@ -101,9 +101,40 @@ def circles_of(rooms):
     return sorted(found)
 
 
+# Families and the names of their tensors are known in this folder alone; everybody else asks for roles.
+FAMILIES = "model/architecture"
+MAY_NAME_THEM = ("tests/", "model/architecture/", "model/gguf/")
+TENSOR = re.compile(
+    r"(?<![\w/])(model\.(layers|embed|norm|decoder)|transformer\.(h|w|ln)|gpt_neox\.|h\.\d|wte|wpe|lm_head|embed_(tokens|in|out)|c_attn"
+    r"|c_proj|c_fc|fc[12]|[qkvo]_proj|(gate|up|down|out|qkv|gate_up)_proj|query_key_value|dense_(h_to_4h|4h_to_h)"
+    r"|ln_[f12]|\w*layernorm|self_attn)\b")
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+EXAMPLE = re.compile(r"\bnibble (?!\{)")  # a line of a command's help
+
+
+def family_names(root):
+    """model_type of every family, from the one list of them."""
+    text = (root / FAMILIES / "family_list.h").read_text()
+    return re.findall(r"^  FAMILY\((\w+)\)", text, re.MULTILINE)
+
+
+def named_outside(name, text, families):
+    """Strings of a source file, comments and includes aside, that name a family or a tensor."""
+    code = re.sub(r"//[^\n]*|^\s*#\s*include[^\n]*", "", text, flags=re.MULTILINE)
+    problems = []
+    for literal in STRING.findall(code):
+        if EXAMPLE.search(literal):
+            continue
+        tensor = TENSOR.search(literal)
+        if tensor or any(re.search(rf"(?<![\w/-]){family}(?![\w-])", literal) for family in families):
+            problems.append(f'{name}: "{literal}" names a family or a tensor, which only {FAMILIES}/ may; ask for a role')
+    return problems
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     problems, rooms = [], {}
+    families = family_names(root)
     for top in sorted({folder.split("/")[0] for folder in ALLOWED}):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".cc") or "downstream" in path.parts:
@@ -114,6 +145,8 @@ def main():
             if folder is None:
                 problems.append(f"{name}: this folder is not in the table of {pathlib.Path(__file__).name}")
                 continue
+            if not name.startswith(MAY_NAME_THEM):
+                problems += named_outside(name, text, families)
             for include in INCLUDE.findall(text):
                 target = folder_of(include)
                 if not (root / include).is_file():

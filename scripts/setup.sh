@@ -8,7 +8,7 @@ packages=(
   libfmt-dev libeigen3-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev
   libboost-dev libboost-iostreams-dev libhdf5-dev zlib1g-dev libzstd-dev libbrotli-dev
   libboost-mpi-dev mpi-default-dev mpi-default-bin  # optional: calibration over several processes
-  libpcre2-dev libxxhash-dev libdnnl-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev libdnnl-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-format-14
 )
 

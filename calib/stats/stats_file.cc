@@ -30,7 +30,8 @@ RunSettings read_settings(hid_t root, std::string_view what) {
   NIBBLE_REQUIRE(format == schema::kFormat, FormatError, "{}: expected the format '{}', got '{}'", what,
                  schema::kFormat, format);
   const std::uint64_t version = read_scalar_attribute(root, "version", what);
-  NIBBLE_REQUIRE(version == schema::kVersion, FormatError, "{}: format version {}, this program reads version {}: make it again with `nibble calibrate`", what,
+  NIBBLE_REQUIRE(version == schema::kVersion, FormatError,
+                 "{}: format version {}, this program reads version {}: make it again with `nibble calibrate`", what,
                  version, schema::kVersion);
   const auto text = [&](const char* name) { return h5::read_text_attribute(root, name, what); };
   const std::string head = text("head");
@@ -100,7 +101,7 @@ struct StatsFile::State {
     NIBBLE_REQUIRE(is_valid_layer_name(module), FormatError, "{}: '{}' cannot be the name of a layer", name, module);
     const std::string what = fmt::format("{}: layer '{}'", name, module);
     const h5::Handle group = h5::open_group(groups.id(), module, name);
-    LayerInfo info{.module = module, .out = 0, .in = 0, .input_of = {}};
+    LayerInfo info{.module = module, .out = 0, .in = 0, .tokens = 0, .input_of = {}};
     for (const auto& [attribute, extent] : {std::pair{"out", &info.out}, std::pair{"in", &info.in}}) {
       *extent = read_scalar_attribute(group.id(), attribute, what);
       NIBBLE_REQUIRE(*extent > 0 && *extent <= kMaxFeatures, FormatError, "{}: '{}' is {}, expected 1 to {}", what,
@@ -108,9 +109,11 @@ struct StatsFile::State {
     }
     const auto found_tokens = read_scalar<std::uint64_t>(group.id(), schema::kTokens.name, size, what);
     const auto found_samples = read_scalar<std::uint64_t>(group.id(), schema::kSamples.name, size, what);
-    NIBBLE_REQUIRE(found_tokens == tokens && found_samples == settings.windows, FormatError,
+    // An expert saw the tokens that chose it, the other layers all of them; which is which, the model knows.
+    NIBBLE_REQUIRE(found_tokens <= tokens && found_samples == settings.windows, FormatError,
                    "{}: {} windows with {} tokens in all, but the file's settings say {} windows of {} tokens", what,
                    found_samples, found_tokens, settings.windows, settings.window_tokens);
+    info.tokens = found_tokens;
     if (settings.collected.hessian) {
       const h5::Handle dataset = h5::open_dataset(group.id(), schema::kSumXxt.name, what);
       const auto [owner, is_first] = owners.emplace(h5::object_address(dataset.id(), what), module);
@@ -166,7 +169,7 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
   LayerStats stats{.module = module,
                    .out = info.out,
                    .in = info.in,
-                   .tokens = state_->tokens,
+                   .tokens = info.tokens,
                    .samples = run.windows,
                    .input_of = info.input_of};
   const std::string text = fmt::format("{}: layer '{}'", state_->name, module);

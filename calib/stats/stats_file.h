@@ -15,7 +15,8 @@ namespace nibble::calib {
 struct LayerInfo {
   std::string module;
   std::size_t out = 0, in = 0;
-  std::string input_of;  ///< the layer before this one that holds the same sum_xxt, or empty
+  std::uint64_t tokens = 0;  ///< rows of its input that were summed: all, or those that chose an expert
+  std::string input_of;      ///< the layer before this one that holds the same sum_xxt, or empty
 };
 
 /// A calibration file of anybody, read lazily: open() looks at names, shapes and settings, read() at one layer.

@@ -74,7 +74,7 @@ void StatsWriter::add(const LayerStats& layer) {
   if (!layer.input_of.empty()) given.hessian = settings.collected.hessian;  // comes from the link
   NIBBLE_REQUIRE(given == settings.collected, InvalidArgument, "{}: expected the statistics {}, got {}", what,
                  to_text(settings.collected), to_text(layer.holds()));
-  NIBBLE_REQUIRE(layer.samples == settings.windows && layer.tokens == settings.windows * settings.window_tokens,
+  NIBBLE_REQUIRE(layer.samples == settings.windows && layer.tokens <= settings.windows * settings.window_tokens,
                  InvalidArgument, "{}: expected {} windows of {} tokens, got {} and {} tokens in all", what,
                  settings.windows, settings.window_tokens, layer.samples, layer.tokens);
   const auto shared = state_->inputs.find(layer.input_of);

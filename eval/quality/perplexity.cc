@@ -27,8 +27,8 @@ PerplexityResult perplexity(const model::Model& model, std::span<const model::To
   return perplexity(model.architecture(), logits_of(model, options.forward), tokens, options);
 }
 
-PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make, std::span<const model::TokenId> tokens,
-                            const PerplexityOptions& options) {
+PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make,
+                            std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
   const ProtocolRun run(architecture, tokens, options);
   std::vector<double> nll(run.targets(), std::numeric_limits<double>::quiet_NaN());
   const auto start = std::chrono::steady_clock::now();

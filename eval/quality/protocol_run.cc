@@ -36,7 +36,8 @@ std::vector<Window> cut_windows(std::size_t tokens, std::size_t max_positions, c
 
 }  // namespace
 
-ProtocolRun::ProtocolRun(const model::Architecture& architecture, std::span<const TokenId> tokens, const PerplexityOptions& options)
+ProtocolRun::ProtocolRun(const model::Architecture& architecture, std::span<const TokenId> tokens,
+                         const PerplexityOptions& options)
     : tokens_(tokens), options_(options) {
   check_ids(tokens, options, architecture.vocabulary);
   windows_ = cut_windows(tokens.size(), architecture.max_positions, options);

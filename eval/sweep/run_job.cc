@@ -172,8 +172,8 @@ class Job {
                                       .largest = compared.kl_max,
                                       .top1_agreement = compared.top1_agreement};
     } else {
-      result =
-          perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens, options);
+      result = perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens,
+                          options);
     }
     CellMeasures& measures = *record.measures;
     measures.perplexity = result.perplexity;

@@ -9,9 +9,7 @@
 #include "eval/speed/work.h"
 
 namespace nibble::eval {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   constexpr std::uint64_t kFixed = std::uint64_t{64} << 20;  // logits, decoded tiles, the program
@@ -31,7 +29,8 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   const double head = static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
   const std::uint64_t row = model::forward_floats_per_token(architecture);
   Cost cost;
-  cost.operations = 2.0 * (model::active_linear_weights(architecture) * tokens + head * scored) + 4.0 * width * attended;
+  cost.operations =
+      2.0 * (model::active_linear_weights(architecture) * tokens + head * scored) + 4.0 * width * attended;
   cost.memory = kFixed + row * sizeof(float) * std::max(longest, cell.options.batch_tokens);
   if (cell.divergence) {  // the reference's head too
     cost.operations += 2.0 * head * scored;
@@ -53,8 +52,8 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
   // Decoding waits for memory: a weight takes as long as this many operations of a product of matrices.
   constexpr double kPerDecodedWeight = 16.0;
   const model::Architecture& architecture = model.architecture;
-  const double weights =
-      model::active_linear_weights(architecture) + static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  const double weights = model::active_linear_weights(architecture) +
+                         static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
   Cost cost;
   for (const SpeedOptions& options : speed.contexts) {
     const auto runs = static_cast<double>(options.warm_up + options.repeat);

@@ -55,8 +55,8 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const P
       calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
   if (calibration.text.empty()) {
-    planned.windows =
-        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, calibration.samples);
+    planned.windows = datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length,
+                                                          calibration.samples);
   } else {
     NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
                    "calibration: model '{}' has no tokenizer; give token ids with `tokens`",

@@ -15,42 +15,9 @@ namespace nibble::model {
 namespace {
 
 std::vector<Family>& registered() {
-  static std::vector<Family> list = {
-      {"bloom", parse_bloom},
-      {"cohere", parse_cohere},
-      {"exaone4", parse_exaone4},
-      {"falcon", parse_falcon},
-      {"gemma", parse_gemma},
-      {"gemma2", parse_gemma2},
-      {"gemma3_text", parse_gemma3_text},
-      {"glm4", parse_glm4},
-      {"gpt2", parse_gpt2},
-      {"gpt_neo", parse_gpt_neo},
-      {"gpt_neox", parse_gpt_neox},
-      {"gpt_oss", parse_gpt_oss},
-      {"gptj", parse_gptj},
-      {"granite", parse_granite},
-      {"granitemoe", parse_granitemoe},
-      {"llama", parse_llama},
-      {"ministral", parse_ministral},
-      {"mistral", parse_mistral},
-      {"mixtral", parse_mixtral},
-      {"nemotron", parse_nemotron},
-      {"olmo", parse_olmo},
-      {"olmo2", parse_olmo2},
-      {"olmo3", parse_olmo3},
-      {"olmoe", parse_olmoe},
-      {"opt", parse_opt},
-      {"phi", parse_phi},
-      {"phi3", parse_phi3},
-      {"qwen2", parse_qwen2},
-      {"qwen2_moe", parse_qwen2_moe},
-      {"qwen3", parse_qwen3},
-      {"qwen3_moe", parse_qwen3_moe},
-      {"smollm3", parse_smollm3},
-      {"stablelm", parse_stablelm},
-      {"starcoder2", parse_starcoder2},
-  };
+#define NIBBLE_ENTRY(NAME) {#NAME, parse_##NAME},
+  static std::vector<Family> list = {NIBBLE_FAMILIES(NIBBLE_ENTRY)};
+#undef NIBBLE_ENTRY
   return list;
 }
 

@@ -4,47 +4,54 @@
 
 #include "model/architecture/architecture.h"
 
-// The parsers of families/, for the list in families.cc.
+// The parsers of families/: the list that families.cc reads.
+
+// model_type of config.json; parse_MODEL_TYPE() is in families/. One line each.
+#define NIBBLE_FAMILIES(FAMILY) \
+  FAMILY(bloom)                 \
+  FAMILY(cohere)                \
+  FAMILY(exaone4)               \
+  FAMILY(falcon)                \
+  FAMILY(gemma)                 \
+  FAMILY(gemma2)                \
+  FAMILY(gemma3_text)           \
+  FAMILY(glm4)                  \
+  FAMILY(gpt2)                  \
+  FAMILY(gpt_neo)               \
+  FAMILY(gpt_neox)              \
+  FAMILY(gpt_oss)               \
+  FAMILY(gptj)                  \
+  FAMILY(granite)               \
+  FAMILY(granitemoe)            \
+  FAMILY(llama)                 \
+  FAMILY(ministral)             \
+  FAMILY(mistral)               \
+  FAMILY(mixtral)               \
+  FAMILY(nemotron)              \
+  FAMILY(olmo)                  \
+  FAMILY(olmo2)                 \
+  FAMILY(olmo3)                 \
+  FAMILY(olmoe)                 \
+  FAMILY(opt)                   \
+  FAMILY(phi)                   \
+  FAMILY(phi3)                  \
+  FAMILY(qwen2)                 \
+  FAMILY(qwen2_moe)             \
+  FAMILY(qwen3)                 \
+  FAMILY(qwen3_moe)             \
+  FAMILY(smollm3)               \
+  FAMILY(stablelm)              \
+  FAMILY(starcoder2)
+
 namespace nibble::model {
 
 class FamilyConfig;
 struct LlamaDefaults;
 struct LlamaLike;
 
-Architecture parse_bloom(const FamilyConfig& config);
-Architecture parse_cohere(const FamilyConfig& config);
-Architecture parse_exaone4(const FamilyConfig& config);
-Architecture parse_falcon(const FamilyConfig& config);
-Architecture parse_gemma(const FamilyConfig& config);
-Architecture parse_gemma2(const FamilyConfig& config);
-Architecture parse_gemma3_text(const FamilyConfig& config);
-Architecture parse_glm4(const FamilyConfig& config);
-Architecture parse_gpt2(const FamilyConfig& config);
-Architecture parse_gpt_neo(const FamilyConfig& config);
-Architecture parse_gpt_neox(const FamilyConfig& config);
-Architecture parse_gpt_oss(const FamilyConfig& config);
-Architecture parse_gptj(const FamilyConfig& config);
-Architecture parse_granite(const FamilyConfig& config);
-Architecture parse_granitemoe(const FamilyConfig& config);
-Architecture parse_llama(const FamilyConfig& config);
-Architecture parse_ministral(const FamilyConfig& config);
-Architecture parse_mistral(const FamilyConfig& config);
-Architecture parse_mixtral(const FamilyConfig& config);
-Architecture parse_nemotron(const FamilyConfig& config);
-Architecture parse_olmo(const FamilyConfig& config);
-Architecture parse_olmo2(const FamilyConfig& config);
-Architecture parse_olmo3(const FamilyConfig& config);
-Architecture parse_olmoe(const FamilyConfig& config);
-Architecture parse_opt(const FamilyConfig& config);
-Architecture parse_phi(const FamilyConfig& config);
-Architecture parse_phi3(const FamilyConfig& config);
-Architecture parse_qwen2(const FamilyConfig& config);
-Architecture parse_qwen2_moe(const FamilyConfig& config);
-Architecture parse_qwen3(const FamilyConfig& config);
-Architecture parse_qwen3_moe(const FamilyConfig& config);
-Architecture parse_smollm3(const FamilyConfig& config);
-Architecture parse_stablelm(const FamilyConfig& config);
-Architecture parse_starcoder2(const FamilyConfig& config);
+#define NIBBLE_DECLARE(NAME) Architecture parse_##NAME(const FamilyConfig& config);
+NIBBLE_FAMILIES(NIBBLE_DECLARE)
+#undef NIBBLE_DECLARE
 
 // What families lend to others of their line.
 

@@ -142,7 +142,8 @@ std::shared_ptr<const WeightSource> make_mapped_source(std::shared_ptr<const Che
   return std::make_shared<MappedSource>(std::move(checkpoint), std::move(tensor), transposed);
 }
 
-std::shared_ptr<const WeightSource> make_row_set_source(std::shared_ptr<const WeightSource> source, const RowSet& rows) {
+std::shared_ptr<const WeightSource> make_row_set_source(std::shared_ptr<const WeightSource> source,
+                                                        const RowSet& rows) {
   return std::make_shared<RowSetSource>(std::move(source), rows);
 }
 

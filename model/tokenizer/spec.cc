@@ -1,82 +1,38 @@
 #include "model/tokenizer/spec.h"
 
-#include <variant>
+#include <cmath>
 
-#include "core/hash.h"
+#include "core/error.h"
 
 namespace nibble::model {
-namespace {
 
-class Fingerprint {
- public:
-  void add(std::string_view text) { hasher_.update(text); }
-  void add(std::uint64_t number) { hasher_.update(std::as_bytes(std::span(&number, 1))); }
-  void add(bool flag) { add(std::uint64_t{flag}); }
-  void add(std::optional<TokenId> id) { add(id ? std::uint64_t{*id} : ~std::uint64_t{0}); }
-
-  void add(const TokenizerSpec::Merge& merge) {
-    add(std::uint64_t{merge.left} << 32 | merge.right);
-    add(std::uint64_t{merge.merged});
+void check(const TokenizerSpec& spec) {
+  const std::size_t size = spec.tokens.size();
+  NIBBLE_REQUIRE(size > 0, FormatError, "{}: the vocabulary has no tokens", spec.where);
+  const auto require_id = [&](TokenId id, const char* role) {
+    NIBBLE_REQUIRE(id < size, FormatError, "{}: {} {} is not below the vocabulary size {}", spec.where, role, id, size);
+  };
+  for (const TokenizerSpec::Merge& merge : spec.merges) {
+    for (const TokenId id : {merge.left, merge.right, merge.merged}) require_id(id, "the id of a merge");
   }
-  void add(const PrependStep& step) { add(step.text); }
-  void add(const ReplaceStep& step) {
-    add(step.from);
-    add(step.to);
-  }
-  void add(const SplitStep& step) {
-    add(step.pattern);
-    add(step.literal);
-    add(static_cast<std::uint64_t>(step.behavior));
-    add(step.invert);
-  }
-  void add(const ByteLevelStep& step) {
-    add(step.add_prefix_space);
-    add(step.use_regex);
-  }
-  void add(const MetaspaceStep& step) {
-    add(step.replacement);
-    add(static_cast<std::uint64_t>(step.prepend));
-    add(step.split);
-  }
-  template <class... Steps>
-  void add(const std::variant<Steps...>& step) {
-    add(std::uint64_t{step.index()});
-    std::visit([&](const auto& kind) { add(kind); }, step);
-  }
-  template <class Item>
-  void add_all(const std::vector<Item>& items) {
-    add(std::uint64_t{items.size()});
-    for (const Item& item : items) add(item);
-  }
-  std::string hex() const { return hasher_.hex(); }
-
- private:
-  Hasher hasher_;
-};
-
-}  // namespace
-
-std::string fingerprint(const TokenizerSpec& spec) {
-  Fingerprint all;
-  all.add(std::string_view("nibble tokenizer 1"));
-  all.add(std::uint64_t{spec.tokens.size()});
-  all.add(std::uint64_t{spec.added.size()});
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    const auto model_id = spec.id_of.find(spec.tokens[id]);
-    all.add(std::string_view(spec.tokens[id]));
-    all.add(model_id != spec.id_of.end() && model_id->second == id);
-  }
-  all.add_all(spec.merges);
-  for (const bool flag : {spec.ignore_merges, spec.byte_fallback, spec.fuse_unknown}) all.add(flag);
-  all.add(spec.unknown);
+  for (const auto& [token, id] : spec.id_of) require_id(id, "id");
   for (const AddedToken& token : spec.added) {
-    all.add(std::uint64_t{token.id});
-    for (const bool flag : {token.left_strip, token.right_strip, token.single_word}) all.add(flag);
-    all.add(token.normalized && !spec.normalizer.empty());  // means nothing without a normalizer
+    require_id(token.id, "the id of an added token");
+    NIBBLE_REQUIRE(!token.content.empty(), FormatError, "{}: added token {} has no content", spec.where, token.id);
   }
-  all.add_all(spec.normalizer);
-  all.add_all(spec.pre_tokenizer);
-  return all.hex();
+  for (const auto& id : {spec.unknown, spec.added_bos, spec.eos}) {
+    if (id) require_id(*id, "the id of a special token");
+  }
+  for (const auto& [id, text] : spec.decoded) require_id(id, "id");
+  NIBBLE_REQUIRE(spec.kinds.empty() || spec.kinds.size() == size, FormatError, "{}: {} kinds for {} tokens", spec.where,
+                 spec.kinds.size(), size);
+  if (spec.model == TokenizerSpec::Model::kBpe) return;
+  NIBBLE_REQUIRE(spec.scores.size() == size, FormatError, "{}: {} scores for {} tokens", spec.where, spec.scores.size(),
+                 size);
+  for (std::size_t id = 0; id < size; ++id) {
+    NIBBLE_REQUIRE(std::isfinite(spec.scores[id]), FormatError, "{}: the score of token {} is not finite", spec.where,
+                   id);
+  }
 }
 
 }  // namespace nibble::model

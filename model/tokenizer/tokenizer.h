@@ -10,16 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "model/tokenizer/token_id.h"
+
 namespace nibble::model {
 
-using TokenId = std::uint32_t;
-
-/// Text to token ids and back, as Hugging Face's tokenizers do it for byte-level BPE (GPT-2, Llama 3) and for Llama-2
-/// style BPE with byte fallback. Immutable: threads may share it.
+/// Text to token ids and back, as Hugging Face's tokenizers and SentencePiece do it: BPE and Unigram vocabularies with
+/// their normalizers, pre-tokenizers, added tokens and decoders. Immutable: threads may share it.
 class Tokenizer {
  public:
-  /// Reads tokenizer.json, or vocab.json + merges.txt (then GPT-2's rules), and tokenizer_config.json if there.
-  /// Throws FormatError naming file and what is wrong; unsupported parts are named, never ignored silently.
+  /// Reads tokenizer.json, or vocab.json + merges.txt (then GPT-2's rules), or tokenizer.model (SentencePiece), the
+  /// first that is there, and tokenizer_config.json if there. Throws FormatError naming file and what is wrong;
+  /// unsupported parts are named, never ignored silently.
   static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& directory);
   virtual ~Tokenizer() = default;
 

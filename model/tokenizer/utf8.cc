@@ -1,8 +1,16 @@
 #include "model/tokenizer/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace nibble::model {
+
+std::size_t previous_character(std::string_view text, std::size_t pos) {
+  for (std::size_t length = 1; length <= std::min<std::size_t>(4, pos); ++length) {
+    if (decode_utf8(text, pos - length).length == length) return pos - length;
+  }
+  return pos - 1;
+}
 
 void append_utf8(std::string& text, char32_t code_point) {
   const auto push = [&](char32_t byte) { text.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };

@@ -35,6 +35,9 @@ inline Utf8Char decode_utf8(std::string_view text, std::size_t pos) {
   return {};
 }
 
+/// Start of the character before `pos`, or `pos` - 1 where that is not UTF-8. Requires pos > 0.
+std::size_t previous_character(std::string_view text, std::size_t pos);
+
 /// Appends the UTF-8 form of a code point that is not a surrogate.
 void append_utf8(std::string& text, char32_t code_point);
 

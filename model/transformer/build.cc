@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "model/transformer/decoder.h"
+#include "model/transformer/layers/make_feed_forward.h"
 
 namespace nibble::model {
 namespace {
@@ -57,10 +58,10 @@ class Builder {
     const auto per_head = [&](const std::vector<double>& values) {
       return values.empty() || values.size() == spec.heads;
     };
-    NIBBLE_REQUIRE(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0 && per_head(shape.alibi) &&
-                       per_head(shape.sinks),
-                   InvalidArgument, "attention: {} heads do not fit {} for keys and values, {} slopes and {} sinks",
-                   spec.heads, spec.kv_heads, shape.alibi.size(), shape.sinks.size());
+    NIBBLE_REQUIRE(
+        spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0 && per_head(shape.alibi) && per_head(shape.sinks),
+        InvalidArgument, "attention: {} heads do not fit {} for keys and values, {} slopes and {} sinks", spec.heads,
+        spec.kv_heads, shape.alibi.size(), shape.sinks.size());
     NIBBLE_REQUIRE(!spec.rotary || (spec.rotary->dims % 2 == 0 && spec.rotary->dims <= spec.head_dim), InvalidArgument,
                    "attention: rotary over {} of {} elements of a head", spec.rotary->dims, spec.head_dim);
     return shape;

@@ -48,7 +48,8 @@ void check_head_rows(const Architecture& architecture, std::span<const std::size
 }
 
 void check_block(const Architecture& architecture, std::size_t block) {
-  NIBBLE_REQUIRE(block < architecture.blocks.size(), InvalidArgument, "transformer: block {} of {}", block, architecture.blocks.size());
+  NIBBLE_REQUIRE(block < architecture.blocks.size(), InvalidArgument, "transformer: block {} of {}", block,
+                 architecture.blocks.size());
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ void Decoder<T>::backward_head(MatrixView<const T> x, std::span<const std::int64
                  rows, targets.size(), row_weights.size(), losses.size(), dx.rows());
   for (std::size_t r = 0; r < rows; ++r)
     NIBBLE_REQUIRE(targets[r] < static_cast<std::int64_t>(architecture().vocabulary), InvalidArgument,
-                   "transformer: target [{}] is {}, but the vocabulary has {} ids", r, targets[r], architecture().vocabulary);
+                   "transformer: target [{}] is {}, but the vocabulary has {} ids", r, targets[r],
+                   architecture().vocabulary);
   parts_.head.backward(x, targets, row_weights, losses, dx, scratch_.head, hooks);
 }
 
@@ -148,8 +150,8 @@ void Decoder<T>::backward_logits(MatrixView<const T> x, std::span<const std::siz
 
 template <class T>
 void Decoder<T>::release_block(std::size_t block) const {
-  NIBBLE_REQUIRE(block <= architecture().blocks.size(), InvalidArgument, "transformer: block {} of {} and the head", block,
-                 architecture().blocks.size());
+  NIBBLE_REQUIRE(block <= architecture().blocks.size(), InvalidArgument, "transformer: block {} of {} and the head",
+                 block, architecture().blocks.size());
   if (block < architecture().blocks.size()) return parts_.blocks[block].release();
   parts_.head.linear.op->release();
   parts_.embedding.release();

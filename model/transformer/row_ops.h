@@ -87,7 +87,7 @@ void with_definition(Activation f, const Run& run) {
 ///   silu x / (1 + exp(-x))                        relative error at most 6
 ///   gelu_tanh x/2 (1 + tanh u)                    (6 + 4|u|), u = sqrt(2/pi) (x + 0.044715 x^3): its own rounding,
 ///                                                 which the exponential in the negative tail magnifies
-///   gelu x Phi(x)                                 8, and results below 14 * 2^-126 may become 0
+///   gelu x Phi(x)                                 5, and results below 14 * 2^-126 may become 0
 ///   relu, relu2                                   0, 1
 /// Throws InvalidArgument for kClampedSwiglu, which takes two arguments.
 template <class T>

@@ -9,8 +9,8 @@
 
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
-#include "model/checkpoint/weights.h"
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/weights.h"
 #include "model/transformer/hooks.h"
 
 namespace nibble::model {

@@ -135,6 +135,9 @@ std::string report_json(const QuantizeResult& result) {
                               {"tensor_bytes", result.tensor_bytes},
                               {"tensors", std::move(tensors)}};
   if (!scaling.empty()) json["input_scaling"] = std::move(scaling);
+  for (const RareExpert& expert : result.rare_experts)
+    json["without_statistics"].push_back(
+        {{"name", expert.name}, {"calibration_tokens", expert.tokens}, {"inputs", expert.inputs}});
   if (result.tuning) json["tuning"] = tuning_json(*result.tuning);
   if (result.budget) json["budget"] = budget_json(*result.budget);
   return json.dump(2) + "\n";

@@ -83,6 +83,11 @@ bool Calibration::holds(const std::string& layer, const StatisticSet& what) cons
   return live(layer, what) != nullptr || find(layer, what) != nullptr;
 }
 
+std::uint64_t Calibration::tokens(const std::string& layer, const StatisticSet& what) const {
+  if (const LayerStats* newer = live(layer, what)) return newer->tokens;
+  return find(layer, what)->layer(layer).tokens;
+}
+
 LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what) const {
   if (const LayerStats* newer = live(item.layer.module, what)) {
     NIBBLE_REQUIRE(newer->in == item.source->cols(), FormatError, "{}: statistics of {} inputs for a weight of {}",

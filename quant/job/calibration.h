@@ -55,6 +55,8 @@ class Calibration {
   /// InvalidArgument when no file holds them, saying which command collects them; FormatError for a layer of another
   /// shape.
   calib::LayerStats read(const QuantizeItem& item, const calib::StatisticSet& what) const;
+  /// Rows of its input that a layer's statistics `what` were summed over. Requires holds().
+  std::uint64_t tokens(const std::string& layer, const calib::StatisticSet& what) const;
   /// LiveStatistics::drift of the item's layer; empty where there is none.
   std::vector<double> input_drift(const QuantizeItem& item) const;
   /// Refuses, before any work, an item whose settings need statistics that neither a file holds nor, with `sequential`,

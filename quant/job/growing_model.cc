@@ -47,7 +47,8 @@ class GrowingModel::Layer final : public LinearOp<float> {
   std::unique_ptr<LinearOp<float>> op_;
 };
 
-GrowingModel::GrowingModel(const model::Architecture& architecture, std::shared_ptr<const model::WeightProvider> weights,
+GrowingModel::GrowingModel(const model::Architecture& architecture,
+                           std::shared_ptr<const model::WeightProvider> weights,
                            std::map<std::string, std::shared_ptr<const WeightSource>> replaced)
     : weights_(std::move(weights)) {
   const ReplacedMatrices start(*weights_, std::move(replaced));

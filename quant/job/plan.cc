@@ -93,7 +93,7 @@ class Planner {
 
   void add_named(const model::Parameter& parameter) {
     const std::string name = parameter.module + ".weight";
-    (void)provider_->matrix(parameter);          // throws where it is missing or of another shape
+    (void)provider_->matrix(parameter);        // throws where it is missing or of another shape
     if (!recipe_.matching_rule(name)) return;  // left to add_rest()
     std::vector<QuantizeItem> alone;
     alone.push_back(item_of(parameter, false));

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
-#include "model/architecture/architecture.h"
 #include "quant/job/scaled_source.h"
 #include "quant/recipe/recipe.h"
 

@@ -121,6 +121,7 @@ LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeI
 double predicted_loss(const QuantizeItem& item, const WeightParts& made, const Calibration& calibration,
                       LossEstimate estimate) {
   if (!item.settings.coded()) return 0.0;
+  if (calibration.tokens(item.layer.module, statistics_of(estimate)) == 0) return 0.0;  // an expert nobody chose
   Matrix<float> delta = weight_error(item, made);
   const bool centred = item.settings.shifting;
   StatisticSet what = statistics_of(estimate);

@@ -16,6 +16,7 @@
 #include "quant/job/input_scaling.h"
 #include "quant/job/make_shards.h"
 #include "quant/job/plan.h"
+#include "quant/job/rare_experts.h"
 #include "quant/job/sequential.h"
 #include "quant/job/tuning.h"
 #include "quant/store/quantization_config.h"
@@ -125,6 +126,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   Plan plan = make_plan(checkpoint, architecture, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
+  std::vector<RareExpert> rare = set_rare_experts(plan, calibration);
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
   check_use_of_text(plan, architecture, options);
@@ -141,20 +143,21 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   BudgetOutcome made;
   if (budget) made = budget->run(plan, output.scratch(), reporter, options.memory_bytes);
   if (sequential) {
-    const SequentialJob job{checkpoint,       architecture,   *options.text, options.memory_bytes, calibration, groups,
-                            output.scratch(), identity, reporter};
-    made.shards = quantize_sequentially(job, plan, scaling);
+    const SequentialJob job{checkpoint,       architecture, *options.text, options.memory_bytes, calibration, groups,
+                            output.scratch(), identity,     reporter};
+    made.shards = quantize_sequentially(job, plan, scaling, rare);
   } else if (!budget) {
     made.shards = shards_of(plan, calibration, output.scratch(), reporter, options.memory_bytes);
   }
   std::optional<TuningResult> tuned;
   if (const auto& tuning = options.recipe.tuning()) {
-    const TuningJob job{checkpoint,  architecture,           plan,     *tuning, *options.text, options.memory_bytes,
+    const TuningJob job{checkpoint,  architecture,     plan,     *tuning, *options.text, options.memory_bytes,
                         calibration, output.scratch(), identity, reporter};
     made.shards = tune(job, made.shards, tuned.emplace());
   }
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
+  result.rare_experts = std::move(rare);
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 

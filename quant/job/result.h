@@ -56,6 +56,12 @@ struct TuningResult {
   std::size_t best_epoch = 0;    ///< whose state was kept; 0 = as it was before
 };
 
+/// An expert that was quantized without statistics, because the calibration's text chose it too seldom.
+struct RareExpert {
+  std::string name;
+  std::uint64_t tokens = 0, inputs = 0;
+};
+
 struct QuantizeResult {
   std::vector<TensorResult> tensors;   ///< what the recipe names: linears of the blocks, then embeddings and head
   double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in
@@ -65,6 +71,7 @@ struct QuantizeResult {
   std::uint64_t file_bytes = 0;                   ///< of model.safetensors
   std::vector<std::string> unused_rules;          ///< patterns of the recipe that match no tensor
   std::vector<InputScalingResult> input_scaling;  ///< by norm
+  std::vector<RareExpert> rare_experts;           ///< quantized without statistics
   std::optional<TuningResult> tuning;             ///< where the recipe has one
   std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
 };

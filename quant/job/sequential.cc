@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "quant/job/growing_model.h"
 #include "quant/job/make_shards.h"
+#include "quant/job/rare_experts.h"
 #include "quant/job/shard_source.h"
 #include "quant/job/shifted_bias.h"
 
@@ -21,7 +22,8 @@ using Layers = std::span<const CollectedLayer>;
 
 constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
 
-calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
+calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text,
+                                 std::uint64_t memory_bytes) {
   calib::RunSettings settings;
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
@@ -32,10 +34,12 @@ calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const 
 
 class SequentialRun {
  public:
-  SequentialRun(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling)
+  SequentialRun(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
+                std::vector<RareExpert>& rare)
       : job_(job),
         plan_(plan),
         scaling_(scaling),
+        rare_(rare),
         shards_(plan.items.size()),
         layers_(calib::collected_layers(job.architecture, false)) {
     for (const QuantizeItem& item : plan.items) shifted_ = shifted_ || is_shifted(item);
@@ -90,7 +94,8 @@ class SequentialRun {
 
   std::unique_ptr<calib::ResidualStore> make_store(const calib::CalibrationPlan& walk) const {
     const std::size_t length = job_.text.window_tokens;
-    const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden, walk.windows_per_batch * length};
+    const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden,
+                                     walk.windows_per_batch * length};
     // The plan counts two boundaries, before and after a block; the float model has two of its own.
     const std::uint64_t streams = shifted_ && !walk.residuals_on_disk ? walk.residual_bytes : 0;
     if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
@@ -145,7 +150,7 @@ class SequentialRun {
   void measure_float_means(BoundaryWalk& original, std::size_t block, BoundaryWalk::Go go) {
     float_means_.clear();
     for (const auto& layer : original.run(network_->model(), block, layers_of(block), {.activations = true}, go))
-      float_means_[layer.module] = calib::mean_input(layer);
+      if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 
   // One input of the block and the layers it feeds.
@@ -154,7 +159,7 @@ class SequentialRun {
     const bool sequential =
         std::any_of(items.begin(), items.end(), [&](std::size_t i) { return plan_.items[i].settings.sequential; });
     if (sequential && !is_finished(items)) {
-      const Calibration newer = job_.calibration.with(measure(live, block, layers));
+      const Calibration newer = job_.calibration.with(measure(live, block, layers, items));
       scale_groups(items, newer);
       make(items, newer);
     } else {
@@ -173,15 +178,25 @@ class SequentialRun {
                        [&](std::size_t i) { return find_shard(file_of(i), plan_.items[i].identity.name).has_value(); });
   }
 
-  LiveStatistics measure(BoundaryWalk& live, std::size_t block, Layers layers) const {
+  // Items of an expert that too few tokens chose lose the settings that need statistics.
+  LiveStatistics measure(BoundaryWalk& live, std::size_t block, Layers layers, const std::vector<std::size_t>& items) {
     LiveStatistics statistics;
     // Layers that share an input share its statistics: those of the first.
     auto sums = live.run(network_->model(), block, layers.first(1), kInputs, BoundaryWalk::Go::kStay);
     const auto shared = std::make_shared<const calib::LayerStats>(std::move(sums.front()));
+    if (layers.front().expert && shared->tokens < shared->in) {
+      for (const std::size_t i : items) {
+        QuantizeItem& item = plan_.items[i];
+        rare_.push_back({item.identity.name, shared->tokens, shared->in});
+        item.settings = without_statistics(item.settings);
+      }
+      return statistics;
+    }
     const std::vector<double> mean = calib::mean_input(*shared);
     for (const CollectedLayer& layer : layers) {
       statistics.layers[layer.module] = shared;
       if (!shifted_) continue;
+      if (!float_means_.contains(layer.module)) continue;  // an expert that the float model's tokens did not choose
       std::vector<double> drift = float_means_.at(layer.module);
       for (std::size_t j = 0; j < drift.size(); ++j) drift[j] -= mean[j];
       statistics.drift[layer.module] = std::move(drift);
@@ -212,6 +227,7 @@ class SequentialRun {
   const SequentialJob& job_;
   Plan& plan_;
   std::vector<InputScalingResult>& scaling_;
+  std::vector<RareExpert>& rare_;
   std::vector<Shard> shards_;
   std::vector<CollectedLayer> layers_;
   bool shifted_ = false;
@@ -228,12 +244,12 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
   (void)plan_walk(architecture, text, memory_bytes);
 }
 
-std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan,
-                                         std::vector<InputScalingResult>& scaling) {
+std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
+                                         std::vector<RareExpert>& rare) {
   std::uint64_t weights = 0;
   for (const QuantizeItem& item : plan.items) weights += item.weights();
   job.reporter.begin("quantizing", weights);
-  return SequentialRun(job, plan, scaling).run();
+  return SequentialRun(job, plan, scaling, rare).run();
 }
 
 }  // namespace nibble::quant

@@ -42,11 +42,12 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 /// Shifted biases become b + mu Wᵀ - mu~ Whatᵀ, mu being the mean input in the float model (carried along on the same
 /// windows) and mu~ that of the model quantized so far: errors that have accumulated in the mean go too.
 ///
-/// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`.
+/// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few
+///           tokens chose are quantized without statistics and named in `rare`.
 /// Resuming  what is finished is taken from `scratch`; the bytes are those of an undisturbed run.
 /// Cost      5 forward passes of the text, 6 with shifting. Memory: one batch, the Hessian of one input and its solver,
 ///           and the residual stream at one boundary (2 with shifting), in files where memory_bytes are too few.
-std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan,
-                                         std::vector<InputScalingResult>& scaling);
+std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
+                                         std::vector<RareExpert>& rare);
 
 }  // namespace nibble::quant

@@ -69,8 +69,9 @@ struct TunedNetwork::Layer {
   Bias bias;
 };
 
-TunedNetwork::TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
-                           const Plan& plan, std::span<const Shard> shards, const Tuning& tuning)
+TunedNetwork::TunedNetwork(const std::shared_ptr<const model::Checkpoint>& checkpoint,
+                           const model::Architecture& architecture, const Plan& plan, std::span<const Shard> shards,
+                           const Tuning& tuning)
     : plan_(plan), tuning_(tuning) {
   std::map<std::string, std::shared_ptr<const WeightSource>> replaced;
   for (std::size_t i = 0; i < plan.items.size(); ++i)
@@ -102,8 +103,8 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
       QuantizedTensor tensor(item.identity.name,
                              stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec,
                              shard_parts(shards[i]));
-      weight.tunable = std::make_unique<TunableTensor>(std::move(tensor),
-                                                       Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales});
+      weight.tunable = std::make_unique<TunableTensor>(
+          std::move(tensor), Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales});
       weight.adam.emplace(weight.tunable->size());
       weight.gradient.resize(weight.tunable->size());
     }
@@ -213,8 +214,7 @@ std::vector<float> TunedNetwork::bias_correction(std::size_t item) const {
   if (layer == layers_.end() || !plan_.items[item].identity.block_linear || !layer->second->bias.free) return {};
   const Bias& bias = layer->second->bias;
   std::vector<float> correction(plan_.items[item].source->rows());
-  for (std::size_t i = 0; i < correction.size(); ++i)
-    correction[i] = bias.stored[i] - bias.original[i];
+  for (std::size_t i = 0; i < correction.size(); ++i) correction[i] = bias.stored[i] - bias.original[i];
   return correction;
 }
 

@@ -255,7 +255,8 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
 
 }  // namespace
 
-void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning, const CalibrationText* text) {
+void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning,
+                  const CalibrationText* text) {
   NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
                  "tuning runs text through the model: give --text FILE, or token ids with --tokens FILE (or leave it "
                  "out: --set tuning.epochs=0)");

@@ -53,6 +53,7 @@ std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, 
 nlohmann::ordered_json tuning_json(const TuningResult& result);
 
 /// Refuses, before any work, a text that cannot be tuned on. Throws InvalidArgument.
-void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning, const CalibrationText* text);
+void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning,
+                  const CalibrationText* text);
 
 }  // namespace nibble::quant

@@ -59,10 +59,13 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
     statistics.magnitude = calib::mean_magnitude(layer);
     statistics.mean_input = calib::mean_input(layer);
   }
-  if (calibration.holds(item.layer.module, {.fisher = true}))
-    statistics.fisher = calib::mean_fisher(calibration.read(item, {.fisher = true}));
+  // What errors are reported in, even where the settings need none: an expert that no token chose has none.
+  const auto seen = [&](const StatisticSet& what) {
+    return calibration.holds(item.layer.module, what) && calibration.tokens(item.layer.module, what) > 0;
+  };
+  if (seen({.fisher = true})) statistics.fisher = calib::mean_fisher(calibration.read(item, {.fisher = true}));
   const StatisticSet for_hessian = hessian_statistics(settings);
-  if (calibration.holds(item.layer.module, for_hessian)) {
+  if (seen(for_hessian)) {
     const auto layer = calibration.read(item, for_hessian);
     const calib::HessianKind kind = hessian_kind(settings);
     if (kind == calib::HessianKind::kGuidedCentred) statistics.mean_input = calib::correction_mean(layer, kind);

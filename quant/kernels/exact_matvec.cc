@@ -1,6 +1,7 @@
 #include "quant/kernels/exact_matvec.h"
 
 #include "core/isa.h"
+#include "quant/kernels/code_layout.h"
 
 namespace nibble::quant {
 namespace {

@@ -1,6 +1,7 @@
 #include "quant/kernels/panel_decode.h"
 
 #include "core/isa.h"
+#include "quant/kernels/code_layout.h"
 
 namespace nibble::quant {
 namespace {

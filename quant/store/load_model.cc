@@ -30,13 +30,14 @@ LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions
   std::set<std::string> kernels;
   bool all_known = true;
   double bytes_per_token = 0.0;
-  loaded.transformer = model::build_transformer<float>(loaded.architecture, *weights, [&](const model::Parameter& layer) {
-    auto linear = weights->linear(layer);
-    kernels.insert(linear->kernel_name());
-    bytes_per_token += static_cast<double>(linear->weight_bytes()) * active_share(loaded.architecture, layer);
-    all_known = all_known && linear->weight_bytes() != 0;
-    return linear;
-  });
+  loaded.transformer =
+      model::build_transformer<float>(loaded.architecture, *weights, [&](const model::Parameter& layer) {
+        auto linear = weights->linear(layer);
+        kernels.insert(linear->kernel_name());
+        bytes_per_token += static_cast<double>(linear->weight_bytes()) * active_share(loaded.architecture, layer);
+        all_known = all_known && linear->weight_bytes() != 0;
+        return linear;
+      });
   if (all_known) loaded.bytes_per_token = static_cast<std::uint64_t>(bytes_per_token);
   loaded.kernels.assign(kernels.begin(), kernels.end());
   return loaded;

@@ -47,7 +47,8 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
       methods.insert(float_text(dtype));
     }
   }
-  for (const std::string& bias : added_biases(checkpoint, architecture)) bits += checkpoint.tensor(bias).data.size() * 8;
+  for (const std::string& bias : added_biases(checkpoint, architecture))
+    bits += checkpoint.tensor(bias).data.size() * 8;
 
   ModelSize size;
   for (const auto& [module, weight] : quantized) size.parameters += weight->tensor().weights();

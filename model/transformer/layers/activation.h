@@ -4,7 +4,6 @@
 #include "core/thread_pool.h"
 #include "model/architecture/architecture.h"
 #include "model/transformer/layers/linear.h"
-#include "model/transformer/layers/side_by_side.h"
 #include "model/transformer/row_ops.h"
 
 namespace nibble::model {
@@ -52,18 +51,6 @@ void activation_backward(const ActivationRule& rule, MatrixView<const T> dy, Mat
       }
     }
   });
-}
-
-// The activations of GPT-2 and Llama by the width of inner.
-template <class T>
-void activate(MatrixView<const T> inner, MatrixView<T> y) {
-  const bool gated = inner.cols() != y.cols();
-  activate<T>({gated ? Activation::kSilu : Activation::kGeluTanh, gated, 0.0, 0.0}, inner, y);
-}
-template <class T>
-void activation_backward(MatrixView<const T> dy, MatrixView<T> inner) {
-  const bool gated = inner.cols() != dy.cols();
-  activation_backward<T>({gated ? Activation::kSilu : Activation::kGeluTanh, gated, 0.0, 0.0}, dy, inner);
 }
 
 }  // namespace nibble::model

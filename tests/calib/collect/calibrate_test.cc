@@ -11,11 +11,11 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "model/architecture/families.h"
-#include "model/synthesize/architectures.h"
+#include "model/architecture/known_shapes.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
-#include "tests/support/throws.h"
 #include "tests/support/layers.h"
+#include "tests/support/throws.h"
 
 namespace nibble::calib {
 namespace {
@@ -42,7 +42,7 @@ Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight)
   Traces traces;
   model::Hooks<float> hooks;
   hooks.on_linear_gradient = [&](const std::string& module, MatrixView<const float> x, MatrixView<const float> dy,
-                                   const model::HookRows&) {
+                                 const model::HookRows&) {
     traces[module] = {copy_of(x), copy_of(dy)};
   };
   std::vector<std::int64_t> targets(kWindow, 0);
@@ -51,7 +51,8 @@ Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight)
   weights.back() = 0.0f;
   Matrix<float> dx(kWindow, toy.architecture.hidden);
   toy.model->backward_head(boundaries.back(), targets, weights, losses, dx, &hooks);
-  for (std::size_t b = toy.architecture.blocks.size(); b-- > 0;) toy.model->backward_block(b, batch, boundaries[b], dx, &hooks);
+  for (std::size_t b = toy.architecture.blocks.size(); b-- > 0;)
+    toy.model->backward_block(b, batch, boundaries[b], dx, &hooks);
   return traces;
 }
 

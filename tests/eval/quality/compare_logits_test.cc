@@ -11,10 +11,10 @@ namespace nibble::test {
 namespace {
 
 using eval::ComparedCache;
+using model::Architecture;
 using model::CacheKind;
 using model::CacheOptions;
 using model::CacheType;
-using model::Architecture;
 
 constexpr std::size_t kTokens = 75;
 constexpr double kTolerance = 1e-4;  // protocols.md; logits of these networks are of a few units

@@ -7,8 +7,8 @@
 
 #include "core/bf16_gemm.h"
 #include "eval/speed/machine_kernels.h"
-#include "tests/support/compare.h"
 #include "tests/model/transformer/toy_weights.h"
+#include "tests/support/compare.h"
 
 namespace nibble::eval {
 namespace {
@@ -37,8 +37,7 @@ TEST(Machine, LimitsArePositiveAndOfThisWorld) {
   const double peak = measure_peak_flops();
   EXPECT_GT(peak, 1e6);
   EXPECT_LT(peak, 1e16);
-  const model::Architecture architecture =
-      test::toy_llama({.hidden = 32, .layers = 2, .intermediate = 48, .heads = 2});
+  const model::Architecture architecture = test::toy_llama({.hidden = 32, .layers = 2, .intermediate = 48, .heads = 2});
   EXPECT_GT(measure_gemm_rate(architecture, 8, 1), 1e5);
   const double bf16 = measure_bf16_gemm_rate(architecture, 8, 1);
   EXPECT_TRUE(has_bf16_gemm() ? bf16 > 1e5 : bf16 == 0.0) << bf16;

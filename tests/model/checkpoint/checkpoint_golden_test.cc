@@ -40,8 +40,7 @@ TEST_P(SharedModels, AreReadAsAPlainReaderReadsThem) {
   Parameter parameter;
   parameter.module = parameter.weight_module = expected.module;
   parameter.out = expected.out, parameter.in = expected.in;
-  parameter.weight =
-      whole_matrix(std::string(expected.module) + ".weight", expected.out, expected.in, expected.conv1d);
+  parameter.weight = whole_matrix(std::string(expected.module) + ".weight", expected.out, expected.in, expected.conv1d);
   const auto source = make_float_provider(checkpoint)->matrix(parameter);
   std::vector<float> weight(expected.out * expected.in);
   source->decode_rows(0, expected.out, weight.data());

@@ -142,7 +142,8 @@ TEST_F(SourcesTest, RowSetsGiveTheirRowsInOrder) {
       expected.insert(expected.end(), values_.begin() + static_cast<std::ptrdiff_t>(row * 3),
                       values_.begin() + static_cast<std::ptrdiff_t>(row * 3 + 3));
     const std::size_t count = rows_of_sets[s].size();
-    for (const auto& part : {make_row_set_source(source("w"), sets[s]), make_row_set_source(source("t", true), sets[s])}) {
+    for (const auto& part :
+         {make_row_set_source(source("w"), sets[s]), make_row_set_source(source("t", true), sets[s])}) {
       ASSERT_EQ(part->rows(), count);
       ASSERT_EQ(part->cols(), 3u);
       for (std::size_t begin = 0; begin <= count; ++begin) {
@@ -161,8 +162,8 @@ TEST_F(SourcesTest, RowSetsGiveTheirRowsInOrder) {
 }
 
 TEST_F(SourcesTest, RowSetsMustLieWithinTheRows) {
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_set_source(source("w"), RowSet::contiguous(3, 2)); },
-                                           "row 4 of 4"));
+  EXPECT_TRUE(
+      throws_with<InvalidArgument>([&] { make_row_set_source(source("w"), RowSet::contiguous(3, 2)); }, "row 4 of 4"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_row_set_source(source("w"), {0, 1, 2, 3}); }, "row 4 of 4"));
   EXPECT_EQ(make_row_set_source(source("w"), RowSet::contiguous(4, 0))->rows(), 0u);
 }
@@ -296,8 +297,8 @@ TEST_F(FloatProviderTest, RefusesAbsentAndIntegerTensors) {
                                        "missing tensor 'q.weight'"));
   EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("p.codes", 4)); }, "'p.codes'",
                                        "BF16, got U8"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("p.f64", 1)); }, "'p.f64'",
-                                       "BF16, got F64"));
+  EXPECT_TRUE(
+      throws_with<FormatError>([&] { (void)provider_->vector(whole_vector("p.f64", 1)); }, "'p.f64'", "BF16, got F64"));
 }
 
 TEST_F(FloatProviderTest, NoticesAFileThatShrank) {

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "model/tokenizer/byte_alphabet.h"
-#include "model/tokenizer/byte_tokens.h"
 #include "model/tokenizer/tokenizer.h"
+#include "model/tokenizer/words/byte_alphabet.h"
+#include "model/tokenizer/words/byte_tokens.h"
 #include "tests/support/files.h"
 
 namespace nibble::model::test {

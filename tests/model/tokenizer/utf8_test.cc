@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "model/tokenizer/byte_alphabet.h"
-#include "model/tokenizer/byte_tokens.h"
+#include "model/tokenizer/words/byte_alphabet.h"
+#include "model/tokenizer/words/byte_tokens.h"
 
 namespace nibble::model {
 namespace {

@@ -13,7 +13,8 @@ namespace {
 
 class BackwardGolden : public testing::TestWithParam<GoldenModel> {};
 
-// Squares of float gradients of a stored matrix, summed over windows in double. Several linear layers may have rows in it.
+// Squares of float gradients of a stored matrix, summed over windows in double. Several linear layers may have rows in
+// it.
 struct Fisher {
   Matrix<float> first_window;
   Matrix<double> sum;

@@ -88,7 +88,8 @@ TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
 // The same sums in float: a few hundred roundings of 6e-8.
 TEST_P(Backward, FloatAgreesWithDouble) {
   const auto in_double = weight_gradients(*model::make_dense_transformer<double>(architecture, weights), input);
-  const auto in_float = weight_gradients<float>(*model::make_model(architecture, weights), toy_input<float>(architecture));
+  const auto in_float =
+      weight_gradients<float>(*model::make_model(architecture, weights), toy_input<float>(architecture));
   ASSERT_EQ(in_float.size(), in_double.size());
   for (const auto& [module, gradient] : in_float) {
     const std::vector<double> widened(gradient.values().begin(), gradient.values().end());

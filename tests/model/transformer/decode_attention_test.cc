@@ -97,7 +97,8 @@ TYPED_TEST(DecodeAttention, GivesTheDefinitionAtOddSizes) {
     for (const std::size_t past : {0u, 1u, 3u, 62u, 64u, 255u, 600u}) {
       for (const std::size_t queries : {1u, 4u}) {
         SCOPED_TRACE(testing::Message() << shape.heads << " heads, " << shape.kv_heads << " kv, dim " << shape.head_dim
-                                        << ", window " << shape.window << ", past " << past << ", queries " << queries << ", seed " << past + queries);
+                                        << ", window " << shape.window << ", past " << past << ", queries " << queries
+                                        << ", seed " << past + queries);
         Random random(past + queries);
         const std::size_t kv_width = shape.kv_heads * shape.head_dim;
         Cache<TypeParam> cache(shape, past + queries);

@@ -16,8 +16,8 @@
 namespace nibble::test {
 namespace {
 
-using model::Attention;
 using model::Architecture;
+using model::Attention;
 using model::TokenId;
 
 class Forward : public testing::TestWithParam<std::string> {
@@ -49,9 +49,10 @@ TEST_P(Forward, FloatAgreesWithDouble) {
 
 TEST_P(Forward, ComplexNumbersWithoutImaginaryPartGiveWhatDoubleGives) {
   const auto tokens = toy_tokens(architecture, 20, 3);
-  const Matrix<double> expected = logits_of<double>(*model::make_dense_transformer<double>(architecture, weights), tokens);
-  const auto actual =
-      logits_of<std::complex<double>>(*model::make_dense_transformer<std::complex<double>>(architecture, weights), tokens);
+  const Matrix<double> expected =
+      logits_of<double>(*model::make_dense_transformer<double>(architecture, weights), tokens);
+  const auto actual = logits_of<std::complex<double>>(
+      *model::make_dense_transformer<std::complex<double>>(architecture, weights), tokens);
   std::vector<double> real;
   for (const auto& value : actual.values()) real.push_back(value.real());
   EXPECT_TRUE(relative_error_within(real, expected.values(), 1e-12));
@@ -176,7 +177,8 @@ TEST_P(Forward, NanWeightsShowAsAnErrorThatNamesTheRow) {
     using ToyWeights::ToyWeights;
     std::vector<float> vector(const model::Stored& stored) const override {
       auto values = ToyWeights::vector(stored);
-      if (stored.tensor == "ln_f.weight" || stored.tensor == "model.norm.weight") values[3] = std::numeric_limits<float>::quiet_NaN();
+      if (stored.tensor == "ln_f.weight" || stored.tensor == "model.norm.weight")
+        values[3] = std::numeric_limits<float>::quiet_NaN();
       return values;
     }
   };
@@ -199,7 +201,8 @@ TEST_P(Forward, MissingBiasesAreNamed) {
     }
   };
   const std::string name = architecture.family == "gpt2" ? "h.1.mlp.c_fc.bias" : "1.mlp.gate_proj.bias";
-  EXPECT_TRUE(throws_with<FormatError>([&] { model::make_model(architecture, WithoutBias(architecture, 7)); }, "missing", name));
+  EXPECT_TRUE(throws_with<FormatError>([&] { model::make_model(architecture, WithoutBias(architecture, 7)); },
+                                       "missing", name));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Forward, testing::Values("gpt2", "llama"),

@@ -88,11 +88,12 @@ TEST(Generate, IsRepeatableBySeed) {
 TEST(Generate, StopsAtAStopTokenAndReturnsIt) {
   auto architecture = toy_llama();
   const auto prompt = toy_tokens(architecture, 5, 1);
-  const auto free = model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt, {.max_tokens = 20});
+  const auto free =
+      model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt, {.max_tokens = 20});
   architecture.stop_tokens = {49, free[3]};
   std::vector<TokenId> seen;
-  const auto stopped = model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt, {.max_tokens = 20},
-                                       [&](TokenId id) { seen.push_back(id); });
+  const auto stopped = model::generate(*model::make_model(architecture, ToyWeights(architecture, 3)), prompt,
+                                       {.max_tokens = 20}, [&](TokenId id) { seen.push_back(id); });
   EXPECT_EQ(stopped.back(), free[3]);
   EXPECT_LE(stopped.size(), 4u);
   EXPECT_EQ(seen, stopped);

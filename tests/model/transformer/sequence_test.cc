@@ -12,11 +12,11 @@
 namespace nibble::test {
 namespace {
 
+using model::Architecture;
 using model::Attention;
 using model::CacheKind;
 using model::CacheOptions;
 using model::CacheType;
-using model::Architecture;
 using model::TokenId;
 
 constexpr std::size_t kTokens = 70;
@@ -39,7 +39,8 @@ class SequenceTest : public testing::TestWithParam<std::string> {
   const Architecture architecture = toy_architecture(GetParam());
   const ToyWeights weights{architecture, 7};
   const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
-  const std::unique_ptr<model::Transformer<double>> in_double = model::make_dense_transformer<double>(architecture, weights);
+  const std::unique_ptr<model::Transformer<double>> in_double =
+      model::make_dense_transformer<double>(architecture, weights);
   const std::vector<TokenId> tokens = toy_tokens(architecture, kTokens, 1);
 };
 
@@ -198,8 +199,8 @@ TEST_P(KnobSequence, GivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
   for (const CacheOptions& cache : kinds)
     for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {kLength}})
       for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
-        EXPECT_TRUE(relative_error_within(extended(*in_double, cache, steps, attention).values(), expected.values(),
-                                          1e-12))
+        EXPECT_TRUE(
+            relative_error_within(extended(*in_double, cache, steps, attention).values(), expected.values(), 1e-12))
             << static_cast<int>(cache.kind) << ", steps of " << steps.front();
   const Matrix<double> uncached =
       extended(*in_double, {.kind = CacheKind::kNone, .capacity = kLength + 3}, {100}, Attention::kFused);
@@ -320,9 +321,9 @@ TEST(SlidingWindow, RefusesToPassLearnedPositions) {
   const auto tokens = toy_tokens(architecture, 22, 1);
   const auto sequence = model::make_sequence(*network, {.kind = CacheKind::kWindow, .chunk = 4, .context = 64});
   const Matrix<float> expected = logits_of<float>(*network, std::span(tokens).first(21));
-  EXPECT_TRUE(
-      relative_error_within(extended_logits_of(*sequence, std::span(tokens).first(21), {1}, architecture.vocabulary).values(),
-                            expected.values(), 1e-5));
+  EXPECT_TRUE(relative_error_within(
+      extended_logits_of(*sequence, std::span(tokens).first(21), {1}, architecture.vocabulary).values(),
+      expected.values(), 1e-5));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { sequence->extend(std::span(tokens).last(1), 0, {}); },
                                            "1 tokens do not fit behind 21"));
 }

@@ -11,9 +11,7 @@ namespace nibble::test {
 namespace fs = std::filesystem;
 using quant::make_weight_provider;
 
-model::Architecture config_of(const fs::path& model) {
-  return model::Checkpoint::open(model)->architecture();
-}
+model::Architecture config_of(const fs::path& model) { return model::Checkpoint::open(model)->architecture(); }
 
 void write_calibration(const fs::path& file, const fs::path& model, const calib::StatisticSet& what,
                        std::uint64_t seed) {
@@ -37,8 +35,7 @@ quant::QuantizeResult quantize(const fs::path& model, const fs::path& output, st
 }
 
 Matrix<float> weight_of(const fs::path& directory, const model::Parameter& layer) {
-  const auto source =
-      make_weight_provider(model::Checkpoint::open(directory))->matrix(layer);
+  const auto source = make_weight_provider(model::Checkpoint::open(directory))->matrix(layer);
   Matrix<float> w(source->rows(), source->cols());
   source->decode_rows(0, w.rows(), w.data());
   return w;

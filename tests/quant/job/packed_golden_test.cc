@@ -77,7 +77,8 @@ TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
     const LoadedModel model = load_model(dir / "out", {.packed = true, .compute = compute});
     eval::PerplexityOptions options;
     options.context = 512;
-    const auto text = datasets::read_token_file(test::shared_path(kTokens), model.architecture.vocabulary, kWindows * 512);
+    const auto text =
+        datasets::read_token_file(test::shared_path(kTokens), model.architecture.vocabulary, kWindows * 512);
     return eval::perplexity(*model.transformer, text, options).perplexity;
   };
   const double exact = perplexity(Compute::kExact);

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "calib/stats/stats_writer.h"
-#include "model/checkpoint/checkpoint.h"
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/checkpoint.h"
 #include "tests/calib/stats/example_stats.h"
 #include "tests/support/layers.h"
 

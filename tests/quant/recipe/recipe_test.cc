@@ -79,6 +79,17 @@ TEST(Recipe, TakesAnEmptyOrMissingDefaultsSection) {
 
 TEST(Recipe, IsJsonToo) { EXPECT_EQ(settings_of(R"({"defaults": {"bits": 2, "format": "uniform"}})").bits, 2u); }
 
+TEST(RecipeKeys, AreThoseThatTheTableOfFormatsNames) {
+  for (const StorageFormat* format : storage_formats())
+    for (const std::string_view key : format->keys) EXPECT_NO_THROW(find_recipe_key(key)) << format->name;
+  for (const RecipeKey& key : recipe_keys()) {
+    const bool of_every_format = key.name == "format" || key.name == "seed";
+    bool taken = false;
+    for (const StorageFormat* format : storage_formats()) taken = taken || format->takes(key.name);
+    EXPECT_NE(taken, of_every_format) << key.name;
+  }
+}
+
 TEST(Recipe, UnknownKeysSuggestTheNearest) {
   EXPECT_TRUE(refused("defaults:\n  format: palette\n  bit: 3\n", "line 3: unknown key 'bit'", "did you mean 'bits'"));
   EXPECT_TRUE(refused("layers: [{match: a, wieghting: none}]", "rule 1", "did you mean 'weighting'"));

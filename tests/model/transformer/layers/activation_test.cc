@@ -74,7 +74,7 @@ double ulps(Activation f, double x) {
     case Activation::kGeluTanh:
       return 6.0 + 4.0 * std::abs(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x));
     case Activation::kGelu:
-      return 8.0;
+      return 5.0;
     case Activation::kRelu2:
       return 1.0;
     default:

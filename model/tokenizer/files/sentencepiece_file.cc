@@ -1,0 +1,140 @@
+#include "model/tokenizer/files/sentencepiece_file.h"
+
+#include <set>
+
+#include "core/error.h"
+#include "model/tokenizer/files/json_fields.h"
+#include "model/tokenizer/files/protobuf.h"
+#include "model/tokenizer/files/text_file.h"
+#include "model/tokenizer/files/vocabulary.h"
+#include "model/tokenizer/utf8.h"
+
+namespace nibble::model {
+namespace {
+
+using PieceKind = TokenizerSpec::PieceKind;
+
+// Field numbers of sentencepiece_model.proto.
+enum ModelField { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3, kDenormalizerSpec = 5 };
+enum PieceField { kPiece = 1, kScore = 2, kKind = 3 };
+enum TrainerField { kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35, kUnknownSurface = 44 };
+enum NormalizerField { kCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4, kEscapeWhitespaces = 5 };
+
+/// The message as it is written.
+struct SentencePieceModel {
+  std::vector<std::string> pieces;
+  std::vector<double> scores;
+  std::vector<PieceKind> kinds;
+  std::int32_t type = 1;  // 1 Unigram, 2 BPE, 3 words, 4 characters
+  bool byte_fallback = false;
+  std::string unknown_surface = " \u2047 ";
+  SentencePieceStep normalizer;
+};
+
+void read_piece(SentencePieceModel& model, std::string_view message, const std::string& file) {
+  const std::string where = fmt::format("{}: piece {}", file, model.pieces.size());
+  std::string text;
+  float score = 0;
+  std::int32_t kind = static_cast<std::int32_t>(PieceKind::kNormal);
+  for_each_protobuf_field(message, where, [&](const ProtobufField& field) {
+    if (field.number() == kPiece) text = field.bytes();
+    if (field.number() == kScore) score = field.real();
+    if (field.number() == kKind) kind = field.integer();
+  });
+  NIBBLE_REQUIRE(!text.empty(), FormatError, "{}: the piece is empty", where);
+  NIBBLE_REQUIRE(valid_utf8_prefix(text) == text.size(), FormatError, "{}: the piece is not UTF-8", where);
+  NIBBLE_REQUIRE(kind >= 1 && kind <= 6, FormatError, "{}: the type {} is not known", where, kind);
+  NIBBLE_REQUIRE(model.pieces.size() < kMaxVocabulary, FormatError, "{}: there are more than {} pieces", file,
+                 kMaxVocabulary);
+  model.pieces.push_back(std::move(text));
+  model.scores.push_back(static_cast<double>(score));
+  model.kinds.push_back(static_cast<PieceKind>(kind));
+}
+
+void read_trainer(SentencePieceModel& model, std::string_view message, const std::string& where) {
+  for_each_protobuf_field(message, where, [&](const ProtobufField& field) {
+    if (field.number() == kModelType) model.type = field.integer();
+    if (field.number() == kWhitespaceAsSuffix) model.normalizer.whitespace_as_suffix = field.boolean();
+    if (field.number() == kByteFallback) model.byte_fallback = field.boolean();
+    if (field.number() == kUnknownSurface) model.unknown_surface = field.bytes();
+  });
+}
+
+void read_normalizer_spec(SentencePieceModel& model, std::string_view message, const std::string& where) {
+  for_each_protobuf_field(message, where, [&](const ProtobufField& field) {
+    if (field.number() == kCharsmap) model.normalizer.charsmap = field.bytes();
+    if (field.number() == kAddDummyPrefix) model.normalizer.add_dummy_prefix = field.boolean();
+    if (field.number() == kRemoveExtraWhitespaces) model.normalizer.remove_extra_whitespaces = field.boolean();
+    if (field.number() == kEscapeWhitespaces) model.normalizer.escape_whitespaces = field.boolean();
+  });
+}
+
+void refuse_denormalizer(std::string_view message, const std::string& where) {
+  for_each_protobuf_field(message, where, [&](const ProtobufField& field) {
+    NIBBLE_REQUIRE(field.number() != kCharsmap || field.bytes().empty(), FormatError,
+                   "{}: denormalisation rules are not supported", where);
+  });
+}
+
+SentencePieceModel parse(std::string_view bytes, const std::string& where) {
+  SentencePieceModel model;
+  for_each_protobuf_field(bytes, where, [&](const ProtobufField& field) {
+    if (field.number() == kPieces) read_piece(model, field.bytes(), where);
+    if (field.number() == kTrainerSpec) read_trainer(model, field.bytes(), where + ": trainer_spec");
+    if (field.number() == kNormalizerSpec) read_normalizer_spec(model, field.bytes(), where + ": normalizer_spec");
+    if (field.number() == kDenormalizerSpec) refuse_denormalizer(field.bytes(), where + ": denormalizer_spec");
+  });
+  NIBBLE_REQUIRE(!model.pieces.empty(), FormatError, "{}: there are no pieces", where);
+  NIBBLE_REQUIRE(model.type == 1 || model.type == 2, FormatError,
+                 "{}: model type {} is not supported, only Unigram (1) and BPE (2) are", where, model.type);
+  return model;
+}
+
+void check_pieces(const SentencePieceModel& model, const std::string& where) {
+  std::set<std::string_view> seen;
+  std::size_t unknowns = 0;
+  std::size_t bytes = 0;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    NIBBLE_REQUIRE(seen.insert(model.pieces[id]).second, FormatError, "{}: piece {} is there twice", where,
+                   in_quotes(model.pieces[id]));
+    unknowns += model.kinds[id] == PieceKind::kUnknown ? 1u : 0u;
+    bytes += model.kinds[id] == PieceKind::kByte ? 1u : 0u;
+  }
+  NIBBLE_REQUIRE(unknowns == 1, FormatError, "{}: one piece must be of type UNKNOWN, got {}", where, unknowns);
+  NIBBLE_REQUIRE(!model.byte_fallback || bytes == 256, FormatError,
+                 "{}: byte_fallback needs 256 pieces of type BYTE, got {}", where, bytes);
+}
+
+}  // namespace
+
+TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const TokenizerConfig& config) {
+  TokenizerSpec spec;
+  spec.where = path.string();
+  SentencePieceModel model = parse(read_text_file(path), spec.where);
+  check_pieces(model, spec.where);
+  const std::size_t pieces = model.pieces.size();
+  spec.model = model.type == 1 ? TokenizerSpec::Model::kUnigram : TokenizerSpec::Model::kScoredBpe;
+  spec.sentencepiece_arithmetic = true;
+  spec.byte_fallback = model.byte_fallback;
+  for (std::size_t id = 0; id < pieces; ++id) {
+    if (model.kinds[id] == PieceKind::kUserDefined) model.normalizer.user_defined.push_back(model.pieces[id]);
+    if (model.kinds[id] == PieceKind::kUnknown) spec.unknown = static_cast<TokenId>(id);
+  }
+  join_added_tokens(spec.added, config, spec.where);
+  append_added_tokens(spec, model.pieces, model.kinds);
+  model.scores.resize(model.pieces.size(), model.scores.front());
+  set_tokens(spec, std::move(model.pieces), std::move(model.kinds));
+  spec.scores = std::move(model.scores);
+
+  const bool drops_space = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
+  spec.decoded.emplace(*spec.unknown, model.unknown_surface);
+  spec.decoder = {ReplaceStep{.pattern = "\u2581", .to = " "}, ByteFallbackStep{}, FuseStep{}};
+  if (drops_space && !model.normalizer.whitespace_as_suffix) {
+    spec.decoder.emplace_back(StripStep{.content = " ", .start = 1});
+  }
+  spec.normalizer.emplace_back(std::move(model.normalizer));
+  apply_tokenizer_config(spec, config);
+  return spec;
+}
+
+}  // namespace nibble::model

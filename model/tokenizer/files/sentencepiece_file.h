@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+
+#include "model/tokenizer/files/tokenizer_config.h"
+#include "model/tokenizer/spec.h"
+
+namespace nibble::model {
+
+/// tokenizer.model: a model of the sentencepiece library (a Protocol Buffers message, sentencepiece_model.proto), BPE
+/// or Unigram. Ids are exactly the library's. Control pieces are not looked for in texts unless tokenizer_config.json
+/// lists them as added tokens; BOS is added where it says add_bos_token. Throws FormatError, also for what is not
+/// supported: words and characters as models, denormalisation rules, suffixes with BPE.
+TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const TokenizerConfig& config);
+
+}  // namespace nibble::model

@@ -1,0 +1,86 @@
+#include "model/tokenizer/files/tokenizer_config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/strict_json.h"
+#include "model/tokenizer/files/text_file.h"
+#include "model/tokenizer/files/vocabulary.h"
+
+namespace nibble::model {
+namespace {
+
+/// "bos_token": "<s>", or the same as {"content": "<s>", …}.
+std::optional<std::string> token_text(const JsonFields& fields, const char* name) {
+  if (!fields.has(name)) return std::nullopt;
+  return fields.any(name).is_object() ? fields.object(name).text("content") : fields.text(name);
+}
+
+std::uint64_t parse_id(std::string_view digits, const std::string& where) {
+  std::uint64_t id = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
+  NIBBLE_REQUIRE(error == std::errc() && end == digits.data() + digits.size(), FormatError, "{}: {} is not a token id",
+                 where, in_quotes(digits));
+  return id;
+}
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
+  TokenizerConfig config;
+  if (!file_exists(path)) return config;
+  const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
+  const JsonFields fields(json, path.string());
+  if (fields.has("add_bos_token")) config.add_bos = fields.boolean("add_bos_token");
+  NIBBLE_REQUIRE(!fields.boolean("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",
+                 fields.where());
+  config.bos = token_text(fields, "bos_token");
+  config.eos = token_text(fields, "eos_token");
+  config.add_prefix_space = fields.boolean("add_prefix_space", false);
+  if (fields.has("added_tokens_decoder")) {
+    const JsonFields tokens = fields.object("added_tokens_decoder");
+    for (const auto& [id, token] : fields.any("added_tokens_decoder").items()) {
+      config.added.push_back(
+          read_added_token(JsonFields(token, tokens.where() + " " + in_quotes(id)), parse_id(id, tokens.where())));
+    }
+  }
+  return config;
+}
+
+AddedToken read_added_token(const JsonFields& fields, std::uint64_t id) {
+  fields.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} is not below {}", fields.where(), id, kMaxVocabulary);
+  return {.id = static_cast<TokenId>(id),
+          .content = fields.filled_text("content"),
+          .special = fields.boolean("special", false),
+          .left_strip = fields.boolean("lstrip", false),
+          .right_strip = fields.boolean("rstrip", false),
+          .single_word = fields.boolean("single_word", false),
+          .normalized = fields.boolean("normalized", true)};
+}
+
+void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where) {
+  std::unordered_map<TokenId, std::string> content_of;
+  for (const AddedToken& token : added) content_of.emplace(token.id, token.content);
+  for (const AddedToken& token : config.added) {
+    const auto [known, is_new] = content_of.emplace(token.id, token.content);
+    if (is_new) added.push_back(token);
+    NIBBLE_REQUIRE(known->second == token.content, FormatError,
+                   "{}: added token {} is {}, but {} in tokenizer_config.json", where, token.id,
+                   in_quotes(known->second), in_quotes(token.content));
+  }
+}
+
+void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config) {
+  if (config.eos) spec.eos = require_token(spec, *config.eos, "eos_token");
+  if (!config.add_bos) return;
+  spec.added_bos.reset();
+  if (!*config.add_bos) return;
+  NIBBLE_REQUIRE(config.bos.has_value(), FormatError, "{}: tokenizer_config.json has add_bos_token but no bos_token",
+                 spec.where);
+  spec.added_bos = require_token(spec, *config.bos, "bos_token");
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/tokenizer/files/json_fields.h"
+#include "model/tokenizer/spec.h"
+#include "model/tokenizer/split/added_tokens.h"
+
+namespace nibble::model {
+
+/// What tokenizer_config.json adds to the vocabulary files.
+struct TokenizerConfig {
+  std::optional<bool> add_bos;
+  std::optional<std::string> bos;
+  std::optional<std::string> eos;
+  bool add_prefix_space = false;
+  std::vector<AddedToken> added;
+};
+
+/// All empty if the file does not exist. Throws FormatError.
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& path);
+
+/// {"content": …, "lstrip": …, "normalized": …, "rstrip": …, "single_word": …, "special": …}
+AddedToken read_added_token(const JsonFields& fields, std::uint64_t id);
+
+/// Adds the config's added tokens that `added` lacks. Throws FormatError where they contradict each other.
+void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where);
+
+/// Sets eos and added_bos where the config has a word on them. The vocabulary must be complete. Throws FormatError for
+/// tokens that it lacks.
+void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config);
+
+}  // namespace nibble::model

@@ -1,0 +1,30 @@
+#include "model/transformer/layers/make_feed_forward.h"
+
+#include <complex>
+
+#include "core/error.h"
+#include "model/transformer/layers/experts.h"
+#include "model/transformer/layers/mlp.h"
+
+namespace nibble::model {
+
+template <class T>
+std::unique_ptr<FeedForward<T>> make_feed_forward(
+    const BlockSpec& block, const std::function<std::unique_ptr<LinearOp<T>>(const Parameter&)>& make_linear,
+    const WeightProvider& weights) {
+  NIBBLE_REQUIRE(block.mlp.has_value() != block.experts.has_value(), InvalidArgument,
+                 "block {}: expected an MLP or a mixture of experts, got {}", block.attention.q.block,
+                 block.mlp ? "both" : "neither");
+  if (block.experts) return std::make_unique<Experts<T>>(*block.experts, make_linear, weights);
+  return std::make_unique<Mlp<T>>(*block.mlp, make_linear);
+}
+
+#define NIBBLE_INSTANTIATE(T)                                    \
+  template std::unique_ptr<FeedForward<T>> make_feed_forward<T>( \
+      const BlockSpec&, const std::function<std::unique_ptr<LinearOp<T>>(const Parameter&)>&, const WeightProvider&);
+NIBBLE_INSTANTIATE(float)
+NIBBLE_INSTANTIATE(double)
+NIBBLE_INSTANTIATE(std::complex<double>)
+#undef NIBBLE_INSTANTIATE
+
+}  // namespace nibble::model
