@@ -87,6 +87,11 @@ std::vector<std::string> Architecture::candidates(const std::string& name) const
 }
 
 bool Architecture::is_ignored(std::string_view stored) const {
+  // Some files hold a tied head a second time.
+  const std::string_view bias = head.linear.bias.tensor;
+  if (head.tied && bias.ends_with("bias") && stored.ends_with("weight") &&
+      stored.substr(0, stored.size() - 6) == bias.substr(0, bias.size() - 4))
+    return true;
   return std::any_of(ignored_suffixes.begin(), ignored_suffixes.end(),
                      [&](const std::string& suffix) { return stored.ends_with(suffix); });
 }

@@ -139,6 +139,7 @@ struct Architecture {
 
   /// The names under which a file may hold tensor `name`, nearest first.
   std::vector<std::string> candidates(const std::string& name) const;
+  /// Constants that files carry along, and a tied head that is stored again.
   bool is_ignored(std::string_view stored) const;
 };
 

@@ -226,6 +226,12 @@ std::size_t FamilyConfig::kv_heads(std::string_view key, std::size_t heads, std:
   return count;
 }
 
+void FamilyConfig::require_reasonable(std::string_view things, std::size_t count, std::size_t layers) const {
+  constexpr std::size_t kMost = 1u << 17;
+  NIBBLE_REQUIRE(count <= kMost / layers, FormatError, "{}: expected at most {} {} in all layers, got {} in {} layers",
+                 what(), kMost, things, count, layers);
+}
+
 std::size_t FamilyConfig::active_experts(std::size_t count, std::size_t fallback) const {
   return integer_or("num_experts_per_tok", fallback, 1, count);
 }

@@ -47,6 +47,9 @@ class FamilyConfig : public JsonFields {
                             std::size_t max) const;
   /// num_attention_heads-like keys that may be absent (`fallback`) or null (`heads`), and that divide `heads`.
   std::size_t kv_heads(std::string_view key, std::size_t heads, std::size_t fallback) const;
+  /// Throws where so many of `what` in each of `layers` blocks are beyond reason (several times the largest models
+  /// there are), before anybody allocates in proportion to them.
+  void require_reasonable(std::string_view what, std::size_t count, std::size_t layers) const;
   /// num_experts_per_tok of `count` experts.
   std::size_t active_experts(std::size_t count, std::size_t fallback) const;
 

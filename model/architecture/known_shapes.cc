@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/suggest.h"
+#include "model/architecture/published_configs.h"
 
 namespace nibble::model {
 namespace {
@@ -89,12 +91,20 @@ std::string config_of(const LlamaShape& shape, std::uint64_t layers) {
                      shape.positions, shape.rope_theta, scaling, shape.tied, shape.bos, shape.eos);
 }
 
+std::string config_of(const PublishedConfig& config, std::optional<std::uint64_t> layers) {
+  if (!layers) return std::string(config.json);
+  auto json = nlohmann::ordered_json::parse(config.json);
+  json["num_hidden_layers"] = *layers;
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 std::vector<std::string_view> architecture_names() {
   std::vector<std::string_view> names;
   for (const Gpt2Shape& shape : kGpt2Shapes) names.push_back(shape.name);
   for (const LlamaShape& shape : kLlamaShapes) names.push_back(shape.name);
+  for (const PublishedConfig& config : published_configs()) names.push_back(config.name);
   return names;
 }
 
@@ -105,6 +115,8 @@ std::string architecture_config(std::string_view name, std::optional<std::uint64
     if (shape.name == name) return config_of(shape, layers.value_or(shape.layers));
   for (const LlamaShape& shape : kLlamaShapes)
     if (shape.name == name) return config_of(shape, layers.value_or(shape.layers));
+  for (const PublishedConfig& config : published_configs())
+    if (config.name == name) return config_of(config, layers);
   const std::vector<std::string_view> names = architecture_names();
   throw InvalidArgument(fmt::format("unknown architecture '{}'{}; there are {}", name, did_you_mean(name, names),
                                     fmt::join(names, ", ")));

@@ -33,6 +33,7 @@ Architecture parse_cohere(const FamilyConfig& config) {
   like.rotary.interleaved = true;
   Architecture a = like.build();
   const bool normed = config.boolean_or("use_qk_norm", false);
+  if (normed) config.require_reasonable("heads with norms of their own", like.heads, like.layers);
   for (std::size_t i = 0; i < like.layers; ++i) {
     BlockSpec& block = a.blocks[i];
     block.residual = BlockSpec::Residual::kParallel;

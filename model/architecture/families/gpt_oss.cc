@@ -56,6 +56,7 @@ Architecture parse_gpt_oss(const FamilyConfig& config) {
   const double alpha = config.number_or("swiglu_alpha", 1.702, 0.0, 1e6);
   const double limit = config.number_or("swiglu_limit", 7.0, 0.0, 1e6);
   const std::size_t count = config.integer_of_or({"num_local_experts", "num_experts"}, 128, 1, kMaxExperts);
+  config.require_reasonable("experts", count, like.layers);
   const std::size_t active = config.active_experts(count, 4);
   config.mark("experts_per_token");  // an older spelling beside num_experts_per_tok
   Architecture a = like.build();

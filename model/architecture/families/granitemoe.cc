@@ -10,6 +10,7 @@ Architecture parse_granitemoe(const FamilyConfig& config) {
   like.attention_bias = like.output_bias = config.boolean_or("attention_bias", false);
   like.activation = config.activation("hidden_act", "silu");
   const std::size_t count = config.integer_or("num_local_experts", 8, 1, kMaxExperts);
+  config.require_reasonable("experts", count, like.layers);
   const std::size_t active = config.active_experts(count, 2), width = like.intermediate;
   Architecture a = like.build();
   for (std::size_t i = 0; i < like.layers; ++i) {

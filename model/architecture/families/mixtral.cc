@@ -8,6 +8,7 @@ Architecture parse_mixtral(const FamilyConfig& config) {
   LlamaLike like(config, {.kv_heads = 8, .max_positions = 131072, .epsilon = 1e-5, .rotary = {.base = 1000000.0}});
   like.activation = config.activation("hidden_act", "silu");
   const std::size_t count = config.integer_of_or({"num_local_experts", "num_experts"}, 8, 1, kMaxExperts);
+  config.require_reasonable("experts", count, like.layers);
   const std::size_t active = config.active_experts(count, 2), window = config.window(0);
   Architecture a = like.build();
   for (std::size_t i = 0; i < like.layers; ++i) {

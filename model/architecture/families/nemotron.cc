@@ -1,3 +1,4 @@
+#include "core/error.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/llama_like.h"
@@ -15,6 +16,9 @@ Architecture parse_nemotron(const FamilyConfig& config) {
   like.mlp_bias = config.boolean_or("mlp_bias", false);
   like.gated = false;
   like.activation = config.activation("hidden_act", "relu2");
+  const std::size_t channels = config.integer_or("kv_channels", like.head_dim, 1, kMaxHeadDim);
+  NIBBLE_REQUIRE(channels == like.head_dim, FormatError, "{}: 'kv_channels': expected the head_dim {}, got {}",
+                 config.what(), like.head_dim, channels);
   Architecture a = like.build();
   a.attention_bias_key = "attention_bias";
   a.mlp_bias_key = "mlp_bias";

@@ -14,6 +14,7 @@ Architecture parse_olmoe(const FamilyConfig& config) {
                  "{}: 'clip_qkv': only null is computed for this model_type (it would clamp behind the norms)",
                  config.what());
   const std::size_t count = config.integer_of_or({"num_experts", "num_local_experts"}, 64, 1, kMaxExperts);
+  config.require_reasonable("experts", count, like.layers);
   const std::size_t active = config.active_experts(count, 8);
   const bool renormalise = config.boolean_or("norm_topk_prob", false);
   Architecture a = like.build();

@@ -27,6 +27,7 @@ void set_qwen_mixtures(Architecture& architecture, const FamilyConfig& config, c
                        std::size_t default_count, std::size_t default_active, std::size_t default_width) {
   const std::size_t count = config.integer_of_or({"num_experts", "num_local_experts"}, default_count, 0, kMaxExperts);
   config.mark("num_local_experts");
+  config.require_reasonable("experts", count, like.layers);
   const std::size_t step = config.integer_or("decoder_sparse_step", 1, 1, kMaxLayers);
   const std::size_t width = config.integer_or("moe_intermediate_size", default_width, 1, kMaxWidth);
   const bool renormalise = config.boolean_or("norm_topk_prob", false);

@@ -31,6 +31,7 @@ Architecture parse_stablelm(const FamilyConfig& config) {
   Architecture a = like.build();
   const bool parallel = config.boolean_or("use_parallel_residual", false);
   const bool normed = config.boolean_or("qk_layernorm", false);
+  if (normed) config.require_reasonable("heads with norms of their own", like.heads, like.layers);
   for (std::size_t i = 0; i < like.layers; ++i) {
     BlockSpec& block = a.blocks[i];
     const std::string module = LlamaLike::block_prefix(i) + "self_attn.";

@@ -302,6 +302,15 @@ TEST(Keys, ThatAreNullEmptyOrHarmlessPass) {
   EXPECT_EQ(parse(json).blocks.size(), 32u);
 }
 
+TEST(Tensors, ThatFilesCarryAlongAreIgnored) {
+  const Architecture a = parse(gpt2());
+  for (const char* name : {"lm_head.weight", "h.0.attn.bias", "transformer.h.3.attn.masked_bias"})
+    EXPECT_TRUE(a.is_ignored(name)) << name;
+  for (const char* name : {"wte.weight", "h.0.attn.c_attn.bias", "other_head.weight"})
+    EXPECT_FALSE(a.is_ignored(name)) << name;
+  EXPECT_FALSE(parse(llama()).is_ignored("lm_head.weight")) << "an untied head is a weight";
+}
+
 TEST(Prefixes, AreTakenAndLeftOut) {
   EXPECT_EQ(parse(gpt2()).candidates("wte.weight"), (std::vector<std::string>{"wte.weight", "transformer.wte.weight"}));
   Json bloom = {{"model_type", "bloom"}, {"vocab_size", 9}, {"hidden_size", 8}, {"n_layer", 1}, {"n_head", 2}};
@@ -354,6 +363,8 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"UnknownTypesOfLayers", with(small("gemma2"), "layer_types", {"full_attention", "chunked", "x", "y"}),
          "layer_types", "got 'chunked'"},
         {"ListsOfLayersOfAnotherLength", with(small("gemma2"), "layer_types", {"full_attention"}), "layer_types", "4"},
+        {"ExpertsBeyondReason", with(with(small("mixtral"), "num_local_experts", 4096), "num_hidden_layers", 4096),
+         "131072 experts", "4096 in 4096 layers"},
         {"MoreActiveExpertsThanThereAre", with(small("mixtral"), "num_experts_per_tok", 9), "num_experts_per_tok",
          "got 9"},
         {"RopeScalingOfAnotherType", with(llama(), "rope_scaling", "llama3"), "'rope_scaling'", "got string"},

@@ -130,7 +130,12 @@ TEST(Architectures, AllParseAndHaveTheParametersOfTheirNames) {
       {"gpt2", 124},          {"gpt2-medium", 355},     {"gpt2-large", 774},
       {"gpt2-xl", 1558},      {"tinyllama-1.1b", 1100}, {"smollm-135m", 135},
       {"llama-2-7b", 6738},   {"llama-3.1-8b", 8030},   {"llama-3.1-70b", 70554},
-      {"llama-3.2-1b", 1236}, {"llama-3.2-3b", 3213},
+      {"llama-3.2-1b", 1236}, {"llama-3.2-3b", 3213},   {"mistral-7b", 7242},
+      {"qwen2.5-0.5b", 494},  {"qwen3-0.6b", 596},      {"qwen3-30b-a3b", 30532},
+      {"gemma-2-2b", 2614},   {"gemma-3-1b", 1000},     {"phi-2", 2780},
+      {"phi-3-mini", 3821},   {"pythia-70m", 70.4},     {"opt-125m", 125.2},
+      {"olmo-2-1b", 1485},    {"smollm2-135m", 134.5},  {"mixtral-8x7b", 46703},
+      {"gpt-oss-20b", 20915}, {"granite-3-2b", 2534},
   };
   EXPECT_EQ(std::size(expected), architecture_names().size());
   for (const auto& [name, millions] : expected) {
@@ -145,6 +150,7 @@ TEST(Architectures, AllParseAndHaveTheParametersOfTheirNames) {
 TEST(Architectures, LayersCanBeCutAndUnknownNamesAreExplained) {
   EXPECT_EQ(model::parse_architecture(architecture_config("llama-3.1-8b", 3), "cut").blocks.size(), 3u);
   EXPECT_EQ(model::parse_architecture(architecture_config("gpt2-xl", 1), "cut").blocks.size(), 1u);
+  EXPECT_EQ(model::parse_architecture(architecture_config("gpt-oss-20b", 2), "cut").blocks.size(), 2u);
   EXPECT_TRUE(throws_with<InvalidArgument>([] { architecture_config("llama-3.1-8", std::nullopt); },
                                            "did you mean 'llama-3.1-8b'?"));
   EXPECT_TRUE(throws_with<InvalidArgument>([] { architecture_config("gpt2", 0); }, "1 to 4096"));
