@@ -74,7 +74,7 @@ class Pipeline : public Tokenizer {
         caches_stages_(std::none_of(spec_.pre_tokenizer.begin(), spec_.pre_tokenizer.end(), knows_where_a_text_starts)),
         safe_cuts_(spec_, pre_tokenizer_.byte_level()),
         model_(make_model(spec_, pre_tokenizer_.byte_level())),
-        decoder_(spec_) {}
+        decoder_(spec_, normalizer_) {}
 
   std::vector<TokenId> encode(std::string_view text) const override {
     std::vector<TokenId> ids;
