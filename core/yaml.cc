@@ -10,11 +10,32 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace nibble {
 namespace {
 
 constexpr std::size_t kMaxDepth = 16;
+
+// The first byte that starts no character, or npos.
+std::size_t find_invalid_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = decode_utf8(text, at).length;
+    if (length == 0) return at;
+    at += length;
+  }
+  return text.npos;
+}
+
+void require_utf8(std::string_view text, std::string_view what) {
+  const std::size_t at = find_invalid_utf8(text);
+  if (at == text.npos) return;
+  const std::string_view before = text.substr(0, at);
+  const std::size_t start = before.rfind('\n') + 1;  // 0 on the first line: npos + 1
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  throw InvalidArgument(fmt::format("{}, line {}, column {}: expected UTF-8, got the byte 0x{:02X}", what, line,
+                                    at - start + 1, static_cast<unsigned char>(text[at])));
+}
 
 // Builds the tree from yaml-cpp's events and refuses what recipes and sweeps have no use for. (yaml-cpp's own tree
 // hides duplicate keys and follows aliases.)
@@ -33,6 +54,8 @@ class Builder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     check(mark, tag, anchor);
+    if (find_invalid_utf8(value) != value.npos)  // written as an escape: "\uD800" is half of a character
+      fail(mark, fmt::format("column {}: an escape that is not a character", mark.column + 1));
     if (!open_.empty() && open_.back().node.kind == YamlNode::Kind::kMapping && !open_.back().key) {
       open_.back().key = value;
       const auto& entries = open_.back().node.entries;
@@ -103,6 +126,7 @@ class Builder final : public YAML::EventHandler {
 YamlNode parse_yaml(std::string_view text, std::string_view what) {
   NIBBLE_REQUIRE(text.size() <= kMaxYamlBytes, InvalidArgument, "{}: expected at most {} bytes, got {}", what,
                  kMaxYamlBytes, text.size());
+  require_utf8(text, what);
   Builder builder(what);
   try {
     std::istringstream stream{std::string(text)};

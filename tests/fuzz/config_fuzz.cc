@@ -1,4 +1,4 @@
-#include "model/transformer/config.h"
+#include "model/architecture/families.h"
 #include "tests/fuzz/fuzz.h"
 
-NIBBLE_FUZZ(input) { nibble::model::linear_layers(nibble::model::parse_config(input, "input")); }
+NIBBLE_FUZZ(input) { nibble::model::parse_architecture(input, "input"); }
