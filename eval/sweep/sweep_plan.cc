@@ -240,7 +240,8 @@ class Planner {
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(
-              calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump());
+              calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())
+          .update(gemm_identity());  // statistics of another processor or library are not these
       calibration.key = fmt::format("calibration-{}", hasher.hex());
     }
   }
