@@ -17,19 +17,10 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 16;
 
-// The first byte that starts no character, or npos.
-std::size_t find_invalid_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = decode_utf8(text, at).length;
-    if (length == 0) return at;
-    at += length;
-  }
-  return text.npos;
-}
-
 void require_utf8(std::string_view text, std::string_view what) {
-  const std::size_t at = find_invalid_utf8(text);
-  if (at == text.npos) return;
+  std::size_t at = 0, length = 1;
+  while (at < text.size() && (length = decode_utf8(text, at).length) != 0) at += length;
+  if (length != 0) return;
   const std::string_view before = text.substr(0, at);
   const std::size_t start = before.rfind('\n') + 1;  // 0 on the first line: npos + 1
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
@@ -54,8 +45,6 @@ class Builder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     check(mark, tag, anchor);
-    if (find_invalid_utf8(value) != value.npos)  // written as an escape: "\uD800" is half of a character
-      fail(mark, fmt::format("column {}: an escape that is not a character", mark.column + 1));
     if (!open_.empty() && open_.back().node.kind == YamlNode::Kind::kMapping && !open_.back().key) {
       open_.back().key = value;
       const auto& entries = open_.back().node.entries;

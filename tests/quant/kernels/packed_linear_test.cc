@@ -125,7 +125,8 @@ std::uint64_t bytes_read(const TensorWish& wish, const QuantizedTensor& tensor, 
   }
   const std::uint64_t padded = up_to_multiple(cols, 32), all_rows = up_to_multiple(rows, 16);
   const std::uint64_t codes = all_rows * padded * kept / 8, grid = bits <= 4 ? entries * 4 : 0;
-  if (wish.spec.group_size == 0 && bits <= 4 && !wish.zero_points)  // a palette that all rows share
+  const bool one_block = wish.spec.group_size == 0 || cols <= wish.spec.group_size;
+  if (one_block && bits <= 4 && !wish.zero_points)  // a palette that all rows share
     return codes + (int8 ? byte_entries + 2 * 4 * rows : grid + 4 * rows);
   return codes + all_rows * padded / 32 * (wish.zero_points ? 2 + 1 : 2) + (int8 ? 0 : grid);
 }
