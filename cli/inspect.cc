@@ -28,7 +28,7 @@ namespace {
 using eval::ModelDescription;
 using eval::TensorDescription;
 
-struct Arguments {
+struct InspectArguments {
   CommonOptions common;
   std::filesystem::path model;
   bool compress = false;
@@ -76,7 +76,7 @@ nlohmann::ordered_json json_of(const TensorDescription& tensor) {
           {"infinities", values.infinities}};
 }
 
-nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescription& model) {
+nlohmann::ordered_json json_of(const InspectArguments& arguments, const ModelDescription& model) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const TensorDescription& tensor : model.tensors) tensors.push_back(json_of(tensor));
   nlohmann::ordered_json object = {{"model", arguments.model.string()},
@@ -92,7 +92,7 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescriptio
   return object;
 }
 
-std::string text_of(const Arguments& arguments, const ModelDescription& model) {
+std::string text_of(const InspectArguments& arguments, const ModelDescription& model) {
   Table table({{"tensor", Align::kLeft},
                {"storage", Align::kLeft},
                {"shape"},
@@ -122,7 +122,7 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
   return text;
 }
 
-void write_graph(const Arguments& arguments) {
+void write_graph(const InspectArguments& arguments) {
   using Writer = std::string (*)(const eval::ModelGraph&);
   static constexpr std::pair<std::string_view, Writer> kWriters[] = {
       {".dot", eval::graph_dot}, {".svg", eval::graph_svg}, {".json", eval::graph_json}};
@@ -139,7 +139,7 @@ void write_graph(const Arguments& arguments) {
   print(fmt::format("{} ({})\n", arguments.graph.string(), human_bytes(text.size())));
 }
 
-void run(const Arguments& arguments) {
+void run(const InspectArguments& arguments) {
   arguments.common.apply();
   if (!arguments.graph.empty()) return write_graph(arguments);
   if (arguments.compress) {
@@ -164,7 +164,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command inspect_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   CLI::App* app = program.add_subcommand("inspect", "Show a checkpoint: architecture, tensors, sizes, statistics");
   add_model(*app, arguments->model);
   auto* compress = app->add_flag("--compress", arguments->compress,
