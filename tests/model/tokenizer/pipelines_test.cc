@@ -13,7 +13,6 @@ namespace nibble::model {
 namespace {
 
 using nibble::test::read_file;
-using nibble::test::shared_path;
 using nibble::test::source_path;
 using test::json;
 
