@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/linear_op.h"
@@ -24,19 +25,24 @@ constexpr std::size_t rotate_half_row(std::size_t row, std::size_t rows_per_head
   return row - within + within / 2 + within % 2 * half;
 }
 
-/// Rows of a tensor of a GGUF file, decoded as they are read: (product of all extents but the last, last extent), so
-/// that the experts of a 3-D tensor lie one below the other (make_row_slice_source() cuts one out).
-///
-/// `interleaved_heads`: 0 leaves the rows as they are; otherwise the rows are so many heads of equal size, in the order
-/// above, and come out with halves apart. That moves whole rows, so it is exact.
-/// Throws FormatError when the tensor's type cannot be decoded or the rows are not that many heads of an even number;
-/// decoding throws it when the file shrank. `tensor` must be one of `file`'s.
-std::shared_ptr<const WeightSource> make_gguf_source(std::shared_ptr<const GgufFile> file, const GgufTensor& tensor,
-                                                     std::size_t interleaved_heads = 0);
+/// Which rows of a tensor, and whether they were moved.
+struct GgufRows {
+  std::size_t first = 0;
+  std::optional<std::size_t> count = {};  ///< all from `first`, if empty
+  /// 0 leaves the rows as they are; otherwise they are so many heads of equal size, in the order above, and come out
+  /// with halves apart. That moves whole rows, so it is exact.
+  std::size_t interleaved_heads = 0;
+};
 
-/// A vector (norm, bias) as floats. `interleaved_heads` as above, for the biases of q and k. Throws FormatError unless
-/// the tensor has one dimension and `size` elements of a type that can be decoded.
-std::vector<float> gguf_vector(const GgufFile& file, const GgufTensor& tensor, std::size_t size,
-                               std::size_t interleaved_heads = 0);
+/// Rows of a tensor of a GGUF file, decoded as they are read. The tensor counts as (product of all extents but the
+/// last, last extent), so that the experts of a 3-D tensor lie one below the other. Throws FormatError when the
+/// tensor's type cannot be decoded, it has not those rows, or they are not that many heads of an even number; decoding
+/// throws it when the file shrank. `tensor` must be one of `file`'s.
+std::shared_ptr<const WeightSource> make_gguf_source(std::shared_ptr<const GgufFile> file, const GgufTensor& tensor,
+                                                     const GgufRows& rows = {});
+
+/// Elements of a small tensor (norm, bias) as floats, whatever its shape: `rows` counts elements. Throws FormatError as
+/// above.
+std::vector<float> gguf_vector(const GgufFile& file, const GgufTensor& tensor, const GgufRows& rows = {});
 
 }  // namespace nibble::model

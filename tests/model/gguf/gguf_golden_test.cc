@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checked_math.h"
+#include "model/architecture/families.h"
+#include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_source.h"
+#include "model/gguf/gguf_weights.h"
 #include "tests/model/gguf/sha256.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -83,7 +86,7 @@ TEST_P(LlamaCppFiles, DecodeToTheSameBits) {
     Place place = place_of(name, file->metadata());
     if (file->find(place.name) == nullptr && name == "lm_head.weight") place.name = "token_embd.weight";
     const GgufTensor& tensor = file->tensor(place.name);
-    const auto source = make_gguf_source(file, tensor, place.heads);
+    const auto source = make_gguf_source(file, tensor, {.interleaved_heads = place.heads});
     const std::size_t rows = source->rows(), cols = source->cols();
     std::vector<float> values(rows * cols);
     source->decode_rows(0, rows, values.data());
@@ -101,6 +104,60 @@ TEST_P(LlamaCppFiles, DecodeToTheSameBits) {
   }
   EXPECT_EQ(checked, golden["weights"].size());
   EXPECT_GE(checked, file->tensors().size());
+}
+
+// The same through the architecture: configuration made of the metadata, parameters found by role.
+TEST_P(LlamaCppFiles, ServeAnArchitecturesParameters) {
+  const std::string base = std::string("golden/exports/") + GetParam();
+  NIBBLE_NEEDS_SHARED(base + ".gguf");
+  const auto file = GgufFile::open(shared_path(base + ".gguf"));
+  const json golden = json::parse(read_file(shared_path(base + ".golden.json")));
+  const Architecture architecture = parse_architecture(gguf_config_json(*file), "the GGUF file");
+
+  const std::string source = std::string(GetParam()).starts_with("gpt2") ? "gpt2-novels" : "llama-novels";
+  const std::string own = read_file(shared_path("models/" + source + "/config.json"));
+  EXPECT_EQ(describe(architecture), describe(parse_architecture(own, "config.json")));
+  EXPECT_EQ(architecture.eos, std::optional<std::uint32_t>(8191));
+  EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-5, {})) << "the float of the file is 1e-5f";
+
+  const auto provider = make_gguf_provider(file, architecture);
+  std::map<std::string, std::vector<float>> tensors;  // as the checkpoint holds them
+  for (const Parameter* const parameter : matrices(architecture)) {
+    SCOPED_TRACE(parameter->module);
+    const Stored& stored = parameter->weight;
+    const auto rows = provider->matrix(*parameter);
+    ASSERT_EQ(rows->rows(), parameter->out);
+    std::vector<float> values(parameter->out * parameter->in);
+    rows->decode_rows(0, parameter->out, values.data());
+    std::vector<float>& tensor = tensors[stored.tensor];
+    tensor.resize(stored.rows * stored.cols);
+    for (std::size_t i = 0; i < stored.part.count; ++i) {
+      const std::size_t row = stored.part.row(i);
+      for (std::size_t c = 0; c < stored.cols; ++c)
+        tensor[stored.transposed ? c * stored.rows + row : row * stored.cols + c] = values[i * stored.cols + c];
+    }
+    EXPECT_EQ(provider->contains(parameter->bias.tensor), parameter->biased);
+    if (!parameter->biased) continue;
+    std::vector<float>& bias = tensors[parameter->bias.tensor];
+    bias.resize(parameter->bias.rows);
+    const std::vector<float> part = provider->vector(parameter->bias);
+    for (std::size_t i = 0; i < part.size(); ++i) bias.at(parameter->bias.part.row(i)) = part[i];
+  }
+  for (const NormSpec* const norm : norms(architecture)) {
+    tensors[norm->gain->tensor] = provider->vector(*norm->gain);
+    if (norm->bias) tensors[norm->bias->tensor] = provider->vector(*norm->bias);
+  }
+  std::size_t checked = 0;
+  for (const auto& [name, expected] : golden["weights"].items()) {
+    if (name == "lm_head.weight" && architecture.head.tied) continue;
+    ASSERT_TRUE(tensors.contains(name)) << name;
+    const std::vector<float>& values = tensors[name];
+    EXPECT_EQ(sha256({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}),
+              expected["sha256_float32"])
+        << name;
+    ++checked;
+  }
+  EXPECT_EQ(checked, tensors.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, LlamaCppFiles, testing::Values("gpt2-Q3_K_M", "llama-IQ4_XS", "llama-Q4_K_M"));

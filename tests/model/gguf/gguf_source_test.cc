@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -89,17 +90,18 @@ TEST_F(Sources, PutTheHalvesOfHeadsApartAgain) {
   EXPECT_TRUE(
       test::same_bits(all_rows(*plain), std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
   EXPECT_NE(plain->plain_floats().data, nullptr);
-  const auto apart = make_gguf_source(file, file->tensor("q"), 2);  // heads of 4 rows: stored 0, 2, 1, 3
+  const auto apart =
+      make_gguf_source(file, file->tensor("q"), {.interleaved_heads = 2});  // heads of 4 rows: stored 0, 2, 1, 3
   EXPECT_TRUE(
       test::same_bits(all_rows(*apart), std::vector<float>{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}));
   EXPECT_EQ(apart->plain_floats().data, nullptr) << "not as it lies in the file";
   std::vector<float> part(6);
   apart->decode_rows(1, 4, part.data());
   EXPECT_TRUE(test::same_bits(part, std::vector<float>{4, 5, 2, 3, 6, 7}));
-  EXPECT_TRUE(test::same_bits(gguf_vector(*file, file->tensor("bias"), 8, 2),
+  EXPECT_TRUE(test::same_bits(gguf_vector(*file, file->tensor("bias"), {.interleaved_heads = 2}),
                               std::vector<float>{16, 18, 17, 19, 20, 22, 21, 23}));
   EXPECT_TRUE(
-      test::same_bits(gguf_vector(*file, file->tensor("bias"), 8), std::vector<float>{16, 17, 18, 19, 20, 21, 22, 23}));
+      test::same_bits(gguf_vector(*file, file->tensor("bias")), std::vector<float>{16, 17, 18, 19, 20, 21, 22, 23}));
 }
 
 TEST_F(Sources, LayExpertsBelowEachOther) {
@@ -112,21 +114,41 @@ TEST_F(Sources, LayExpertsBelowEachOther) {
   EXPECT_TRUE(test::same_bits(all_rows(*source), counted));
 }
 
+TEST_F(Sources, MayBeSomeOfTheRows) {
+  const auto file = open({{"fused", {2, 12}, 0, 0}}, counting(24));
+  const GgufTensor& fused = file->tensor("fused");
+  const auto middle = make_gguf_source(file, fused, {.first = 2, .count = 3});
+  EXPECT_EQ(middle->rows(), 3u);
+  EXPECT_TRUE(test::same_bits(all_rows(*middle), std::vector<float>{4, 5, 6, 7, 8, 9}));
+  float plain[2];
+  std::memcpy(plain, middle->plain_floats().data, sizeof plain);
+  EXPECT_TRUE(test::same_bits(plain, std::vector<float>{4, 5}));
+  const auto moved = make_gguf_source(file, fused, {.first = 4, .count = 8, .interleaved_heads = 2});
+  EXPECT_TRUE(test::same_bits(all_rows(*moved),
+                              std::vector<float>{8, 9, 12, 13, 10, 11, 14, 15, 16, 17, 20, 21, 18, 19, 22, 23}));
+  EXPECT_TRUE(test::same_bits(gguf_vector(*file, fused, {.first = 20, .count = 4, .interleaved_heads = 1}),
+                              std::vector<float>{20, 22, 21, 23}));
+  EXPECT_EQ(make_gguf_source(file, fused, {.first = 12})->rows(), 0u);
+}
+
 TEST_F(Sources, OfWhatCannotBeDecodedAreRefused) {
   const auto file = open({{"ints", {8}, 26, 0}, {"x", {8, 6}, 0, 32}, {"v", {8}, 0, 224}}, counting(64));
   const auto refuses = [&](const char* name, std::size_t heads, auto... words) {
-    return throws_with<FormatError>([&] { make_gguf_source(file, file->tensor(name), heads); }, "m.gguf", words...);
+    return throws_with<FormatError>([&] { make_gguf_source(file, file->tensor(name), {.interleaved_heads = heads}); },
+                                    "m.gguf", words...);
   };
   EXPECT_TRUE(refuses("ints", 0, "tensor 'ints'", "stored as I32, which is not decoded"));
   EXPECT_TRUE(refuses("x", 4, "6 rows cannot be 4 heads with an even number of rows each"));
   EXPECT_TRUE(refuses("x", 2, "6 rows cannot be 2 heads"));
-  EXPECT_TRUE(
-      throws_with<FormatError>([&] { gguf_vector(*file, file->tensor("x"), 48); }, "expected shape (48), got (6, 8)"));
-  EXPECT_TRUE(
-      throws_with<FormatError>([&] { gguf_vector(*file, file->tensor("v"), 9); }, "expected shape (9), got (8)"));
-  EXPECT_TRUE(
-      throws_with<FormatError>([&] { gguf_vector(*file, file->tensor("v"), 8, 8); }, "8 rows cannot be 8 heads"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { gguf_vector(*file, file->tensor("ints"), 8); }, "not decoded"));
+  const auto refuses_vector = [&](const char* name, const GgufRows& rows, auto... words) {
+    return throws_with<FormatError>([&] { gguf_vector(*file, file->tensor(name), rows); }, "m.gguf", words...);
+  };
+  EXPECT_TRUE(refuses_vector("v", {.interleaved_heads = 8}, "8 rows cannot be 8 heads"));
+  EXPECT_TRUE(refuses_vector("v", {.first = 9}, "all rows from 9 are asked for, it has 8"));
+  EXPECT_TRUE(refuses_vector("v", {.first = 4, .count = 5}, "5 rows from 4 are asked for, it has 8"));
+  EXPECT_TRUE(refuses_vector("ints", {}, "not decoded"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { make_gguf_source(file, file->tensor("x"), {.first = 6, .count = 1}); },
+                                       "1 rows from 6 are asked for, it has 6"));
 }
 
 TEST_F(Sources, OfAFileThatShrankThrow) {
