@@ -35,6 +35,13 @@ void q5_k(const std::byte* blocks, std::size_t count, float* values);
 void q6_k(const std::byte* blocks, std::size_t count, float* values);
 void q8_k(const std::byte* blocks, std::size_t count, float* values);
 void iq4_xs(const std::byte* blocks, std::size_t count, float* values);
+void iq1_s(const std::byte* blocks, std::size_t count, float* values);
+void iq1_m(const std::byte* blocks, std::size_t count, float* values);
+void iq2_xxs(const std::byte* blocks, std::size_t count, float* values);
+void iq2_xs(const std::byte* blocks, std::size_t count, float* values);
+void iq2_s(const std::byte* blocks, std::size_t count, float* values);
+void iq3_xxs(const std::byte* blocks, std::size_t count, float* values);
+void iq3_s(const std::byte* blocks, std::size_t count, float* values);
 void tq1_0(const std::byte* blocks, std::size_t count, float* values);
 void tq2_0(const std::byte* blocks, std::size_t count, float* values);
 

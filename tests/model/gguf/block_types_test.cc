@@ -65,7 +65,8 @@ TEST_P(DecodedTypes, ReadAndWriteNothingBeyondTheirBlocksAtAnyAlignment) {
 
 INSTANTIATE_TEST_SUITE_P(Gguf, DecodedTypes,
                          testing::Values("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K",
-                                         "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"),
+                                         "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4",
+                                         "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(BlockTypes, OfPlainNumbersAreTheNumbers) {
