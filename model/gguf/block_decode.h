@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "model/gguf/block_types.h"
 
 namespace nibble::model::decode {
 

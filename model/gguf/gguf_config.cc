@@ -62,6 +62,11 @@ class ConfigWriter {
   void copy_natural_if(std::string_view from, const char* to) {
     if (has(from)) copy_natural(from, to);
   }
+  /// The window, or null: its absence means a default to some families.
+  void window() {
+    set("sliding_window", nullptr);
+    copy_natural_if("attention.sliding_window", "sliding_window");
+  }
 
   bool has_tensor(const std::string& name) const { return file_.find(name) != nullptr; }
   bool has_parameter(Role role, bool bias, bool expert = false) const {
@@ -146,6 +151,12 @@ class ConfigWriter {
     set("rope_scaling", scaling);
   }
 
+  /// The bounds of yarn's ramp are not rounded; no key tells.
+  void leave_yarn_bounds_alone() {
+    if (config_.contains("rope_scaling") && config_["rope_scaling"]["rope_type"] == "yarn")
+      config_["rope_scaling"]["truncate"] = false;
+  }
+
   void experts(const char* count) {
     set(count, natural("expert_count"));
     copy_natural("expert_used_count", "num_experts_per_tok");
@@ -209,6 +220,11 @@ void rms_family(ConfigWriter& writer) {
   writer.common();
   writer.rms_epsilon();
   writer.rotary();
+}
+
+void mistral(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.window();
 }
 
 void qwen2_moe(ConfigWriter& writer) {
@@ -302,6 +318,7 @@ void bloom(ConfigWriter& writer) {
   writer.set("hidden_size", writer.hidden());
   writer.copy_natural("block_count", "n_layer");
   writer.set("n_head", writer.heads());
+  writer.copy_natural("context_length", "seq_length");
   writer.layer_epsilon("layer_norm_epsilon");
 }
 
@@ -377,6 +394,7 @@ void gpt_oss(ConfigWriter& writer) {
   writer.copy_natural("attention.sliding_window", "sliding_window");
   writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
   writer.set("swiglu_limit", 7.0);
+  writer.leave_yarn_bounds_alone();
 }
 
 void nemotron(ConfigWriter& writer) {
@@ -392,9 +410,8 @@ void nemotron(ConfigWriter& writer) {
 void exaone4(ConfigWriter& writer) {
   rms_family(writer);
   writer.set("head_dim", writer.head_dim());
-  if (!writer.has("attention.sliding_window")) return;
-  writer.copy_natural("attention.sliding_window", "sliding_window");
-  writer.set("sliding_window_pattern", 4);
+  writer.window();
+  if (writer.has("attention.sliding_window")) writer.set("sliding_window_pattern", 4);
 }
 
 void smollm3(ConfigWriter& writer) {
@@ -412,36 +429,15 @@ void glm4(ConfigWriter& writer) {
 using Filler = void (*)(ConfigWriter& writer);
 
 Filler filler_of(std::string_view name) {
-  static constexpr std::pair<std::string_view, Filler> kFillers[] = {{"llama", llama},
-                                                                     {"mistral3", rms_family},
-                                                                     {"qwen2", rms_family},
-                                                                     {"qwen2moe", qwen2_moe},
-                                                                     {"qwen3", qwen3},
-                                                                     {"qwen3moe", qwen3_moe},
-                                                                     {"gemma", gemma},
-                                                                     {"gemma2", gemma},
-                                                                     {"gemma3", gemma},
-                                                                     {"phi2", phi},
-                                                                     {"phi3", phi3},
-                                                                     {"gptneox", gpt_neox},
-                                                                     {"gpt2", gpt2_words},
-                                                                     {"falcon", falcon},
-                                                                     {"bloom", bloom},
-                                                                     {"starcoder", bigcode},
-                                                                     {"starcoder2", starcoder2},
-                                                                     {"stablelm", stablelm},
-                                                                     {"olmo", olmo},
-                                                                     {"olmo2", rms_family},
-                                                                     {"olmoe", olmoe},
-                                                                     {"granite", granite},
-                                                                     {"granitemoe", granite},
-                                                                     {"command-r", cohere},
-                                                                     {"cohere2", cohere},
-                                                                     {"gpt-oss", gpt_oss},
-                                                                     {"nemotron", nemotron},
-                                                                     {"exaone4", exaone4},
-                                                                     {"smollm3", smollm3},
-                                                                     {"glm4", glm4}};
+  static constexpr std::pair<std::string_view, Filler> kFillers[] = {
+      {"llama", llama},           {"mistral3", mistral},   {"qwen2", rms_family},   {"qwen2moe", qwen2_moe},
+      {"qwen3", qwen3},           {"qwen3moe", qwen3_moe}, {"gemma", gemma},        {"gemma2", gemma},
+      {"gemma3", gemma},          {"phi2", phi},           {"phi3", phi3},          {"gptneox", gpt_neox},
+      {"gpt2", gpt2_words},       {"falcon", falcon},      {"bloom", bloom},        {"starcoder", bigcode},
+      {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", rms_family},
+      {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
+      {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
+      {"smollm3", smollm3},       {"glm4", glm4}};
   for (const auto& [known, filler] : kFillers)
     if (known == name) return filler;
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));

@@ -7,7 +7,9 @@
 
 #include "core/error.h"
 #include "model/architecture/families.h"
+#include "model/gguf/gguf_names.h"
 #include "tests/model/gguf/tiny_gguf.h"
+#include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 
@@ -172,6 +174,42 @@ TEST(GgufConfig, OfOtherFamiliesHasTheirWords) {
     EXPECT_EQ(Contents(rms).number("attention.layer_norm_rms_epsilon", 1e-6f).config()["rms_norm_eps"], 1e-6) << rms;
   for (const char* const layer : {"phi2", "falcon", "bloom", "starcoder", "starcoder2", "stablelm", "nemotron"})
     EXPECT_EQ(Contents(layer).number("attention.layer_norm_epsilon", 1e-6f).config()["vocab_size"], 300) << layer;
+}
+
+// Every key that is written is one that the family's own parser understands.
+TEST(GgufConfig, IsUnderstoodByEveryFamily) {
+  for (const GgufArchitecture& row : gguf_architectures()) {
+    if (row.name == "cohere2" || row.name == "starcoder") continue;  // families that nothing computes yet
+    SCOPED_TRACE(row.name);
+    const bool all_heads = row.name == "bloom" || row.name == "gptneox" || row.name == "gpt2";
+    Contents contents{std::string(row.name)};
+    contents.natural("attention.head_count_kv", all_heads ? 4 : 2);
+    contents.number("attention.layer_norm_rms_epsilon", 1e-6f).number("attention.layer_norm_epsilon", 1e-6f);
+    contents.natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
+    if (row.name != "llama") contents.natural("expert_count", 4);
+    if (row.name == "qwen2moe") contents.natural("expert_shared_feed_forward_length", 48);
+    if (row.name == "gpt-oss") contents.word("rope.scaling.type", "yarn").number("rope.scaling.factor", 32.0f);
+    contents.natural("attention.sliding_window", 128).number("logit_scale", 0.5f).number("attention.scale", 0.25f);
+    contents.number("embedding_scale", 12.0f).number("residual_scale", 0.25f).number("rope.freq_base", 20000.0f);
+    contents.tensor("blk.0.attn_norm_2.weight").tensor("output.weight");
+    const json config = contents.config();
+    const Architecture architecture = parse_architecture(config.dump(), "m.gguf");
+    EXPECT_EQ(architecture.blocks.size(), 2u);
+    EXPECT_EQ(architecture.hidden, 64u);
+    EXPECT_EQ(architecture.vocabulary, 300u);
+    EXPECT_EQ(architecture.blocks[0].attention.heads, 4u);
+    EXPECT_EQ(architecture.blocks[0].attention.kv_heads, all_heads ? 4u : 2u);
+    EXPECT_EQ(architecture.blocks[0].attention.head_dim, 16u);
+    if (architecture.blocks[0].attention.rotary)
+      EXPECT_TRUE(
+          test::near(architecture.blocks[0].attention.rotary->base, row.name == "gemma3" ? 10000.0 : 20000.0, {}));
+    if (architecture.final_norm->gain) EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-6, {}));
+  }
+}
+
+TEST(GgufConfig, OfMixtralIsNotLlamas) {
+  const json config = llama().natural("expert_count", 4).natural("expert_used_count", 2).config();
+  EXPECT_EQ(parse_architecture(config.dump(), "m.gguf").blocks[0].experts->experts.size(), 4u);
 }
 
 TEST(GgufConfig, RefusesKeysThatAreMissingOrWrong) {
