@@ -82,8 +82,9 @@ GgufMetadata converted(const nlohmann::json& tokenizer, const char* pre) {
     tokens[id] = token;
     types[id] = type;
   };
-  for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) set(token, id, 1);
-  for (const auto& token : tokenizer["added_tokens"]) set(token["content"], token["id"], token["special"] ? 3 : 4);
+  for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) set(token, id.get<std::size_t>(), 1);
+  for (const auto& token : tokenizer["added_tokens"])
+    set(token["content"].get<std::string>(), token["id"].get<std::size_t>(), token["special"].get<bool>() ? 3 : 4);
   std::vector<std::string> merges;
   for (const auto& merge : tokenizer["model"]["merges"])
     merges.push_back(merge.is_string() ? merge.get<std::string>()
