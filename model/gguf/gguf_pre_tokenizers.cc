@@ -72,6 +72,7 @@ const std::vector<GgufPreTokenizer>& table() {
     add({"tekken"}, {kTekken}, true, true);
     add({"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o});
     add({"bloom", "poro-chat", "gpt3-finnish"}, {kBloom});
+    for (GgufPreTokenizer& row : rows) row.compose = row.name == "qwen2" || row.name == "command-r";
     return rows;
   }();
   return list;

@@ -14,7 +14,8 @@ struct GgufPreTokenizer {
   std::string_view name;  ///< "llama-bpe"
   std::vector<std::string> patterns;
   bool ignore_merges = false;  ///< a word that is a token is not merged
-  bool add_bos = false;        ///< where `tokenizer.ggml.add_bos_token` says nothing
+  bool compose = false;  ///< texts are brought into NFC first, as the model's own tokenizer does (llama.cpp does not)
+  bool add_bos = false;  ///< where `tokenizer.ggml.add_bos_token` says nothing
 };
 
 /// All that are known.

@@ -107,8 +107,9 @@ bool fill_byte_level(TokenizerSpec& spec, const GgufMetadata& metadata) {
     add_merge(spec, merge.substr(0, space), merge.substr(space + 1), spec.where);
   }
   spec.ignore_merges = pre->ignore_merges;
-  for (const std::string& pattern : pre->patterns) spec.pre_tokenizer.push_back(SplitStep{.pattern = pattern});
-  spec.pre_tokenizer.push_back(ByteLevelStep{.add_prefix_space = false, .use_regex = false});
+  if (pre->compose) spec.normalizer.emplace_back(UnicodeFormStep{});
+  for (const std::string& pattern : pre->patterns) spec.pre_tokenizer.emplace_back(SplitStep{.pattern = pattern});
+  spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = false, .use_regex = false});
   spec.decoder = {ByteLevelDecoderStep{}};
   return pre->add_bos;
 }
@@ -123,10 +124,10 @@ void fill_sentencepiece(TokenizerSpec& spec, const GgufMetadata& metadata) {
   spec.unknown = token_id(metadata, "tokenizer.ggml.unknown_token_id", spec.tokens.size());
   if (!spec.unknown && !spec.tokens.empty()) spec.unknown = 0;  // SentencePiece's own
   const bool prefix = metadata.truth("tokenizer.ggml.add_space_prefix").value_or(true);
-  if (prefix) spec.normalizer.push_back(PrependStep{" "});
-  spec.normalizer.push_back(ReplaceStep{.pattern = " ", .to = std::string(kSpace)});
+  if (prefix) spec.normalizer.emplace_back(PrependStep{" "});
+  spec.normalizer.emplace_back(ReplaceStep{.pattern = " ", .to = std::string(kSpace)});
   spec.decoder = {ReplaceStep{.pattern = std::string(kSpace), .to = " "}, ByteFallbackStep{}, FuseStep{}};
-  if (prefix) spec.decoder.push_back(StripStep{.content = " ", .start = 1});
+  if (prefix) spec.decoder.emplace_back(StripStep{.content = " ", .start = 1});
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ testing::AssertionResult refuses(const GgufMetadata& metadata, Words... words) {
 }
 
 GgufMetadata replaced(const GgufMetadata& metadata, std::string key, GgufValue value) {
-  return with(without(metadata, key), std::move(key), std::move(value));
+  GgufMetadata rest = without(metadata, key);
+  return with(std::move(rest), std::move(key), std::move(value));
 }
 
 TEST(GgufTokenizer, RefusesOtherModelsByName) {
