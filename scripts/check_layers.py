@@ -21,6 +21,7 @@ ALLOWED = {
     "model/architecture": CORE,
     "model/checkpoint": CORE | {"model/architecture"},
     "model/tokenizer": CORE,
+    "model/gguf": CORE | {"model/architecture", "model/checkpoint", "model/tokenizer"},
     "model/transformer": NETWORK,
     "model/synthesize": NETWORK,
     "datasets": CORE | {"model/tokenizer"},
