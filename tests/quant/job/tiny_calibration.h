@@ -20,7 +20,8 @@ inline void write_calibration(const std::filesystem::path& file, const std::file
   settings.seeds = {seed};
   settings.flavour = flavour;
   calib::StatsWriter writer(file, settings);
-  for (const auto& layer : test::layers_of(checkpoint->architecture();
+  for (const auto& layer : test::layers_of(checkpoint->architecture()))
+    writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));
   writer.commit();
 }
 
