@@ -185,8 +185,8 @@ TEST_F(NarrowInput, OfGptOssIsQuantizedAsItsTwin) {
   write(gpt_oss_twins());
   // One stack stays whole as float16, half of another does, the rest is quantized; down_proj alone is left of block 2.
   const char* yaml = R"(
-defaults: {format: int4-block, group_size: 16}
-rules:
+defaults: {format: int4-block}
+layers:
   - {match: 'layers\.1\.mlp\.experts\.down_proj', format: float16}
   - {match: 'layers\.2\.mlp\.experts\.gate_up_proj.*gate', format: float16}
 )";
@@ -202,8 +202,8 @@ rules:
 TEST_F(NarrowInput, OfLlamaIsQuantizedAsItsTwinAndTheRestIsDecoded) {
   write(llama_twins());
   const char* yaml = R"(
-defaults: {format: int4-block, group_size: 16}
-rules:
+defaults: {format: int4-block}
+layers:
   - {match: 'layers\.1\.self_attn\.q_proj', format: float16}
   - {match: 'lm_head', format: float16}
 )";
@@ -236,7 +236,7 @@ TEST_F(NarrowInput, IsCountedByWhatIsStored) {
     const bool mxfp4 = tensor.storage == "mxfp4";
     EXPECT_EQ(mxfp4, tensor.name.ends_with("experts.down_proj") || tensor.name.ends_with("experts.gate_up_proj"));
     EXPECT_TRUE(test::near(tensor.bits_per_weight, mxfp4 ? 4.25 : 16.0, {.abs = 0.0, .rel = 1e-15}));
-    EXPECT_TRUE(test::near(tensor.values.standard_deviation, by_name[tensor.name]->values.standard_deviation,
+    EXPECT_TRUE(test::near(tensor.values.deviation, by_name[tensor.name]->values.deviation,
                            {.abs = 0.0, .rel = 1e-12}));  // sums over other pieces
     if (!tensor.block_linear) continue;
     bits += static_cast<double>(tensor.weights) * tensor.bits_per_weight;
