@@ -170,8 +170,9 @@ TEST(ConvertToF32, GivesEveryValueOfThe8BitFloats) {
     EXPECT_TRUE(test::same_bits(std::span<const float>(&e4m3[code], 1), std::span<const float>(&of_e4m3, 1)));
     EXPECT_TRUE(test::same_bits(std::span<const float>(&e5m2[code], 1), std::span<const float>(&of_e5m2, 1)));
     const auto of_e8m0 = static_cast<float>(std::ldexp(1.0, static_cast<int>(code) - 127));
-    if (code < 255)
+    if (code < 255) {
       EXPECT_TRUE(test::same_bits(std::span<const float>(&e8m0[code], 1), std::span<const float>(&of_e8m0, 1)));
+    }
   }
 }
 

@@ -103,11 +103,12 @@ Twins gpt_oss_twins() {
 }
 
 unsigned nearest_e4m3(double value) {
+  const auto error = [&](unsigned code) {
+    return std::abs(static_cast<double>(f8_e4m3_to_f32(static_cast<std::uint8_t>(code))) - value);
+  };
   unsigned best = 0;
-  for (unsigned code = 0; code < 256; ++code) {
-    const double candidate = f8_e4m3_to_f32(static_cast<std::uint8_t>(code));
-    if (std::abs(candidate - value) < std::abs(f8_e4m3_to_f32(static_cast<std::uint8_t>(best)) - value)) best = code;
-  }
+  for (unsigned code = 0; code < 256; ++code)
+    if (error(code) < error(best)) best = code;
   return best;
 }
 
