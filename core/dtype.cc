@@ -15,7 +15,7 @@ struct Row {
   std::string_view name;
   std::size_t size;
 };
-constexpr std::array<Row, 13> kTable{{{DType::kF64, "F64", 8},
+constexpr std::array<Row, 16> kTable{{{DType::kF64, "F64", 8},
                                       {DType::kF32, "F32", 4},
                                       {DType::kF16, "F16", 2},
                                       {DType::kBF16, "BF16", 2},
@@ -27,7 +27,10 @@ constexpr std::array<Row, 13> kTable{{{DType::kF64, "F64", 8},
                                       {DType::kU32, "U32", 4},
                                       {DType::kU16, "U16", 2},
                                       {DType::kU8, "U8", 1},
-                                      {DType::kBool, "BOOL", 1}}};
+                                      {DType::kBool, "BOOL", 1},
+                                      {DType::kF8E4M3, "F8_E4M3", 1},
+                                      {DType::kF8E5M2, "F8_E5M2", 1},
+                                      {DType::kF8E8M0, "F8_E8M0", 1}}};
 
 const Row& row_of(DType dtype) { return kTable[static_cast<std::size_t>(dtype)]; }
 
@@ -40,11 +43,23 @@ void widen_scalar(const std::byte* source, std::size_t count, float* destination
   }
 }
 
+// All values of an 8-bit float, by code.
+template <float (*Widen)(std::uint8_t)>
+void widen_bytes(const std::byte* source, std::size_t count, float* destination) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values{};
+    for (std::size_t code = 0; code < values.size(); ++code) values[code] = Widen(static_cast<std::uint8_t>(code));
+    return values;
+  }();
+  for (std::size_t i = 0; i < count; ++i) destination[i] = table[std::to_integer<std::uint8_t>(source[i])];
+}
+
 }  // namespace
 
 std::string_view dtype_name(DType dtype) { return row_of(dtype).name; }
 std::size_t dtype_size(DType dtype) { return row_of(dtype).size; }
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
+bool is_float8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const Row& row : kTable)
@@ -89,13 +104,32 @@ std::uint16_t f32_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
+float f8_e4m3_to_f32(std::uint8_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
+  const std::uint32_t exponent = (bits >> 3) & 0xFu, mantissa = bits & 0x7u;
+  if ((bits & 0x7Fu) == 0x7Fu) return std::bit_cast<float>(sign | 0x7FC00000u);
+  if (exponent == 0) {  // zero or subnormal
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+  return std::bit_cast<float>(sign | ((exponent + 120u) << 23) | (mantissa << 20));
+}
+
+float f8_e8m0_to_f32(std::uint8_t bits) {
+  if (bits == 0) return 0x1p-127f;  // subnormal in binary32
+  return std::bit_cast<float>(bits == 255 ? 0x7FC00000u : static_cast<std::uint32_t>(bits) << 23);
+}
+
 void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, float* destination) {
   if (count == 0) return;
   if (dtype == DType::kF32) {
     std::memcpy(destination, source, count * sizeof(float));
     return;
   }
-  NIBBLE_REQUIRE(is_float(dtype), InvalidArgument, "convert_to_f32: expected F32, F16 or BF16, got {}",
+  if (dtype == DType::kF8E4M3) return widen_bytes<f8_e4m3_to_f32>(source, count, destination);
+  if (dtype == DType::kF8E5M2) return widen_bytes<f8_e5m2_to_f32>(source, count, destination);
+  if (dtype == DType::kF8E8M0) return widen_bytes<f8_e8m0_to_f32>(source, count, destination);
+  NIBBLE_REQUIRE(is_float(dtype), InvalidArgument, "convert_to_f32: expected F32, F16, BF16 or 8-bit floats, got {}",
                  dtype_name(dtype));
   const bool f16 = dtype == DType::kF16;
   switch (active_isa()) {

@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/output_directory.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "quant/job/copy_tensor.h"
 #include "quant/store/model_size.h"
@@ -95,10 +96,11 @@ void add_missing_biases(const model::Checkpoint& checkpoint, const model::Archit
 ExportedTensors exported_tensors(const std::shared_ptr<const model::Checkpoint>& checkpoint,
                                  const model::Architecture& architecture, const QuantizedWeights& quantized) {
   const std::shared_ptr<model::WeightProvider> weights = make_weight_provider(checkpoint, quantized);
+  const model::NarrowTensors narrow(*checkpoint);
   std::map<std::string, std::shared_ptr<Composed>> composed;
   std::set<std::string> used;  // names of the checkpoint that are in one of them
   for (const model::Parameter* p : model::matrices(architecture)) {
-    if (model::find_tensor_name(*checkpoint, p->weight.tensor)) continue;
+    if (model::find_tensor_name(*checkpoint, p->weight.tensor) && !narrow.find(p->weight.tensor)) continue;
     auto& tensor = composed[p->weight.tensor];
     if (!tensor) tensor = std::make_shared<Composed>();
     tensor->parts.push_back(p);
@@ -112,6 +114,7 @@ ExportedTensors exported_tensors(const std::shared_ptr<const model::Checkpoint>&
         [name = name, tensor = tensor](SafetensorsWriter& writer) { append_composed(name, *tensor, writer); }};
   for (const std::string& name : checkpoint->tensor_names()) {
     if (used.contains(name) || is_quantized_part(quantized, name) || architecture.is_ignored(name)) continue;
+    if (narrow.part_of(name)) continue;
     const auto item = std::make_shared<CopyItem>();
     item->tensor = checkpoint->tensor(name);
     item->name = name;
@@ -137,8 +140,10 @@ void export_dequantized(const std::filesystem::path& model, const std::filesyste
   const auto checkpoint = model::Checkpoint::open(model);
   const model::Architecture& architecture = checkpoint->architecture();
   const QuantizedWeights quantized = open_quantized_weights(checkpoint);
-  NIBBLE_REQUIRE(parse_quantization_config(checkpoint->metadata(), config_place(*checkpoint)), InvalidArgument,
-                 "checkpoint '{}' is not quantized: there is nothing to decode", model.string());
+  const std::string place = config_place(*checkpoint);
+  NIBBLE_REQUIRE(parse_quantization_config(checkpoint->metadata(), place) ||
+                     model::parse_narrow_config(checkpoint->metadata(), place),
+                 InvalidArgument, "checkpoint '{}' is not quantized: there is nothing to decode", model.string());
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(model, output, error), InvalidArgument, "output '{}' is the model itself",
                  output.string());

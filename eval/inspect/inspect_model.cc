@@ -9,6 +9,7 @@
 #include "core/thread_pool.h"
 #include "model/architecture/tensor_names.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/model_size.h"
 #include "quant/store/model_weights.h"
@@ -35,14 +36,26 @@ PiecedTensor pieces_of(const std::shared_ptr<const model::Checkpoint>& checkpoin
           }};
 }
 
-PiecedTensor pieces_of(const std::shared_ptr<const quant::MappedQuantizedWeight>& weight) {
-  const std::size_t rows = weight->rows(), cols = weight->cols();
-  const std::size_t step = std::max<std::size_t>(1, kPieceValues / cols);
-  return {(rows + step - 1) / step, [=](std::size_t piece, std::vector<float>& values) {
-            const std::size_t begin = piece * step, end = std::min(rows, begin + step);
+// Matrices of one shape, one after the other.
+PiecedTensor pieces_of(const std::vector<std::shared_ptr<const WeightSource>>& matrices) {
+  if (matrices.empty()) return {};
+  const std::size_t rows = matrices.front()->rows(), cols = matrices.front()->cols();
+  const std::size_t step = std::max<std::size_t>(1, kPieceValues / std::max<std::size_t>(1, cols));
+  const std::size_t of_matrix = (rows + step - 1) / step;
+  return {of_matrix * matrices.size(), [=](std::size_t piece, std::vector<float>& values) {
+            const std::size_t begin = piece % of_matrix * step, end = std::min(rows, begin + step);
             values.resize((end - begin) * cols);
-            weight->decode_rows(begin, end, values.data());
+            matrices[piece / of_matrix]->decode_rows(begin, end, values.data());
           }};
+}
+
+std::vector<std::shared_ptr<const WeightSource>> matrices_of(const std::shared_ptr<const model::Checkpoint>& checkpoint,
+                                                             const model::NarrowTensors& tensors,
+                                                             const model::NarrowTensor& narrow, model::Stored place) {
+  std::vector<std::shared_ptr<const WeightSource>> matrices;
+  for (place.slice = 0; place.slice < std::max<std::size_t>(1, place.slices); ++place.slice)
+    matrices.push_back(tensors.source(checkpoint, narrow, place));
+  return matrices;
 }
 
 std::string recipe_text(const std::string& json, const std::string& what) {
@@ -107,6 +120,7 @@ ModelDescription describe_model(const std::filesystem::path& directory, const Pr
 
   const std::set<std::string> linears = block_linears(model.architecture);
   const model::TensorNames names(model.architecture);
+  const model::NarrowTensors narrow_tensors(*checkpoint);
   std::vector<PiecedTensor> sources;
   const auto add = [&](TensorDescription tensor, PiecedTensor source) {
     if (tensor.weights > 0)  // else 0, like its bytes
@@ -118,7 +132,20 @@ ModelDescription describe_model(const std::filesystem::path& directory, const Pr
   for (const std::string& name : checkpoint->tensor_names()) {
     if (model.architecture.is_ignored(name)) continue;
     const std::string module = name.substr(0, name.rfind('.'));
-    if (!quant::is_quantized_part(quantized, name)) {
+    if (const auto part = narrow_tensors.part_of(name)) {
+      if (part->kind != model::NarrowPart::Kind::kCodes) continue;  // the codes stand for all parts
+      const auto narrow = narrow_tensors.find(part->tensor);
+      const model::Stored place = narrow_tensors.place_of(*narrow);
+      add({.name = part->tensor,
+           .storage = narrow->storage(),
+           .shape = place.shape(),
+           .weights = narrow->weights(),
+           .bytes = narrow->bytes(),
+           .bits_per_weight = 0.0,
+           .block_linear = false,
+           .values = {}},
+          pieces_of(matrices_of(checkpoint, narrow_tensors, *narrow, place)));
+    } else if (!quant::is_quantized_part(quantized, name)) {
       const auto view = checkpoint->tensor(name);
       add({.name = name,
            .storage = std::string(dtype_name(view.dtype)),
@@ -139,7 +166,7 @@ ModelDescription describe_model(const std::filesystem::path& directory, const Pr
            .bits_per_weight = 0.0,
            .block_linear = false,
            .values = {}},
-          pieces_of(weight));
+          pieces_of({weight}));
     }
   }
   fill_statistics(sources, model.tensors, progress);

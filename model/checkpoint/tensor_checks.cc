@@ -38,6 +38,12 @@ std::optional<std::size_t> first_non_finite(const TensorView& tensor) {
       return find_full_exponent<std::uint16_t>(tensor.data, 0x7C00u);
     case DType::kBF16:
       return find_full_exponent<std::uint16_t>(tensor.data, 0x7F80u);
+    case DType::kF8E4M3:  // no infinities, and a NaN has a full fraction too
+      return find_full_exponent<std::uint8_t>(tensor.data, 0x7Fu);
+    case DType::kF8E5M2:
+      return find_full_exponent<std::uint8_t>(tensor.data, 0x7Cu);
+    case DType::kF8E8M0:
+      return find_full_exponent<std::uint8_t>(tensor.data, 0xFFu);
     default:
       return std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {
@@ -18,9 +19,12 @@ TensorView slice_of(TensorView view, const Stored& stored) {
 
 class FloatProvider final : public WeightProvider {
  public:
-  explicit FloatProvider(std::shared_ptr<const Checkpoint> checkpoint) : checkpoint_(std::move(checkpoint)) {}
+  explicit FloatProvider(std::shared_ptr<const Checkpoint> checkpoint)
+      : checkpoint_(std::move(checkpoint)), narrow_(*checkpoint_) {}
 
-  bool contains(const std::string& tensor) const override { return find_tensor_name(*checkpoint_, tensor).has_value(); }
+  bool contains(const std::string& tensor) const override {
+    return find_tensor_name(*checkpoint_, tensor).has_value() || narrow_.find(tensor).has_value();
+  }
 
   std::vector<float> vector(const Stored& stored) const override {
     const TensorView view = slice_of(find_stored(*checkpoint_, stored), stored);
@@ -36,8 +40,10 @@ class FloatProvider final : public WeightProvider {
     // A part of a fused tensor may have been given a tensor of its own by a quantization of the others.
     const Stored own = whole_matrix(parameter.weight_module + ".weight", parameter.out, parameter.in);
     const Stored& stored = !contains(parameter.weight.tensor) && contains(own.tensor) ? own : parameter.weight;
-    auto source =
-        make_mapped_source(checkpoint_, slice_of(find_stored(*checkpoint_, stored), stored), stored.transposed);
+    const auto narrow = narrow_.find(stored.tensor);
+    auto source = narrow ? narrow_.source(checkpoint_, *narrow, stored)
+                         : make_mapped_source(checkpoint_, slice_of(find_stored(*checkpoint_, stored), stored),
+                                              stored.transposed);
     const bool all = stored.part.is_contiguous() && stored.part.first == 0 && stored.part.count == stored.rows;
     return all ? source : make_row_set_source(std::move(source), stored.part);
   }
@@ -48,6 +54,7 @@ class FloatProvider final : public WeightProvider {
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;
+  NarrowTensors narrow_;
 };
 
 }  // namespace

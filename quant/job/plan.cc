@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "model/architecture/tensor_names.h"
+#include "model/checkpoint/narrow_tensors.h"
 
 namespace nibble::quant {
 namespace {
@@ -24,6 +25,7 @@ class Planner {
         architecture_(architecture),
         recipe_(recipe),
         provider_(model::make_float_provider(checkpoint)),
+        narrow_(*checkpoint),
         rule_used_(recipe.rules().size(), false) {}
 
   Plan make() {
@@ -106,8 +108,10 @@ class Planner {
   // A weight in one or several parts: a plain float16 tensor as it lies if that is what all of them are.
   void add_weight(std::vector<QuantizeItem> parts) {
     const model::Parameter& first = parts.front().layer;
+    const auto narrow = narrow_.find(first.weight.tensor);
     const std::string stored =
-        model::find_tensor_name(*checkpoint_, first.weight.tensor).value_or(first.module + ".weight");
+        narrow ? narrow->tensor
+               : model::find_tensor_name(*checkpoint_, first.weight.tensor).value_or(first.module + ".weight");
     taken_.insert(stored);
     const bool plain =
         std::all_of(parts.begin(), parts.end(), [](const QuantizeItem& part) { return !part.settings.coded(); });
@@ -118,8 +122,7 @@ class Planner {
     if (plain) {
       WeightIdentity whole = parts.front().identity;
       whole.name = without_suffix(first.weight.tensor);
-      CopyItem copy;
-      copy.tensor = checkpoint_->tensor(stored);
+      CopyItem copy = narrow ? decoded(*narrow, first.weight) : CopyItem{.tensor = checkpoint_->tensor(stored)};
       copy.name = first.weight.tensor;
       copy.round_to_f16 = true;
       copy.reported = std::move(whole);
@@ -127,6 +130,17 @@ class Planner {
     } else {
       std::move(parts.begin(), parts.end(), std::back_inserter(plan_.items));
     }
+  }
+
+  // All of a tensor that is stored as narrow floats, in the shape that the architecture gives it.
+  CopyItem decoded(const model::NarrowTensor& narrow, const model::Stored& place) const {
+    CopyItem copy;
+    copy.tensor = {narrow.tensor, DType::kBF16, place.shape(), {}};
+    copy.transposed = place.transposed;
+    model::Stored slice = place;
+    for (slice.slice = 0; slice.slice < std::max<std::size_t>(1, place.slices); ++slice.slice)
+      copy.decoded.push_back(narrow_.source(checkpoint_, narrow, slice));
+    return copy;
   }
 
   static std::string without_suffix(const std::string& tensor) {
@@ -139,16 +153,24 @@ class Planner {
     std::map<std::string, double> offsets;
     for (const model::NormSpec* norm : model::norms(architecture_))
       if (norm->gain) offsets[norm->gain->tensor] = norm->gain_offset;
+    std::map<std::string, const model::Parameter*> matrices;
+    for (const model::Parameter* matrix : model::matrices(architecture_)) matrices[matrix->weight.tensor] = matrix;
     std::set<std::string> names;
     for (const std::string& stored : checkpoint_->tensor_names()) {
       if (taken_.contains(stored) || architecture_.is_ignored(stored)) continue;
-      const std::string name = tensor_names.canonical(stored);
+      // Parts of a narrow tensor of the network are that tensor; of another, nobody knows the shape: they stay parts.
+      const auto part = narrow_.part_of(stored);
+      if (part && (taken_.contains(part->tensor) || part->kind == model::NarrowPart::Kind::kActivationScale)) continue;
+      const auto matrix = part ? matrices.find(tensor_names.canonical(part->tensor)) : matrices.end();
+      const bool is_narrow = matrix != matrices.end();
+      if (is_narrow && part->kind != model::NarrowPart::Kind::kCodes) continue;
+      const std::string name = is_narrow ? matrix->first : tensor_names.canonical(stored);
       if (architecture_.head.tied && name == architecture_.head.linear.module + ".weight") continue;
       NIBBLE_REQUIRE(names.insert(name).second && (name == stored || !taken_.contains(name)), FormatError,
                      "checkpoint '{}': tensor '{}' is there with and without '{}'", checkpoint_->directory().string(),
                      name, architecture_.prefix);
-      CopyItem copy;
-      copy.tensor = checkpoint_->tensor(stored);
+      CopyItem copy = is_narrow ? decoded(*narrow_.find(part->tensor), matrix->second->weight)
+                                : CopyItem{.tensor = checkpoint_->tensor(stored)};
       copy.name = name;
       plan_.parameters += copy.tensor.element_count();
       const bool round = recipe_.matching_rule(name) && !settings(name).coded();
@@ -162,6 +184,7 @@ class Planner {
   const model::Architecture& architecture_;
   const Recipe& recipe_;
   std::unique_ptr<model::WeightProvider> provider_;
+  model::NarrowTensors narrow_;
   std::vector<bool> rule_used_;
   std::set<std::string> taken_;  // stored names that are weights of `items` or `copies`
   std::size_t order_ = 0;

@@ -32,14 +32,18 @@ struct QuantizeItem {
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };
 
-/// A tensor that keeps its name, shape and orientation: as it is, or rounded to float16.
+/// A tensor that keeps its name, shape and orientation: as it is, or rounded to float16. One that is stored as narrow
+/// floats is decoded, to bfloat16 where it is not rounded to float16.
 struct CopyItem {
-  model::TensorView tensor;
-  std::string name;  ///< in the output: the architecture's
+  model::TensorView tensor;  ///< of a narrow one, without data, what comes out
+  /// Not empty for a narrow one: its matrices (out, in), slice by slice.
+  std::vector<std::shared_ptr<const WeightSource>> decoded = {};
+  bool transposed = false;  ///< which are stored (in, out)
+  std::string name = {};    ///< in the output: the architecture's
   bool round_to_f16 = false;
   InputScales divisor = {};  ///< null, or what the values of a norm are divided by; then stored as float32
   double offset = 0.0;       ///< what the norm adds to the stored values before it multiplies by them
-  std::optional<WeightIdentity> reported;  ///< a weight for which the recipe says float16
+  std::optional<WeightIdentity> reported = {};  ///< a weight for which the recipe says float16
 };
 
 /// The bias of a layer that is shifted: what it was, or 0, plus what each of its weights adds (WeightParts). A bias
@@ -64,8 +68,8 @@ struct Plan {
 
 /// Linear layers of the blocks follow the recipe; embeddings, positions and an untied head do where a rule names them;
 /// so do routers and gates of shared experts; of the others, those that a rule gives `format: float16` are rounded and
-/// the rest is copied. Mask buffers, and the
-/// unused head of a model whose head is its embedding, are left out.
+/// the rest is copied. Mask buffers, the scales of narrow floats and of activations, and the unused head of a model
+/// whose head is its embedding, are left out.
 /// Throws FormatError (missing tensors, wrong shapes), InvalidArgument (settings that this version cannot carry out).
 Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
                const Recipe& recipe);

@@ -8,16 +8,17 @@
 #include "core/hash.h"
 #include "core/output_directory.h"
 #include "core/thread_pool.h"
-#include "model/checkpoint/tensor_checks.h"
 #include "quant/job/assemble.h"
 #include "quant/job/budget.h"
 #include "quant/job/calibration.h"
+#include "quant/job/copy_tensor.h"
 #include "quant/job/input_scaling.h"
 #include "quant/job/make_shards.h"
 #include "quant/job/plan.h"
 #include "quant/job/rare_experts.h"
 #include "quant/job/sequential.h"
 #include "quant/job/tuning.h"
+#include "quant/store/model_weights.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::quant {
@@ -41,18 +42,11 @@ std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeO
 }
 
 // Copied tensors and biases are looked at before any work is done; weights when they are read.
-void require_finite(const Plan& plan, const model::Checkpoint& checkpoint) {
-  std::vector<model::TensorView> tensors;
-  for (const CopyItem& copy : plan.copies) tensors.push_back(copy.tensor);
+void require_finite_copies(const Plan& plan, const model::Checkpoint& checkpoint) {
+  std::vector<CopyItem> items = plan.copies;
   for (const BiasItem& bias : plan.biases)
-    if (bias.original) tensors.push_back(*bias.original);
-  parallel_for(tensors.size(), [&](std::size_t i) {
-    const model::TensorView& tensor = tensors[i];
-    const auto bad = model::first_non_finite(tensor);
-    checkpoint.check_intact(tensor);
-    NIBBLE_REQUIRE(!bad, NumericalError, "{}: expected finite values, got NaN or infinity at index {}", tensor.name,
-                   *bad);
-  });
+    if (bias.original) items.push_back({.tensor = *bias.original});
+  parallel_for(items.size(), [&](std::size_t i) { require_finite(items[i], checkpoint); });
 }
 
 bool is_sequential(const Plan& plan) {
@@ -104,9 +98,9 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
   return make_shards(jobs, calibration, reporter, memory_bytes);
 }
 
+// Narrow floats pass: they are decoded. Throws FormatError for what this program does not read.
 void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
-  const auto architecture = nlohmann::json::parse(checkpoint.metadata());
-  NIBBLE_REQUIRE(!architecture.contains("quantization_config"), InvalidArgument,
+  NIBBLE_REQUIRE(!parse_quantization_config(checkpoint.metadata(), config_place(checkpoint)), InvalidArgument,
                  "{} is quantized already; quantize the float checkpoint it was made from", what);
 }
 
@@ -130,7 +124,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   check_use_of_text(plan, architecture, options);
   std::optional<BudgetFit> budget;
   if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
-  require_finite(plan, *checkpoint);
+  require_finite_copies(plan, *checkpoint);
 
   const std::string identity = job_fingerprint(*checkpoint, options, calibration);
   OutputDirectory output(options.output, options.overwrite, identity);

@@ -21,7 +21,7 @@ struct LoadedModel {
   double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 over all parameters
   std::vector<std::string> kernels;    ///< what multiplies, each name once
   std::uint64_t bytes_per_token = 0;   ///< weights that decoding a token reads, as they lie in memory; 0: unknown
-  std::string method;  ///< "float16", "float32", "bfloat16", or a short spec such as "palette 4-bit tensor"
+  std::string method;  ///< "float16", "bfloat16", "mxfp4", …, or a short spec such as "palette 4-bit tensor"
 };
 
 /// Opens a checkpoint directory of either kind and builds the transformer. In exact mode, products use just the values

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "model/checkpoint/narrow_tensors.h"
 
 namespace nibble::quant {
 namespace {
@@ -34,21 +35,26 @@ std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const
 
 ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
                         const QuantizedWeights& quantized) {
-  std::uint64_t bits = 0, weights = 0;
+  const model::NarrowTensors narrow_tensors(checkpoint);
+  double bits = 0.0;
+  std::uint64_t weights = 0;
   std::set<std::string> methods;
   for (const model::Parameter* layer : model::linear_layers(architecture)) {
     weights += layer->weights();
     if (const auto found = quantized.find(layer->weight_module); found != quantized.end()) {
-      bits += found->second->tensor().stored_bits();
+      bits += static_cast<double>(found->second->tensor().stored_bits());
       methods.insert(storage_text(found->second->stored()));
+    } else if (const auto narrow = narrow_tensors.find(layer->weight.tensor)) {
+      bits += static_cast<double>(layer->weights()) * narrow->bits_per_weight();
+      methods.insert(narrow->storage());
     } else {
       const DType dtype = float_dtype(checkpoint, *layer);
-      bits += layer->weights() * dtype_size(dtype) * 8;
+      bits += static_cast<double>(layer->weights() * dtype_size(dtype) * 8);
       methods.insert(float_text(dtype));
     }
   }
   for (const std::string& bias : added_biases(checkpoint, architecture))
-    bits += checkpoint.tensor(bias).data.size() * 8;
+    bits += static_cast<double>(checkpoint.tensor(bias).data.size() * 8);
 
   ModelSize size;
   for (const auto& [module, weight] : quantized) size.parameters += weight->tensor().weights();
@@ -56,9 +62,14 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
     if (architecture.is_ignored(name)) continue;
     const auto tensor = checkpoint.tensor(name);
     size.bytes += tensor.data.size();
-    if (!is_quantized_part(quantized, name)) size.parameters += tensor.element_count();
+    if (const auto part = narrow_tensors.part_of(name)) {
+      if (part->kind == model::NarrowPart::Kind::kCodes)
+        size.parameters += narrow_tensors.find(part->tensor)->weights();
+    } else if (!is_quantized_part(quantized, name)) {
+      size.parameters += tensor.element_count();
+    }
   }
-  size.bits_per_weight = static_cast<double>(bits) / static_cast<double>(weights);
+  size.bits_per_weight = bits / static_cast<double>(weights);
   size.model_bits_per_weight = static_cast<double>(size.bytes) * 8.0 / static_cast<double>(size.parameters);
   size.method = methods.size() == 1 ? *methods.begin() : "mixed";
   return size;

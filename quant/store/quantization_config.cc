@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json_fields.h"
 #include "core/strict_json.h"
+#include "model/checkpoint/narrow_config.h"
 
 namespace nibble::quant {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::string_view kMethod = "nibble";
+constexpr std::string_view kMethod = model::kOwnQuantMethod;
 constexpr std::size_t kMaxTensors = 65536;
 
 std::vector<std::string_view> coded_formats() {
@@ -79,13 +80,11 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {
   const Json config = parse_strict_json(config_text, what);
   NIBBLE_REQUIRE(config.is_object(), FormatError, "{}: expected a JSON object, got {}", what, config.type_name());
-  if (!config.contains("quantization_config")) return std::nullopt;
+  if (!config.contains("quantization_config") || config["quantization_config"].is_null()) return std::nullopt;
+  if (model::parse_narrow_config(config_text, what)) return std::nullopt;
   const JsonFields fields(config["quantization_config"], fmt::format("{}: quantization_config", what));
   const std::string& where = fields.what();
-  const Json& method = fields.at("quant_method", "a text");
-  NIBBLE_REQUIRE(method == kMethod, FormatError,
-                 "{}: quant_method: expected \"{}\", got {}; other formats cannot be read", where, kMethod,
-                 method.dump());
+  (void)fields.at("quant_method", "a text");  // ours: parse_narrow_config() refuses what it does not know
   const Json& version = fields.at("version", "a number");
   NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
                  where, kQuantizedFormatVersion, version.dump());

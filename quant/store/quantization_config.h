@@ -37,8 +37,9 @@ struct QuantizationConfig {
 /// The version written and the only one read.
 constexpr int kQuantizedFormatVersion = 1;
 
-/// Reads it from a config.json (at most 64 Ki tensors); empty for a float checkpoint. `what` names the source. Throws
-/// FormatError: another quant_method or version, unknown or missing keys, values out of range.
+/// Reads it from a config.json (at most 64 Ki tensors); empty for a float checkpoint, narrow floats
+/// (model/checkpoint/narrow_config.h) among them. `what` names the source. Throws FormatError: a quant_method that is
+/// not read, another version, unknown or missing keys, values out of range.
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what);
 
 /// config.json with a quantization_config added; everything else stays, in its order.

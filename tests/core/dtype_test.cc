@@ -140,11 +140,48 @@ TEST(ConvertToF32, RefusesIntegers) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { convert_to_f32(DType::kU8, &byte, 1, &value); }, "U8"));
 }
 
+// Sign, exponent and fraction taken apart, as the OCP specifications define the values.
+double value_of(unsigned code, int exponent_bits, int fraction_bits, int bias) {
+  const int exponent = static_cast<int>(code >> fraction_bits) & ((1 << exponent_bits) - 1);
+  const double fraction = std::ldexp(static_cast<double>(code & ((1u << fraction_bits) - 1)), -fraction_bits);
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1.0 + fraction, exponent - bias);
+  return (code & 0x80u) != 0 ? -magnitude : magnitude;
+}
+
+TEST(ConvertToF32, GivesEveryValueOfThe8BitFloats) {
+  std::vector<std::byte> codes(256);
+  for (std::size_t code = 0; code < codes.size(); ++code) codes[code] = static_cast<std::byte>(code);
+  std::vector<float> e4m3(256), e5m2(256), e8m0(256), expected(256);
+  convert_to_f32(DType::kF8E4M3, codes.data(), 256, e4m3.data());
+  convert_to_f32(DType::kF8E5M2, codes.data(), 256, e5m2.data());
+  convert_to_f32(DType::kF8E8M0, codes.data(), 256, e8m0.data());
+  for (unsigned code = 0; code < 256; ++code) {
+    SCOPED_TRACE(code);
+    const unsigned magnitude = code & 0x7Fu;
+    EXPECT_EQ(std::isnan(e4m3[code]), magnitude == 0x7Fu);
+    EXPECT_EQ(std::isnan(e5m2[code]), magnitude > 0x7Cu);
+    EXPECT_EQ(std::isinf(e5m2[code]), magnitude == 0x7Cu);
+    EXPECT_EQ(std::isnan(e8m0[code]), code == 255);
+    if (magnitude == 0x7Fu) e4m3[code] = 0.0f;
+    if (magnitude >= 0x7Cu) e5m2[code] = 0.0f;
+    const auto wanted = [&](bool finite, double value) { return finite ? static_cast<float>(value) : 0.0f; };
+    const float of_e4m3 = wanted(magnitude != 0x7Fu, value_of(code, 4, 3, 7)),
+                of_e5m2 = wanted(magnitude < 0x7Cu, value_of(code, 5, 2, 15));
+    EXPECT_TRUE(test::same_bits(std::span<const float>(&e4m3[code], 1), std::span<const float>(&of_e4m3, 1)));
+    EXPECT_TRUE(test::same_bits(std::span<const float>(&e5m2[code], 1), std::span<const float>(&of_e5m2, 1)));
+    const auto of_e8m0 = static_cast<float>(std::ldexp(1.0, static_cast<int>(code) - 127));
+    if (code < 255) {
+      EXPECT_TRUE(test::same_bits(std::span<const float>(&e8m0[code], 1), std::span<const float>(&of_e8m0, 1)));
+    }
+  }
+}
+
 TEST(DTypeNames, RoundTripAndUnknownOnesAreEmpty) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
-                            DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8, DType::kBool})
+                            DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8, DType::kBool, DType::kF8E4M3,
+                            DType::kF8E5M2, DType::kF8E8M0})
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);
-  EXPECT_EQ(dtype_from_name("F8_E4M3"), std::nullopt);
+  EXPECT_EQ(dtype_from_name("F4"), std::nullopt);
   EXPECT_EQ(dtype_size(DType::kBF16), 2u);
 }
 

@@ -47,6 +47,13 @@ TEST(FirstNonFinite, FindsInfinitiesAndNansOfBothSigns) {
   expect_found<std::uint64_t>(DType::kF64, 0x7FF0000000000000, {0x7FF0000000000000, 0xFFF0000000000001});
 }
 
+// The largest finite numbers of E4M3 have a full exponent: only a full fraction too makes a NaN.
+TEST(FirstNonFinite, FindsThoseOf8BitFloats) {
+  expect_found<std::uint8_t>(DType::kF8E4M3, 0x7F, {0x7F, 0xFF});
+  expect_found<std::uint8_t>(DType::kF8E5M2, 0x7C, {0x7C, 0xFC, 0x7D, 0xFF});
+  expect_found<std::uint8_t>(DType::kF8E8M0, 0xFF, {0xFF});
+}
+
 TEST(FirstNonFinite, FindsNothingInIntegersAndEmptyTensors) {
   EXPECT_EQ(first_non_finite_of<std::uint16_t>(DType::kU16, {0xFFFF, 0x7C00}), std::nullopt);
   EXPECT_EQ(first_non_finite_of<std::uint16_t>(DType::kF16, {}), std::nullopt);
