@@ -30,7 +30,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct CalibrateArguments {
   CommonOptions common;
   CalibrationTextOptions text;
   std::filesystem::path model, output, show;
@@ -39,7 +39,7 @@ struct Arguments {
   bool head = false;
 };
 
-calib::RunSettings settings_of(const Arguments& arguments, const quant::LoadedModel& model,
+calib::RunSettings settings_of(const CalibrateArguments& arguments, const quant::LoadedModel& model,
                                const model::Tokenizer* tokenizer, const datasets::CalibrationWindows& windows) {
   const bool sampled = arguments.text.tokens.empty();
   return {.model_hash = model.checkpoint->fingerprint(),
@@ -73,7 +73,7 @@ void warn_of_rare_experts(const model::Architecture& architecture, const calib::
   }
 }
 
-void collect(const Arguments& arguments, MpiSession& mpi) {
+void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const bool first = mpi.team().rank() == 0;
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
@@ -138,7 +138,7 @@ void collect(const Arguments& arguments, MpiSession& mpi) {
   }));
 }
 
-void merge(const Arguments& arguments) {
+void merge(const CalibrateArguments& arguments) {
   const std::vector<std::filesystem::path> inputs(arguments.merge.begin(), arguments.merge.end());
   NIBBLE_REQUIRE(!std::filesystem::exists(arguments.output), InvalidArgument,
                  "'{}' is there already; remove it or choose another -o", arguments.output.string());
@@ -150,7 +150,7 @@ void merge(const Arguments& arguments) {
   print_json({{"merged", arguments.merge}, {"output", arguments.output.string()}});
 }
 
-void run(const Arguments& arguments) {
+void run(const CalibrateArguments& arguments) {
   arguments.common.apply();
   const bool collects = !arguments.model.empty();
   const int modes = (collects ? 1 : 0) + (arguments.merge.empty() ? 0 : 1) + (arguments.show.empty() ? 0 : 1);
@@ -168,7 +168,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command calibrate_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CalibrateArguments>();
   CLI::App* app = program.add_subcommand("calibrate", "Collect activation statistics and Fisher sensitivities");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
   add_calibration_text(*app, arguments->text);

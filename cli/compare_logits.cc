@@ -26,7 +26,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct CompareLogitsArguments {
   CommonOptions common;
   std::filesystem::path model;
   TokenInputOptions input;
@@ -45,7 +45,8 @@ struct Compared {
   eval::ComparedCache cache;
 };
 
-std::vector<Compared> caches_of(const Arguments& arguments, const model::Model& model, std::size_t tokens) {
+std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const model::Model& model,
+                                std::size_t tokens) {
   std::vector<Compared> list;
   for (const std::string& kind : arguments.kinds) {
     for (const std::string& type : arguments.types) {
@@ -81,7 +82,7 @@ void print_table(const std::vector<eval::LogitDifferences>& results, const std::
   print(table.text());
 }
 
-void print_object(const Arguments& arguments, const std::vector<eval::LogitDifferences>& results,
+void print_object(const CompareLogitsArguments& arguments, const std::vector<eval::LogitDifferences>& results,
                   const std::vector<Compared>& caches, const quant::LoadedModel& model, std::size_t tokens) {
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   const std::size_t per_cache = results.size() / caches.size();
@@ -111,7 +112,7 @@ void print_object(const Arguments& arguments, const std::vector<eval::LogitDiffe
               {"gemm", gemm_identity()}});
 }
 
-void run(const Arguments& arguments) {
+void run(const CompareLogitsArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   TokenInputOptions input = arguments.input;
@@ -148,7 +149,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command compare_logits_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompareLogitsArguments>();
   CLI::App* app = program.add_subcommand("compare-logits",
                                          "Check that caches and calls of any length give the logits of one prompt");
   add_model(*app, arguments->model);

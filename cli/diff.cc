@@ -13,12 +13,12 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct DiffArguments {
   CommonOptions common;
   std::filesystem::path a, b;
 };
 
-void run(const Arguments& arguments) {
+void run(const DiffArguments& arguments) {
   arguments.common.apply();
   const bool a = std::filesystem::is_directory(arguments.a), b = std::filesystem::is_directory(arguments.b);
   NIBBLE_REQUIRE(a == b, InvalidArgument, "diff: '{}' is a {}, '{}' a {}; expected two records or two checkpoints",
@@ -31,7 +31,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command diff_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DiffArguments>();
   CLI::App* app = program.add_subcommand("diff", "Compare two records of a sweep, or two checkpoints");
   add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint directory, float or quantized")
       ->required();

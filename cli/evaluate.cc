@@ -27,7 +27,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct EvaluateArguments {
   CommonOptions common;
   std::filesystem::path model, reference;
   TokenInputOptions input;
@@ -41,7 +41,7 @@ struct Quality {
   std::optional<eval::ReferenceComparison> comparison;
 };
 
-Quality measure_quality(const Arguments& arguments, const quant::LoadedModel& model, const TokenInput& input,
+Quality measure_quality(const EvaluateArguments& arguments, const quant::LoadedModel& model, const TokenInput& input,
                         eval::PerplexityOptions options) {
   if (input.tokenizer) {
     if (options.protocol == datasets::Protocol::kHalf) options.bos = input.tokenizer->added_bos();
@@ -59,7 +59,7 @@ Quality measure_quality(const Arguments& arguments, const quant::LoadedModel& mo
   return quality;
 }
 
-void run(const Arguments& arguments) {
+void run(const EvaluateArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
@@ -121,7 +121,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command evaluate_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvaluateArguments>();
   CLI::App* app =
       program.add_subcommand("evaluate", "Perplexity, divergence from the float model and speed, in one table");
   add_model(*app, arguments->model);

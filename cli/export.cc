@@ -23,14 +23,14 @@ namespace {
 using ExportFunction = decltype(&quant::export_dequantized);
 constexpr std::array<Choice<ExportFunction>, 1> kFormats = {{{"dequantized", quant::export_dequantized}}};
 
-struct Arguments {
+struct ExportArguments {
   CommonOptions common;
   std::filesystem::path model, output;
   std::string format = "dequantized";
   bool overwrite = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const ExportArguments& arguments) {
   arguments.common.apply();
   const ExportFunction write = choose("--format", arguments.format, kFormats);
   const auto start = std::chrono::steady_clock::now();
@@ -54,7 +54,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command export_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExportArguments>();
   CLI::App* app = program.add_subcommand("export", "Write a quantized checkpoint in a form that other tools read");
   add_model(*app, arguments->model);
   app->add_option("--format", arguments->format, "dequantized: plain float16 safetensors, Hugging Face layout")

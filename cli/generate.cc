@@ -31,7 +31,7 @@ namespace {
 
 using model::TokenId;
 
-struct Arguments {
+struct GenerateArguments {
   CommonOptions common;
   std::filesystem::path model;
   std::optional<std::string> prompt, prompt_ids;
@@ -56,7 +56,8 @@ std::vector<TokenId> parse_ids(std::string_view text, std::size_t vocabulary) {
   }
 }
 
-std::vector<TokenId> prompt_of(const Arguments& arguments, const model::Tokenizer* tokenizer, std::size_t vocabulary) {
+std::vector<TokenId> prompt_of(const GenerateArguments& arguments, const model::Tokenizer* tokenizer,
+                               std::size_t vocabulary) {
   NIBBLE_REQUIRE(arguments.prompt.has_value() != arguments.prompt_ids.has_value(), InvalidArgument,
                  "expected one of --prompt TEXT and --prompt-ids LIST, got {}", arguments.prompt ? "both" : "neither");
   if (arguments.prompt_ids) {
@@ -102,7 +103,7 @@ std::string_view stop_reason(const model::Architecture& architecture, const std:
   return ids.size() == wanted ? "length" : "context";
 }
 
-void run(const Arguments& arguments) {
+void run(const GenerateArguments& arguments) {
   arguments.common.apply();
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
@@ -169,7 +170,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command generate_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* app = program.add_subcommand("generate", "Continue a prompt");
   add_model(*app, arguments->model);
   app->add_option("--prompt", arguments->prompt, "Text to continue; may be empty where the tokenizer adds a BOS")

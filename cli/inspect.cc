@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,11 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "cli/table.h"
+#include "core/error.h"
+#include "core/output_file.h"
 #include "eval/inspect/inspect_model.h"
+#include "eval/inspect/model_graph.h"
+#include "quant/store/model_weights.h"
 
 namespace nibble::cli {
 namespace {
@@ -23,11 +28,12 @@ namespace {
 using eval::ModelDescription;
 using eval::TensorDescription;
 
-struct Arguments {
+struct InspectArguments {
   CommonOptions common;
   std::filesystem::path model;
   bool compress = false;
   std::string sample = "512K";
+  std::filesystem::path graph;
 };
 
 nlohmann::ordered_json json_of(const model::Architecture& architecture) {
@@ -70,7 +76,7 @@ nlohmann::ordered_json json_of(const TensorDescription& tensor) {
           {"infinities", values.infinities}};
 }
 
-nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescription& model) {
+nlohmann::ordered_json json_of(const InspectArguments& arguments, const ModelDescription& model) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const TensorDescription& tensor : model.tensors) tensors.push_back(json_of(tensor));
   nlohmann::ordered_json object = {{"model", arguments.model.string()},
@@ -86,7 +92,7 @@ nlohmann::ordered_json json_of(const Arguments& arguments, const ModelDescriptio
   return object;
 }
 
-std::string text_of(const Arguments& arguments, const ModelDescription& model) {
+std::string text_of(const InspectArguments& arguments, const ModelDescription& model) {
   Table table({{"tensor", Align::kLeft},
                {"storage", Align::kLeft},
                {"shape"},
@@ -116,8 +122,26 @@ std::string text_of(const Arguments& arguments, const ModelDescription& model) {
   return text;
 }
 
-void run(const Arguments& arguments) {
+void write_graph(const InspectArguments& arguments) {
+  using Writer = std::string (*)(const eval::ModelGraph&);
+  static constexpr std::pair<std::string_view, Writer> kWriters[] = {
+      {".dot", eval::graph_dot}, {".svg", eval::graph_svg}, {".json", eval::graph_json}};
+  const std::string extension = arguments.graph.extension().string();
+  const auto writer =
+      std::find_if(std::begin(kWriters), std::end(kWriters), [&](const auto& w) { return w.first == extension; });
+  NIBBLE_REQUIRE(writer != std::end(kWriters), InvalidArgument,
+                 "--graph: expected a file that ends in .dot, .svg or .json, got '{}'", arguments.graph.string());
+  const auto checkpoint = model::Checkpoint::open(arguments.model);
+  const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
+  OutputFile file(arguments.graph);
+  file.write(text);
+  file.commit();
+  print(fmt::format("{} ({})\n", arguments.graph.string(), human_bytes(text.size())));
+}
+
+void run(const InspectArguments& arguments) {
   arguments.common.apply();
+  if (!arguments.graph.empty()) return write_graph(arguments);
   if (arguments.compress) {
     print_storage_study(arguments.model, parse_memory_size("--sample", arguments.sample), arguments.common);
     return;
@@ -140,7 +164,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command inspect_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   CLI::App* app = program.add_subcommand("inspect", "Show a checkpoint: architecture, tensors, sizes, statistics");
   add_model(*app, arguments->model);
   auto* compress = app->add_flag("--compress", arguments->compress,
@@ -149,9 +173,14 @@ Command inspect_command(CLI::App& program) {
       ->type_name("SIZE")
       ->needs(compress)
       ->capture_default_str();
+  app->add_option("--graph", arguments->graph,
+                  "Write what the model computes, operation by operation, instead: FILE.dot, FILE.svg or FILE.json")
+      ->type_name("FILE")
+      ->excludes(compress);
   add_common_options(*app, arguments->common);
   app->footer(
-      "Example:\n  nibble inspect datasets/demo/gpt2-demo\n"
+      "Example:\n  nibble inspect datasets/demo/llama-demo --graph build/llama.svg\n"
+      "  nibble inspect datasets/demo/gpt2-demo\n"
       "  nibble inspect datasets/demo/gpt2-demo --compress");
   return {app, [arguments] { run(*arguments); }};
 }

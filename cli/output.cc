@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -12,7 +11,7 @@
 namespace nibble::cli {
 namespace {
 
-[[noreturn]] void fail() { throw FormatError(fmt::format("cannot write standard output: {}", std::strerror(errno))); }
+[[noreturn]] void fail() { throw errno_error("cannot write standard output", errno); }
 
 }  // namespace
 

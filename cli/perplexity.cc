@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/attention_names.h"
 #include "cli/command.h"
 #include "cli/comparison_figures.h"
 #include "cli/compute_option.h"
@@ -39,13 +40,10 @@ namespace {
 
 using datasets::Protocol;
 using eval::Average;
-using model::Attention;
 
 constexpr std::array<Choice<Average>, 2> kAverages = {{{"windows", Average::kWindows}, {"tokens", Average::kTokens}}};
-constexpr std::array<Choice<Attention>, 2> kAttentions = {
-    {{"fused", Attention::kFused}, {"decomposed", Attention::kDecomposed}}};
 
-struct Arguments {
+struct PerplexityArguments {
   CommonOptions common;
   std::filesystem::path model, reference;
   TokenInputOptions input;
@@ -55,7 +53,7 @@ struct Arguments {
 };
 
 // The options with every default filled in, so that they can be printed beside the result.
-eval::PerplexityOptions options_of(const Arguments& arguments, const model::Architecture& architecture) {
+eval::PerplexityOptions options_of(const PerplexityArguments& arguments, const model::Architecture& architecture) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
   options.average = choose("--average", arguments.average, kAverages);
@@ -76,7 +74,7 @@ std::string_view average_name(const eval::PerplexityOptions& options) {
 }
 
 struct Report {
-  const Arguments& arguments;
+  const PerplexityArguments& arguments;
   const quant::LoadedModel& model;
   const TokenInput& input;
   const eval::PerplexityOptions& options;
@@ -162,7 +160,7 @@ void require_same_tokenizer(const TokenInput& input, const std::filesystem::path
                  InvalidArgument, "--reference '{}' has another tokenizer than the model", reference.string());
 }
 
-void run(const Arguments& arguments) {
+void run(const PerplexityArguments& arguments) {
   arguments.common.apply();
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
@@ -205,7 +203,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command perplexity_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PerplexityArguments>();
   CLI::App* app = program.add_subcommand("perplexity", "How well a model predicts a text: perplexity, bits per byte");
   add_model(*app, arguments->model);
   add_token_input(*app, arguments->input);

@@ -32,7 +32,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
   CommonOptions common;
   std::filesystem::path model, recipe, output;
   std::vector<std::string> calibration;
@@ -42,7 +42,7 @@ struct Arguments {
   bool overwrite = false, print_recipe = false;
 };
 
-quant::Recipe recipe_of(const Arguments& arguments) {
+quant::Recipe recipe_of(const QuantizeArguments& arguments) {
   NIBBLE_REQUIRE(arguments.recipe.empty() || arguments.preset.empty(), InvalidArgument,
                  "--recipe and --preset both name a whole recipe; give one of them, and --set for single keys");
   quant::Recipe recipe = !arguments.recipe.empty()   ? quant::Recipe::load(arguments.recipe)
@@ -59,7 +59,7 @@ std::uint64_t weights_of(const quant::QuantizeResult& result) {
   return weights;
 }
 
-nlohmann::ordered_json json_of(const Arguments& arguments, const quant::Recipe& recipe,
+nlohmann::ordered_json json_of(const QuantizeArguments& arguments, const quant::Recipe& recipe,
                                const quant::QuantizeResult& result, double seconds, std::uint64_t peak) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const quant::TensorResult& tensor : result.tensors) tensors.push_back(quant::figures_json(tensor));
@@ -97,7 +97,7 @@ std::string tuning_text(const quant::TuningResult& tuning) {
                      tuning.trained.size());
 }
 
-std::string text_of(const Arguments& arguments, const quant::QuantizeResult& result, double seconds,
+std::string text_of(const QuantizeArguments& arguments, const quant::QuantizeResult& result, double seconds,
                     std::uint64_t peak) {
   Table table({{"tensor", Align::kLeft},
                {"format", Align::kLeft},
@@ -130,7 +130,7 @@ std::string text_of(const Arguments& arguments, const quant::QuantizeResult& res
 }
 
 // The windows for `sequential: true` and `tuning`.
-std::optional<quant::CalibrationText> read_text(const Arguments& arguments, ProgressBar& bar) {
+std::optional<quant::CalibrationText> read_text(const QuantizeArguments& arguments, ProgressBar& bar) {
   const CalibrationTextOptions& options = arguments.text;
   if (!options.given()) return std::nullopt;
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
@@ -146,7 +146,7 @@ std::optional<quant::CalibrationText> read_text(const Arguments& arguments, Prog
       .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
 
-void run(const Arguments& arguments) {
+void run(const QuantizeArguments& arguments) {
   arguments.common.apply();
   const quant::Recipe recipe = recipe_of(arguments);
   if (arguments.print_recipe) {
@@ -189,7 +189,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command quantize_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<QuantizeArguments>();
   CLI::App* app = program.add_subcommand("quantize", "Quantize a checkpoint by a recipe");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the quantized checkpoint goes");

@@ -19,7 +19,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> inputs, outputs;
   std::string title = eval::ReportOptions().title;
   std::string baseline;
@@ -37,7 +37,7 @@ std::string contents(const std::filesystem::path& output, const eval::ReportInpu
   throw InvalidArgument(fmt::format("-o '{}': expected a name that ends in .html, .md, .tex or .csv", output.string()));
 }
 
-void run(const Arguments& arguments) {
+void run(const ReportArguments& arguments) {
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::compare_to_baseline(input, arguments.baseline);
   eval::ReportOptions options = {.title = arguments.title, .rows = arguments.rows, .columns = arguments.columns};
@@ -69,7 +69,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command report_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   CLI::App* app = program.add_subcommand("report", "Tables and figures of sweep records, for a browser or a paper");
   app->add_option("RESULTS", arguments->inputs,
                   "Directories or files: sweep records; what speed and inspect --compress print with --json")

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/attention_names.h"
 #include "cli/cache_arguments.h"
 #include "cli/command.h"
 #include "cli/compute_option.h"
@@ -26,12 +27,7 @@
 namespace nibble::cli {
 namespace {
 
-using model::Attention;
-
-constexpr std::array<Choice<Attention>, 2> kAttentions = {
-    {{"fused", Attention::kFused}, {"decomposed", Attention::kDecomposed}}};
-
-struct Arguments {
+struct SpeedArguments {
   CommonOptions common;
   std::filesystem::path model;
   CacheArguments cache;
@@ -50,7 +46,7 @@ std::size_t parse_context(std::string_view word) {
   return value;
 }
 
-std::vector<SpeedRow> rows_of(const Arguments& arguments) {
+std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
   eval::SpeedOptions options;
   options.warm_up = arguments.warm_up;
   options.repeat = arguments.repeat;
@@ -68,7 +64,7 @@ std::vector<SpeedRow> rows_of(const Arguments& arguments) {
   return rows;
 }
 
-void run(const Arguments& arguments) {
+void run(const SpeedArguments& arguments) {
   arguments.common.apply();
   NIBBLE_REQUIRE(!arguments.csv || !arguments.common.json, InvalidArgument, "--csv and --json: give one of them");
   SpeedReport report;
@@ -100,7 +96,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command speed_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SpeedArguments>();
   CLI::App* app =
       program.add_subcommand("speed", "Time to the first token, tokens per second, and how near that is to the limits");
   add_model(*app, arguments->model);

@@ -34,7 +34,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct SweepArguments {
   CommonOptions common;
   std::filesystem::path sweep, output, cache, repeat, watch;
   std::string memory = "4G", cache_size = "20G", shard = "1/1";
@@ -58,7 +58,7 @@ eval::Facts environment() {
           {"kernels", gemm_identity()},    {"threads", fmt::format("{}", thread_count())}};
 }
 
-eval::SweepOptions options_of(const Arguments& arguments) {
+eval::SweepOptions options_of(const SweepArguments& arguments) {
   eval::SweepOptions options;
   options.output = arguments.output;
   options.cache = arguments.cache;
@@ -71,7 +71,7 @@ eval::SweepOptions options_of(const Arguments& arguments) {
 }
 
 // What every process of an mpirun does; the first one also tells what came out.
-void run_cells(const Arguments& arguments, const eval::SweepPlan& plan) {
+void run_cells(const SweepArguments& arguments, const eval::SweepPlan& plan) {
   MpiSession mpi;
   const bool first = mpi.team().rank() == 0, alone = mpi.team().size() == 1;
   eval::SweepOptions options = options_of(arguments);
@@ -94,7 +94,7 @@ void run_cells(const Arguments& arguments, const eval::SweepPlan& plan) {
   if (first) show_results(plan, options, summary, arguments.common.json);
 }
 
-void repeat(const Arguments& arguments) {
+void repeat(const SweepArguments& arguments) {
   const eval::SweepRecord record = eval::read_record(arguments.repeat);
   const eval::SweepPlan plan = eval::plan_repetition(record);
   const auto scratch = std::filesystem::temp_directory_path() / fmt::format("nibble-repeat-{}", ::getpid());
@@ -119,7 +119,7 @@ void repeat(const Arguments& arguments) {
   show_repetition(eval::diff_records(record, again), arguments.common.json);
 }
 
-void run(const Arguments& arguments) {
+void run(const SweepArguments& arguments) {
   arguments.common.apply();
   const int modes =
       (arguments.sweep.empty() ? 0 : 1) + (arguments.repeat.empty() ? 0 : 1) + (arguments.watch.empty() ? 0 : 1);
@@ -142,7 +142,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command sweep_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SweepArguments>();
   CLI::App* app = program.add_subcommand("sweep", "Run a grid of settings over models to the end, whatever happens");
   add_path(*app, "SWEEP", arguments->sweep, "", "Models, recipes and evaluations in YAML (docs/sweep.md)");
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the records go, one for each cell");

@@ -20,7 +20,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct SynthesizeArguments {
   CommonOptions common;
   std::filesystem::path output;
   std::string like;
@@ -28,7 +28,7 @@ struct Arguments {
   bool overwrite = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const SynthesizeArguments& arguments) {
   arguments.common.apply();
   const auto layers = arguments.layers > 0 ? std::optional(arguments.layers) : std::nullopt;
   const std::string config = model::architecture_config(arguments.like, layers);
@@ -56,7 +56,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command synthesize_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SynthesizeArguments>();
   CLI::App* app =
       program.add_subcommand("synthesize", "Write a checkpoint of a known shape with random weights, for speed work");
   app->add_option("--like", arguments->like,

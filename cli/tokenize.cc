@@ -23,7 +23,7 @@
 namespace nibble::cli {
 namespace {
 
-struct Arguments {
+struct TokenizeArguments {
   CommonOptions common;
   std::filesystem::path directory, text, output;
   bool hf_join = false, ids = false;
@@ -47,7 +47,7 @@ void write_token_file(const std::filesystem::path& path, std::span<const model::
   file.commit();
 }
 
-void run(const Arguments& arguments) {
+void run(const TokenizeArguments& arguments) {
   arguments.common.apply();
   const auto tokenizer = model::Tokenizer::open(arguments.directory);
   const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
@@ -79,7 +79,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command tokenize_command(CLI::App& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* app = program.add_subcommand("tokenize", "Count or write the tokens of a text");
   add_path(*app, "DIR", arguments->directory, "", "Directory with tokenizer.json, or vocab.json and merges.txt")
       ->required();

@@ -1,3 +1,16 @@
+# Compiling files of a folder together spares most of what their headers and templates cost; 0 compiles each alone.
+set(NIBBLE_FILES_TOGETHER 16 CACHE STRING "How many files of a library are compiled as one, where it allows that")
+
+# nibble_compile_together(target [APART file…]): all but those, which share names of their own with others (constants and
+# helpers in an unnamed namespace), and files with compile options of their own.
+function(nibble_compile_together target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "APART")
+  if(NIBBLE_FILES_TOGETHER GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${NIBBLE_FILES_TOGETHER})
+    set_source_files_properties(${arg_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 # nibble_library(quant_algo SOURCES … HEADERS … [DEPS …] [PRIVATE_DEPS …]) makes the static library nibble::quant_algo.
 # Headers are named from the repository root in #includes and installed under include/nibble in the same tree.
 function(nibble_library name)

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace nibble {
 
@@ -17,12 +18,19 @@ struct InvalidArgument : Error {
 };
 /// A file is missing, truncated, malformed or hostile, or cannot be written. Exit code 3.
 struct FormatError : Error {
-  using Error::Error;
+  explicit FormatError(const std::string& text, std::error_code reason = {}) : Error(text), code(reason) {}
+  std::error_code code;  ///< the operating system's reason; none where it had no part
 };
 /// A method could not finish, for example NaN weights or a Hessian that is not positive definite. Exit code 4.
 struct NumericalError : Error {
   using Error::Error;
 };
+
+/// A FormatError "what: reason" that carries the value of errno.
+inline FormatError errno_error(const std::string& what, int error) {
+  const std::error_code code(error, std::generic_category());
+  return FormatError(what + ": " + code.message(), code);
+}
 
 }  // namespace nibble
 

@@ -34,7 +34,7 @@ fs::path without_trailing_slash(const fs::path& path) {
 }
 
 void require_ok(const std::error_code& error, std::string_view action, const fs::path& path) {
-  NIBBLE_REQUIRE(!error, FormatError, "cannot {} '{}': {}", action, path.string(), error.message());
+  if (error) throw FormatError(fmt::format("cannot {} '{}': {}", action, path.string(), error.message()), error);
 }
 
 void remove_tree(const fs::path& path) {
@@ -111,7 +111,7 @@ OutputDirectory::~OutputDirectory() {
 void OutputDirectory::lock() {
   const fs::path file = partial_ / kLock;
   lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  NIBBLE_REQUIRE(lock_ >= 0, FormatError, "cannot create '{}': {}", file.string(), std::strerror(errno));
+  if (lock_ < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
   lock_ = -1;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -17,7 +16,8 @@ namespace nibble {
 namespace {
 
 [[noreturn]] void fail(std::string_view action, const std::filesystem::path& path) {
-  throw FormatError(fmt::format("{} '{}': {}", action, path.string(), std::strerror(errno)));
+  const int error = errno;
+  throw errno_error(fmt::format("{} '{}'", action, path.string()), error);
 }
 
 std::mutex unflushed_mutex;
@@ -64,10 +64,14 @@ void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void OutputFile::commit() {
   if (is_flushed(path_) && ::fsync(file_) != 0) fail("cannot flush", partial_);
-  const int file = file_;
-  file_ = -1;  // from here on the destructor leaves things alone
-  if (::close(file) != 0) fail("cannot close", partial_);
-  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot rename into place", path_);
+  const bool closed = ::close(file_) == 0;
+  file_ = -1;  // closed, even where that failed: the destructor leaves things alone
+  if (!closed || ::rename(partial_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(partial_.c_str());
+    errno = error;
+    fail(closed ? "cannot rename into place" : "cannot close", closed ? path_ : partial_);
+  }
   sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
 }
 

@@ -6,24 +6,34 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "core/cpu_quota.h"
 #include "core/error.h"
 
 namespace nibble {
 namespace {
 
-std::size_t available_processors() {
+std::size_t allowed_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     return std::max<std::size_t>(1, static_cast<std::size_t>(CPU_COUNT(&set)));
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Of a quota of 1.5 processors two threads make more than one does, though they are held up at times.
+std::size_t available_processors() {
+  static const std::optional<double> quota = cpu_quota();  // files of /sys: once
+  const std::size_t allowed = allowed_processors();
+  return quota && *quota < static_cast<double>(allowed) ? static_cast<std::size_t>(std::ceil(*quota)) : allowed;
 }
 
 thread_local std::size_t this_thread_index = 0;

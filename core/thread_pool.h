@@ -6,7 +6,8 @@
 
 namespace nibble {
 
-/// Sets how many threads parallel_for() uses, the calling one included; 0 means all processors this process may run on.
+/// Sets how many threads parallel_for() uses, the calling one included; 0 means all processors this process may run on,
+/// or as many as its control groups grant it (core/cpu_quota.h), rounded up.
 /// Call while no parallel_for() runs (the command line calls it once). Throws InvalidArgument above 1024.
 void set_thread_count(std::size_t threads);
 std::size_t thread_count();  ///< inside a ThreadTeam, its threads

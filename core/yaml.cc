@@ -10,11 +10,23 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace nibble {
 namespace {
 
 constexpr std::size_t kMaxDepth = 16;
+
+void require_utf8(std::string_view text, std::string_view what) {
+  std::size_t at = 0, length = 1;
+  while (at < text.size() && (length = decode_utf8(text, at).length) != 0) at += length;
+  if (length != 0) return;
+  const std::string_view before = text.substr(0, at);
+  const std::size_t start = before.rfind('\n') + 1;  // 0 on the first line: npos + 1
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  throw InvalidArgument(fmt::format("{}, line {}, column {}: expected UTF-8, got the byte 0x{:02X}", what, line,
+                                    at - start + 1, static_cast<unsigned char>(text[at])));
+}
 
 // Builds the tree from yaml-cpp's events and refuses what recipes and sweeps have no use for. (yaml-cpp's own tree
 // hides duplicate keys and follows aliases.)
@@ -103,6 +115,7 @@ class Builder final : public YAML::EventHandler {
 YamlNode parse_yaml(std::string_view text, std::string_view what) {
   NIBBLE_REQUIRE(text.size() <= kMaxYamlBytes, InvalidArgument, "{}: expected at most {} bytes, got {}", what,
                  kMaxYamlBytes, text.size());
+  require_utf8(text, what);
   Builder builder(what);
   try {
     std::istringstream stream{std::string(text)};

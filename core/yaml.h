@@ -19,8 +19,8 @@ struct YamlNode {
 };
 
 /// Reads one document of YAML (or JSON) from a stranger: at most 256 KiB, 16 levels deep, without anchors, aliases
-/// (no bombs), tags, keys that are not scalars, duplicate keys or further documents. `what` names the source in
-/// messages. Throws InvalidArgument with the line.
+/// (no bombs), tags, keys that are not scalars, duplicate keys, further documents or bytes that are not UTF-8. `what`
+/// names the source in messages. Throws InvalidArgument with the line.
 YamlNode parse_yaml(std::string_view text, std::string_view what);
 
 /// The largest document accepted, in bytes.

@@ -6,9 +6,26 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/setup.sh
+# How far ninja is: one line that is rewritten on a terminal, else one for every tenth.
+show_progress() {
+  awk -v terminal="$1" '
+    match($0, /^\[[0-9]+\/[0-9]+\]/) {
+      split(substr($0, 2, RLENGTH - 2), part, "/")
+      tenth = int(10 * part[1] / part[2])
+      if (terminal) printf "\rdemo: building, %d of %d", part[1], part[2]
+      else if (tenth > shown) printf "demo: building, %d of %d\n", part[1], part[2]
+      shown = tenth
+      fflush()
+    }
+    END { if (terminal) print "" }'
+}
+
 echo "demo: building (a few minutes the first time)"
 cmake --preset release >/dev/null
-cmake --build --preset release --target nibble_cli >build/demo-build.log || { cat build/demo-build.log; exit 1; }
+terminal=
+[[ ! -t 1 ]] || terminal=1
+cmake --build --preset release --target nibble_cli 2>&1 | tee build/demo-build.log | show_progress "$terminal" ||
+  { cat build/demo-build.log; exit 1; }
 
 nibble=build/release/cli/nibble
 out=build/demo

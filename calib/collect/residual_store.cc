@@ -26,6 +26,13 @@ void check_batch(const ResidualShape& shape, std::size_t batch, std::size_t rows
                  shape.batches(), rows, cols);
 }
 
+// Calls action(floats) for the stretches of memory that hold `values` in order: all at once, or row by row.
+template <class T, class Action>
+void for_each_run(MatrixView<T> values, const Action& action) {
+  if (values.stride() == values.cols()) return action(std::span<T>(values.data(), values.rows() * values.cols()));
+  for (std::size_t r = 0; r < values.rows(); ++r) action(values.row(r));
+}
+
 class MemoryStore final : public ResidualStore {
  public:
   explicit MemoryStore(const ResidualShape& shape) : shape_(shape) {}
@@ -70,8 +77,9 @@ class FileStore final : public ResidualStore {
     const std::uint64_t bytes = std::filesystem::file_size(path(name), missing);
     if (missing) return false;
     bool fine = bytes == shape_.bytes() + kDigest * shape_.batches();
-    std::vector<float> values(shape_.batch_rows * shape_.cols);
-    for (std::size_t batch = 0; fine && batch < shape_.batches(); ++batch) fine = read_batch(name, batch, values);
+    Matrix<float> values(std::min(shape_.batch_rows, shape_.rows), shape_.cols);
+    for (std::size_t batch = 0; fine && batch < shape_.batches(); ++batch)
+      fine = read_batch(name, batch, MatrixView<float>(values).rows_slice(0, rows_of_batch(shape_, batch)));
     if (fine) {
       verified_.insert(name);
     } else {
@@ -87,9 +95,12 @@ class FileStore final : public ResidualStore {
                    "residual store: batch {} of '{}' is out of turn", batch, name);
     output_name_ = name;
     next_batch_ = batch + 1;
-    const std::span<const float> flat(values.data(), values.rows() * values.cols());
-    output_->write(std::as_bytes(flat));
-    output_->write(digest(name, batch, flat));
+    Hasher hasher = hasher_of(name, batch);
+    for_each_run(values, [&](std::span<const float> run) {
+      output_->write(std::as_bytes(run));
+      hasher.update(std::as_bytes(run));
+    });
+    output_->write(hasher.hex());
     if (next_batch_ < shape_.batches()) return;
     output_->commit();
     output_.reset();
@@ -98,7 +109,7 @@ class FileStore final : public ResidualStore {
 
   void read(const std::string& name, std::size_t batch, MatrixView<float> values) override {
     check_batch(shape_, batch, values.rows(), values.cols());
-    const bool fine = read_batch(name, batch, {values.data(), values.rows() * values.cols()});
+    const bool fine = read_batch(name, batch, values);
     NIBBLE_REQUIRE(fine, FormatError,
                    "scratch file '{}': batch {} cannot be read back as it was written; remove the file and run the "
                    "command again, it will be made anew",
@@ -116,19 +127,24 @@ class FileStore final : public ResidualStore {
 
   std::filesystem::path path(const std::string& name) const { return directory_ / (name + ".residual"); }
 
-  std::string digest(const std::string& name, std::size_t batch, std::span<const float> values) const {
-    return Hasher().update(identity_).update(name).update(std::to_string(batch)).update(std::as_bytes(values)).hex();
+  Hasher hasher_of(const std::string& name, std::size_t batch) const {
+    Hasher hasher;
+    hasher.update(identity_).update(name).update(std::to_string(batch));
+    return hasher;
   }
 
-  bool read_batch(const std::string& name, std::size_t batch, std::span<float> buffer) const {
-    const std::size_t count = rows_of_batch(shape_, batch) * shape_.cols;
+  bool read_batch(const std::string& name, std::size_t batch, MatrixView<float> values) const {
     const std::uint64_t full = std::uint64_t{shape_.batch_rows} * shape_.cols * sizeof(float) + kDigest;
     std::ifstream file(path(name), std::ios::binary);
     file.seekg(static_cast<std::streamoff>(batch * full));
-    file.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(count * sizeof(float)));
+    Hasher hasher = hasher_of(name, batch);
+    for_each_run(values, [&](std::span<float> run) {
+      file.read(reinterpret_cast<char*>(run.data()), static_cast<std::streamsize>(run.size_bytes()));
+      hasher.update(std::as_bytes(run));
+    });
     std::string stored(kDigest, '\0');
     file.read(stored.data(), kDigest);
-    return file.good() && stored == digest(name, batch, buffer.first(count));
+    return file.good() && stored == hasher.hex();
   }
 
   ResidualShape shape_;

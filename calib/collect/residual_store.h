@@ -19,7 +19,7 @@ struct ResidualShape {
 };
 
 /// Keeps the residual stream at the boundaries of the blocks, and its gradient, for all windows: named matrices, each
-/// written batch by batch from first to last.
+/// written batch by batch from first to last. Views may have any stride.
 class ResidualStore {
  public:
   virtual ~ResidualStore() = default;

@@ -21,7 +21,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 int lock_directory(const std::filesystem::path& directory) {
   const std::string path = directory / "lock";
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  NIBBLE_REQUIRE(file >= 0, FormatError, "cannot create '{}': {}", path, std::strerror(errno));
+  if (file < 0) throw errno_error(fmt::format("cannot create '{}'", path), errno);
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
   ::close(file);
   throw InvalidArgument(

@@ -1,6 +1,8 @@
 #include "calib/stats/hdf5_handles.h"
 
+#include <charconv>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -24,6 +26,15 @@ std::string reason() {
   return text;
 }
 
+// HDF5 passes on what the system said only within that text: "…, errno = 28, error message = …".
+std::error_code code_in(std::string_view said) {
+  constexpr std::string_view kName = "errno = ";
+  const std::size_t at = said.find(kName);
+  int code = 0;
+  if (at != said.npos) std::from_chars(said.data() + at + kName.size(), said.data() + said.size(), code);
+  return {code, std::generic_category()};
+}
+
 }  // namespace
 
 Session::Session() : lock_(library_mutex()) {
@@ -38,7 +49,9 @@ Session::Session() : lock_(library_mutex()) {
 Session::~Session() { H5Eset_auto2(H5E_DEFAULT, handler_, handler_data_); }
 
 void check(std::int64_t status, std::string_view what) {
-  NIBBLE_REQUIRE(status >= 0, FormatError, "{}: HDF5 says: {}", what, reason());
+  if (status >= 0) return;
+  const std::string said = reason();
+  throw FormatError(fmt::format("{}: HDF5 says: {}", what, said), code_in(said));
 }
 
 Handle::Handle(hid_t id, Closer closer, std::string_view what) : id_(id), closer_(closer) { check(id, what); }

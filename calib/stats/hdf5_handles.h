@@ -25,7 +25,8 @@ class Session {
   void* handler_data_ = nullptr;
 };
 
-/// Throws FormatError, "what: HDF5's own reason", when an HDF5 call returned a negative value.
+/// Throws FormatError, "what: HDF5's own reason", with the system's error code where that has one, when an HDF5 call
+/// returned a negative value.
 void check(std::int64_t status, std::string_view what);
 
 /// Owns one HDF5 identifier.

@@ -109,7 +109,8 @@ ModelDescription describe_model(const std::filesystem::path& directory, const Pr
   const model::TensorNames names(model.architecture);
   std::vector<PiecedTensor> sources;
   const auto add = [&](TensorDescription tensor, PiecedTensor source) {
-    tensor.bits_per_weight = static_cast<double>(tensor.bytes) * 8.0 / static_cast<double>(tensor.weights);
+    if (tensor.weights > 0)  // else 0, like its bytes
+      tensor.bits_per_weight = static_cast<double>(tensor.bytes) * 8.0 / static_cast<double>(tensor.weights);
     tensor.block_linear = linears.contains(names.canonical(tensor.name));
     model.tensors.push_back(std::move(tensor));
     sources.push_back(std::move(source));

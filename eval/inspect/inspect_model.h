@@ -25,9 +25,10 @@ struct TensorDescription {
 
 struct ModelDescription {
   model::Architecture architecture;
-  std::string summary;  ///< of the architecture, for people: "gpt2, 6 layers, width 384, 6 heads, vocabulary 8192, tied head"
-  std::string method;        ///< as LoadedModel::method
-  std::string recipe;        ///< canonical YAML of a quantized model, else empty
+  std::string
+      summary;  ///< of the architecture, for people: "gpt2, 6 layers, width 384, 6 heads, vocabulary 8192, tied head"
+  std::string method;                      ///< as LoadedModel::method
+  std::string recipe;                      ///< canonical YAML of a quantized model, else empty
   std::vector<TensorDescription> tensors;  ///< in name order
   std::uint64_t parameters = 0;
   std::uint64_t bytes = 0;             ///< of all tensors

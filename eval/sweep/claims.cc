@@ -33,7 +33,7 @@ struct flock range_of(short type, std::int64_t offset) {
 
 int open_file(const std::filesystem::path& file) {
   const int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  NIBBLE_REQUIRE(handle >= 0, FormatError, "cannot open '{}': {}", file.string(), std::strerror(errno));
+  if (handle < 0) throw errno_error(fmt::format("cannot open '{}'", file.string()), errno);
   return handle;
 }
 

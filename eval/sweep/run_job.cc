@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <new>
+#include <system_error>
 
 #include "core/error.h"
 #include "core/output_file.h"
@@ -33,7 +33,7 @@ std::optional<CellError> guarded(const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    if (is_disk_full(error.what())) throw;
+    if (is_disk_full(error)) throw;
     return cell_error(error);
   }
   return std::nullopt;
@@ -209,9 +209,12 @@ CellError cell_error(const std::exception& error) {
   return {kind, error.what()};
 }
 
-bool is_disk_full(std::string_view message) {
-  for (const int code : {ENOSPC, EDQUOT, EFBIG})
-    if (message.find(std::strerror(code)) != std::string_view::npos) return true;
+bool is_disk_full(const std::exception& error) {
+  std::error_code code;
+  if (const auto* ours = dynamic_cast<const FormatError*>(&error)) code = ours->code;
+  if (const auto* systems = dynamic_cast<const std::system_error*>(&error)) code = systems->code();
+  for (const int full : {ENOSPC, EDQUOT, EFBIG})
+    if (code == std::error_condition(full, std::generic_category())) return true;
   return false;
 }
 

@@ -33,7 +33,7 @@ void run_job(const PlannedJob& job, const JobContext& context);
 /// An exception as a record tells it.
 CellError cell_error(const std::exception& error);
 
-/// Whether the text of an error says that the disk, or a quota, is full.
-bool is_disk_full(std::string_view message);
+/// Whether an error carries the system's code for a full disk, an exhausted quota or a file at its largest size.
+bool is_disk_full(const std::exception& error);
 
 }  // namespace nibble::eval

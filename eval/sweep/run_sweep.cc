@@ -134,6 +134,11 @@ class Sweep {
                               .memory_bytes = options_.memory_bytes};
     job.progress = stage_progress(stage);
     calib::calibrate(job);
+    reset_share();
+  }
+
+  void reset_share() {
+    const std::lock_guard lock(mutex_);
     progress_.share = 0.0;
   }
 
@@ -172,7 +177,7 @@ class Sweep {
                      PerplexityOptions options = reference.options;
                      options.progress = stage_progress(what);
                      keep_states(*model.transformer, reference.tokens->tokens, options, directory / kStatesFile);
-                     progress_.share = 0.0;
+                     reset_share();
                    },
                    [&] { report(fmt::format("waiting for another process {}", what)); }));
       } catch (const NumericalError&) {  // the cells, which run the model themselves then, will say so

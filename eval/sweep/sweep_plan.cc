@@ -239,8 +239,8 @@ class Planner {
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
-          .update(
-              calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump());
+          .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())
+          .update(gemm_identity());  // statistics of another processor or library are not these
       calibration.key = fmt::format("calibration-{}", hasher.hex());
     }
   }

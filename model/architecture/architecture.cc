@@ -185,18 +185,45 @@ std::size_t mixture_floats(const BlockSpec& block, std::size_t times) {
 
 }  // namespace
 
+// Term by term as the buffers of model/transformer/layers/block.h and feed_forward.h, of which each keeps the size that
+// the largest block needs.
 std::uint64_t forward_floats_per_token(const Architecture& architecture) {
-  return 2 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
-           return 2 * (block.attention.q_width() + block.attention.kv_width()) +
-                  side_by_side(block) * block.intermediate() + mixture_floats(block, 2);
-         });
+  const std::size_t hidden = architecture.hidden;
+  const auto most = [&](const auto& size) { return largest(architecture, size); };
+  return hidden + most([&](const BlockSpec& b) { return b.attention_norm || b.mlp_norm ? hidden : 0; }) +
+         most(
+             [&](const BlockSpec& b) { return std::max(b.attention.q_width() + 2 * b.attention.kv_width(), hidden); }) +
+         most([&](const BlockSpec& b) { return std::max(b.attention.q_width(), hidden); }) +
+         most([](const BlockSpec& b) { return side_by_side(b) * b.intermediate(); }) +
+         most([](const BlockSpec& b) { return mixture_floats(b, 2); });
 }
 
 std::uint64_t backward_floats_per_token(const Architecture& architecture) {
-  return 5 * architecture.hidden + largest(architecture, [](const BlockSpec& block) {
-           return 4 * (block.attention.q_width() + block.attention.kv_width()) +
-                  (side_by_side(block) + 2) * block.intermediate() + block.attention.heads + mixture_floats(block, 3);
-         });
+  const std::size_t hidden = architecture.hidden;
+  const auto most = [&](const auto& size) { return largest(architecture, size); };
+  const auto hidden_where = [&](const auto& needed) {
+    return most([&](const BlockSpec& b) { return needed(b) ? hidden : 0; });
+  };
+  const std::size_t recomputed =
+      hidden_where([](const BlockSpec& b) { return b.attention_norm || b.mlp_norm; }) +
+      most([&](const BlockSpec& b) { return std::max(b.attention.q_width() + 2 * b.attention.kv_width(), hidden); }) +
+      most([&](const BlockSpec& b) { return std::max(b.attention.q_width(), hidden); }) + most([](const BlockSpec& b) {
+        const AttentionSpec& a = b.attention;
+        return a.q_norm || a.k_norm || a.clip > 0.0 ? a.q_width() + a.kv_width() : 0;
+      }) +
+      hidden_where([](const BlockSpec& b) { return b.attention_post_norm.has_value(); }) +
+      hidden_where([](const BlockSpec& b) { return b.residual == BlockSpec::Residual::kSequential; }) +
+      hidden_where([](const BlockSpec& b) { return b.mlp_norm.has_value(); }) +
+      hidden_where([](const BlockSpec& b) { return b.mlp_post_norm.has_value(); }) +
+      most([](const BlockSpec& b) { return b.attention.heads; });
+  const std::size_t gradients =
+      2 * hidden + hidden_where([](const BlockSpec& b) {
+        return b.attention_post_norm || b.mlp_post_norm || b.residual_multiplier != 1.0;
+      }) +
+      most([](const BlockSpec& b) { return b.attention.q_width() + 2 * b.attention.kv_width(); }) +
+      most([&](const BlockSpec& b) { return std::max(b.attention.q_width(), hidden); });
+  return recomputed + gradients + most([](const BlockSpec& b) { return (side_by_side(b) + 2) * b.intermediate(); }) +
+         most([](const BlockSpec& b) { return mixture_floats(b, 3); });
 }
 
 double active_linear_weights(const Architecture& architecture) {

@@ -10,18 +10,9 @@
 
 #include "core/dtype.h"
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/tensor_view.h"
 
 namespace nibble::model {
-
-/// One stored tensor: a view into the mapped file, valid while the Checkpoint lives. `data` may be unaligned.
-struct TensorView {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<std::uint64_t> shape;
-  std::span<const std::byte> data;  ///< row-major, exactly product(shape) * dtype_size(dtype) bytes
-
-  std::uint64_t element_count() const;
-};
 
 /// A checkpoint directory in the shape of Hugging Face: config.json and model.safetensors or
 /// model.safetensors.index.json with shards. Files are memory-mapped, never loaded whole.

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kSizeBytes = 8;  // of the header's size
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
 std::uint64_t read_u64(std::span<const std::byte> bytes) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < 8; ++i) value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
@@ -110,25 +108,6 @@ SafetensorsContents parse_safetensors(std::span<const std::byte> bytes, std::str
         {name, entry.dtype, std::move(entry.shape), data.subspan(entry.begin, entry.end - entry.begin)});
   }
   return contents;
-}
-
-bool is_valid_tensor_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxTensorName && std::none_of(name.begin(), name.end(), is_control);
-}
-
-void check_tensor_name(std::string_view name, std::string_view file) {
-  NIBBLE_REQUIRE(is_valid_tensor_name(name), FormatError,
-                 "tensor name '{}': expected 1 to {} bytes without control characters, got {} (file {})", excerpt(name),
-                 kMaxTensorName, name.size(), file);
-}
-
-std::string shape_text(std::span<const std::uint64_t> shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
-
-std::string excerpt(std::string_view text, std::size_t longest) {
-  std::string result(text.substr(0, longest));
-  std::replace_if(result.begin(), result.end(), is_control, '?');
-  if (text.size() > longest) result += "...";
-  return result;
 }
 
 }  // namespace nibble::model

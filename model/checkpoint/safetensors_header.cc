@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "model/checkpoint/safetensors_file.h"
+#include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {
 namespace {

@@ -74,7 +74,7 @@ class Pipeline : public Tokenizer {
         caches_stages_(std::none_of(spec_.pre_tokenizer.begin(), spec_.pre_tokenizer.end(), knows_where_a_text_starts)),
         safe_cuts_(spec_, pre_tokenizer_.byte_level()),
         model_(make_model(spec_, pre_tokenizer_.byte_level())),
-        decoder_(spec_) {}
+        decoder_(spec_, normalizer_) {}
 
   std::vector<TokenId> encode(std::string_view text) const override {
     std::vector<TokenId> ids;
@@ -110,6 +110,7 @@ class Pipeline : public Tokenizer {
   /// Where encoding stands: what goes along from stage to stage.
   struct Progress {
     Workspace& workspace;
+    WordCache& words;
     std::vector<TokenId>& ids;
   };
 
@@ -121,7 +122,7 @@ class Pipeline : public Tokenizer {
 
   void encode_normalized(std::string_view text, bool starts_text, Workspace& workspace,
                          std::vector<TokenId>& ids) const {
-    Progress progress{workspace, ids};
+    Progress progress{workspace, workspace.cache(pre_tokenizer_.stages()), ids};
     normalized_tokens_.split(text, [&](std::string_view piece, std::optional<TokenId> id) {
       if (id) {
         ids.push_back(*id);
@@ -136,7 +137,8 @@ class Pipeline : public Tokenizer {
     if (stage == pre_tokenizer_.stages()) {
       encode_word(text, progress);
     } else if (stage > 0 && caches_stages_ && WordCache::may_hold(text)) {
-      remembering(stage, text, progress, [&] { run_stage(stage, text, starts_text, progress); });
+      remembering(progress.workspace.cache(stage), text, progress.ids,
+                  [&] { run_stage(stage, text, starts_text, progress); });
     } else {
       run_stage(stage, text, starts_text, progress);
     }
@@ -156,17 +158,17 @@ class Pipeline : public Tokenizer {
     });
   }
 
-  /// Appends the ids that `word` had at this stage before, or those that encode() appends now.
+  /// Appends the ids that `word` had before, or those that encode() appends now.
   template <class Encode>
-  static void remembering(std::size_t stage, std::string_view word, Progress& progress, Encode&& encode) {
-    const std::span<const TokenId> known = progress.workspace.cache(stage).find(word);
+  static void remembering(WordCache& cache, std::string_view word, std::vector<TokenId>& ids, Encode&& encode) {
+    const std::span<const TokenId> known = cache.find(word);
     if (!known.empty()) {
-      progress.ids.insert(progress.ids.end(), known.begin(), known.end());
+      ids.insert(ids.end(), known.begin(), known.end());
       return;
     }
-    const std::size_t before = progress.ids.size();
+    const std::size_t before = ids.size();
     encode();
-    progress.workspace.cache(stage).remember(word, std::span(progress.ids).subspan(before));
+    cache.remember(word, std::span(ids).subspan(before));
   }
 
   void encode_word(std::string_view word, Progress& progress) const {
@@ -178,7 +180,7 @@ class Pipeline : public Tokenizer {
   }
 
   void encode_piece(std::string_view word, Progress& progress) const {
-    remembering(pre_tokenizer_.stages(), word, progress,
+    remembering(progress.words, word, progress.ids,
                 [&] { model_->encode(word, progress.workspace.scratch, progress.ids); });
   }
 

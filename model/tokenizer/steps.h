@@ -110,7 +110,13 @@ struct MetaspaceDecoderStep {
   std::string replacement;
   bool drop_leading = true;
 };
-using DecoderStep =
-    std::variant<ByteLevelDecoderStep, ByteFallbackStep, FuseStep, StripStep, MetaspaceDecoderStep, ReplaceStep>;
+/// Tokens spell spaces as '▁' (U+2581), as SentencePiece does. With `drop_first` the one that the text's first token
+/// begins with is dropped, with `drop_more` also those of the tokens after it as long as there is no text yet.
+struct SentencePieceDecoderStep {
+  bool drop_first = true;
+  bool drop_more = false;
+};
+using DecoderStep = std::variant<ByteLevelDecoderStep, ByteFallbackStep, FuseStep, StripStep, MetaspaceDecoderStep,
+                                 ReplaceStep, SentencePieceDecoderStep>;
 
 }  // namespace nibble::model

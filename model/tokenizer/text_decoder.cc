@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "model/tokenizer/normalize/normalizer.h"
 #include "model/tokenizer/words/byte_alphabet.h"
 #include "model/tokenizer/words/byte_tokens.h"
 
 namespace nibble::model {
 namespace {
 
+constexpr std::string_view kSpace = "\u2581";
 constexpr std::size_t kMaxTextBytes = std::size_t{512} << 20;  // of all tokens: a Replace may make them grow
 
 std::string strip(std::string_view text, const StripStep& step) {
@@ -33,6 +33,12 @@ class TextDecoder::Step {
       replace_ = spelled_as(" ");
       replace_first_ = spelled_as(metaspace->drop_leading ? "" : " ");
     }
+    if (const auto* sentencepiece = std::get_if<SentencePieceDecoderStep>(&step)) {
+      replace_ = make_replace({.pattern = std::string(kSpace), .to = " "}, where);
+      replace_first_ = [all = replace_, drops = sentencepiece->drop_first](std::string_view token) {
+        return all(drops && token.starts_with(kSpace) ? token.substr(kSpace.size()) : token);
+      };
+    }
   }
 
   bool fuses() const {
@@ -42,7 +48,11 @@ class TextDecoder::Step {
     return std::holds_alternative<StripStep>(step_) || std::holds_alternative<ReplaceStep>(step_) ||
            std::holds_alternative<FuseStep>(step_);
   }
-  bool first_differs() const { return std::holds_alternative<MetaspaceDecoderStep>(step_); }
+  bool first_differs() const { return replace_first_ != nullptr; }
+  bool all_first() const {
+    const auto* sentencepiece = std::get_if<SentencePieceDecoderStep>(&step_);
+    return sentencepiece != nullptr && sentencepiece->drop_more;
+  }
   bool is_byte_fallback() const { return std::holds_alternative<ByteFallbackStep>(step_); }
 
   std::string apply(const std::string& token, bool is_first, bool is_added) const {
@@ -63,7 +73,7 @@ class TextDecoder::Step {
   TextFunction replace_first_;
 };
 
-TextDecoder::TextDecoder(const TokenizerSpec& spec)
+TextDecoder::TextDecoder(const TokenizerSpec& spec, const Normalizer& normalizer)
     : spec_(spec), is_added_(spec.tokens.size()), is_special_(spec.tokens.size()), text_(spec.tokens.size()) {
   const std::string place = spec.where + ": decoder";
   bool fused = false;
@@ -73,12 +83,14 @@ TextDecoder::TextDecoder(const TokenizerSpec& spec)
     NIBBLE_REQUIRE(!fused || next.works_on_texts(), FormatError,
                    "{}: only Strip and Replace are supported after Fuse or ByteLevel", place);
     first_differs_ = first_differs_ || next.first_differs();
+    all_first_ = all_first_ || next.all_first();
     falls_back = falls_back || next.is_byte_fallback();
     (fused ? text_steps_ : token_steps_).push_back(next);
     fused = fused || next.fuses();
   }
   for (const AddedToken& token : spec.added) {
     is_added_[token.id] = true;
+    if (token.normalized && !normalizer.is_identity()) normalized_[token.id] = normalizer.apply(token.content);
     // Gemma lists its byte tokens as special; they are text all the same.
     is_special_[token.id] = token.special && !(falls_back && byte_of_token(token.content));
   }
@@ -99,7 +111,8 @@ TextDecoder::~TextDecoder() = default;
 
 std::string TextDecoder::decode_token(TokenId id, bool is_first) const {
   if (const auto given = spec_.decoded.find(id); given != spec_.decoded.end()) return given->second;
-  std::string text = spec_.tokens[id];
+  const auto normalized = normalized_.find(id);
+  std::string text = normalized != normalized_.end() ? normalized->second : spec_.tokens[id];
   for (const Step& step : token_steps_) text = step.apply(text, is_first, is_added_[id]);
   return text;
 }
@@ -107,8 +120,8 @@ std::string TextDecoder::decode_token(TokenId id, bool is_first) const {
 std::string TextDecoder::decode(std::span<const TokenId> ids) const {
   std::string text;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i == 0 && first_differs_) {
-      text = decode_token(ids[0], true);
+    if (first_differs_ && (i == 0 || (all_first_ && text.empty()))) {
+      text = decode_token(ids[i], true);
     } else {
       text.append(text_[ids[i]]);
     }

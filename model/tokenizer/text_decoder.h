@@ -4,8 +4,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "model/tokenizer/normalize/normalizer.h"
 #include "model/tokenizer/spec.h"
 #include "model/tokenizer/token_id.h"
 
@@ -16,8 +18,9 @@ namespace nibble::model {
 class TextDecoder {
  public:
   /// Applies spec.decoder to spec.tokens; in a byte-level decoder added tokens stand for their contents. `spec` must
-  /// outlive this. Throws FormatError for an order of steps that is not supported.
-  explicit TextDecoder(const TokenizerSpec& spec);
+  /// outlive this. Added tokens that are found in normalised text stand for themselves as `normalizer` leaves them, as
+  /// in Hugging Face's tokenizers. Throws FormatError for an order of steps that is not supported.
+  TextDecoder(const TokenizerSpec& spec, const Normalizer& normalizer);
   ~TextDecoder();
 
   /// Requires ids below the number of tokens. Throws FormatError as require_bounded_growth() does.
@@ -34,8 +37,10 @@ class TextDecoder {
   std::vector<Step> text_steps_;   // for the whole text: StripStep and ReplaceStep
   std::vector<bool> is_added_;
   std::vector<bool> is_special_;
-  std::vector<std::string> text_;  // of each token, not at the start of a text
-  bool first_differs_ = false;     // the first token may have another text
+  std::vector<std::string> text_;                        // of each token, not at the start of a text
+  std::unordered_map<TokenId, std::string> normalized_;  // added tokens as they are found
+  bool first_differs_ = false;                           // the first token may have another text
+  bool all_first_ = false;                               // so may those behind it, as long as there is no text
 };
 
 }  // namespace nibble::model

@@ -41,6 +41,9 @@ class Decoder final : public Transformer<T> {
   void backward_logits(MatrixView<const T> x, std::span<const std::size_t> logit_rows, const LogitGradient<T>& gradient,
                        MatrixView<T> dx, const Hooks<T>* hooks) const override;
   void release_block(std::size_t block) const override;
+  /// Values of T that calls so far left allocated for blocks: per token forward_floats_per_token() of them, or
+  /// backward_floats_per_token().
+  std::size_t activations() const { return scratch_.residual.size() + scratch_.block.size(); }
 
  private:
   /// The rotary embedding of a block, or null.

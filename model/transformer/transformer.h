@@ -45,12 +45,13 @@ using LogitSink = std::function<void(std::span<const std::size_t> rows, MatrixVi
 template <class T>
 using LogitGradient = std::function<void(std::span<const std::size_t> rows, MatrixView<T> logits)>;
 
-/// A decoder-only transformer of the GPT-2 or Llama family over linear layers of any storage.
+/// A decoder-only transformer, whatever model/architecture describes, over linear layers of any storage.
 ///
 /// T is float in the product; double and std::complex<double> run the very same code for checks.
-/// Memory, kept between calls for the largest batch seen, in values of T per token:
-///   forward   2 hidden + 2 q_width + 2 kv_width + n intermediate, with n = 1 (GPT-2) or 2 (Llama),
-///   backward  5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads,
+/// Memory, kept between calls for the largest batch seen: forward_floats_per_token() or backward_floats_per_token()
+/// values of T per token (model/architecture/architecture.h). For GPT-2 and Llama, with n = 1 or 2, these are
+///   forward   2 hidden + 2 q_width + 2 kv_width + n intermediate,
+///   backward  5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads;
 /// and at most 32 MB of logits, which exist only in chunks of rows. The weights stay where they are (core/linear_op.h).
 /// Results: the number of threads changes no bit. A sequence gives the same bits alone and in a batch when all
 /// sequences before it have a multiple of 512 tokens and its own length is one; otherwise they agree to rounding,
@@ -80,7 +81,8 @@ class Transformer {
   virtual void forward_block(std::size_t block, const Batch& batch, MatrixView<T> x, const ForwardOptions& options,
                              const Hooks<T>* hooks) const = 0;
   /// Recomputes the block from its input `x_in`, and turns `dx` from dL/d(output) into dL/d(input). Cost: about 8/3 of
-  /// forward_block() (GPT-2: 2/3 of it to recompute, one product per linear layer, the attention's five).
+  /// forward_block() (GPT-2: 2/3 of it to recompute, one product per linear layer, the attention's five); a norm behind
+  /// the MLP adds its last product to what is recomputed.
   virtual void backward_block(std::size_t block, const Batch& batch, MatrixView<const T> x_in, MatrixView<T> dx,
                               const Hooks<T>* hooks) const = 0;
   /// Final norm and head, forward and back. For every row with a target (targets[row] >= 0) the loss is -ln p(target);

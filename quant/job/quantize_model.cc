@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/hash.h"
-#include "core/isa.h"
 #include "core/output_directory.h"
 #include "core/thread_pool.h"
 #include "model/checkpoint/tensor_checks.h"
@@ -31,13 +30,12 @@ std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeO
   hasher.update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
       .update(checkpoint.fingerprint())
       .update(options.recipe.canonical_text())
-      .update(isa_name(active_isa()));
+      .update(gemm_identity());  // solvers and errors multiply through it; names the instruction set too
   for (const std::string& file : calibration.fingerprints()) hasher.update(file);
   if (options.text)
     hasher.update(options.text->fingerprint)
         .update(fmt::format("{}", options.text->window_tokens))
-        .update(std::as_bytes(std::span(options.text->tokens)))
-        .update(gemm_identity());
+        .update(std::as_bytes(std::span(options.text->tokens)));
   if (options.statistics != kAllStatistics) hasher.update(calib::to_text(options.statistics));
   return hasher.hex();
 }

@@ -24,7 +24,8 @@ class TileWriter {
 
   void write(std::span<const float> x, int start, std::size_t tile, std::size_t place, std::size_t tile_tokens,
              QuantizedTiles& to) {
-    std::copy(x.begin(), x.end(), x_.begin());  // the padding stays zero
+    std::copy(x.begin(), x.end(), x_.begin());
+    std::fill(x_.begin() + static_cast<std::ptrdiff_t>(x.size()), x_.end(), 0.0f);  // all of a token that is not there
     quantize_(x_.data(), x_.size(), values_.data(), scales_.data(), sums_.data());
     std::int8_t* values = to.values.data() + (tile * x_.size() / kFour * tile_tokens + place) * kFour;
     for (std::size_t input = 0; input < x_.size(); input += kFour, values += tile_tokens * kFour)

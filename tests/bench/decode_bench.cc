@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "core/thread_pool.h"
+#include "model/architecture/families.h"
+#include "model/architecture/known_shapes.h"
 #include "model/transformer/build.h"
 #include "model/transformer/cache/sequence.h"
 #include "model/transformer/sampling.h"
@@ -47,31 +49,19 @@ class Ones final : public WeightSource {
 class EmptyWeights final : public model::WeightProvider {
  public:
   bool contains(const std::string& tensor) const override { return tensor.find("bias") == std::string::npos; }
-  std::vector<float> vector(const std::string&, std::size_t size) const override {
-    return std::vector<float>(size, 1.0f);
+  std::vector<float> vector(const model::Stored& stored) const override {
+    return std::vector<float>(stored.part.count, 1.0f);
   }
-  std::shared_ptr<const WeightSource> matrix(const std::string&, std::size_t out, std::size_t in, bool) const override {
-    return std::make_shared<Ones>(out, in);
+  std::shared_ptr<const WeightSource> matrix(const model::Parameter& p) const override {
+    return std::make_shared<Ones>(p.out, p.in);
   }
-  std::unique_ptr<LinearOp<float>> linear(const std::string&, std::size_t out, std::size_t in, bool) const override {
-    return std::make_unique<EmptyLinear>(out, in);
+  std::unique_ptr<LinearOp<float>> linear(const model::Parameter& p) const override {
+    return std::make_unique<EmptyLinear>(p.out, p.in);
   }
 };
 
 model::Architecture llama_1b() {
-  model::Architecture architecture;
-  architecture.family = model::Family::kLlama;
-  architecture.vocabulary = 128256;
-  architecture.hidden = 2048;
-  architecture.blocks.size() = 16;
-  architecture.heads = 32;
-  architecture.kv_heads = 8;
-  architecture.head_dim = 64;
-  architecture.intermediate = 8192;
-  architecture.max_positions = 131072;
-  architecture.rope_theta = 500000.0;
-  architecture.tied_head = true;
-  return architecture;
+  return model::parse_architecture(model::architecture_config("llama-3.2-1b", {}), "config");
 }
 
 }  // namespace

@@ -42,6 +42,14 @@ void encode_by_llama3_pattern(benchmark::State& state) {
   encode(state, directory.path());
 }
 
+/// One of the SentencePiece models of tests/data.
+void encode_by_model(benchmark::State& state, const char* model) {
+  const test::TempDir directory;
+  const auto file = test::source_path("tests/data/tokenizers") / fmt::format("{}.model", model);
+  test::write_file(directory / "tokenizer.model", test::read_file(file));
+  encode(state, directory.path());
+}
+
 void decode(benchmark::State& state, const std::filesystem::path& directory) {
   const auto tokenizer = Tokenizer::open(directory);
   const std::string text = english_text();
@@ -79,6 +87,17 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark(name("decode").c_str(), decode, directory);
     benchmark::RegisterBenchmark(name("encode_one_long_word").c_str(), encode_one_long_word, directory);
     benchmark::RegisterBenchmark(name("open").c_str(), nibble::model::open, directory);
+  }
+  const auto families = nibble::test::shared_path("golden/tokenizers");
+  if (std::filesystem::exists(families)) {
+    for (const auto& entry : std::filesystem::directory_iterator(families)) {
+      if (!entry.is_directory()) continue;
+      const std::string name = "encode_family/" + entry.path().filename().string();
+      benchmark::RegisterBenchmark(name.c_str(), nibble::model::encode, entry.path());
+    }
+  }
+  for (const char* model : {"spm_bpe", "spm_unigram"}) {
+    benchmark::RegisterBenchmark(fmt::format("encode/{}", model).c_str(), nibble::model::encode_by_model, model);
   }
   benchmark::RegisterBenchmark("encode_by_llama3_pattern", nibble::model::encode_by_llama3_pattern);
   benchmark::RunSpecifiedBenchmarks();

@@ -46,7 +46,7 @@ TEST(JsonFields, ReadsWholeNumbersWithoutSign) {
 }
 
 TEST(JsonFields, NamesThePlaceOfAnObjectInAList) {
-  const Json json = {{"rows", {{{"x", 1}}, {{"x", "one"}}}}, {"mixed", {Json::object(), 3}}};
+  const Json json = {{"rows", {{{"x", 1u}}, {{"x", "one"}}}}, {"mixed", {Json::object(), 3}}};
   const JsonFields fields(json, "'f.json'");
   const auto rows = fields.objects("rows");
   ASSERT_EQ(rows.size(), 2u);
@@ -56,7 +56,7 @@ TEST(JsonFields, NamesThePlaceOfAnObjectInAList) {
 }
 
 TEST(JsonFields, RefusesWhatNobodyAskedForWithTheNearestKey) {
-  const Json json = {{"bits", 4}, {"bit", 3}, {"none", nullptr}};
+  const Json json = {{"bits", 4u}, {"bit", 3u}, {"none", nullptr}};
   const JsonFields fields(json, "'f.json'");
   EXPECT_EQ(fields.count("bits"), 4u);
   EXPECT_TRUE(refused([&] { fields.refuse_unread(); }, "unknown key 'bit'; did you mean 'bits'"));

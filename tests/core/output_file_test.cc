@@ -34,6 +34,16 @@ TEST(OutputFile, WithoutCommitNothingIsLeftAndTheOldFileStays) {
   EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
 }
 
+TEST(OutputFile, AFailedRenameLeavesNothing) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "a.bin/in the way");
+  OutputFile file(dir / "a.bin");
+  file.write("new");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { file.commit(); }, "cannot rename", "a.bin", "directory"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "a.bin/in the way"));
+}
+
 TEST(OutputFile, NamesTheFileAndTheReason) {
   const test::TempDir dir;
   EXPECT_TRUE(
@@ -45,6 +55,11 @@ TEST(OutputFile, AFullDiskIsAnError) {
   std::filesystem::create_symlink("/dev/full", dir / "a.bin.partial");
   OutputFile file(dir / "a.bin");
   EXPECT_TRUE(test::throws_with<FormatError>([&] { file.write("x"); }, "a.bin", "No space left"));
+  try {
+    file.write("x");
+  } catch (const FormatError& error) {
+    EXPECT_EQ(error.code, std::errc::no_space_on_device);
+  }
 }
 
 TEST(ReadTextFile, RefusesWhatIsTooLongOrAbsent) {

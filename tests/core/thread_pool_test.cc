@@ -136,6 +136,38 @@ TEST_F(ThreadPoolTest, CallsFromSeveralThreadsTakeTurns) {
   EXPECT_EQ(runs.load(), 4 * 50 * 20);
 }
 
+// Everything at once: teams and turns at the pool of the process from several threads, loops in loops, exceptions,
+// pauses. What bodies write without atomics, their caller reads: under ThreadSanitizer (the preset `tsan`) this shows a
+// missing order between them.
+TEST_F(ThreadPoolTest, StressFromSeveralThreads) {
+  set_thread_count(3);
+  const auto work = [](std::size_t seed) {
+    std::vector<std::size_t> values(64);
+    for (std::size_t round = 0; round < 150; ++round) {
+      const std::size_t count = (seed + round) % values.size() + 1;
+      parallel_for(count, [&](std::size_t i) {
+        std::size_t inner = 0;
+        parallel_for(3, [&](std::size_t j) { inner += j; });  // one after the other, on this thread
+        values[i] = round + i + inner;
+      });
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(values[i], round + i + 3);
+      if (round % 16 == 0) {
+        EXPECT_THROW(parallel_for(count + 1, [](std::size_t i) { NIBBLE_REQUIRE(i != 1, NumericalError, "one"); }),
+                     NumericalError);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    }
+  };
+  std::vector<std::thread> callers;
+  for (std::size_t c = 0; c < 4; ++c)
+    callers.emplace_back([&, c] {
+      if (c % 2 == 0) return work(7 * c);
+      const ThreadTeam team(c + 1);
+      work(7 * c);
+    });
+  for (std::thread& caller : callers) caller.join();
+}
+
 TEST_F(ThreadPoolTest, TilesCoverTheRangeWithoutOverlap) {
   std::vector<std::atomic<int>> runs(103);
   parallel_for_tiles(103, 10, [&](std::size_t begin, std::size_t end) {

@@ -52,6 +52,16 @@ TEST(YamlReader, RefusesDepthAndSize) {
   EXPECT_TRUE(refused(std::string(kMaxYamlBytes + 1, 'a'), "262144 bytes"));
 }
 
+TEST(YamlReader, RefusesWhatIsNotUtf8) {
+  EXPECT_TRUE(refused("a: 1\npatterns:\n  h.0.\xff*: 2\n", "line 3, column 7: expected UTF-8, got the byte 0xFF"));
+  EXPECT_TRUE(refused("\x80", "line 1, column 1"));
+  EXPECT_TRUE(refused("a: \xed\xa0\x80", "line 1, column 4"));             // a surrogate
+  EXPECT_TRUE(refused("a: caf\xc3", "column 7"));                          // cut off
+  EXPECT_TRUE(refused("a: 1\nb: \"\\uD800\"", "line 2: not valid YAML"));  // half a character
+  EXPECT_TRUE(refused("\"\\uD800\": 1", "line 1: not valid YAML"));
+  EXPECT_EQ(parse_yaml("a: \xc3\xa9 \xf0\x9f\x98\x80", "r").entries[0].second.text, "\xc3\xa9 \xf0\x9f\x98\x80");
+}
+
 TEST(YamlReader, RefusesWhatIsNotYaml) {
   EXPECT_TRUE(refused("a: [1, 2", "not valid YAML"));
   EXPECT_TRUE(refused("a: 'open", "not valid YAML"));

@@ -101,8 +101,8 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
   export_dequantized(dir / "q", dir / "f", false, {});
   const auto loaded = load_model(dir / "f");
-  EXPECT_TRUE(loaded.architecture.attention_bias);
-  EXPECT_FALSE(loaded.architecture.mlp_bias);
+  EXPECT_TRUE(loaded.architecture.blocks[1].attention.o.biased);
+  EXPECT_FALSE(loaded.architecture.blocks[1].mlp->up.biased);
   EXPECT_TRUE(loaded.checkpoint->contains("model.layers.1.self_attn.o_proj.bias"));
   EXPECT_FALSE(loaded.checkpoint->contains("model.layers.1.mlp.up_proj.bias"));
   // A bias of 0 changes no sum.

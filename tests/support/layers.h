@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/weights.h"
 
 namespace nibble::test {
 
@@ -20,6 +21,19 @@ inline const model::Parameter& parameter_called(const model::Architecture& archi
   for (const model::Parameter* parameter : model::matrices(architecture))
     if (parameter->module == module) return *parameter;
   throw std::out_of_range("no parameter is called " + module);
+}
+
+/// The values (out, in) of that matrix, or of the parts of a fused tensor of that name, one below the other.
+inline std::vector<float> values_of(const model::WeightProvider& weights, const model::Architecture& architecture,
+                                    const std::string& module) {
+  std::vector<float> values;
+  for (const model::Parameter* parameter : model::matrices(architecture)) {
+    if (parameter->module != module && parameter->weight.tensor != module + ".weight") continue;
+    const std::size_t before = values.size();
+    values.resize(before + parameter->weights());
+    weights.matrix(*parameter)->decode_rows(0, parameter->out, values.data() + before);
+  }
+  return values;
 }
 
 }  // namespace nibble::test

@@ -126,12 +126,12 @@ TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const T
   set_tokens(spec, std::move(model.pieces), std::move(model.kinds));
   spec.scores = std::move(model.scores);
 
-  const bool drops_space = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
+  const SentencePieceStep& normalizer = model.normalizer;
   spec.decoded.emplace(*spec.unknown, model.unknown_surface);
-  spec.decoder = {ReplaceStep{.pattern = "\u2581", .to = " "}, ByteFallbackStep{}, FuseStep{}};
-  if (drops_space && !model.normalizer.whitespace_as_suffix) {
-    spec.decoder.emplace_back(StripStep{.content = " ", .start = 1});
-  }
+  spec.decoder = {
+      SentencePieceDecoderStep{.drop_first = normalizer.add_dummy_prefix || normalizer.remove_extra_whitespaces,
+                               .drop_more = normalizer.remove_extra_whitespaces},
+      ByteFallbackStep{}, FuseStep{}};
   spec.normalizer.emplace_back(std::move(model.normalizer));
   apply_tokenizer_config(spec, config);
   return spec;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "model/tokenizer/files/character_lists.h"
 #include "model/tokenizer/utf8.h"
 
 namespace nibble::model {
@@ -82,12 +83,13 @@ SplitStep read_split(const JsonFields& part) {
 
 SplitStep read_digits(const JsonFields& part) {
   part.allow_only({"type", "individual_digits"});
-  return {.pattern = part.boolean("individual_digits", false) ? "\\p{N}" : "\\p{N}+"};
+  const std::string number = fmt::format("[{}]", kNumberList);
+  return {.pattern = part.boolean("individual_digits", false) ? number : number + "+"};
 }
 
 SplitStep read_punctuation(const JsonFields& part) {
   part.allow_only({"type", "behavior"});
-  return {.pattern = "[\\p{P}$+<=>\\^`|~]",
+  return {.pattern = fmt::format("[{}]", kPunctuationList),
           .behavior = part.has("behavior") ? read_behavior(part) : SplitStep::Behavior::kIsolated};
 }
 

@@ -16,8 +16,26 @@ constexpr char32_t kCodePoints = 0x110000;
 constexpr std::size_t kMaxDecomposition = 32;  // the longest is 18 (U+FDFA)
 using Decomposition = std::array<utf8proc_int32_t, kMaxDecomposition>;
 
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+/// Got a decomposition after Unicode 12.0, whose tables Hugging Face's tokenizers use for these forms: stay as they
+/// are.
+constexpr std::array<Range, 21> kLaterDecompositions{
+    {{0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},   {0x105C9, 0x105C9}, {0x105E4, 0x105E4},
+     {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x11383, 0x11383}, {0x11385, 0x11385},
+     {0x1138E, 0x1138E}, {0x11391, 0x11391}, {0x113C5, 0x113C8}, {0x11938, 0x11938}, {0x16121, 0x16128},
+     {0x16D68, 0x16D6A}, {0x1CCD6, 0x1CCF9}, {0x1E030, 0x1E06D}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
+     {0xA7F1, 0xA7F1}}};
+
 /// The full decomposition of one code point: how many it is.
 std::size_t decompose(char32_t code_point, bool compatible, utf8proc_int32_t* out, std::size_t room) {
+  for (const Range& range : kLaterDecompositions) {
+    if (code_point < range.first || code_point > range.last) continue;
+    out[0] = static_cast<utf8proc_int32_t>(code_point);
+    return 1;
+  }
   int boundary = 0;
   const int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
   const auto count =

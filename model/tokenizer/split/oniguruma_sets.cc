@@ -9,18 +9,19 @@ namespace {
 
 using Named = std::pair<std::string_view, std::string_view>;  // name, what goes between brackets
 
-constexpr std::array<Named, 12> kPosixClasses{{{"alnum", "\\p{Alphabetic}\\p{Nd}"},
-                                               {"alpha", "\\p{Alphabetic}"},
-                                               {"ascii", "\\x00-\\x7F"},
-                                               {"blank", "\\p{Zs}\\t"},
-                                               {"cntrl", "\\p{Cc}"},
-                                               {"digit", "\\p{Nd}"},
-                                               {"lower", "\\p{Lowercase}"},
-                                               {"punct", "\\p{P}\\p{S}"},
-                                               {"space", "\\p{White_Space}"},
-                                               {"upper", "\\p{Uppercase}"},
-                                               {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"},
-                                               {"xdigit", "0-9A-Fa-f"}}};
+constexpr std::array<Named, 12> kPosixClasses{
+    {{"alnum", "\\p{Alphabetic}\\p{Nd}"},
+     {"alpha", "\\p{Alphabetic}"},
+     {"ascii", "\\x00-\\x7F"},
+     {"blank", "\\p{Zs}\\t"},
+     {"cntrl", "\\p{Cc}"},
+     {"digit", "\\p{Nd}"},
+     {"lower", "\\p{Lowercase}"},
+     {"punct", "\\p{P}\\p{S}"},
+     {"space", "\\p{White_Space}"},
+     {"upper", "\\p{Uppercase}"},
+     {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"},
+     {"xdigit", "0-9A-Fa-f"}}};
 
 constexpr std::array<Named, 44> kProperties{{{"any", "\\p{Any}"},
                                              {"alphabetic", "\\p{Alphabetic}"},

@@ -29,6 +29,33 @@ class SplitStage : public PreTokenizer::Stage {
 
  private:
   void split_valid(std::string_view text, const WordSink& on_word) const {
+    if (behavior_ == SplitStep::Behavior::kIsolated) {
+      split_isolated(text, on_word);
+    } else {
+      split_merging(text, on_word);
+    }
+  }
+
+  /// The usual case, without a detour: matches and gaps are words, inverted or not.
+  void split_isolated(std::string_view text, const WordSink& on_word) const {
+    struct {
+      std::string_view text;
+      const WordSink& on_word;
+      std::size_t done = 0;
+
+      void emit(std::size_t begin, std::size_t end) const {
+        if (begin < end) on_word(text.substr(begin, end - begin));
+      }
+    } frame{text, on_word};
+    matcher_(text, [&frame](std::size_t begin, std::size_t end) {
+      frame.emit(frame.done, begin);
+      frame.emit(begin, end);
+      frame.done = end;
+    });
+    frame.emit(frame.done, text.size());
+  }
+
+  void split_merging(std::string_view text, const WordSink& on_word) const {
     const SplitBehavior::OnWord emit = [&](std::size_t begin, std::size_t end) {
       on_word(text.substr(begin, end - begin));
     };

@@ -55,19 +55,18 @@ void Unigram::find_best(std::string_view word, std::vector<Scratch::Arrival<Real
   for (std::size_t begin = 0; begin < word.size();) {
     const Real score_here = arrivals[begin].score;
     const std::size_t character = std::max<std::size_t>(decode_utf8(word, begin).length, 1);
-    // Compared as they were added up, kept as Real: what SentencePiece's mix of double and float comes to.
-    const auto arrive = [&](std::size_t end, double score, TokenId id) {
+    const auto arrive = [&](std::size_t end, Real score, TokenId id) {
       Scratch::Arrival<Real>& arrival = arrivals[end];
-      if (arrival.begin != Scratch::kEnd && score <= static_cast<double>(arrival.score)) return;
-      arrival = {static_cast<Real>(score), static_cast<std::uint32_t>(begin), id};
+      if (arrival.begin != Scratch::kEnd && score <= arrival.score) return;
+      arrival = {score, static_cast<std::uint32_t>(begin), id};
     };
     bool has_single = false;
     trie_.for_each_prefix(word.substr(begin), [&](std::size_t length, TokenId id) {
-      arrive(begin + length, static_cast<double>(score_here) + score_of(id, length), id);
+      arrive(begin + length, score_here + static_cast<Real>(score_of(id, length)), id);
       has_single = has_single || length == character;
     });
     if (!has_single) {
-      arrive(begin + character, static_cast<double>(score_here + static_cast<Real>(unknown_score_)), unknown_);
+      arrive(begin + character, score_here + static_cast<Real>(unknown_score_), unknown_);
     }
     begin += character;
   }

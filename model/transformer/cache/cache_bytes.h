@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "core/checked_math.h"
+#include "model/architecture/architecture.h"
 #include "model/transformer/cache/attention_kernels.h"
 #include "model/transformer/cache/cache_element.h"
-#include "model/architecture/architecture.h"
 
 namespace nibble::model {
 

@@ -35,8 +35,8 @@ struct CacheOptions {
 /// with b = 4, 2 or 1 bytes per value and s = 4 bytes per scale of int8, otherwise 0, and of positions
 ///   none    0
 ///   state   value positions: the capacity; in a layer with a window w, if that is less, w rounded up to a multiple of
-///           32, and w / 4 rounded down to one, but 32 at least and 128 at most. Key positions: the same rounded up to a
-///           multiple of 32
+///           32, and w / 4 rounded down to one, but 32 at least and 128 at most. Key positions: the same rounded up to
+///           a multiple of 32
 ///   io      twice that, an input and an output
 ///   window  both: the context; in a layer with a window w, if that is less, chunk + w - 1.
 /// Throws InvalidArgument: sizes that overflow, a window with chunk = 0 or chunk >= context, none in a type other than

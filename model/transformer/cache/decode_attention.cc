@@ -68,8 +68,7 @@ class Parts {
     float* weights = &largest(query, head, 0);
     const float most = max_real(weights, parts_);
     double total_weight = shape_.sinks.empty() ? 0.0 : std::exp(shape_.sinks[head] - static_cast<double>(most));
-    if (parts_ == 1)
-      return scaled(sums(query, head, 1, 0).values, 1.0 / (total_weight + total(query, head, 0)), out);
+    if (parts_ == 1) return scaled(sums(query, head, 1, 0).values, 1.0 / (total_weight + total(query, head, 0)), out);
     exp_row<float>(weights, weights, parts_, most);
     for (std::size_t p = 0; p < parts_; ++p) total_weight += static_cast<double>(weights[p]) * total(query, head, p);
     for (std::size_t p = 0; p < parts_; ++p)

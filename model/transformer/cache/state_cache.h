@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "model/transformer/cache/kv_store.h"
 #include "model/architecture/architecture.h"
+#include "model/transformer/cache/kv_store.h"
 #include "model/transformer/kv_cache.h"
 
 namespace nibble::model {

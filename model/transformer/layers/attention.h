@@ -17,10 +17,10 @@ namespace nibble::model {
 struct AttentionShape {
   std::size_t heads = 0, kv_heads = 0, head_dim = 0;
   double scale = 0.0;
-  std::size_t window = 0;           ///< 0: all keys up to its own position
-  double softcap = 0.0;             ///< 0: none
-  std::vector<double> alibi = {};   ///< a slope per head, or empty
-  std::vector<double> sinks = {};   ///< a logit per head, or empty
+  std::size_t window = 0;          ///< 0: all keys up to its own position
+  double softcap = 0.0;            ///< 0: none
+  std::vector<double> alibi = {};  ///< a slope per head, or empty
+  std::vector<double> sinks = {};  ///< a logit per head, or empty
 };
 
 /// One sequence. Its last q.rows() positions are asked; query r stands at key k.rows() - q.rows() + r.
@@ -29,7 +29,7 @@ struct AttentionSequence {
   MatrixView<const T> q;     ///< (queries, heads * head_dim), after the rotary embedding
   MatrixView<const T> k, v;  ///< (keys, kv_heads * head_dim), keys >= queries
   MatrixView<T> out;         ///< (queries, heads * head_dim)
-  MatrixView<T> log_sums;    ///< (heads, queries): ln of each denominator, sink included, for the backward pass; or empty
+  MatrixView<T> log_sums;  ///< (heads, queries): ln of each denominator, sink included, for the backward pass; or empty
 };
 
 /// out as AttentionShape says, for every head of every sequence, on all threads.

@@ -25,8 +25,8 @@ namespace nibble::model {
 /// model/architecture adds them up: forward_floats_per_token(), backward_floats_per_token().
 template <class T>
 struct BlockScratch {
-  Buffer<T> normed, qkv, attended;                                            // forward
-  Buffer<T> raw_qk, projected, middle, mlp_normed, mlp_output, log_sums;      // recomputed by backward
+  Buffer<T> normed, qkv, attended;                                        // forward
+  Buffer<T> raw_qk, projected, middle, mlp_normed, mlp_output, log_sums;  // recomputed by backward
   Buffer<T> gradient, gradient_output, gradient_qkv, gradient_attended;
   FeedForwardScratch<T> feed_forward;
 

@@ -11,11 +11,29 @@ template <class T>
 std::size_t BlockScratch<T>::size() const {
   const FeedForwardScratch<T>& f = feed_forward;
   std::size_t values = 0;
-  for (const Buffer<T>* buffer :
-       {&normed, &qkv, &attended, &raw_qk, &projected, &middle, &mlp_normed, &mlp_output, &log_sums, &gradient,
-        &gradient_output, &gradient_qkv, &gradient_attended, &f.inner, &f.activated, &f.gradient_activated, &f.part,
-        &f.router_logits, &f.gathered, &f.gathered_gradient, &f.outputs, &f.shared_weights,
-        &f.gradient_shared_weights})
+  for (const Buffer<T>* buffer : {&normed,
+                                  &qkv,
+                                  &attended,
+                                  &raw_qk,
+                                  &projected,
+                                  &middle,
+                                  &mlp_normed,
+                                  &mlp_output,
+                                  &log_sums,
+                                  &gradient,
+                                  &gradient_output,
+                                  &gradient_qkv,
+                                  &gradient_attended,
+                                  &f.inner,
+                                  &f.activated,
+                                  &f.gradient_activated,
+                                  &f.part,
+                                  &f.router_logits,
+                                  &f.gathered,
+                                  &f.gathered_gradient,
+                                  &f.outputs,
+                                  &f.shared_weights,
+                                  &f.gradient_shared_weights})
     values += buffer->size();
   return values;
 }
@@ -87,14 +105,14 @@ void Block<T>::release() const {
   mlp->release();
 }
 
-#define NIBBLE_INSTANTIATE(T)                                                                                         \
-  template struct BlockScratch<T>;                                                                                    \
-  template std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout&, MatrixView<T>, MatrixView<T>,         \
-                                                                 MatrixView<T>) const;                                \
-  template MatrixView<T> Block<T>::project(const Layout&, MatrixView<const T>, Rotary<T>*, bool, BlockScratch<T>&,    \
-                                           const Hooks<T>*) const;                                                    \
-  template void Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,      \
-                                  BlockScratch<T>&, const Hooks<T>*) const;                                           \
+#define NIBBLE_INSTANTIATE(T)                                                                                      \
+  template struct BlockScratch<T>;                                                                                 \
+  template std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout&, MatrixView<T>, MatrixView<T>,      \
+                                                                 MatrixView<T>) const;                             \
+  template MatrixView<T> Block<T>::project(const Layout&, MatrixView<const T>, Rotary<T>*, bool, BlockScratch<T>&, \
+                                           const Hooks<T>*) const;                                                 \
+  template void Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,   \
+                                  BlockScratch<T>&, const Hooks<T>*) const;                                        \
   template void Block<T>::release() const;
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)

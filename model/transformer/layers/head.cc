@@ -114,8 +114,7 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::size_t> rows,
     auto dinput = scratch.gradient.view(chunk.size(), x.cols());
     linear.backward(chunk_input(chunk.size(), x.cols(), scratch), logits, dinput, hooks, {chunk});
     if (norm) norm->backward(scratch.gathered.view(chunk.size(), x.cols()), dinput);
-    for (std::size_t i = 0; i < chunk.size(); ++i)
-      std::copy_n(dinput.row(i).data(), x.cols(), dx.row(chunk[i]).data());
+    for (std::size_t i = 0; i < chunk.size(); ++i) std::copy_n(dinput.row(i).data(), x.cols(), dx.row(chunk[i]).data());
   }
 }
 

@@ -13,7 +13,8 @@ void check_tokens(const Architecture& architecture, std::span<const TokenId> tok
 
 namespace {
 
-void append_sequence(const Architecture& architecture, std::size_t index, std::size_t past, std::size_t count, Layout& layout) {
+void append_sequence(const Architecture& architecture, std::size_t index, std::size_t past, std::size_t count,
+                     Layout& layout) {
   NIBBLE_REQUIRE(past + count <= architecture.position_limit(), InvalidArgument,
                  "transformer: sequence {} has {} tokens, but the model has learned {} positions", index, past + count,
                  architecture.max_positions);

@@ -14,8 +14,9 @@ namespace nibble::model {
 /// Rotary position embedding of one RotarySpec: pair i of the first `dims` elements of every head becomes
 ///   (a, b) -> magnitude · (a cos φ - b sin φ, b cos φ + a sin φ),   φ = position · frequency[i].
 /// Sines and cosines are made in double and kept for the positions of one call, which all blocks share: dims ·
-/// sizeof(real) bytes each; a call within these positions makes none. Frequencies that depend on how far a sequence reaches are
-/// chosen for each sequence of a call by its last position; keys that a cache keeps stay as they were turned.
+/// sizeof(real) bytes each; a call within these positions makes none. Frequencies that depend on how far a sequence
+/// reaches are chosen for each sequence of a call by its last position; keys that a cache keeps stay as they were
+/// turned.
 template <class T>
 class Rotary {
  public:

@@ -319,9 +319,9 @@ TEST(CalibrateRun, HessiansWiderThanATileAreSymmetric) {
 struct BrokenWeights : test::ToyWeights {
   BrokenWeights(const model::Architecture& architecture, std::string tensor, std::size_t index, float value)
       : ToyWeights(architecture, 7), tensor_(std::move(tensor)), index_(index), value_(value) {}
-  std::vector<float> vector(const std::string& tensor, std::size_t size) const override {
-    std::vector<float> values = ToyWeights::vector(tensor, size);
-    if (tensor == tensor_) values[index_] = value_;
+  std::vector<float> vector(const model::Stored& stored) const override {
+    std::vector<float> values = ToyWeights::vector(stored);
+    if (stored.tensor == tensor_) values[index_] = value_;
     return values;
   }
   std::string tensor_;

@@ -139,6 +139,23 @@ TEST_P(ResidualStores, GiveBackWhatWasWritten) {
   EXPECT_TRUE(store->holds("b"));
 }
 
+// Views into a wider matrix, whose other columns are neither stored nor touched.
+TEST_P(ResidualStores, HonourStrides) {
+  const auto store = make();
+  Matrix<float> wide(5, 7);
+  for (std::size_t i = 0; i < wide.size(); ++i) wide.data()[i] = static_cast<float>(i);
+  const auto middle = [](Matrix<float>& from, std::size_t batch) {
+    return from.view().block(2 * batch, 2, batch < 2 ? 2 : 1, 3);
+  };
+  for (std::size_t batch = 0; batch < 3; ++batch) store->write("a", batch, middle(wide, batch));
+  EXPECT_TRUE(store->holds("a"));
+  Matrix<float> back(5, 7);
+  for (float& value : back.values()) value = -1.0f;
+  for (std::size_t batch = 0; batch < 3; ++batch) store->read("a", batch, middle(back, batch));
+  for (std::size_t r = 0; r < 5; ++r)
+    for (std::size_t c = 0; c < 7; ++c) EXPECT_EQ(back(r, c), c >= 2 && c < 5 ? wide(r, c) : -1.0f) << r << ", " << c;
+}
+
 TEST_P(ResidualStores, AreNotCompleteBeforeTheLastBatch) {
   const auto store = make();
   fill(*store, "a", 0.0f, 2);

@@ -163,16 +163,23 @@ TEST(StatsWriter, AFullDiskIsAnErrorAndLeavesNothing) {
   rlimit limit = previous;
   limit.rlim_cur = 64 << 10;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::error_code code;
   const auto result = test::throws_with<FormatError>(
       [&] {
-        StatsWriter writer(dir / "calib.h5", example_settings());
-        writer.add(example_layer("large", 300, 200, 1));
-        writer.commit();
+        try {
+          StatsWriter writer(dir / "calib.h5", example_settings());
+          writer.add(example_layer("large", 300, 200, 1));
+          writer.commit();
+        } catch (const FormatError& error) {
+          code = error.code;
+          throw;
+        }
       },
       "calib.h5", "HDF5 says");
   setrlimit(RLIMIT_FSIZE, &previous);
   std::signal(SIGXFSZ, previous_handler);
   EXPECT_TRUE(result);
+  EXPECT_EQ(code, std::errc::file_too_large);
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 

@@ -265,16 +265,18 @@ TEST_F(FloatProviderTest, GivesRowsOfFusedTensorsAndSlicesOfStacks) {
   Parameter part = parameter("c", 4, 3, true);
   part.out = 2;
   part.weight.part = part.bias.part = {1, 1, 2, 2};
-  EXPECT_TRUE(same_bits(decode(*provider_->matrix(part), 0, 2),
-                        {values_[3], values_[4], values_[5], values_[9], values_[10], values_[11]}));
-  EXPECT_TRUE(same_bits(provider_->vector(part.bias), {bias_[1], bias_[3]}));
+  EXPECT_TRUE(
+      same_bits(decode(*provider_->matrix(part), 0, 2),
+                std::vector<float>({values_[3], values_[4], values_[5], values_[9], values_[10], values_[11]})));
+  EXPECT_TRUE(same_bits(provider_->vector(part.bias), std::vector<float>({bias_[1], bias_[3]})));
   for (std::size_t slice = 0; slice < 2; ++slice) {
     Parameter expert = parameter("s", 2, 3, false);
     expert.weight.slices = expert.bias.slices = 2;
     expert.weight.slice = expert.bias.slice = slice;
     const auto first = values_.begin() + static_cast<std::ptrdiff_t>(6 * slice);
-    EXPECT_TRUE(same_bits(decode(*provider_->matrix(expert), 0, 2), {first, first + 6}));
-    EXPECT_TRUE(same_bits(provider_->vector(expert.bias), {bias_[2 * slice], bias_[2 * slice + 1]}));
+    EXPECT_TRUE(same_bits(decode(*provider_->matrix(expert), 0, 2), std::vector<float>(first, first + 6)));
+    EXPECT_TRUE(
+        same_bits(provider_->vector(expert.bias), std::vector<float>({bias_[2 * slice], bias_[2 * slice + 1]})));
   }
 }
 

@@ -49,7 +49,7 @@ TEST(SynthesizeModel, BothFamiliesLoadAndGiveLogitsOfOrderOne) {
       for (const float logit : logits.row(0)) squares += static_cast<double>(logit) * static_cast<double>(logit);
     });
     // Rows of norm one times 0.02 √hidden: deviation 0.23 and 0.11; anything far off means exploding activations.
-    const double deviation = std::sqrt(squares / static_cast<double>(model.config.vocabulary));
+    const double deviation = std::sqrt(squares / static_cast<double>(model.architecture.vocabulary));
     EXPECT_GT(deviation, 0.05);
     EXPECT_LT(deviation, 0.5);
   }

@@ -99,7 +99,7 @@ TEST(Shifting, EqualsTheShiftedInputForm) {
         Random random(3);
         Matrix<float> x(1, layer.in), y(1, layer.out);
         for (float& value : x.values()) value = static_cast<float>(0.5 + random.normal());
-        provider->linear(layer.module, layer.out, layer.in, layer.conv1d)->forward(x, y);
+        provider->linear(layer)->forward(x, y);
         std::vector<float> expected(layer.out);
         for (std::size_t i = 0; i < layer.out; ++i) {
           double sum = bias[i];
@@ -153,8 +153,8 @@ TEST(Shifting, SurvivesExport) {
     export_dequantized(dir / "out", dir / "float", true, {});
     EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "float"), test::logits_of_model(dir / "out"))) << yaml;
     const auto architecture = config_of(dir / "float");
-    EXPECT_TRUE(architecture.attention_bias);
-    EXPECT_EQ(architecture.mlp_bias, yaml == std::string("defaults: {shifting: true}"));
+    EXPECT_TRUE(architecture.blocks[0].attention.o.biased);
+    EXPECT_EQ(architecture.blocks[0].mlp->up.biased, yaml == std::string("defaults: {shifting: true}"));
   }
   EXPECT_NE(test::logits_of_model(dir / "out"), test::logits_of_model(dir / "model"));
 }

@@ -16,6 +16,7 @@
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {
@@ -67,25 +68,26 @@ TEST(InputScaling, DividesTheNormAndMultipliesTheWeightByTheScalesOfTheFormula) 
   const auto result = quantize(dir, kFine);
   const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
   const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  const model::Architecture architecture = model::Checkpoint::open(dir / "model")->architecture();
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   for (const auto& group : result.input_scaling) {
     const bool attention = group.norm.ends_with("ln_1");
     const std::string layer = group.norm.substr(0, 4) + (attention ? "attn.c_attn" : "mlp.c_fc");
-    const auto magnitude = calib::mean_magnitude(file->read(layer));
+    const auto magnitude = calib::mean_magnitude(file->read(attention ? layer + ".q" : layer));
     std::vector<double> s(16);
     for (std::size_t j = 0; j < 16; ++j) s[j] = std::pow(magnitude[j], group.exponent);
     const auto [least, most] = std::minmax_element(s.begin(), s.end());
     const double centre = std::sqrt(*least * *most);
     for (const char* suffix : {".weight", ".bias"}) {
-      const auto old_norm = before->vector(group.norm + suffix, 16), new_norm = after->vector(group.norm + suffix, 16);
+      const model::Stored stored = model::whole_vector(group.norm + suffix, 16);
+      const auto old_norm = before->vector(stored), new_norm = after->vector(stored);
       for (std::size_t j = 0; j < 16; ++j)  // two roundings to float, of s and of the quotient
         EXPECT_TRUE(test::near(static_cast<double>(new_norm[j]), static_cast<double>(old_norm[j]) / (s[j] / centre),
                                {.rel = 0x1p-22}));
     }
-    const std::size_t out = attention ? 48 : 64;
-    std::vector<float> w(out * 16), scaled(out * 16);
-    before->matrix(layer, out, 16, true)->decode_rows(0, out, w.data());
-    after->matrix(layer, out, 16, true)->decode_rows(0, out, scaled.data());
+    std::vector<float> w = test::values_of(*before, architecture, layer);
+    const std::vector<float> scaled = test::values_of(*after, architecture, layer);
+    ASSERT_EQ(w.size(), attention ? 48u * 16 : 64u * 16);
     for (std::size_t i = 0; i < w.size(); ++i)
       w[i] = static_cast<float>(static_cast<double>(w[i]) * s[i % 16] / centre);
     // 8-bit grids: steps of 2/255 of the block's largest, which is some 2.5 times the rms; half a step at most.

@@ -17,6 +17,7 @@
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {
@@ -32,11 +33,13 @@ QuantizeResult quantize(const std::filesystem::path& model, const std::filesyste
 }
 
 // A whole weight (out, in) of a float or quantized checkpoint.
-Matrix<float> weight(const std::filesystem::path& directory, const std::string& module, std::size_t out, std::size_t in,
-                     bool conv1d) {
-  const auto source = make_weight_provider(model::Checkpoint::open(directory))->matrix(module, out, in, conv1d);
+Matrix<float> weight(const std::filesystem::path& directory, const std::string& module, std::size_t out,
+                     std::size_t in) {
+  const auto checkpoint = model::Checkpoint::open(directory);
+  const auto values = test::values_of(*make_weight_provider(checkpoint), checkpoint->architecture(), module);
   Matrix<float> w(out, in);
-  source->decode_rows(0, out, w.data());
+  EXPECT_EQ(values.size(), w.size());
+  std::copy(values.begin(), values.end(), w.data());
   return w;
 }
 
@@ -56,8 +59,8 @@ TEST(QuantizedGpt2, DecodesToExactlyWhatTheMethodComputedForQKAndVApart) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
   quantize(dir / "model", dir / "out", recipe("defaults: {bits: 3}"));
-  const auto before = weight(dir / "model", "h.1.attn.c_attn", 48, 16, true);
-  const auto after = weight(dir / "out", "h.1.attn.c_attn", 48, 16, true);
+  const auto before = weight(dir / "model", "h.1.attn.c_attn", 48, 16);
+  const auto after = weight(dir / "out", "h.1.attn.c_attn", 48, 16);
   for (std::size_t part = 0; part < 3; ++part) {
     const auto expected = palettized(before, part * 16, part * 16 + 16, 3, 0);
     EXPECT_TRUE(test::same_bits(after.values().subspan(part * 256, 256), expected.values())) << "part " << part;
@@ -68,24 +71,24 @@ TEST(QuantizedLlama, DecodesToExactlyWhatTheMethodComputed) {
   const TempDir dir;
   test::tiny_llama(test::bf16_tensor).write(dir / "model");
   quantize(dir / "model", dir / "channel", recipe("defaults: {bits: 2, granularity: channel}"));
-  const auto before = weight(dir / "model", "model.layers.0.mlp.up_proj", 27, 16, false);
-  EXPECT_TRUE(test::same_bits(weight(dir / "channel", "model.layers.0.mlp.up_proj", 27, 16, false).values(),
+  const auto before = weight(dir / "model", "model.layers.0.mlp.up_proj", 27, 16);
+  EXPECT_TRUE(test::same_bits(weight(dir / "channel", "model.layers.0.mlp.up_proj", 27, 16).values(),
                               palettized(before, 0, 27, 2, 1).values()));
   quantize(dir / "model", dir / "group", recipe("defaults: {bits: 2, granularity: channel-group, group_size: 4}"));
-  EXPECT_TRUE(test::same_bits(weight(dir / "group", "model.layers.0.mlp.up_proj", 27, 16, false).values(),
+  EXPECT_TRUE(test::same_bits(weight(dir / "group", "model.layers.0.mlp.up_proj", 27, 16).values(),
                               palettized(before, 0, 27, 2, 4).values()));
 
   // down_proj has 27 inputs: a short last block.
   quantize(dir / "model", dir / "block",
            recipe("defaults: {format: uniform, bits: 5, group_size: 16, zero_point: true}"));
-  const auto down = weight(dir / "model", "model.layers.1.mlp.down_proj", 16, 27, false);
+  const auto down = weight(dir / "model", "model.layers.1.mlp.down_proj", 16, 27);
   const auto blocks = round_blocks(down, {.bits = 5, .block = 16, .scale = BlockScale::kMinmax});
   Matrix<float> expected(16, 27);
   for (std::size_t i = 0; i < 16; ++i)
     for (std::size_t j = 0; j < 27; ++j)
       expected(i, j) = static_cast<float>(blocks.codes(i, j) - blocks.zeros(i, j / 16)) * blocks.scales(i, j / 16);
-  EXPECT_TRUE(test::same_bits(weight(dir / "block", "model.layers.1.mlp.down_proj", 16, 27, false).values(),
-                              expected.values()));
+  EXPECT_TRUE(
+      test::same_bits(weight(dir / "block", "model.layers.1.mlp.down_proj", 16, 27).values(), expected.values()));
 }
 
 TEST(QuantizeModel, EveryDataFreeFormatWritesAModelThatLoadsAndRuns) {
@@ -145,8 +148,8 @@ TEST(QuantizeModel, ReportsWhatItDid) {
   EXPECT_EQ(q.weights, 256u);
   EXPECT_EQ(q.stored_bits, 256u * 4 + 16 * 16);
   EXPECT_EQ(q.bits_per_weight, 5.0);
-  const auto before = weight(dir / "model", "h.0.attn.c_attn", 48, 16, true);
-  const auto after = weight(dir / "out", "h.0.attn.c_attn", 48, 16, true);
+  const auto before = weight(dir / "model", "h.0.attn.c_attn", 48, 16);
+  const auto after = weight(dir / "out", "h.0.attn.c_attn", 48, 16);
   double error = 0.0, norm = 0.0;
   for (std::size_t i = 0; i < 256; ++i) {
     error += std::pow(static_cast<double>(before.data()[i]) - static_cast<double>(after.data()[i]), 2);
@@ -242,13 +245,13 @@ layers:
   EXPECT_EQ(result.tensors.back().name, "wpe");
 
   // All values are float16 values, so what float16 keeps is kept exactly.
-  const auto before = weight(dir / "model", "h.0.attn.c_attn", 48, 16, true);
-  const auto after = weight(dir / "out", "h.0.attn.c_attn", 48, 16, true);
+  const auto before = weight(dir / "model", "h.0.attn.c_attn", 48, 16);
+  const auto after = weight(dir / "out", "h.0.attn.c_attn", 48, 16);
   EXPECT_TRUE(test::same_bits(after.values().subspan(512), before.values().subspan(512)));
   EXPECT_TRUE(test::same_bits(after.values().first(256), palettized(before, 0, 16, 2, 0).values()));
-  const auto embedding = weight(dir / "model", "wte", 40, 16, false);
+  const auto embedding = weight(dir / "model", "wte", 40, 16);
   EXPECT_TRUE(
-      test::same_bits(weight(dir / "out", "wte", 40, 16, false).values(), palettized(embedding, 0, 40, 8, 0).values()));
+      test::same_bits(weight(dir / "out", "wte", 40, 16).values(), palettized(embedding, 0, 40, 8, 0).values()));
   EXPECT_EQ(load_model(dir / "out").bits_per_weight, result.bits_per_weight);
   EXPECT_EQ(load_model(dir / "out").method, "mixed");
   EXPECT_EQ(test::logits_of_model(dir / "out").size(), 800u) << "the tied head follows its quantized embedding";

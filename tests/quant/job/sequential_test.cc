@@ -52,7 +52,7 @@ Matrix<double> inputs_of(const fs::path& directory, const std::string& module, s
   std::vector<std::size_t> starts;
   for (std::size_t t = 0; t <= windows.tokens.size(); t += windows.window_tokens) starts.push_back(t);
   model::Hooks<float> hooks;
-  hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x) {
+  hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x, const model::HookRows&) {
     if (name != module) return;
     for (std::size_t r = 0; r < x.rows(); ++r)
       for (std::size_t c = 0; c < x.cols(); ++c) inputs(r, c) = static_cast<double>(x(r, c));
@@ -63,13 +63,9 @@ Matrix<double> inputs_of(const fs::path& directory, const std::string& module, s
   return inputs;
 }
 
-std::vector<float> weight_of(const fs::path& directory, const std::string& module, std::size_t out, std::size_t in,
-                             bool conv1d) {
-  std::vector<float> w(out * in);
-  make_weight_provider(model::Checkpoint::open(directory))
-      ->matrix(module, out, in, conv1d)
-      ->decode_rows(0, out, w.data());
-  return w;
+std::vector<float> weight_of(const fs::path& directory, const std::string& module) {
+  const auto checkpoint = model::Checkpoint::open(directory);
+  return test::values_of(*make_weight_provider(checkpoint), checkpoint->architecture(), module);
 }
 
 TEST(Sequential, MeasuresErrorsUnderTheInputsThatTheQuantizedLayersBeforeGive) {
@@ -84,7 +80,7 @@ TEST(Sequential, MeasuresErrorsUnderTheInputsThatTheQuantizedLayersBeforeGive) {
   };
   for (const auto& [name, shape] : layers) {
     const auto [out, in] = shape;
-    const auto w = weight_of(dir / "model", name, out, in, false), q = weight_of(dir / "out", name, out, in, false);
+    const auto w = weight_of(dir / "model", name), q = weight_of(dir / "out", name);
     // In the finished model the layers before are those that were in place when this one's turn came.
     const Matrix<double> quantized = inputs_of(dir / "out", name, in), plain = inputs_of(dir / "model", name, in);
     const auto error_under = [&, out = out, in = in](const Matrix<double>& x) {
@@ -115,11 +111,12 @@ TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
     quantize(dir, "defaults: {bits: 2, sequential: true, shifting: true}");
     const std::string name = gpt2 ? "h.1.mlp.c_proj" : "model.layers.1.mlp.down_proj";
     const std::size_t in = gpt2 ? 64 : 27, out = 16;
-    const auto w = weight_of(dir / "model", name, out, in, gpt2), q = weight_of(dir / "out", name, out, in, gpt2);
+    const auto w = weight_of(dir / "model", name), q = weight_of(dir / "out", name);
     const Matrix<double> now = inputs_of(dir / "out", name, in), then = inputs_of(dir / "model", name, in);
     const auto bias_of = [&](const char* directory) {
       const auto weights = make_weight_provider(model::Checkpoint::open(dir / directory));
-      return weights->contains(name + ".bias") ? weights->vector(name + ".bias", out) : std::vector<float>(out);
+      return weights->contains(name + ".bias") ? weights->vector(model::whole_vector(name + ".bias", out))
+                                               : std::vector<float>(out);
     };
     const auto before = bias_of("model"), after = bias_of("out");
     for (std::size_t i = 0; i < out; ++i) {

@@ -27,7 +27,7 @@ class PlainSource final : public WeightSource {
   std::size_t rows() const override { return transposed_ ? stored_cols_ : stored_rows_; }
   std::size_t cols() const override { return transposed_ ? stored_rows_ : stored_cols_; }
   bool stored_transposed() const override { return transposed_; }
-  PlainFloats plain_floats() const override { return {bytes_.data() + 1, dtype_}; }
+  PlainFloats plain_floats() const override { return {bytes_.data() + 1, dtype_, stored_cols_}; }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
     ASSERT_FALSE(transposed_) << "turned over before use";
     convert_to_f32(dtype_, bytes_.data() + 1 + begin * stored_cols_ * dtype_size(dtype_), (end - begin) * stored_cols_,

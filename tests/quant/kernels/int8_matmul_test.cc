@@ -78,6 +78,25 @@ std::vector<float> decoded(const QuantizedTensor& tensor) {
   return w;
 }
 
+// 3 tokens in tiles of 2: the place of the fourth holds zeros, whatever was there before.
+TEST(QuantizedTiles, ArePaddedWithZeros) {
+  Matrix<float> x(3, 40);
+  for (float& value : x.values()) value = 5.0f;
+  QuantizedTiles tiles;
+  for (int round = 0; round < 2; ++round) quantize_tiles(x, 64, active_int8_matvec().quantize, 2, 3, tiles);
+  ASSERT_EQ(tiles.values.size(), 4u * 64);
+  for (std::size_t input = 0; input < 64; ++input) {
+    const auto value = [&](std::size_t token) {
+      return tiles.values[((token / 2 * 16 + input / 4) * 2 + token % 2) * 4 + input % 4];
+    };
+    for (const std::size_t token : {0u, 1u, 2u})
+      ASSERT_EQ(value(token), input < 40 ? 127 : 0) << token << ", " << input;
+    ASSERT_EQ(value(3), 0) << input;
+  }
+  EXPECT_EQ(tiles.totals[3], 0.0f);
+  for (const std::size_t block : {0u, 1u}) EXPECT_EQ(tiles.sums[(2 + block) * 2 + 1], 0);
+}
+
 TEST(Int8Matmul, OfIntegersThat8BitsHoldIsExact) {
   Random random(1);
   for (const TensorWish& wish : wishes(true)) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -98,15 +99,47 @@ TEST(PackedLinear, SumsOfIntegersAreExactForEveryFormatAndNumberOfTokens) {
   }
 }
 
-// Codes and what stands beside them, with room for whole panels of 16 rows and runs of 512 inputs.
+std::uint64_t up_to_multiple(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
+
+// What a product reads, counted from the formats' description: codes with room for whole panels of 16 rows or whole
+// units of inputs, and what stands beside them.
+std::uint64_t bytes_read(const TensorWish& wish, const QuantizedTensor& tensor, bool int8) {
+  const std::uint64_t rows = wish.spec.rows, cols = wish.spec.cols;
+  const unsigned bits = wish.spec.bits, kept = bits == 5 ? 6 : bits == 7 ? 8 : bits;
+  const std::uint64_t entries = 1u << kept, byte_entries = std::max<std::uint64_t>(16, entries);
+  if (wish.spec.coding == Coding::kPalette) {
+    const std::uint64_t group = wish.spec.group_size == 0 ? rows : wish.spec.group_size;
+    const std::uint64_t palettes = (rows + group - 1) / group;
+    const bool own = palettes > 1 && group % 16 != 0;  // rows lie alone
+    const std::uint64_t unit = !own                     ? 32
+                               : bits == 1 || bits == 3 ? 512
+                               : bits == 2 || bits == 6 ? 256
+                               : bits == 4              ? 128
+                                                        : 64;
+    const std::uint64_t codes = up_to_multiple(rows, own ? 1 : 16) * up_to_multiple(cols, unit) * bits / 8;
+    const std::uint64_t beside = int8 && bits < 8 ? palettes * byte_entries + 2 * 4 * rows
+                                                  : palettes * entries * 4 + (wish.row_scale ? 4 * rows : 0);
+    const TensorPart* outliers = tensor.find("outlier_values");
+    const std::uint64_t count = outliers == nullptr ? 0 : tensor.outlier_columns().size();
+    return codes + beside + (outliers == nullptr ? 0 : count * (4 + 4) + (rows + 1) * 4);  // value, column; row starts
+  }
+  const std::uint64_t padded = up_to_multiple(cols, 32), all_rows = up_to_multiple(rows, 16);
+  const std::uint64_t codes = all_rows * padded * kept / 8, grid = bits <= 4 ? entries * 4 : 0;
+  const bool one_block = wish.spec.group_size == 0 || cols <= wish.spec.group_size;
+  if (one_block && bits <= 4 && !wish.zero_points)  // a palette that all rows share
+    return codes + (int8 ? byte_entries + 2 * 4 * rows : grid + 4 * rows);
+  return codes + all_rows * padded / 32 * (wish.zero_points ? 2 + 1 : 2) + (int8 ? 0 : grid);
+}
+
 TEST(PackedLinear, CountsTheBytesThatAProductReads) {
   Random random(4);
   for (const TensorWish& wish : wishes(false)) {
     SCOPED_TRACE(describe(wish));
     const QuantizedTensor tensor = random_tensor(wish, random);
-    const std::uint64_t codes = tensor.rows() * tensor.cols() * tensor.spec().bits / 8;
-    for (const Compute compute : {Compute::kExact, Compute::kInt8})
-      EXPECT_GE(make_packed_linear(tensor, {}, compute)->weight_bytes(), codes);
+    for (const bool int8 : {false, true})
+      EXPECT_EQ(make_packed_linear(tensor, {}, int8 ? Compute::kInt8 : Compute::kExact)->weight_bytes(),
+                bytes_read(wish, tensor, int8))
+          << (int8 ? "int8" : "exact");
   }
 }
 

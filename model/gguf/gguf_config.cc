@@ -1,0 +1,455 @@
+#include "model/gguf/gguf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "model/gguf/gguf_source.h"
+#include "model/gguf/gguf_weights.h"
+
+namespace nibble::model {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Reads the keys of one architecture and collects config.json.
+class ConfigWriter {
+ public:
+  explicit ConfigWriter(const GgufFile& file)
+      : file_(file), metadata_(file.metadata()), architecture_(gguf_architecture_of(file)) {
+    config_["model_type"] = architecture_.model_type;
+  }
+
+  Json take() { return std::move(config_); }
+  const GgufArchitecture& architecture() const { return architecture_; }
+  std::string_view name() const { return architecture_.name; }
+
+  template <class T>
+  void set(const char* key, T value) {
+    config_[key] = std::move(value);
+  }
+
+  void drop(const char* key) { config_.erase(key); }
+  bool truth_or(std::string_view key, bool fallback) const { return metadata_.truth(full(key)).value_or(fallback); }
+
+  bool has(std::string_view key) const { return metadata_.find(full(key)) != nullptr; }
+  /// A whole number; where the file has one for each layer, they must agree.
+  std::uint64_t natural(std::string_view key) const {
+    const GgufValue* const value = metadata_.find(full(key));
+    if (value == nullptr || value->array() == nullptr) return metadata_.need_natural(full(key));
+    const auto values = metadata_.per_layer(full(key), metadata_.need_natural(full("block_count"))).value();
+    NIBBLE_REQUIRE(!values.empty() && std::set(values.begin(), values.end()).size() == 1, FormatError,
+                   "{}: '{}' differs between layers, which is not computed", metadata_.name(), full(key));
+    return values.front();
+  }
+  std::uint64_t natural_or(std::string_view key, std::uint64_t fallback) const {
+    return has(key) ? natural(key) : fallback;
+  }
+  double number(std::string_view key) const {
+    const double value = metadata_.need_number(full(key));
+    NIBBLE_REQUIRE(std::isfinite(value), FormatError, "{}: '{}' is {}", metadata_.name(), full(key), value);
+    return value;
+  }
+  double number_or(std::string_view key, double fallback) const { return has(key) ? number(key) : fallback; }
+
+  void copy_natural(std::string_view from, const char* to) { set(to, natural(from)); }
+  void copy_number(std::string_view from, const char* to) { set(to, shortest(number(from))); }
+  void copy_number_if(std::string_view from, const char* to) {
+    if (has(from)) copy_number(from, to);
+  }
+  void copy_natural_if(std::string_view from, const char* to) {
+    if (has(from)) copy_natural(from, to);
+  }
+  /// The window, or null: its absence means a default to some families.
+  void window() {
+    set("sliding_window", nullptr);
+    copy_natural_if("attention.sliding_window", "sliding_window");
+  }
+
+  bool has_tensor(const std::string& name) const { return file_.find(name) != nullptr; }
+  bool has_parameter(Role role, bool bias, bool expert = false) const {
+    GgufParameter parameter{.role = role, .block = 0, .expert = {}, .shared_expert = false, .bias = bias};
+    if (expert) parameter.expert = 0;
+    return find_gguf_place(file_, architecture_, parameter).has_value();
+  }
+
+  std::uint64_t heads() const { return natural("attention.head_count"); }
+  std::uint64_t kv_heads() const { return natural_or("attention.head_count_kv", heads()); }
+  std::uint64_t hidden() const { return natural("embedding_length"); }
+  std::uint64_t head_dim() const {
+    if (has("attention.key_length")) return natural("attention.key_length");
+    const std::uint64_t count = heads();
+    NIBBLE_REQUIRE(count != 0 && hidden() % count == 0, FormatError, "{}: {} elements cannot be {} heads",
+                   metadata_.name(), hidden(), count);
+    return hidden() / count;
+  }
+
+  void vocabulary_and_tokens() {
+    set("vocab_size", file_.tensor("token_embd.weight").rows());
+    set("tie_word_embeddings", !has_tensor("output.weight"));
+    for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
+                                    std::pair("tokenizer.ggml.eos_token_id", "eos_token_id")}) {
+      const auto id = metadata_.natural(key);
+      if (id && *id < file_.tensor("token_embd.weight").rows()) set(name, *id);
+    }
+  }
+
+  /// The keys that nearly all families share.
+  void common() {
+    copy_natural("embedding_length", "hidden_size");
+    copy_natural("block_count", "num_hidden_layers");
+    set("num_attention_heads", heads());
+    set("num_key_value_heads", kv_heads());
+    copy_natural("context_length", "max_position_embeddings");
+    if (has("attention.value_length")) {
+      NIBBLE_REQUIRE(natural("attention.value_length") == head_dim(), FormatError,
+                     "{}: heads of keys ({}) and of values ({}) of different sizes are not computed", metadata_.name(),
+                     head_dim(), natural("attention.value_length"));
+    }
+    if (head_dim() * heads() != hidden()) set("head_dim", head_dim());
+    if (has("feed_forward_length")) copy_natural("feed_forward_length", "intermediate_size");
+  }
+
+  void rms_epsilon() { copy_number("attention.layer_norm_rms_epsilon", "rms_norm_eps"); }
+  void layer_epsilon(const char* key) { copy_number("attention.layer_norm_epsilon", key); }
+
+  /// Share of a head's elements that turn.
+  double rotary_share() const {
+    return static_cast<double>(natural_or("rope.dimension_count", head_dim())) / static_cast<double>(head_dim());
+  }
+
+  /// rope_theta, and how the frequencies are scaled.
+  void rotary() {
+    set("rope_theta", shortest(number_or("rope.freq_base", 10000.0)));
+    const std::string none = "none";
+    const std::string* const type = metadata_.text(full("rope.scaling.type"));
+    Json scaling;
+    if (has_tensor("rope_factors_long.weight") || has_tensor("rope_factors_short.weight")) {
+      scaling = factors("rope_factors_short.weight", "rope_factors_long.weight");
+      if (has("rope.scaling.attn_factor")) scaling["attention_factor"] = shortest(number("rope.scaling.attn_factor"));
+    } else if (has_tensor("rope_freqs.weight")) {  // what llama3's rule comes to: one factor for every length
+      scaling = factors("rope_freqs.weight", "rope_freqs.weight");
+      scaling["attention_factor"] = 1.0;
+    } else if ((type == nullptr || *type == "linear") && (has("rope.scaling.factor") || has("rope.scale_linear"))) {
+      const double factor = has("rope.scaling.factor") ? number("rope.scaling.factor") : number("rope.scale_linear");
+      if (factor != 0.0 && factor != 1.0) scaling = {{"rope_type", "linear"}, {"factor", shortest(factor)}};
+    } else if (type != nullptr && *type == "yarn") {
+      scaling = {{"rope_type", "yarn"}, {"factor", shortest(number("rope.scaling.factor"))}};
+      if (has("rope.scaling.yarn_beta_fast")) scaling["beta_fast"] = shortest(number("rope.scaling.yarn_beta_fast"));
+      if (has("rope.scaling.yarn_beta_slow")) scaling["beta_slow"] = shortest(number("rope.scaling.yarn_beta_slow"));
+    } else {
+      const std::string& kind = type == nullptr ? none : *type;
+      NIBBLE_REQUIRE(kind == "none" || kind == "linear", FormatError,
+                     "{}: '{}' is '{}'; expected none, linear, yarn or tensors of factors", metadata_.name(),
+                     full("rope.scaling.type"), kind);
+    }
+    if (scaling.is_null()) return;
+    if (has("rope.scaling.original_context_length"))
+      scaling["original_max_position_embeddings"] = natural("rope.scaling.original_context_length");
+    set("rope_scaling", scaling);
+  }
+
+  /// The bounds of yarn's ramp are not rounded; no key tells.
+  void leave_yarn_bounds_alone() {
+    if (config_.contains("rope_scaling") && config_["rope_scaling"]["rope_type"] == "yarn")
+      config_["rope_scaling"]["truncate"] = false;
+  }
+
+  void experts(const char* count) {
+    set(count, natural("expert_count"));
+    copy_natural("expert_used_count", "num_experts_per_tok");
+  }
+
+  void biases(bool output_too) {
+    const bool attention = has_parameter(Role::kQ, true);
+    set("attention_bias", attention);
+    NIBBLE_REQUIRE(!output_too || attention == has_parameter(Role::kO, true), FormatError,
+                   "{}: q and attn_output have biases one without the other, which '{}' does not know",
+                   metadata_.name(), architecture_.model_type);
+  }
+
+ private:
+  std::string full(std::string_view key) const { return fmt::format("{}.{}", architecture_.name, key); }
+
+  /// The shortest decimal that is the same float: files hold floats, and 1e-5f is 1e-5 in a config.
+  static double shortest(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
+
+  Json factors(const std::string& brief, const std::string& lengthy) const {
+    const auto list = [&](const std::string& name) {
+      const GgufTensor& tensor = file_.tensor(name);
+      NIBBLE_REQUIRE(tensor.element_count() <= 1u << 16, FormatError, "tensor '{}' of '{}' has {} factors", name,
+                     file_.path().string(), tensor.element_count());
+      const std::vector<float> values = gguf_vector(file_, tensor);
+      return std::vector<double>(values.begin(), values.end());
+    };
+    return {{"rope_type", "longrope"}, {"short_factor", list(brief)}, {"long_factor", list(lengthy)}};
+  }
+
+  const GgufFile& file_;
+  const GgufMetadata& metadata_;
+  const GgufArchitecture& architecture_;
+  Json config_;
+};
+
+// Families that write their widths in GPT-2's words.
+void gpt2_words(ConfigWriter& writer) {
+  writer.set("n_embd", writer.hidden());
+  writer.copy_natural("block_count", "n_layer");
+  writer.set("n_head", writer.heads());
+  writer.copy_natural("context_length", "n_positions");
+  writer.copy_natural("feed_forward_length", "n_inner");
+  writer.layer_epsilon("layer_norm_epsilon");
+}
+
+void llama(ConfigWriter& writer) {
+  writer.common();
+  writer.rms_epsilon();
+  writer.rotary();
+  if (writer.natural_or("expert_count", 0) != 0) {
+    writer.set("model_type", "mixtral");
+    writer.experts("num_local_experts");
+    return;
+  }
+  writer.biases(true);
+  writer.set("mlp_bias", writer.has_parameter(Role::kUp, true));
+}
+
+void rms_family(ConfigWriter& writer) {
+  writer.common();
+  writer.rms_epsilon();
+  writer.rotary();
+}
+
+void mistral(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.window();
+}
+
+void qwen2_moe(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.experts("num_experts");
+  writer.copy_natural("expert_feed_forward_length", "moe_intermediate_size");
+  writer.copy_natural("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+  writer.set("norm_topk_prob", false);
+}
+
+void qwen3(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
+}
+
+void qwen3_moe(ConfigWriter& writer) {
+  qwen3(writer);
+  writer.experts("num_experts");
+  writer.copy_natural("expert_feed_forward_length", "moe_intermediate_size");
+  writer.set("norm_topk_prob", true);
+}
+
+/// Scores of the 27 B models are scaled by hidden / heads, of all others by head_dim; no key tells.
+void gemma_score_scale(ConfigWriter& writer, std::uint64_t layers_of_27b) {
+  const bool large = writer.natural("block_count") == layers_of_27b;
+  writer.set("query_pre_attn_scalar", large ? writer.hidden() / writer.heads() : writer.head_dim());
+}
+
+void gemma(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.set(writer.name() == "gemma" ? "hidden_act" : "hidden_activation", "gelu_pytorch_tanh");
+  if (writer.name() == "gemma") return;
+  if (writer.name() == "gemma2") {
+    writer.set("sliding_window", writer.natural_or("attention.sliding_window", 4096));
+    writer.set("attn_logit_softcapping", writer.number_or("attn_logit_softcapping", 50.0));
+    writer.set("final_logit_softcapping", writer.number_or("final_logit_softcapping", 30.0));
+    gemma_score_scale(writer, 46);
+    return;
+  }
+  writer.copy_natural("attention.sliding_window", "sliding_window");
+  writer.set("sliding_window_pattern", 6);
+  writer.set("rope_local_base_freq", 10000.0);
+  gemma_score_scale(writer, 62);
+}
+
+void phi(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("layer_norm_eps");
+  writer.rotary();
+  writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.set("hidden_act", "gelu_new");
+}
+
+void phi3(ConfigWriter& writer) {
+  rms_family(writer);
+  if (writer.rotary_share() != 1.0) writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.copy_natural_if("rope.scaling.original_context_length", "original_max_position_embeddings");
+  writer.copy_natural_if("attention.sliding_window", "sliding_window");
+}
+
+void gpt_neox(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("layer_norm_eps");
+  writer.set("rotary_pct", writer.rotary_share());
+  writer.set("rotary_emb_base", writer.number_or("rope.freq_base", 10000.0));
+  writer.set("use_parallel_residual", writer.truth_or("use_parallel_residual", true));
+  writer.set("hidden_act", "gelu");
+  writer.drop("num_key_value_heads");
+}
+
+void falcon(ConfigWriter& writer) {
+  writer.set("hidden_size", writer.hidden());
+  writer.copy_natural("block_count", "num_hidden_layers");
+  writer.set("num_attention_heads", writer.heads());
+  writer.set("num_kv_heads", writer.kv_heads());
+  writer.copy_natural("feed_forward_length", "ffn_hidden_size");
+  writer.layer_epsilon("layer_norm_epsilon");
+  const bool grouped = writer.kv_heads() > 1 || writer.has_tensor("blk.0.attn_norm_2.weight");
+  writer.set("new_decoder_architecture", grouped);
+  writer.set("multi_query", writer.kv_heads() == 1);
+  if (grouped) writer.set("num_ln_in_parallel_attn", writer.has_tensor("blk.0.attn_norm_2.weight") ? 2 : 1);
+  writer.set("parallel_attn", true);
+  writer.set("bias", false);
+  writer.set("alibi", false);
+  writer.rotary();
+}
+
+void bloom(ConfigWriter& writer) {
+  writer.set("hidden_size", writer.hidden());
+  writer.copy_natural("block_count", "n_layer");
+  writer.set("n_head", writer.heads());
+  writer.copy_natural("context_length", "seq_length");
+  writer.layer_epsilon("layer_norm_epsilon");
+}
+
+void bigcode(ConfigWriter& writer) {
+  gpt2_words(writer);
+  writer.set("multi_query", writer.kv_heads() == 1);
+  writer.set("activation_function", "gelu_pytorch_tanh");
+}
+
+void starcoder2(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("norm_epsilon");
+  writer.rotary();
+  writer.set("use_bias", writer.has_parameter(Role::kQ, true));
+  writer.set("hidden_act", "gelu_pytorch_tanh");
+}
+
+void stablelm(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("layer_norm_eps");
+  writer.rotary();
+  writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.set("use_qkv_bias", writer.has_parameter(Role::kQ, true));
+  writer.set("qk_layernorm", writer.has_parameter(Role::kQNorm, false));
+  writer.set("use_parallel_residual", !writer.has_parameter(Role::kMlpNorm, false));
+}
+
+void olmo(ConfigWriter& writer) {
+  writer.common();
+  writer.rotary();
+  if (writer.number_or("attention.clamp_kqv", 0.0) > 0.0) writer.copy_number("attention.clamp_kqv", "clip_qkv");
+}
+
+void olmoe(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.experts("num_experts");
+  writer.set("norm_topk_prob", false);
+}
+
+void granite(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.biases(true);
+  writer.copy_number_if("embedding_scale", "embedding_multiplier");
+  writer.copy_number_if("residual_scale", "residual_multiplier");
+  writer.copy_number_if("attention.scale", "attention_multiplier");
+  writer.copy_number_if("logit_scale", "logits_scaling");
+  if (writer.name() == "granite") return;
+  writer.experts("num_local_experts");
+  if (writer.has("expert_shared_feed_forward_length")) {
+    writer.set("model_type", "granitemoeshared");
+    writer.copy_natural("expert_shared_feed_forward_length", "shared_intermediate_size");
+  }
+}
+
+void cohere(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("layer_norm_eps");
+  writer.rotary();
+  writer.copy_number("logit_scale", "logit_scale");
+  if (writer.name() == "command-r") {
+    writer.set("use_qk_norm", writer.has_parameter(Role::kQNorm, false));
+  } else {
+    writer.copy_natural("attention.sliding_window", "sliding_window");
+    writer.set("sliding_window_pattern", 4);
+  }
+}
+
+void gpt_oss(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.experts("num_local_experts");
+  writer.copy_natural("expert_feed_forward_length", "intermediate_size");
+  writer.copy_natural("attention.sliding_window", "sliding_window");
+  writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
+  writer.set("swiglu_limit", 7.0);
+  writer.leave_yarn_bounds_alone();
+}
+
+void nemotron(ConfigWriter& writer) {
+  writer.common();
+  writer.layer_epsilon("norm_eps");
+  writer.rotary();
+  writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.biases(true);
+  writer.set("mlp_bias", writer.has_parameter(Role::kUp, true));
+  writer.set("hidden_act", "relu2");
+}
+
+void exaone4(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.window();
+  if (writer.has("attention.sliding_window")) writer.set("sliding_window_pattern", 4);
+}
+
+void smollm3(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("no_rope_layer_interval", 4);  // what llama.cpp assumes
+}
+
+void glm4(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
+}
+
+using Filler = void (*)(ConfigWriter& writer);
+
+Filler filler_of(std::string_view name) {
+  static constexpr std::pair<std::string_view, Filler> kFillers[] = {
+      {"llama", llama},           {"mistral3", mistral},   {"qwen2", rms_family},   {"qwen2moe", qwen2_moe},
+      {"qwen3", qwen3},           {"qwen3moe", qwen3_moe}, {"gemma", gemma},        {"gemma2", gemma},
+      {"gemma3", gemma},          {"phi2", phi},           {"phi3", phi3},          {"gptneox", gpt_neox},
+      {"gpt2", gpt2_words},       {"falcon", falcon},      {"bloom", bloom},        {"starcoder", bigcode},
+      {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", rms_family},
+      {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
+      {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
+      {"smollm3", smollm3},       {"glm4", glm4}};
+  for (const auto& [known, filler] : kFillers)
+    if (known == name) return filler;
+  throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));
+}
+
+}  // namespace
+
+std::string gguf_config_json(const GgufFile& file) {
+  ConfigWriter writer(file);
+  writer.vocabulary_and_tokens();
+  filler_of(writer.name())(writer);
+  return writer.take().dump(2);
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,151 @@
+#include "model/gguf/gguf_names.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::model {
+namespace {
+
+using Rotary = GgufArchitecture::Rotary;
+using Rows = GgufCandidate::Rows;
+
+constexpr GgufArchitecture::Name kNames[] = {
+    {Role::kEmbedding, "token_embd"},
+    {Role::kPositions, "position_embd"},
+    {Role::kEmbeddingNorm, "token_embd_norm"},
+    {Role::kAttentionNorm, "attn_norm"},
+    {Role::kAttentionPostNorm, "post_attention_norm"},
+    {Role::kMlpNorm, "ffn_norm"},
+    {Role::kMlpPostNorm, "post_ffw_norm"},
+    {Role::kQNorm, "attn_q_norm"},
+    {Role::kKNorm, "attn_k_norm"},
+    {Role::kQ, "attn_q"},
+    {Role::kK, "attn_k"},
+    {Role::kV, "attn_v"},
+    {Role::kO, "attn_output"},
+    {Role::kSinks, "attn_sinks"},
+    {Role::kRouter, "ffn_gate_inp"},
+    {Role::kGate, "ffn_gate"},
+    {Role::kUp, "ffn_up"},
+    {Role::kDown, "ffn_down"},
+    {Role::kSharedExpertGate, "ffn_gate_inp_shexp"},
+    {Role::kFinalNorm, "output_norm"},
+    {Role::kHead, "output"},
+};
+
+const std::vector<GgufArchitecture>& table() {
+  // llama.cpp calls rotary pairs of neighbours "normal" and halves apart "neox". Of the normal ones, command-r, cohere2
+  // and glm4 have neighbours in their checkpoints too; the others' q and k are moved by the converter. What is fused in
+  // a checkpoint and interleaved by heads there (gptneox, bloom, falcon) is q, then k, then v in the file.
+  static const std::vector<GgufArchitecture> list = {
+      {.name = "llama", .model_type = "llama", .rotary = Rotary::kInterleaved},  // Mistral, Mixtral, SmolLM too
+      {.name = "mistral3", .model_type = "mistral", .rotary = Rotary::kInterleaved},
+      {.name = "qwen2", .model_type = "qwen2"},
+      {.name = "qwen2moe", .model_type = "qwen2_moe"},
+      {.name = "qwen3", .model_type = "qwen3"},
+      {.name = "qwen3moe", .model_type = "qwen3_moe"},
+      {.name = "gemma", .model_type = "gemma", .gain_plus_one = true},
+      {.name = "gemma2", .model_type = "gemma2", .gain_plus_one = true},
+      {.name = "gemma3", .model_type = "gemma3_text", .gain_plus_one = true},
+      {.name = "phi2", .model_type = "phi"},
+      {.name = "phi3", .model_type = "phi3", .fused_qkv = true, .gate_in_up = true},
+      {.name = "gptneox", .model_type = "gpt_neox", .fused_qkv = true},
+      {.name = "gpt2", .model_type = "gpt2", .fused_qkv = true},
+      {.name = "falcon",
+       .model_type = "falcon",
+       .fused_qkv = true,
+       // Where both branches have a norm of their own, "attn_norm" is the MLP's.
+       .other_names = {{Role::kAttentionNorm, "attn_norm_2"}, {Role::kMlpNorm, "attn_norm"}}},
+      {.name = "bloom", .model_type = "bloom", .fused_qkv = true},
+      {.name = "starcoder", .model_type = "gpt_bigcode", .fused_qkv = true},
+      {.name = "starcoder2", .model_type = "starcoder2"},
+      {.name = "stablelm", .model_type = "stablelm"},
+      {.name = "olmo", .model_type = "olmo", .rotary = Rotary::kInterleaved},
+      {.name = "olmo2", .model_type = "olmo2"},
+      {.name = "olmoe", .model_type = "olmoe"},
+      {.name = "granite", .model_type = "granite", .rotary = Rotary::kInterleaved},
+      {.name = "granitemoe", .model_type = "granitemoe", .rotary = Rotary::kInterleaved},
+      {.name = "command-r", .model_type = "cohere"},
+      {.name = "cohere2", .model_type = "cohere2"},
+      {.name = "gpt-oss", .model_type = "gpt_oss", .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
+      {.name = "nemotron", .model_type = "nemotron", .gain_plus_one = true},
+      {.name = "exaone4", .model_type = "exaone4"},
+      {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
+      {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
+  };
+  return list;
+}
+
+bool in_block(Role role) {
+  switch (role) {
+    case Role::kEmbedding:
+    case Role::kPositions:
+    case Role::kEmbeddingNorm:
+    case Role::kFinalNorm:
+    case Role::kHead:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::string_view common_name(Role role) {
+  const auto* const row =
+      std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& r) { return r.role == role; });
+  NIBBLE_REQUIRE(row != std::end(kNames), InvalidArgument, "GGUF: no name for the role {}", role_name(role));
+  return row->name;
+}
+
+}  // namespace
+
+std::span<const GgufArchitecture> gguf_architectures() { return table(); }
+
+const GgufArchitecture* find_gguf_architecture(std::string_view name) {
+  for (const GgufArchitecture& row : table())
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+std::string unknown_gguf_architecture(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const GgufArchitecture& row : table()) names.push_back(row.name);
+  return fmt::format("expected one of {}{}", fmt::join(names, ", "), did_you_mean(name, names));
+}
+
+std::vector<GgufCandidate> gguf_candidates(const GgufArchitecture& architecture, const GgufParameter& parameter) {
+  const Role role = parameter.role;
+  const std::string prefix = in_block(role) ? fmt::format("blk.{}.", parameter.block) : "";
+  const std::string_view suffix = parameter.bias ? ".bias" : ".weight";
+  std::vector<GgufCandidate> list;
+  const auto add = [&](std::string_view name, std::string_view tail = "", Rows rows = Rows::kAll,
+                       bool stacked = false) {
+    list.push_back({fmt::format("{}{}{}{}", prefix, name, tail, suffix), rows, stacked});
+  };
+  const std::string_view name = common_name(role);
+  if (parameter.shared_expert && role != Role::kSharedExpertGate) {
+    add(name, "_shexp");
+    return list;
+  }
+  if (parameter.expert) {
+    add(name, "_exps", Rows::kAll, true);
+    add(name, fmt::format(".{}", *parameter.expert));  // files of 2023
+    return list;
+  }
+  for (const GgufArchitecture::Name& other : architecture.other_names)
+    if (other.role == role) add(other.name);
+  const bool is_qkv = role == Role::kQ || role == Role::kK || role == Role::kV;
+  if (!is_qkv || !architecture.fused_qkv) add(name);
+  if (is_qkv) add("attn_qkv", "", role == Role::kQ ? Rows::kFirst : role == Role::kK ? Rows::kBeforeLast : Rows::kLast);
+  if (is_qkv && architecture.fused_qkv) add(name);
+  if (architecture.gate_in_up && role == Role::kGate) add("ffn_up", "", Rows::kFirst);
+  if (architecture.gate_in_up && role == Role::kUp) list = {{prefix + "ffn_up" + std::string(suffix), Rows::kLast}};
+  return list;
+}
+
+std::string gguf_tensor_name(const GgufArchitecture& architecture, const GgufParameter& parameter) {
+  return gguf_candidates(architecture, parameter).front().name;
+}
+
+}  // namespace nibble::model

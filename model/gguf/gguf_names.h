@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/architecture/parameter.h"
+
+namespace nibble::model {
+
+/// How llama.cpp and its converter call and lay out one architecture's tensors. Facts of the format, as of 2026.
+struct GgufArchitecture {
+  /// What the rows of q and k are, against those of a Hugging Face checkpoint.
+  enum class Rotary {
+    kSame,         ///< the same: pairs are halves apart in both, or neighbours in both, or there are none
+    kInterleaved,  ///< moved: halves apart there, neighbours in the file (gguf_source.h)
+  };
+
+  std::string_view name;        ///< `general.architecture`, and the prefix of its keys
+  std::string_view model_type;  ///< of config.json
+  Rotary rotary = Rotary::kSame;
+  bool fused_qkv = false;      ///< files have q, k and v as one attn_qkv (as a rule: both are read)
+  bool gate_in_up = false;     ///< ffn_up holds the gate's rows, then up's
+  bool gain_plus_one = false;  ///< gains of norms have 1 added that a checkpoint leaves to the network
+  /// Names that are not those of the others: "blk.N." left out.
+  struct Name {
+    Role role;
+    std::string_view name;
+  };
+  std::vector<Name> other_names = {};
+};
+
+/// All that are known, and one by name; null for others.
+std::span<const GgufArchitecture> gguf_architectures();
+const GgufArchitecture* find_gguf_architecture(std::string_view name);
+/// What messages say of an unknown one: the known names, nearest first where one is near.
+std::string unknown_gguf_architecture(std::string_view name);
+
+/// Which parameter, in the vocabulary of model/architecture.
+struct GgufParameter {
+  Role role = Role::kQ;
+  std::size_t block = 0;
+  std::optional<std::size_t> expert = {};
+  bool shared_expert = false;
+  bool bias = false;
+};
+
+/// A tensor that may hold a parameter.
+struct GgufCandidate {
+  /// Which rows of the tensor are the parameter's; `first` and so on count from its size against the tensor's.
+  enum class Rows {
+    kAll,
+    kFirst,       ///< as many as it has, from the first: q, gate
+    kBeforeLast,  ///< the last but so many: k, which v, of the same size, follows
+    kLast,        ///< the last: v, up
+  };
+
+  std::string name;
+  Rows rows = Rows::kAll;
+  bool stacked = false;  ///< the tensor is a stack of all experts', slowest dimension first
+};
+
+/// Where a file of `architecture` may hold `parameter`: its own tensor first, then one that it shares. The first that
+/// is there counts.
+std::vector<GgufCandidate> gguf_candidates(const GgufArchitecture& architecture, const GgufParameter& parameter);
+
+/// The name a writer gives it: that of the first candidate (of falcon's attention norm only where the MLP has one of
+/// its own; else it is "attn_norm").
+std::string gguf_tensor_name(const GgufArchitecture& architecture, const GgufParameter& parameter);
+
+}  // namespace nibble::model

@@ -1,0 +1,232 @@
+#include "model/gguf/gguf_config.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "model/architecture/families.h"
+#include "model/gguf/gguf_names.h"
+#include "tests/model/gguf/tiny_gguf.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::model {
+namespace {
+
+using nlohmann::json;
+using test::le;
+using test::pair;
+using test::TempDir;
+using test::text;
+using test::throws_with;
+using test::u32;
+using test::u64;
+using test::write_file;
+
+/// Metadata and tensors (F32, one row each) of one file.
+struct Contents {
+  std::string architecture = "llama";
+  std::vector<std::string> pairs;
+  std::vector<std::string> tensors;
+
+  Contents() = default;
+  explicit Contents(std::string name) : architecture(std::move(name)) {
+    natural("block_count", 2).natural("context_length", 512).natural("embedding_length", 64);
+    natural("feed_forward_length", 160).natural("attention.head_count", 4);
+  }
+  Contents& natural(std::string_view key, std::uint32_t value) {
+    pairs.push_back(pair(architecture + "." + std::string(key), 4, u32(value)));
+    return *this;
+  }
+  Contents& number(std::string_view key, float value) {
+    pairs.push_back(pair(architecture + "." + std::string(key), 6, le(value)));
+    return *this;
+  }
+  Contents& word(std::string_view key, std::string_view value) {
+    pairs.push_back(pair(architecture + "." + std::string(key), 8, text(value)));
+    return *this;
+  }
+  Contents& tensor(std::string name) {
+    tensors.push_back(std::move(name));
+    return *this;
+  }
+
+  json config() const {
+    const TempDir directory;
+    std::vector<std::string> all{pair("general.architecture", 8, text(architecture))};
+    all.insert(all.end(), pairs.begin(), pairs.end());
+    std::vector<test::TinyGgufTensor> list{{"token_embd.weight", {4, 300}, 0, 0}};
+    std::uint64_t offset = 4800;
+    for (const std::string& name : tensors) {
+      list.push_back({name, {8}, 0, offset});
+      offset += 32;
+    }
+    std::string data(offset, '\0');
+    for (std::size_t at = 4800; at < data.size(); at += 4) data.replace(at, 4, le(1.5f));
+    write_file(directory / "m.gguf", test::gguf_bytes(all, list, data));
+    return json::parse(gguf_config_json(*GgufFile::open(directory / "m.gguf")));
+  }
+};
+
+Contents llama() { return Contents("llama").number("attention.layer_norm_rms_epsilon", 1e-5f); }
+
+template <class... Words>
+testing::AssertionResult refuses(const Contents& contents, Words... words) {
+  return throws_with<FormatError>([&] { contents.config(); }, "m.gguf", words...);
+}
+
+TEST(GgufConfig, OfLlamaIsItsConfigJson) {
+  Contents contents = llama().natural("attention.head_count_kv", 2).number("rope.freq_base", 500000.0f);
+  contents.pairs.push_back(pair("tokenizer.ggml.bos_token_id", 4, u32(1)));
+  contents.pairs.push_back(pair("tokenizer.ggml.eos_token_id", 4, u32(299)));
+  const json config = contents.config();
+  EXPECT_EQ(config, json::parse(R"({"model_type": "llama", "vocab_size": 300, "tie_word_embeddings": true,
+      "bos_token_id": 1, "eos_token_id": 299, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 512, "intermediate_size": 160, "rms_norm_eps": 1e-05,
+      "rope_theta": 500000.0, "attention_bias": false, "mlp_bias": false})"));
+  const Architecture architecture = parse_architecture(config.dump(), "m.gguf");
+  EXPECT_EQ(architecture.blocks.size(), 2u);
+  EXPECT_EQ(architecture.blocks[0].attention.kv_heads, 2u);
+}
+
+TEST(GgufConfig, AsksTheTensorsForWhatNoKeySays) {
+  const json config = llama()
+                          .natural("attention.key_length", 32)
+                          .natural("attention.value_length", 32)
+                          .tensor("output.weight")
+                          .tensor("blk.0.attn_q.bias")
+                          .tensor("blk.0.attn_output.bias")
+                          .tensor("blk.0.ffn_up.bias")
+                          .config();
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["attention_bias"], true);
+  EXPECT_EQ(config["mlp_bias"], true);
+  EXPECT_EQ(config["head_dim"], 32);
+  EXPECT_EQ(config["num_key_value_heads"], 4);
+  EXPECT_EQ(config["rope_theta"], 10000.0);
+  EXPECT_TRUE(refuses(llama().tensor("blk.0.attn_q.bias"), "biases one without the other", "'llama'"));
+}
+
+TEST(GgufConfig, HasHowRotaryFrequenciesAreScaled) {
+  EXPECT_FALSE(llama().config().contains("rope_scaling"));
+  EXPECT_FALSE(llama().word("rope.scaling.type", "none").config().contains("rope_scaling"));
+  EXPECT_EQ(llama().word("rope.scaling.type", "linear").number("rope.scaling.factor", 4.0f).config()["rope_scaling"],
+            json::parse(R"({"rope_type": "linear", "factor": 4.0})"));
+  EXPECT_EQ(llama().number("rope.scale_linear", 2.0f).config()["rope_scaling"]["factor"], 2.0) << "the key of 2023";
+  EXPECT_EQ(llama()
+                .word("rope.scaling.type", "yarn")
+                .number("rope.scaling.factor", 32.0f)
+                .natural("rope.scaling.original_context_length", 4096)
+                .config()["rope_scaling"],
+            json::parse(R"({"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096})"));
+  const json factors = llama().tensor("rope_freqs.weight").config()["rope_scaling"];
+  EXPECT_EQ(factors["rope_type"], "longrope");
+  EXPECT_EQ(factors["short_factor"], json::array({1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5}));
+  EXPECT_EQ(factors["long_factor"], factors["short_factor"]);
+  EXPECT_EQ(factors["attention_factor"], 1.0);
+  parse_architecture(llama().tensor("rope_freqs.weight").config().dump(), "m.gguf");  // 8 pairs of 16 elements
+  EXPECT_TRUE(refuses(llama().word("rope.scaling.type", "warp"), "'llama.rope.scaling.type' is 'warp'"));
+}
+
+TEST(GgufConfig, OfOtherFamiliesHasTheirWords) {
+  const json gpt2 = Contents("gpt2").number("attention.layer_norm_epsilon", 1e-5f).config();
+  EXPECT_EQ(gpt2, json::parse(R"({"model_type": "gpt2", "vocab_size": 300, "tie_word_embeddings": true, "n_embd": 64,
+      "n_layer": 2, "n_head": 4, "n_positions": 512, "n_inner": 160, "layer_norm_epsilon": 1e-05})"));
+  EXPECT_EQ(parse_architecture(gpt2.dump(), "m.gguf").blocks.size(), 2u);
+
+  const json mixtral = llama().natural("expert_count", 8).natural("expert_used_count", 2).config();
+  EXPECT_EQ(mixtral["model_type"], "mixtral");
+  EXPECT_EQ(mixtral["num_local_experts"], 8);
+  EXPECT_EQ(mixtral["num_experts_per_tok"], 2);
+
+  const json neox =
+      Contents("gptneox").number("attention.layer_norm_epsilon", 1e-5f).natural("rope.dimension_count", 4).config();
+  EXPECT_EQ(neox["model_type"], "gpt_neox");
+  EXPECT_EQ(neox["rotary_pct"], 0.25);
+  EXPECT_FALSE(neox.contains("num_key_value_heads"));
+
+  const json gemma2 = Contents("gemma2")
+                          .number("attention.layer_norm_rms_epsilon", 1e-6f)
+                          .natural("attention.key_length", 32)
+                          .natural("attention.value_length", 32)
+                          .number("attn_logit_softcapping", 50.0f)
+                          .number("final_logit_softcapping", 30.0f)
+                          .natural("attention.sliding_window", 128)
+                          .config();
+  EXPECT_EQ(gemma2["query_pre_attn_scalar"], 32);
+  EXPECT_EQ(gemma2["sliding_window"], 128);
+  EXPECT_EQ(gemma2["final_logit_softcapping"], 30.0);
+
+  const json granite = Contents("granite")
+                           .number("attention.layer_norm_rms_epsilon", 1e-6f)
+                           .number("embedding_scale", 12.0f)
+                           .number("residual_scale", 0.22f)
+                           .number("logit_scale", 8.0f)
+                           .number("attention.scale", 0.015625f)
+                           .config();
+  EXPECT_EQ(granite["residual_multiplier"], 0.22) << "the decimal that the float stands for";
+  EXPECT_EQ(granite["logits_scaling"], 8.0);
+
+  for (const char* const rms : {"qwen2", "qwen3", "olmo2", "smollm3", "exaone4", "glm4", "phi3", "gemma"})
+    EXPECT_EQ(Contents(rms).number("attention.layer_norm_rms_epsilon", 1e-6f).config()["rms_norm_eps"], 1e-6) << rms;
+  for (const char* const layer : {"phi2", "falcon", "bloom", "starcoder", "starcoder2", "stablelm", "nemotron"})
+    EXPECT_EQ(Contents(layer).number("attention.layer_norm_epsilon", 1e-6f).config()["vocab_size"], 300) << layer;
+}
+
+// Every key that is written is one that the family's own parser understands.
+TEST(GgufConfig, IsUnderstoodByEveryFamily) {
+  for (const GgufArchitecture& row : gguf_architectures()) {
+    if (row.name == "cohere2" || row.name == "starcoder") continue;  // families that nothing computes yet
+    SCOPED_TRACE(row.name);
+    const bool all_heads = row.name == "bloom" || row.name == "gptneox" || row.name == "gpt2";
+    Contents contents{std::string(row.name)};
+    contents.natural("attention.head_count_kv", all_heads ? 4 : 2);
+    contents.number("attention.layer_norm_rms_epsilon", 1e-6f).number("attention.layer_norm_epsilon", 1e-6f);
+    contents.natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
+    if (row.name != "llama") contents.natural("expert_count", 4);
+    if (row.name == "qwen2moe") contents.natural("expert_shared_feed_forward_length", 48);
+    if (row.name == "gpt-oss") contents.word("rope.scaling.type", "yarn").number("rope.scaling.factor", 32.0f);
+    contents.natural("attention.sliding_window", 128).number("logit_scale", 0.5f).number("attention.scale", 0.25f);
+    contents.number("embedding_scale", 12.0f).number("residual_scale", 0.25f).number("rope.freq_base", 20000.0f);
+    contents.tensor("blk.0.attn_norm_2.weight").tensor("output.weight");
+    const json config = contents.config();
+    const Architecture architecture = parse_architecture(config.dump(), "m.gguf");
+    EXPECT_EQ(architecture.blocks.size(), 2u);
+    EXPECT_EQ(architecture.hidden, 64u);
+    EXPECT_EQ(architecture.vocabulary, 300u);
+    EXPECT_EQ(architecture.blocks[0].attention.heads, 4u);
+    EXPECT_EQ(architecture.blocks[0].attention.kv_heads, all_heads ? 4u : 2u);
+    EXPECT_EQ(architecture.blocks[0].attention.head_dim, 16u);
+    if (architecture.blocks[0].attention.rotary)
+      EXPECT_TRUE(
+          test::near(architecture.blocks[0].attention.rotary->base, row.name == "gemma3" ? 10000.0 : 20000.0, {}));
+    if (architecture.final_norm->gain) EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-6, {}));
+  }
+}
+
+TEST(GgufConfig, OfMixtralIsNotLlamas) {
+  const json config = llama().natural("expert_count", 4).natural("expert_used_count", 2).config();
+  EXPECT_EQ(parse_architecture(config.dump(), "m.gguf").blocks[0].experts->experts.size(), 4u);
+}
+
+TEST(GgufConfig, RefusesKeysThatAreMissingOrWrong) {
+  EXPECT_TRUE(refuses(Contents(), "expected a key 'llama.embedding_length'"));
+  EXPECT_TRUE(refuses(Contents("llama"), "'llama.attention.layer_norm_rms_epsilon' with a number"));
+  EXPECT_TRUE(refuses(Contents("mamba"), "general.architecture is 'mamba'", "expected one of"));
+  EXPECT_TRUE(refuses(llama().word("rope.freq_base", "many"), "'llama.rope.freq_base' should be a number"));
+  EXPECT_TRUE(refuses(llama().number("rope.freq_base", std::numeric_limits<float>::infinity()), "is inf"));
+  EXPECT_TRUE(refuses(llama().natural("attention.value_length", 8), "(16)", "(8)", "different sizes"));
+  Contents layers = llama();
+  layers.pairs.push_back(pair("llama.attention.head_count_kv", 9, u32(4) + u64(2) + u32(4) + u32(2)));
+  EXPECT_TRUE(refuses(layers, "'llama.attention.head_count_kv' differs between layers"));
+  layers.pairs.back() = pair("llama.attention.head_count_kv", 9, u32(4) + u64(2) + u32(2) + u32(2));
+  EXPECT_EQ(layers.config()["num_key_value_heads"], 2);
+  layers.pairs.back() = pair("llama.attention.head_count_kv", 9, u32(4) + u64(3) + u32(2) + u32(2) + u32(2));
+  EXPECT_TRUE(refuses(layers, "one number for each of 2 layers, but has 3"));
+}
+
+}  // namespace
+}  // namespace nibble::model
