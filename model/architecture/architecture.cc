@@ -226,6 +226,14 @@ std::uint64_t backward_floats_per_token(const Architecture& architecture) {
          most([](const BlockSpec& b) { return mixture_floats(b, 3); });
 }
 
+bool frequencies_follow_length(const Architecture& architecture) {
+  return std::any_of(architecture.blocks.begin(), architecture.blocks.end(), [](const BlockSpec& block) {
+    if (!block.attention.rotary) return false;
+    const RotaryScaling::Kind kind = block.attention.rotary->scaling.kind;
+    return kind == RotaryScaling::Kind::kDynamic || kind == RotaryScaling::Kind::kLongRope;
+  });
+}
+
 double active_linear_weights(const Architecture& architecture) {
   double weights = 0.0;
   for (const BlockSpec& block : architecture.blocks) {

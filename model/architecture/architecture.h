@@ -167,6 +167,9 @@ struct FileTensor {
 /// Every tensor that a file of this architecture must hold, once, in order of use.
 std::vector<FileTensor> file_tensors(const Architecture& architecture);
 
+/// Whether rotary frequencies of some block depend on how long a sequence is (RotaryScaling kDynamic, kLongRope).
+bool frequencies_follow_length(const Architecture& architecture);
+
 /// Floats of activations per token that the transformer keeps while it runs forward, or backward (transformer.h).
 std::uint64_t forward_floats_per_token(const Architecture& architecture);
 std::uint64_t backward_floats_per_token(const Architecture& architecture);

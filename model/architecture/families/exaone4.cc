@@ -19,8 +19,9 @@ std::function<bool(std::size_t)> windowed_by_pattern(const FamilyConfig& config,
                    letters);
     return [letters, window](std::size_t i) { return window > 0 && letters[i % letters.size()] == 'L'; };
   }
-  const std::size_t every = config.integer_or("sliding_window_pattern", 4, 1, kMaxLayers);
-  return [every, window](std::size_t i) { return window > 0 && (i + 1) % every != 0; };
+  // 0 is written where there is no window.
+  const std::size_t every = config.integer_or("sliding_window_pattern", 4, 0, kMaxLayers);
+  return [every, window](std::size_t i) { return window > 0 && (every == 0 || (i + 1) % every != 0); };
 }
 
 }  // namespace

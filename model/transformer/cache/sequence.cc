@@ -90,8 +90,10 @@ class UncachedSequence final : public Sequence<T> {
     check_tokens(model_.architecture(), tokens);
     std::fill(std::copy(tokens.begin(), tokens.end(), tokens_.begin() + static_cast<std::ptrdiff_t>(length_)),
               tokens_.end(), TokenId{0});
-    const std::size_t end = length_ + tokens.size(), starts[] = {0, tokens_.size()};
-    model_.forward({tokens_, starts}, rows_from(end - logit_rows, logit_rows),
+    const std::size_t end = length_ + tokens.size();
+    const std::size_t rows = frequencies_follow_length(model_.architecture()) ? end : tokens_.size();
+    const std::size_t starts[] = {0, rows};
+    model_.forward({std::span(tokens_).first(rows), starts}, rows_from(end - logit_rows, logit_rows),
                    shifted(sink, static_cast<std::ptrdiff_t>(length_)), options);
     length_ = end;
   }
@@ -127,8 +129,9 @@ class WindowSequence final : public Sequence<T> {
                                       chunk_.begin() + static_cast<std::ptrdiff_t>(pending_));
       std::fill(newest, chunk_.end(), TokenId{0});
       const std::size_t scored = std::min(count, done + count - std::min(done + count, first_scored));
-      // Learned positions may end within the chunk.
-      const std::size_t rows = std::min(chunk_.size(), capacity_ - cache_->length());
+      // Learned positions may end within the chunk; padding must not count where frequencies follow the length.
+      const std::size_t room = std::min(chunk_.size(), capacity_ - cache_->length());
+      const std::size_t rows = frequencies_follow_length(model_.architecture()) ? filled : room;
       model_.extend(std::span(chunk_).first(rows), *cache_, rows_from(filled - scored, scored),
                     shifted(sink, static_cast<std::ptrdiff_t>(pending_) - static_cast<std::ptrdiff_t>(done)), options);
       done += count;

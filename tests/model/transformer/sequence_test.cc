@@ -328,5 +328,34 @@ TEST(SlidingWindow, RefusesToPassLearnedPositions) {
                                            "1 tokens do not fit behind 21"));
 }
 
+// Frequencies that follow the length of a text: what fills a context up must not count. Double: as above.
+TEST(LengthDependentFrequencies, AreThoseOfTheTokensAlone) {
+  Architecture architecture = toy_architecture("llama");
+  for (model::BlockSpec& block : architecture.blocks) {
+    model::RotaryScaling& scaling = block.attention.rotary->scaling;
+    scaling = {};
+    scaling.kind = model::RotaryScaling::Kind::kDynamic;
+    scaling.factor = 4.0, scaling.original_context = 20;
+  }
+  ASSERT_TRUE(model::frequencies_follow_length(architecture));
+  const ToyWeights weights(architecture, 3);
+  const auto network = model::make_dense_transformer<double>(architecture, weights);
+  const std::vector<TokenId> tokens = toy_tokens(architecture, 30, 5);
+  for (const auto& [name, cache] : kKinds) {
+    if (cache.kind == CacheKind::kWindow) continue;  // takes a prompt chunk by chunk: keys keep their chunk's
+    const auto sequence = model::make_sequence(*network, cache);
+    const Matrix<double> logits = extended_logits_of(*sequence, tokens, {tokens.size()}, architecture.vocabulary);
+    EXPECT_TRUE(relative_error_within(logits.values(), logits_of<double>(*network, tokens).values(), 1e-12)) << name;
+  }
+  // Nothing is kept: every call is a prompt of its own.
+  const auto sequence = model::make_sequence(*network, kKinds[0].second);
+  for (std::size_t n = 0; n < tokens.size(); ++n)
+    sequence->extend(std::span(tokens).subspan(n, 1), 1,
+                     [&](std::span<const std::size_t>, MatrixView<const double> row) {
+                       const Matrix<double> prompt = logits_of<double>(*network, std::span(tokens).first(n + 1));
+                       EXPECT_TRUE(relative_error_within(row.row(0), prompt.row(n), 1e-12)) << n;
+                     });
+}
+
 }  // namespace
 }  // namespace nibble::test
