@@ -8,8 +8,8 @@
 
 #include "core/progress.h"
 #include "datasets/calibration_windows.h"
-#include "model/tokenizer/tokenizer.h"
 #include "model/architecture/architecture.h"
+#include "model/tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 
@@ -23,10 +23,11 @@ struct CalibrationTextOptions {
 };
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options);
 
-/// Reads the windows for a model of `architecture`; `tokenizer` may be null with --tokens. `model` is for messages. Throws
-/// InvalidArgument, FormatError.
+/// Reads the windows for a model of `architecture`; `tokenizer` may be null with --tokens. `model` is for messages.
+/// Throws InvalidArgument, FormatError.
 datasets::CalibrationWindows read_calibration_windows(const CalibrationTextOptions& options,
-                                                      const model::Architecture& architecture, const model::Tokenizer* tokenizer,
+                                                      const model::Architecture& architecture,
+                                                      const model::Tokenizer* tokenizer,
                                                       const std::filesystem::path& model, const ProgressSink& progress);
 
 }  // namespace nibble::cli

@@ -15,8 +15,8 @@ PerplexityResult perplexity(const model::Model& model, std::span<const model::To
                             const PerplexityOptions& options);
 
 /// The same of logits that `make` makes, as a model of this configuration would.
-PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make, std::span<const model::TokenId> tokens,
-                            const PerplexityOptions& options);
+PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make,
+                            std::span<const model::TokenId> tokens, const PerplexityOptions& options);
 
 /// -ln softmax(logits)[target] in double, by the usual shift with the maximum; NaN logits give NaN.
 double negative_log_likelihood(std::span<const float> logits, model::TokenId target);

@@ -22,7 +22,8 @@ struct Estimate {
 class ProtocolRun {
  public:
   /// `tokens` must outlive this. Throws InvalidArgument: ids outside the vocabulary, or as evaluation_windows() does.
-  ProtocolRun(const model::Architecture& architecture, std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+  ProtocolRun(const model::Architecture& architecture, std::span<const model::TokenId> tokens,
+              const PerplexityOptions& options);
 
   std::size_t targets() const { return targets_; }
   /// Calls body(batch, first) for each batch in order; the batch's targets are [first, first + batch.targets.size()).

@@ -11,9 +11,9 @@
 #include "eval/speed/speed.h"
 #include "eval/sweep/record.h"
 #include "eval/sweep/sweep_spec.h"
+#include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/tokenizer/tokenizer.h"
-#include "model/architecture/architecture.h"
 
 namespace nibble::eval {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "eval/sweep/record.h"
-#include "model/checkpoint/checkpoint.h"
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 
 namespace nibble::eval {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-
 namespace nibble::model::decode {
 
 // Decoders of block_types.cc's table. Layouts, little-endian, in the order of the bytes; d, m: binary16; u: unsigned

@@ -1,5 +1,3 @@
-#include "model/tokenizer/tokenizer.h"
-
 #include "core/error.h"
 #include "model/tokenizer/files/gpt2_files.h"
 #include "model/tokenizer/files/sentencepiece_file.h"
@@ -7,6 +5,7 @@
 #include "model/tokenizer/files/tokenizer_config.h"
 #include "model/tokenizer/files/tokenizer_json.h"
 #include "model/tokenizer/pipeline.h"
+#include "model/tokenizer/tokenizer.h"
 
 namespace nibble::model {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "model/checkpoint/checkpoint.h"
 #include "model/architecture/architecture.h"
+#include "model/checkpoint/checkpoint.h"
 #include "quant/store/model_weights.h"
 
 namespace nibble::quant {

@@ -72,7 +72,8 @@ double linear_flops(const std::vector<Product>& products, std::size_t tokens) {
 // Scores and mixing of the values at or below the diagonal.
 double attention_flops(const model::Architecture& architecture, std::size_t tokens) {
   const double pairs = static_cast<double>(tokens / kContext) * static_cast<double>(kContext * (kContext + 1)) / 2.0;
-  return 4.0 * static_cast<double>(architecture.blocks.size()) * static_cast<double>(architecture.largest_q_width()) * pairs;
+  return 4.0 * static_cast<double>(architecture.blocks.size()) * static_cast<double>(architecture.largest_q_width()) *
+         pairs;
 }
 
 /// The linear layers as plain products of float matrices in memory, each with the best of these tiles.
@@ -195,7 +196,9 @@ class Workload {
     const std::size_t layers = loaded_.architecture.blocks.size();
     boundaries_.resize(layers + 1, Matrix<float>(tokens_, loaded_.architecture.hidden));
     model::Hooks<float> hooks;
-    hooks.on_linear_gradient = [&](const std::string& module, auto x, auto dy, const auto&) { sums_.add(module, x, dy); };
+    hooks.on_linear_gradient = [&](const std::string& module, auto x, auto dy, const auto&) {
+      sums_.add(module, x, dy);
+    };
     loaded_.network->embed(batch, boundaries_[0]);
     for (std::size_t i = 0; i < layers; ++i) {
       std::copy_n(boundaries_[i].data(), boundaries_[i].size(), boundaries_[i + 1].data());

@@ -14,8 +14,8 @@
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
-#include "tests/support/throws.h"
 #include "tests/support/layers.h"
+#include "tests/support/throws.h"
 
 namespace nibble::quant {
 namespace {

@@ -74,8 +74,7 @@ TEST(DescribeModel, CountsAndMeasuresAFloatModel) {
   source.tensors.push_back(test::f32_tensor("h.0.attn.bias", {1, 1, 24, 24}, std::vector<float>(576, 1.0f)));
   source.write(dir / "model");
   const auto model = describe_model(dir / "model");
-  EXPECT_EQ(model.summary,
-            "gpt2, 2 layers, width 16, 2 heads of 8, MLP 64, vocabulary 40, 24 positions, tied head");
+  EXPECT_EQ(model.summary, "gpt2, 2 layers, width 16, 2 heads of 8, MLP 64, vocabulary 40, 24 positions, tied head");
   EXPECT_EQ(model.method, "float16");
   EXPECT_EQ(model.recipe, "");
   EXPECT_EQ(model.tensors.size(), 2u + 2 * 12 + 2);

@@ -14,7 +14,9 @@ class FakeModel final : public model::Model {
  public:
   using Logits = std::function<std::vector<float>(std::span<const model::TokenId> prefix)>;
 
-  FakeModel(std::size_t vocabulary, Logits logits) : logits_(std::move(logits)) { architecture_.vocabulary = vocabulary; }
+  FakeModel(std::size_t vocabulary, Logits logits) : logits_(std::move(logits)) {
+    architecture_.vocabulary = vocabulary;
+  }
 
   model::Architecture& mutable_config() { return architecture_; }
   const model::Architecture& architecture() const override { return architecture_; }

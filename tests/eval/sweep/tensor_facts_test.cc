@@ -36,8 +36,8 @@ TEST(TensorRecords, HavePalettesOfWholeWeightsAndHistogramsOfWhatThePaletteIsFor
       quant::Recipe::parse("{defaults: {bits: 2, scaling: std}, layers: [{match: mlp, granularity: channel}]}", "r");
   const auto result = quant::quantize_model({.model = temp / "model", .output = temp / "out", .recipe = recipe});
   const auto original = model::Checkpoint::open(temp / "model");
-  const auto records = tensor_records(result, model::Checkpoint::open(temp / "out"), original,
-                                      original->architecture(), recipe);
+  const auto records =
+      tensor_records(result, model::Checkpoint::open(temp / "out"), original, original->architecture(), recipe);
   ASSERT_EQ(records.size(), 14u);
   for (const TensorRecord& record : records) {
     const bool per_row = record.name.find("mlp") != std::string::npos;
