@@ -7,8 +7,8 @@ namespace nibble::model {
 namespace {
 
 // A gain per head, all in one tensor (heads, head_dim).
-NormSpec per_head_norm(const LlamaLike& like, Role role, std::size_t block, const std::string& module,
-                       std::size_t heads) {
+NormSpec norm_of_one_tensor(const LlamaLike& like, Role role, std::size_t block, const std::string& module,
+                            std::size_t heads) {
   NormSpec spec = plain_norm(NormSpec::Kind::kLayer, role, block, like.head_dim, like.epsilon);
   spec.module = module;
   for (std::size_t h = 0; h < heads; ++h) {
@@ -40,8 +40,8 @@ Architecture parse_cohere(const FamilyConfig& config) {
     block.mlp_norm.reset();
     if (!normed) continue;
     const std::string module = LlamaLike::block_prefix(i) + "self_attn.";
-    block.attention.q_norm = per_head_norm(like, Role::kQNorm, i, module + "q_norm", like.heads);
-    block.attention.k_norm = per_head_norm(like, Role::kKNorm, i, module + "k_norm", like.kv_heads);
+    block.attention.q_norm = norm_of_one_tensor(like, Role::kQNorm, i, module + "q_norm", like.heads);
+    block.attention.k_norm = norm_of_one_tensor(like, Role::kKNorm, i, module + "k_norm", like.kv_heads);
   }
   a.head.scale = config.number_or("logit_scale", 0.0625, 0.0, 1e6);
   a.attention_bias_key = "attention_bias";

@@ -9,7 +9,7 @@ namespace nibble::model {
 namespace {
 
 // q, k and v are thirds of c_attn; matrices are stored (in, out).
-AttentionSpec attention(const std::string& prefix, std::size_t block, std::size_t hidden, std::size_t heads) {
+AttentionSpec attention_of(const std::string& prefix, std::size_t block, std::size_t hidden, std::size_t heads) {
   AttentionSpec spec;
   spec.heads = spec.kv_heads = heads;
   spec.head_dim = hidden / heads;
@@ -23,7 +23,7 @@ AttentionSpec attention(const std::string& prefix, std::size_t block, std::size_
   return spec;
 }
 
-MlpSpec mlp(const std::string& prefix, std::size_t block, std::size_t hidden, std::size_t intermediate) {
+MlpSpec mlp_of(const std::string& prefix, std::size_t block, std::size_t hidden, std::size_t intermediate) {
   MlpSpec spec;
   spec.up = linear(Role::kUp, block, prefix + "mlp.c_fc", intermediate, hidden, true);
   spec.down = linear(Role::kDown, block, prefix + "mlp.c_proj", hidden, intermediate, true);
@@ -55,11 +55,11 @@ Architecture parse_gpt2(const FamilyConfig& config) {
     const std::string prefix = fmt::format("h.{}.", i);
     BlockSpec block;
     block.attention_norm = norm(Kind::kLayer, Role::kAttentionNorm, i, prefix + "ln_1", a.hidden, epsilon, true);
-    block.attention = attention(prefix, i, a.hidden, heads);
+    block.attention = attention_of(prefix, i, a.hidden, heads);
     if (!scaled) block.attention.scale = 1.0;
     if (scaled_by_layer) block.attention.scale /= static_cast<double>(i + 1);
     block.mlp_norm = norm(Kind::kLayer, Role::kMlpNorm, i, prefix + "ln_2", a.hidden, epsilon, true);
-    block.mlp = mlp(prefix, i, a.hidden, intermediate);
+    block.mlp = mlp_of(prefix, i, a.hidden, intermediate);
     block.mlp->activation = activation;
     a.blocks.push_back(std::move(block));
   }

@@ -10,7 +10,7 @@ namespace nibble::model {
 namespace {
 
 constexpr std::size_t kPositionOffset = 2;  // rows in front of position 0's
-constexpr double kEpsilon = 1e-5;           // no setting of a configuration
+constexpr double kOptEpsilon = 1e-5;        // no setting of a configuration
 
 struct Opt {
   explicit Opt(const FamilyConfig& config)
@@ -25,8 +25,8 @@ struct Opt {
   }
 
   NormSpec norm_of(Role role, std::size_t block, const std::string& module) const {
-    return affine ? norm(NormSpec::Kind::kLayer, role, block, module, hidden, kEpsilon, true)
-                  : plain_norm(NormSpec::Kind::kLayer, role, block, hidden, kEpsilon);
+    return affine ? norm(NormSpec::Kind::kLayer, role, block, module, hidden, kOptEpsilon, true)
+                  : plain_norm(NormSpec::Kind::kLayer, role, block, hidden, kOptEpsilon);
   }
 
   BlockSpec block(std::size_t i) const {

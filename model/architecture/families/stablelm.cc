@@ -7,8 +7,8 @@ namespace nibble::model {
 namespace {
 
 // A gain per head, each in a tensor of its own.
-NormSpec per_head_norm(const LlamaLike& like, Role role, std::size_t block, const std::string& module,
-                       std::size_t heads) {
+NormSpec norm_of_own_tensors(const LlamaLike& like, Role role, std::size_t block, const std::string& module,
+                             std::size_t heads) {
   NormSpec spec = plain_norm(NormSpec::Kind::kLayer, role, block, like.head_dim, like.epsilon);
   spec.module = module;
   for (std::size_t h = 0; h < heads; ++h)
@@ -40,8 +40,8 @@ Architecture parse_stablelm(const FamilyConfig& config) {
       block.mlp_norm.reset();
     }
     if (!normed) continue;
-    block.attention.q_norm = per_head_norm(like, Role::kQNorm, i, module + "q_layernorm", like.heads);
-    block.attention.k_norm = per_head_norm(like, Role::kKNorm, i, module + "k_layernorm", like.kv_heads);
+    block.attention.q_norm = norm_of_own_tensors(like, Role::kQNorm, i, module + "q_layernorm", like.heads);
+    block.attention.k_norm = norm_of_own_tensors(like, Role::kKNorm, i, module + "k_layernorm", like.kv_heads);
   }
   return a;
 }
