@@ -9,7 +9,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kCharacter = 6.2, kLine = 14.0, kPadding = 8.0, kGapX = 18.0, kGapY = 30.0, kMargin = 24.0;
+constexpr double kCharacter = 6.9, kLine = 14.0, kPadding = 8.0, kGapX = 18.0, kGapY = 30.0, kMargin = 24.0;
 
 struct Box {
   std::vector<std::string> lines;
