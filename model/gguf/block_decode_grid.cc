@@ -93,7 +93,7 @@ void iq2_xs(const std::byte* blocks, std::size_t count, float* values) {
     const auto block = load<Iq2Xs>(blocks);
     const float d = f16_to_f32(block.d);
     for (std::size_t part = 0; part < 32; ++part, values += 8) {
-      const unsigned packed = block.scales[part / 4] >> (part / 2 % 2 * 4) & 15u;
+      const unsigned packed = unsigned{block.scales[part / 4]} >> (part / 2 % 2 * 4) & 15u;
       const float scale = d * (0.5f + static_cast<float>(packed)) * 0.25f;
       iq2_eight(kIq2XsGrid[block.codes[part] & 511u], with_parity(block.codes[part] >> 9), scale, values);
     }
@@ -105,9 +105,9 @@ void iq2_s(const std::byte* blocks, std::size_t count, float* values) {
     const auto block = load<Iq2S>(blocks);
     const float d = f16_to_f32(block.d);
     for (std::size_t part = 0; part < 32; ++part, values += 8) {
-      const unsigned packed = block.scales[part / 4] >> (part / 2 % 2 * 4) & 15u;
+      const unsigned packed = unsigned{block.scales[part / 4]} >> (part / 2 % 2 * 4) & 15u;
       const float scale = d * (0.5f + static_cast<float>(packed)) * 0.25f;
-      const unsigned index = block.codes[part] | (block.high[part / 4] >> (part % 4 * 2) & 3u) << 8;
+      const unsigned index = block.codes[part] | (unsigned{block.high[part / 4]} >> (part % 4 * 2) & 3u) << 8;
       iq2_eight(kIq2SGrid[index], block.signs[part], scale, values);
     }
   }
@@ -136,12 +136,12 @@ void iq3_s(const std::byte* blocks, std::size_t count, float* values) {
     const auto block = load<Iq3S>(blocks);
     const float d = f16_to_f32(block.d);
     for (std::size_t s = 0; s < 8; ++s, values += 32) {
-      const unsigned packed = block.scales[s / 2] >> (s % 2 * 4) & 15u;
+      const unsigned packed = unsigned{block.scales[s / 2]} >> (s % 2 * 4) & 15u;
       const float scale = d * static_cast<float>(1 + 2 * packed);
       for (unsigned j = 0; j < 32; ++j) {
         const unsigned index = block.codes[8 * s + j / 4] | (block.high[s] >> (j / 4) & 1u) << 8;
         const float magnitude = scale * static_cast<float>(1 + 2 * (kIq3SGrid[index] >> (4 * (j % 4)) & 7u));
-        values[j] = (block.signs[4 * s + j / 8] >> (j % 8) & 1u) != 0 ? -magnitude : magnitude;
+        values[j] = (unsigned{block.signs[4 * s + j / 8]} >> (j % 8) & 1u) != 0 ? -magnitude : magnitude;
       }
     }
   }
@@ -171,9 +171,9 @@ void iq1_m(const std::byte* blocks, std::size_t count, float* values) {
     for (unsigned i = 0; i < 4; ++i) bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
     const float d = f16_to_f32(static_cast<std::uint16_t>(bits));
     for (unsigned part = 0; part < 32; ++part, values += 8) {
-      const unsigned packed = block.scales[part / 8] >> (part / 2 % 4 * 3) & 7u;
+      const unsigned packed = unsigned{block.scales[part / 8]} >> (part / 2 % 4 * 3) & 7u;
       const float scale = d * static_cast<float>(2 * packed + 1);
-      const unsigned high = block.high[part / 2] >> (part % 2 * 4) & 15u;
+      const unsigned high = unsigned{block.high[part / 2]} >> (part % 2 * 4) & 15u;
       const unsigned entry = kIq1Grid[block.codes[part] | (high & 7u) << 8];
       const float delta = (high & 8u) != 0 ? -kIq1Delta : kIq1Delta;
       for (unsigned j = 0; j < 8; ++j)
