@@ -140,7 +140,7 @@ void iq3_s(const std::byte* blocks, std::size_t count, float* values) {
       const float scale = d * static_cast<float>(1 + 2 * packed);
       for (unsigned j = 0; j < 32; ++j) {
         const unsigned index = block.codes[8 * s + j / 4] | (block.high[s] >> (j / 4) & 1u) << 8;
-        const float magnitude = scale * static_cast<float>(1 + 2 * (kIq3SGrid[index] >> (4 * (j % 4)) & 7u));
+        const float magnitude = scale * static_cast<float>(1 + 2 * (unsigned{kIq3SGrid[index]} >> (4 * (j % 4)) & 7u));
         values[j] = (unsigned{block.signs[4 * s + j / 8]} >> (j % 8) & 1u) != 0 ? -magnitude : magnitude;
       }
     }
