@@ -200,10 +200,13 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
     EXPECT_EQ(architecture.blocks[0].attention.heads, 4u);
     EXPECT_EQ(architecture.blocks[0].attention.kv_heads, all_heads ? 4u : 2u);
     EXPECT_EQ(architecture.blocks[0].attention.head_dim, 16u);
-    if (architecture.blocks[0].attention.rotary)
+    if (architecture.blocks[0].attention.rotary) {
       EXPECT_TRUE(
           test::near(architecture.blocks[0].attention.rotary->base, row.name == "gemma3" ? 10000.0 : 20000.0, {}));
-    if (architecture.final_norm->gain) EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-6, {}));
+    }
+    if (architecture.final_norm->gain) {
+      EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-6, {}));
+    }
   }
 }
 
