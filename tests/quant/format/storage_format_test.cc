@@ -28,8 +28,10 @@ TEST(StorageFormats, AreFoundByNameAndByValue) {
 TEST(StorageFormats, SayWhatTheirCodesMayBe) {
   for (const StorageFormat* line : storage_formats()) {
     ASSERT_FALSE(line->bits.empty()) << line->name;
-    for (const unsigned bits : line->bits)
-      if (line->coding) EXPECT_TRUE(bits >= 1 && bits <= kMaxBits) << line->name << ": " << bits;
+    for (const unsigned bits : line->bits) {
+      if (!line->coding) continue;
+      EXPECT_TRUE(bits >= 1 && bits <= kMaxBits) << line->name << ": " << bits;
+    }
     EXPECT_EQ(line->takes("bits"), line->bits.size() > 1) << line->name << ": a recipe chooses where there is a choice";
     EXPECT_EQ(line->keys.empty(), !line->coding) << line->name << ": plain values have no settings";
   }
