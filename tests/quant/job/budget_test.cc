@@ -253,7 +253,7 @@ TEST(Budget, RefusesTheImpossibleAndSaysWhatIsPossible) {
   EXPECT_NO_THROW(quantize(dir, fmt::format("budget: {{bits_per_weight: {}, bits: [2, 3]}}", least)))
       << "the least that is named is possible";
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir, "budget: {bits_per_weight: 4, bits: [5]}"); },
-                                                 "budget: bits", "palettes"));
+                                                 "budget: bits", "format: palette"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir, "budget: {bits_per_weight: 4, bits: [2, 2]}"); },
                                                  "listed twice"));
 }

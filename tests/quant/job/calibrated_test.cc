@@ -233,7 +233,7 @@ TEST(Calibration, ThatLacksAStatisticIsRefusedWithTheCommandThatCollectsIt) {
   write_calibration(dir / "fisher.h5", dir / "model", kFisher);
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { quantize(dir / "model", dir / "out", "defaults: {weighting: fisher}", {dir / "means.h5"}); },
-      "h.0.attn.c_attn.q: weighting: fisher needs the statistic 'fisher' of layer 'h.0.attn.c_attn'", "means.h5",
+      "h.0.attn.c_attn.q: weighting: fisher needs the statistic 'fisher' of layer 'h.0.attn.c_attn.q'", "means.h5",
       "--collect fisher"));
   for (const auto yaml : {"defaults: {shifting: true}", "defaults: {weighting: magnitude}"})
     EXPECT_TRUE(test::throws_with<InvalidArgument>(

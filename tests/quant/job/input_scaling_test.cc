@@ -157,7 +157,7 @@ TEST(InputScaling, ConcernsAllLayersBehindANormOrNone) {
   const auto refused = [&](const std::string& yaml, std::string_view words) {
     return test::throws_with<InvalidArgument>([&] { quantize(dir, yaml); }, words);
   };
-  EXPECT_TRUE(refused("layers: [{match: 'down_proj', input_scaling: awq}]", "whose input comes from a norm"));
+  EXPECT_TRUE(refused("layers: [{match: 'down_proj', input_scaling: awq}]", "whose input comes straight from a norm"));
   EXPECT_TRUE(refused("layers: [{match: 'q_proj', input_scaling: awq}]", "every layer that"));
   EXPECT_TRUE(refused("{defaults: {input_scaling: awq}, layers: [{match: 'v_proj', format: float16}]}", "float16"));
   EXPECT_NO_THROW(quantize(dir, "layers: [{match: 'gate_proj|up_proj', input_scaling: awq}]"));
