@@ -33,9 +33,8 @@ std::string write_tokens(const TempDir& dir) {
 
 class FamilyCommands : public testing::TestWithParam<const char*> {
  protected:
-  double perplexity(const std::string& model, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{"perplexity", model, "--tokens",     tokens,
-                                       "--context",  "48",  "--max-tokens", "480"};
+  double perplexity(const std::string& of, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"perplexity", of, "--tokens", tokens, "--context", "48", "--max-tokens", "480"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return nibble_json(arguments)["perplexity"];
   }
