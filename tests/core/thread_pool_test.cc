@@ -137,7 +137,7 @@ TEST_F(ThreadPoolTest, CallsFromSeveralThreadsTakeTurns) {
 }
 
 // Everything at once: teams and turns at the pool of the process from several threads, loops in loops, exceptions,
-// pauses. What bodies write without atomics, their caller reads: under ThreadSanitizer (the preset `tsan`) this shows a
+// pauses. What bodies write without atomics, their caller reads: under ThreadSanitizer this shows a
 // missing order between them.
 TEST_F(ThreadPoolTest, StressFromSeveralThreads) {
   set_thread_count(3);
