@@ -13,6 +13,8 @@
 
 namespace nibble::model {
 
+class TensorStream;
+
 /// A tensor to be written: what the header says of it.
 struct TensorDeclaration {
   std::string name;
@@ -27,7 +29,7 @@ class SafetensorsWriter {
  public:
   /// Throws InvalidArgument for duplicate or impossible names, FormatError when the file cannot be created or the sizes
   /// overflow.
-  SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
+  SafetensorsWriter(std::filesystem::path path, const std::vector<TensorDeclaration>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
   /// Appends to the current tensor; a complete one is followed by the next. Throws InvalidArgument when it would exceed
@@ -37,8 +39,7 @@ class SafetensorsWriter {
   void commit();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<TensorStream> stream_;
 };
 
 }  // namespace nibble::model

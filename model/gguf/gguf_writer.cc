@@ -1,13 +1,12 @@
 #include "model/gguf/gguf_writer.h"
 
 #include <bit>
-#include <optional>
 #include <set>
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/output_file.h"
 #include "model/checkpoint/safetensors_file.h"
+#include "model/checkpoint/tensor_stream.h"
 
 namespace nibble::model {
 namespace {
@@ -53,93 +52,52 @@ std::uint64_t check_declaration(const GgufDeclaration& tensor, std::set<std::str
   return gguf_tensor_bytes(type, tensor.shape, tensor.name);
 }
 
+/// All that precedes the data, padded. Fills `extents`.
+std::string file_head(const GgufMetadata& metadata, const std::vector<GgufDeclaration>& tensors,
+                      std::vector<TensorExtent>& extents) {
+  const std::uint64_t alignment = alignment_of(metadata);
+  std::string head = "GGUF";
+  append<std::uint32_t>(head, 3);
+  append<std::uint64_t>(head, tensors.size());
+  append<std::uint64_t>(head, metadata.items().size());
+  for (const auto& [key, value] : metadata.items()) {
+    NIBBLE_REQUIRE(!key.empty() && key.size() <= kMaxGgufKey, InvalidArgument,
+                   "writing GGUF: a key of {} bytes; expected 1 to {}", key.size(), kMaxGgufKey);
+    append_text(head, key);
+    append(head, static_cast<std::uint32_t>(value.type()));
+    value.append_to(head);
+  }
+  std::set<std::string_view> names;
+  std::uint64_t begin = 0;
+  for (const GgufDeclaration& tensor : tensors) {
+    const std::uint64_t end = checked_add(begin, check_declaration(tensor, names), tensor.name);
+    append_text(head, tensor.name);
+    append(head, static_cast<std::uint32_t>(tensor.shape.size()));
+    for (std::size_t i = tensor.shape.size(); i-- > 0;) append(head, tensor.shape[i]);
+    append(head, static_cast<std::uint32_t>(tensor.type));
+    append(head, begin);
+    begin = aligned(end, alignment, tensor.name);
+    extents.push_back({tensor.name, end, begin});
+  }
+  head.resize(aligned(head.size(), alignment, "the header"));
+  return head;
+}
+
 }  // namespace
 
-struct GgufWriter::State {
-  struct Extent {
-    std::uint64_t end = 0, padded_end = 0;  ///< in the data
-  };
-
-  std::filesystem::path path;
-  std::vector<GgufDeclaration> tensors;
-  std::vector<Extent> extents;
-  std::size_t current = 0;    // the first tensor that is not complete
-  std::uint64_t written = 0;  // bytes of data, padding included
-  std::optional<OutputFile> file;
-
-  std::string head(const GgufMetadata& metadata) {
-    const std::uint64_t alignment = alignment_of(metadata);
-    std::string head = "GGUF";
-    append<std::uint32_t>(head, 3);
-    append<std::uint64_t>(head, tensors.size());
-    append<std::uint64_t>(head, metadata.items().size());
-    for (const auto& [key, value] : metadata.items()) {
-      NIBBLE_REQUIRE(!key.empty() && key.size() <= kMaxGgufKey, InvalidArgument,
-                     "writing GGUF: a key of {} bytes; expected 1 to {}", key.size(), kMaxGgufKey);
-      append_text(head, key);
-      append(head, static_cast<std::uint32_t>(value.type()));
-      value.append_to(head);
-    }
-    std::set<std::string_view> names;
-    std::uint64_t begin = 0;
-    for (const GgufDeclaration& tensor : tensors) {
-      const std::uint64_t end = checked_add(begin, check_declaration(tensor, names), tensor.name);
-      append_text(head, tensor.name);
-      append(head, static_cast<std::uint32_t>(tensor.shape.size()));
-      for (std::size_t i = tensor.shape.size(); i-- > 0;) append(head, tensor.shape[i]);
-      append(head, static_cast<std::uint32_t>(tensor.type));
-      append(head, begin);
-      begin = aligned(end, alignment, tensor.name);
-      extents.push_back({end, begin});
-    }
-    head.resize(aligned(head.size(), alignment, "the header"));
-    return head;
-  }
-
-  /// Pads complete tensors and steps over them.
-  void finish_complete() {
-    for (; current < extents.size() && extents[current].end == written; ++current) {
-      file->write(std::string(extents[current].padded_end - written, '\0'));
-      written = extents[current].padded_end;
-    }
-  }
-};
-
-GgufWriter::GgufWriter(std::filesystem::path path, const GgufMetadata& metadata, std::vector<GgufDeclaration> tensors)
-    : state_(std::make_unique<State>()) {
-  state_->path = std::move(path);
-  state_->tensors = std::move(tensors);
-  const std::string head = state_->head(metadata);
-  state_->file.emplace(state_->path);
-  state_->file->write(head);
-  state_->finish_complete();
+GgufWriter::GgufWriter(std::filesystem::path path, const GgufMetadata& metadata,
+                       const std::vector<GgufDeclaration>& tensors) {
+  std::vector<TensorExtent> extents;
+  const std::string head = file_head(metadata, tensors, extents);
+  stream_ = std::make_unique<TensorStream>(std::move(path), head, std::move(extents));
 }
 
 GgufWriter::~GgufWriter() = default;
 
-void GgufWriter::write(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  State& state = *state_;
-  NIBBLE_REQUIRE(state.current < state.extents.size(), InvalidArgument,
-                 "writing '{}': {} bytes after the last declared tensor", state.path.string(), bytes.size());
-  const std::uint64_t room = state.extents[state.current].end - state.written;
-  NIBBLE_REQUIRE(bytes.size() <= room, InvalidArgument,
-                 "writing '{}': tensor '{}' has room for {} more bytes, got {}; a write must not cross into the next "
-                 "tensor",
-                 state.path.string(), state.tensors[state.current].name, room, bytes.size());
-  state.file->write(bytes);
-  state.written += bytes.size();
-  state.finish_complete();
-}
+void GgufWriter::write(std::span<const std::byte> bytes) { stream_->write(bytes); }
 
-std::uint64_t GgufWriter::bytes_written() const { return state_->file->bytes_written(); }
+std::uint64_t GgufWriter::bytes_written() const { return stream_->bytes_written(); }
 
-void GgufWriter::commit() {
-  State& state = *state_;
-  NIBBLE_REQUIRE(state.current == state.extents.size(), InvalidArgument,
-                 "writing '{}': tensor '{}' is incomplete: {} bytes are missing", state.path.string(),
-                 state.tensors[state.current].name, state.extents[state.current].end - state.written);
-  state.file->commit();
-}
+void GgufWriter::commit() { stream_->commit(); }
 
 }  // namespace nibble::model

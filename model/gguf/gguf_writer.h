@@ -12,6 +12,8 @@
 
 namespace nibble::model {
 
+class TensorStream;
+
 /// A tensor to be written: what the header says of it.
 struct GgufDeclaration {
   std::string name;
@@ -28,7 +30,7 @@ class GgufWriter {
   /// The alignment is `general.alignment` of `metadata`, else 32. Throws InvalidArgument for duplicate or impossible
   /// names (1 to 63 bytes), more than 4 dimensions, rows that are no whole number of blocks, a bad alignment;
   /// FormatError when the file cannot be created or the sizes overflow.
-  GgufWriter(std::filesystem::path path, const GgufMetadata& metadata, std::vector<GgufDeclaration> tensors);
+  GgufWriter(std::filesystem::path path, const GgufMetadata& metadata, const std::vector<GgufDeclaration>& tensors);
   ~GgufWriter();
   /// Appends to the current tensor; a complete one is padded and followed by the next. Throws InvalidArgument when it
   /// would exceed the bytes declared, FormatError when the disk says no.
@@ -38,8 +40,7 @@ class GgufWriter {
   void commit();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<TensorStream> stream_;
 };
 
 }  // namespace nibble::model
