@@ -1,20 +1,12 @@
-#include <cstring>
 
 #include "core/dtype.h"
 #include "model/gguf/block_decode.h"
+#include "model/gguf/block_load.h"
 
 namespace nibble::model::decode {
 namespace {
 
 constexpr std::size_t kWeights = 256;
-
-template <class Block>
-Block load(const std::byte*& source) {
-  Block block;
-  std::memcpy(&block, source, sizeof block);
-  source += sizeof block;
-  return block;
-}
 
 struct Q2_K {
   std::uint8_t scales[16];  // of 16 weights each: scale below, minimum above

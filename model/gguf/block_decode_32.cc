@@ -3,21 +3,12 @@
 
 #include "core/dtype.h"
 #include "model/gguf/block_decode.h"
+#include "model/gguf/block_load.h"
 
 namespace nibble::model::decode {
 namespace {
 
 constexpr std::size_t kHalf = 16, kWeights = 32;
-
-/// The block at `source` in memory of its own: no alignment, and nothing that `values` might alias.
-template <class Block>
-Block load(const std::byte*& source) {
-  static_assert(alignof(Block) <= 2);
-  Block block;
-  std::memcpy(&block, source, sizeof block);
-  source += sizeof block;
-  return block;
-}
 
 struct Q4_0 {
   std::uint16_t d;

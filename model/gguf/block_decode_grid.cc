@@ -1,9 +1,9 @@
 #include <bit>
-#include <cstring>
 
 #include "core/dtype.h"
 #include "model/gguf/block_decode.h"
 #include "model/gguf/block_grids.h"
+#include "model/gguf/block_load.h"
 
 namespace nibble::model::decode {
 namespace {
@@ -11,14 +11,6 @@ namespace {
 constexpr float kIq2Values[4]{8, 25, 43, 0};  // code 3 does not occur
 constexpr float kIq3XxsValues[8]{4, 12, 20, 28, 36, 44, 52, 62};
 constexpr float kIq1Delta = 0.125f;
-
-template <class Block>
-Block load(const std::byte*& source) {
-  Block block;
-  std::memcpy(&block, source, sizeof block);
-  source += sizeof block;
-  return block;
-}
 
 struct Iq2Xxs {
   std::uint16_t d;
