@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
+#include "export/export_checkpoint.h"
 #include "quant/job/assemble.h"
 #include "quant/job/quantize_model.h"
 #include "quant/job/shard.h"
@@ -37,7 +38,7 @@ struct QuantizeArguments {
   std::filesystem::path model, recipe, output;
   std::vector<std::string> calibration;
   CalibrationTextOptions text;
-  std::string preset;
+  std::string preset, target;
   std::vector<std::string> assignments;
   bool overwrite = false, print_recipe = false;
 };
@@ -160,6 +161,9 @@ void run(const QuantizeArguments& arguments) {
   NIBBLE_REQUIRE(!arguments.model.empty(), InvalidArgument, "MODEL is required");
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "--output is required: where the checkpoint goes");
 
+  if (!arguments.target.empty())
+    exporting::require_exportable(exporting::find_exporter(arguments.target), arguments.model, recipe);
+
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
@@ -205,6 +209,9 @@ Command quantize_command(CLI::App& program) {
                   "that has it")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  app->add_option("--for", arguments->target,
+                  "Refuse, before any work, what `nibble export --format NAME` could not hold exactly")
+      ->type_name("NAME");
   add_calibration_text(*app, arguments->text);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   app->add_flag("--print-recipe", arguments->print_recipe,

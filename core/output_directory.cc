@@ -81,7 +81,24 @@ void clear_except_lock(const fs::path& partial) {
   for (const fs::path& path : old) remove_tree(path);
 }
 
+void copy_into(const fs::path& file, const fs::path& directory) {
+  std::ifstream source(file, std::ios::binary);
+  NIBBLE_REQUIRE(source.good(), FormatError, "cannot open '{}'", file.string());
+  OutputFile copy(directory / file.filename());
+  std::vector<char> buffer(1 << 20);
+  while (source.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), source.gcount() > 0)
+    copy.write(std::string_view(buffer.data(), static_cast<std::size_t>(source.gcount())));
+  NIBBLE_REQUIRE(source.eof(), FormatError, "cannot read '{}'", file.string());
+  copy.commit();
+}
+
 }  // namespace
+
+void copy_companions(const fs::path& model, const fs::path& directory) {
+  std::error_code error;
+  for (const std::string_view name : kCompanions)
+    if (fs::is_regular_file(model / name, error)) copy_into(model / name, directory);
+}
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::string& fingerprint)
     : path_(without_trailing_slash(path)), partial_(path_.string() + ".partial") {
@@ -118,28 +135,13 @@ void OutputDirectory::lock() {
   throw FormatError(fmt::format("'{}': another process is writing it", partial_.string()));
 }
 
-void OutputDirectory::add_copy(const fs::path& file) const {
-  std::ifstream source(file, std::ios::binary);
-  NIBBLE_REQUIRE(source.good(), FormatError, "cannot open '{}'", file.string());
-  OutputFile copy(partial_ / file.filename());
-  std::vector<char> buffer(1 << 20);
-  while (source.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), source.gcount() > 0)
-    copy.write(std::string_view(buffer.data(), static_cast<std::size_t>(source.gcount())));
-  NIBBLE_REQUIRE(source.eof(), FormatError, "cannot read '{}'", file.string());
-  copy.commit();
-}
-
 void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
   OutputFile file(partial_ / name);
   file.write(text);
   file.commit();
 }
 
-void OutputDirectory::add_companions(const fs::path& model) const {
-  std::error_code error;
-  for (const std::string_view name : kCompanions)
-    if (fs::is_regular_file(model / name, error)) add_copy(model / name);
-}
+void OutputDirectory::add_companions(const fs::path& model) const { copy_companions(model, partial_); }
 
 void OutputDirectory::publish() {
   remove_tree(scratch());

@@ -33,10 +33,12 @@ class OutputDirectory {
 
  private:
   void lock();
-  void add_copy(const std::filesystem::path& file) const;
 
   std::filesystem::path path_, partial_;
   int lock_ = -1;
 };
+
+/// Copies what travels along with a model, where it is there, flushed: what OutputDirectory::add_companions() does.
+void copy_companions(const std::filesystem::path& model, const std::filesystem::path& directory);
 
 }  // namespace nibble

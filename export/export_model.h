@@ -1,16 +1,77 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "core/progress.h"
+#include "core/dtype.h"
+#include "export/storage.h"
+#include "model/architecture/architecture.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/weights.h"
+#include "quant/store/model_weights.h"
 
-namespace nibble::quant {
+namespace nibble::exporting {
 
-/// Writes a quantized checkpoint, or one of narrow floats, as plain float16 safetensors in the Hugging Face layout
-/// (GPT-2's q, k, v fused and transposed back), so that any other tool evaluates it; config.json loses its
-/// quantization_config, and says so where biases were added. Decoded values that float16 cannot hold exactly are
-/// rounded, half to even. Throws FormatError, InvalidArgument (output exists and !overwrite).
-void export_dequantized(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite,
-                        const ProgressSink& progress);
+/// A matrix of the network as an exporter meets it.
+struct ExportPart {
+  const model::Parameter* parameter = nullptr;
+  std::shared_ptr<const WeightSource> values;                 ///< (out, in), decoded row by row
+  std::shared_ptr<const quant::MappedQuantizedWeight> coded;  ///< null for floats; `values` decodes it
+  Storage storage;
+  DType dtype = DType::kF32;  ///< of floats: the type that holds every value as it is (F32, F16 or BF16)
+};
 
-}  // namespace nibble::quant
+/// A tensor as a float checkpoint of the family has it, and what lies in it: matrices (several where the family fuses
+/// or stacks them) or vectors.
+struct ExportTensor {
+  std::string name;                      ///< the architecture's
+  std::vector<std::uint64_t> shape;      ///< in the family's file
+  std::vector<const ExportPart*> parts;  ///< of ExportModel::parts()
+  std::vector<model::Stored> vectors;    ///< of norms, biases, sinks: pieces of one tensor; empty for matrices
+  bool zeros = false;  ///< a bias that neither checkpoint nor configuration has, but that a kind of layer now needs
+};
+
+/// An open checkpoint, float or quantized, in the terms of its architecture: what every exporter reads.
+/// Threads: const calls may run concurrently.
+class ExportModel {
+ public:
+  /// Throws FormatError.
+  explicit ExportModel(const std::filesystem::path& path);
+
+  const std::shared_ptr<const model::Checkpoint>& checkpoint() const { return checkpoint_; }
+  const model::Architecture& architecture() const { return checkpoint_->architecture(); }
+  const model::WeightProvider& weights() const { return *weights_; }
+  const std::vector<ExportTensor>& tensors() const { return tensors_; }  ///< in name order
+  /// The matrices, each alone, in the order of use (model::matrices()).
+  const std::vector<ExportPart>& parts() const { return parts_; }
+  /// Keys of config.json that say which layers have biases, as they are to be now that shifting may have added some.
+  const std::map<std::string, bool>& bias_flags() const { return bias_flags_; }
+
+  /// The values of `tensor`, which has vectors: all of it, in the file's order.
+  std::vector<float> vector_values(const ExportTensor& tensor) const;
+
+ private:
+  void add_matrices();
+  void add_vectors();
+  void add_missing_biases();
+
+  std::shared_ptr<const model::Checkpoint> checkpoint_;
+  std::unique_ptr<model::WeightProvider> weights_;
+  std::vector<ExportPart> parts_;
+  std::vector<ExportTensor> tensors_;
+  std::map<std::string, bool> bias_flags_;
+};
+
+/// Where row `row` of slice `slice` of `tensor`, which has parts, comes from: `part` null for rows that nobody owns.
+struct RowOrigin {
+  const ExportPart* part = nullptr;
+  std::size_t row = 0;
+};
+/// For each row (out) of the tensor, of slice `slice` where it is a stack.
+std::vector<RowOrigin> row_origins(const ExportTensor& tensor, std::size_t slice = 0);
+
+}  // namespace nibble::exporting

@@ -119,11 +119,12 @@ std::string with_quantization_config(std::string_view config_text, const Quantiz
   return config.dump(2) + "\n";
 }
 
-std::string as_float16_config(std::string_view config_text, const std::map<std::string, bool>& flags) {
+std::string as_float_config(std::string_view config_text, DType dtype, const std::map<std::string, bool>& flags) {
   OrderedJson config = OrderedJson::parse(config_text);
   config.erase("quantization_config");
-  config["torch_dtype"] = "float16";
-  if (config.contains("dtype")) config["dtype"] = "float16";
+  const char* name = dtype == DType::kF32 ? "float32" : dtype == DType::kBF16 ? "bfloat16" : "float16";
+  config["torch_dtype"] = name;
+  if (config.contains("dtype")) config["dtype"] = name;
   for (const auto& [key, value] : flags) config[key] = value;
   return config.dump(2) + "\n";
 }

@@ -44,8 +44,8 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
 
 /// config.json with a quantization_config added; everything else stays, in its order.
 std::string with_quantization_config(std::string_view config_text, const QuantizationConfig& quantization);
-/// config.json of the decoded model: without quantization_config, torch_dtype "float16", and with the values of
-/// `flags`, which say what layers have biases.
-std::string as_float16_config(std::string_view config_text, const std::map<std::string, bool>& flags);
+/// config.json of the decoded model: without quantization_config, its torch_dtype that of floats of `dtype`, and with
+/// the values of `flags`, which say what layers have biases.
+std::string as_float_config(std::string_view config_text, DType dtype, const std::map<std::string, bool>& flags);
 
 }  // namespace nibble::quant

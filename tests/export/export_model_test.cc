@@ -1,5 +1,3 @@
-#include "export/export_model.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/export_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -35,7 +34,7 @@ TEST(Export, GivesAFloatModelWithTheSameLogits) {
     for (const auto yaml : {"defaults: {bits: 3}", "defaults: {bits: 2, granularity: channel}",
                             "layers: [{match: 'wte|embed|lm_head', bits: 6}, {match: 'c_attn.v', format: float16}]"}) {
       quantize(dir / model, dir / "q", yaml);
-      export_dequantized(dir / "q", dir / "f", true, {});
+      test::export_dequantized(dir / "q", dir / "f", true);
       const auto checkpoint = model::Checkpoint::open(dir / "f");
       for (const auto& name : checkpoint->tensor_names())
         EXPECT_EQ(checkpoint->tensor(name).dtype, DType::kF16) << name;
@@ -63,7 +62,7 @@ TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
       test::quantize(dir / model, dir / "q",
                      fmt::format("{{defaults: {{{}}}, layers: [{{match: down_proj, cluster_dim: 1}}]}}", settings),
                      {dir / "calib.h5"});
-      export_dequantized(dir / "q", dir / "f", true, {});
+      test::export_dequantized(dir / "q", dir / "f", true);
       for (const auto& layer : test::layers_of(test::config_of(dir / model))) {
         std::vector<float> expected;
         const Matrix<float> decoded = test::weight_of(dir / "q", layer);
@@ -80,7 +79,7 @@ TEST(Export, WritesTheTensorsThatTheModelHad) {
   test::tiny_gpt2(test::f16_tensor).write(dir / "model");
   test::write_file(dir / "model" / "tokenizer.json", "{}");
   quantize(dir / "model", dir / "q", "layers: [{match: 'h.1.attn.c_attn.k', format: float16}]");
-  export_dequantized(dir / "q", dir / "f", false, {});
+  test::export_dequantized(dir / "q", dir / "f", false);
   const auto before = model::Checkpoint::open(dir / "model"), after = model::Checkpoint::open(dir / "f");
   EXPECT_EQ(before->tensor_names(), after->tensor_names());
   for (const auto& name : before->tensor_names())
@@ -99,7 +98,7 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   model.tensors.push_back(test::f16_tensor("model.layers.0.self_attn.k_proj.bias", {8}, std::vector<float>(8, 0.5f)));
   model.write(dir / "model");
   quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
-  export_dequantized(dir / "q", dir / "f", false, {});
+  test::export_dequantized(dir / "q", dir / "f", false);
   const auto loaded = load_model(dir / "f");
   EXPECT_TRUE(loaded.architecture.blocks[1].attention.o.biased);
   EXPECT_FALSE(loaded.architecture.blocks[1].mlp->up.biased);
@@ -109,16 +108,55 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q")));
 }
 
-TEST(Export, RefusesFloatModelsAndExistingOutput) {
+TEST(Export, WritesAFloatModelInTheTypeAskedFor) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");  // float32
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto result = test::export_dequantized(dir / "model", dir / "f", true, dtype);
+    EXPECT_EQ(result.coded, 0u);
+    EXPECT_EQ(result.read_back.coded_values, 0u);
+    EXPECT_EQ(result.bits_per_weight, dtype == DType::kF32 ? 32.0 : 16.0);
+    EXPECT_EQ(result.read_back.rounded == 0, dtype == DType::kF32);
+    const auto written = model::Checkpoint::open(dir / "f");
+    for (const auto& name : written->tensor_names()) EXPECT_EQ(written->tensor(name).dtype, dtype) << name;
+    EXPECT_EQ(nlohmann::json::parse(written->metadata()).at("torch_dtype"),
+              dtype == DType::kF32 ? "float32" : "bfloat16");
+    if (dtype == DType::kF32) {
+      EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "model")));
+    }
+  }
+}
+
+TEST(Export, RefusesOptionsThatTheFormatDoesNotTake) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "model", dir / "f", false, {}); },
-                                                 "is not quantized"));
-  quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
-  export_dequantized(dir / "q", dir / "f", false, {});
+  const auto with = [&](exporting::ExportOptions options) {
+    return [&, options] {
+      exporting::export_checkpoint({.model = dir / "model",
+                                    .output = dir / "f",
+                                    .exporter = exporting::find_exporter("dequantized"),
+                                    .options = options,
+                                    .overwrite = false,
+                                    .progress = {}});
+    };
+  };
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(with({.rest = {}, .dtype = {}, .layout = "wide", .golden = false}),
+                                                 "--layout", "only one"));
   EXPECT_TRUE(
-      test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "q", dir / "f", false, {}); }, "exists"));
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { export_dequantized(dir / "q", dir / "q", true, {}); },
+      test::throws_with<InvalidArgument>(with({.rest = {}, .dtype = {}, .layout = {}, .golden = true}), "--golden"));
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([] { exporting::find_exporter("ggfu"); }, "expected dequantized", "'ggfu'"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "f"));
+}
+
+TEST(Export, RefusesExistingOutput) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
+  test::export_dequantized(dir / "q", dir / "f", false);
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { test::export_dequantized(dir / "q", dir / "f", false); }, "exists"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { test::export_dequantized(dir / "q", dir / "q", true); },
                                                  "is the model itself"));
 }
 
@@ -129,7 +167,7 @@ TEST(Export, RefusesValuesThatFloat16CannotHold) {
   std::memcpy(model.tensor("h.0.mlp.c_fc.weight").bytes.data(), &large, sizeof large);
   model.write(dir / "model");
   quantize(dir / "model", dir / "q", "defaults: {palette_dtype: float32}");
-  EXPECT_TRUE(test::throws_with<NumericalError>([&] { export_dequantized(dir / "q", dir / "f", false, {}); },
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { test::export_dequantized(dir / "q", dir / "f", false); },
                                                 "h.0.mlp.c_fc.weight", "too large for float16"));
   EXPECT_FALSE(std::filesystem::exists(dir / "f"));
 }

@@ -2,10 +2,10 @@
 
 #include "calib/collect/collector.h"
 #include "eval/quality/perplexity.h"
-#include "export/export_model.h"
 #include "model/checkpoint/weights.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/export_support.h"
 #include "tests/support/compare.h"
 #include "tests/support/fake_family.h"
 #include "tests/support/files.h"
@@ -56,7 +56,7 @@ TEST(AFamilyOfACaller, GoesTheWholeWay) {
     EXPECT_EQ(result.tensors.size(), 3u * 7u) << "q, k, v, o, gate, up and down of three blocks";
     const double reference = quilt.perplexity(quilt.dir / "q");
     EXPECT_TRUE(near(quilt.perplexity(quilt.dir / "q", {.packed = true}), reference, {.rel = 1e-5}));
-    quant::export_dequantized(quilt.dir / "q", quilt.dir / "f", true, {});
+    test::export_dequantized(quilt.dir / "q", quilt.dir / "f", true);
     // Rounded to float16, 2^-11 per weight.
     EXPECT_TRUE(near(quilt.perplexity(quilt.dir / "f"), reference, {.rel = 0.02}));
     const auto exported = model::Checkpoint::open(quilt.dir / "f");  // biases that shifting added aside

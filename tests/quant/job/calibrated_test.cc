@@ -10,13 +10,13 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "export/export_model.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/algo/palettize.h"
 #include "quant/algo/sensitivity.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/export_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -150,7 +150,7 @@ TEST(Shifting, SurvivesExport) {
   write_calibration(dir / "calib.h5", dir / "model");
   for (const auto yaml : {"defaults: {shifting: true}", "layers: [{match: q_proj, shifting: true}]"}) {
     quantize(dir / "model", dir / "out", yaml, {dir / "calib.h5"});
-    export_dequantized(dir / "out", dir / "float", true, {});
+    test::export_dequantized(dir / "out", dir / "float", true);
     EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "float"), test::logits_of_model(dir / "out"))) << yaml;
     const auto architecture = config_of(dir / "float");
     EXPECT_TRUE(architecture.blocks[0].attention.o.biased);

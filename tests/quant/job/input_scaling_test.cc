@@ -9,9 +9,9 @@
 #include "calib/stats/stats_file.h"
 #include "core/error.h"
 #include "eval/inspect/inspect_model.h"
-#include "export/export_model.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/export_support.h"
 #include "tests/quant/job/tiny_calibration.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -123,7 +123,7 @@ TEST(InputScaling, ExportsAndIsInspectedLikeAnyCheckpoint) {
   const TempDir dir;
   write(dir, test::tiny_gpt2(test::f16_tensor));
   quantize(dir, "defaults: {bits: 3, granularity: channel, input_scaling: awq}");
-  export_dequantized(dir / "out", dir / "exported", false, {});
+  test::export_dequantized(dir / "out", dir / "exported", false);
   // The export rounds norms and weights to float16 (2^-11), as quantization leaves them in float32.
   EXPECT_TRUE(
       test::relative_error_within(test::logits_of_model(dir / "exported"), test::logits_of_model(dir / "out"), 0.01));

@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 #include "eval/inspect/inspect_model.h"
-#include "export/export_model.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/export_support.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -260,7 +260,7 @@ TEST_F(NarrowInput, IsCountedByWhatIsStored) {
 
 TEST_F(NarrowInput, IsExportedAsFloat16) {
   write(llama_twins());
-  export_dequantized(dir_ / "narrow", dir_ / "out", false, {});
+  test::export_dequantized(dir_ / "narrow", dir_ / "out", false);
   EXPECT_TRUE(test::same_bits(test::logits_of_model(dir_ / "out"), test::logits_of_model(dir_ / "floats")));
   EXPECT_FALSE(nlohmann::json::parse(test::read_file(dir_ / "out" / "config.json")).contains("quantization_config"));
 }

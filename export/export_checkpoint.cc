@@ -1,0 +1,172 @@
+#include "export/export_checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "core/output_directory.h"
+#include "core/suggest.h"
+#include "export/export_plan.h"
+#include "export/read_back.h"
+#include "quant/job/plan.h"
+
+namespace nibble::exporting {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_options(const Exporter& exporter, const ExportOptions& options) {
+  NIBBLE_REQUIRE(!options.dtype || exporter.takes_dtype, InvalidArgument,
+                 "--dtype: format {} has floats of its own; only dequantized takes it", exporter.name);
+  NIBBLE_REQUIRE(!options.golden || exporter.takes_golden, InvalidArgument, "--golden: not for format {}",
+                 exporter.name);
+  if (!options.layout) return;
+  NIBBLE_REQUIRE(!exporter.layouts.empty(), InvalidArgument, "--layout: format {} has only one", exporter.name);
+  NIBBLE_REQUIRE(std::find(exporter.layouts.begin(), exporter.layouts.end(), *options.layout) != exporter.layouts.end(),
+                 InvalidArgument, "--layout: expected {}, got '{}'{}", fmt::join(exporter.layouts, " or "),
+                 *options.layout, did_you_mean(*options.layout, exporter.layouts));
+}
+
+void check_output(const ExportRequest& request) {
+  const Exporter& exporter = request.exporter;
+  std::error_code error;
+  NIBBLE_REQUIRE(!fs::equivalent(request.model, request.output, error), InvalidArgument,
+                 "output '{}' is the model itself", request.output.string());
+  NIBBLE_REQUIRE(exporter.suffix.empty() || request.output.filename().string().ends_with(exporter.suffix),
+                 InvalidArgument, "--output: format {} needs a name that ends with {}, got '{}'", exporter.name,
+                 exporter.suffix, request.output.string());
+  NIBBLE_REQUIRE(exporter.directory || request.overwrite || !fs::exists(request.output, error), InvalidArgument,
+                 "output '{}' exists; choose another or overwrite it", request.output.string());
+}
+
+double linear_weights(const model::Architecture& architecture) {
+  double weights = 0.0;
+  for (const model::Parameter* layer : model::linear_layers(architecture))
+    weights += static_cast<double>(layer->weights());
+  return weights;
+}
+
+ExportResult result_of(const ExportPlan& plan, const Written& written, const ReadBack& read_back,
+                       const Exporter& exporter) {
+  ExportResult result{.written = written, .as_floats = {}, .read_back = read_back};
+  for (const ExportGroup& group : plan.groups)
+    for (const ExportPart* part : group.parts) {
+      if (!part->storage.coded()) continue;
+      if (!group.as_floats) {
+        ++result.coded;
+        continue;
+      }
+      const Fit fit = exporter.fit(part->storage);
+      if (fit.kind == Fit::Kind::kFloats) continue;
+      result.as_floats.push_back(fmt::format("{} ({}{})", part->parameter->module, part->storage.text(),
+                                             fit.why.empty() ? "" : ": " + fit.why));
+    }
+  result.bits_per_weight = static_cast<double>(written.linear_bits) / linear_weights(plan.model.architecture());
+  return result;
+}
+
+ExportResult export_to_directory(const ExportRequest& request, const ExportPlan& plan) {
+  const Exporter& exporter = request.exporter;
+  OutputDirectory directory(request.output, request.overwrite, fmt::format("nibble export, {}", exporter.name));
+  const Written written = exporter.write(plan, directory.partial(), request.progress);
+  ReadBack read_back;
+  {
+    const auto output = exporter.read(directory.partial(), plan.model);
+    read_back = compare_with_model(exporter, plan, *output, request.progress);
+  }
+  directory.publish();
+  return result_of(plan, written, read_back, exporter);
+}
+
+ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {
+  const Exporter& exporter = request.exporter;
+  const Written written = exporter.write(plan, request.output, request.progress);
+  try {
+    const auto output = exporter.read(request.output, plan.model);
+    return result_of(plan, written, compare_with_model(exporter, plan, *output, request.progress), exporter);
+  } catch (...) {
+    std::error_code error;
+    fs::remove(request.output, error);
+    throw;
+  }
+}
+
+// The settings that a budget may give a matrix; without one, those of the recipe.
+std::vector<quant::TensorSettings> possible_settings(const quant::QuantizeItem& item, const quant::Recipe& recipe) {
+  if (!recipe.budget() || !item.identity.block_linear) return {item.settings};
+  std::vector<quant::TensorSettings> all;
+  for (const unsigned bits : recipe.budget()->bits)
+    for (const quant::Granularity granularity : recipe.budget()->granularity) {
+      all.push_back(item.settings);
+      all.back().bits = bits;
+      all.back().granularity = granularity;
+    }
+  return all;
+}
+
+}  // namespace
+
+ExportResult export_checkpoint(const ExportRequest& request) {
+  check_options(request.exporter, request.options);
+  check_output(request);
+  const ExportModel model(request.model);
+  if (request.exporter.require_known) request.exporter.require_known(model.architecture());
+  const ExportPlan plan = plan_export(request.exporter, model, request.options);
+  return request.exporter.directory ? export_to_directory(request, plan) : export_to_file(request, plan);
+}
+
+void require_exportable(const Exporter& exporter, const fs::path& model, const quant::Recipe& recipe) {
+  const auto checkpoint = model::Checkpoint::open(model);
+  const model::Architecture& architecture = checkpoint->architecture();
+  if (exporter.require_known) exporter.require_known(architecture);
+  const quant::Plan plan = quant::make_plan(checkpoint, architecture, recipe);
+  std::map<std::string, Storage> groups;
+  std::vector<Refusal> refusals;
+  for (const quant::QuantizeItem& item : plan.items)
+    for (const quant::TensorSettings& settings : possible_settings(item, recipe)) {
+      const Storage storage = storage_of(settings, item.layer.out, item.layer.in);
+      const auto [group, added] = groups.try_emplace(group_name(exporter, architecture, item.layer), storage);
+      Fit fit = exporter.fit(storage);
+      if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && !added &&
+          !group->second.same_codes(storage))
+        fit =
+            Fit::refused(fmt::format("it stands in one tensor, '{}', with matrices that the recipe stores differently",
+                                     group->first),
+                         "the same settings for all of them");
+      if (fit.kind == Fit::Kind::kRefused) refusals.push_back({item.layer.module, storage, fit});
+    }
+  refuse(exporter, refusals);
+}
+
+std::vector<ListedFit> listed_fits(const Exporter& exporter) {
+  using quant::Format;
+  constexpr std::size_t kRows = 4096, kCols = 4096;  // divisible by every group
+  std::vector<Storage> storages;
+  const auto add = [&](Storage storage) {
+    storage.rows = kRows;
+    storage.cols = kCols;
+    storages.push_back(storage);
+  };
+  for (const std::size_t group : {std::size_t{32}, std::size_t{64}, std::size_t{128}})
+    for (const bool zero_points : {false, true})
+      add({.format = Format::kInt4Block, .bits = 4, .group_size = group, .zero_points = zero_points});
+  for (const unsigned bits : {2u, 3u, 4u, 5u, 6u, 7u, 8u})
+    for (const std::size_t group : {std::size_t{0}, std::size_t{32}})
+      for (const bool zero_points : {false, true})
+        add({.format = Format::kUniform, .bits = bits, .group_size = group, .zero_points = zero_points});
+  for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) add({.format = Format::kPalette, .bits = bits});
+  add({.format = Format::kPalette, .bits = 4, .group_size = 8});
+  add({.format = Format::kPalette, .bits = 4, .group_size = 1});
+  add({.format = Format::kPalette, .bits = 4, .row_scales = true});
+  add({.format = Format::kPalette, .bits = 4, .palette_dtype = quant::PaletteDtype::kInt8});
+  add({.format = Format::kPalette, .bits = 4, .palette_dtype = quant::PaletteDtype::kFloat32});
+  add({.format = Format::kPalette, .bits = 4, .cluster_dim = 2});
+  add({.format = Format::kPalette, .bits = 4, .outliers = true});
+  std::vector<ListedFit> fits;
+  for (const Storage& storage : storages) fits.push_back({storage.text(), exporter.fit(storage)});
+  return fits;
+}
+
+}  // namespace nibble::exporting

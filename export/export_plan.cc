@@ -1,0 +1,61 @@
+#include "export/export_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+
+namespace nibble::exporting {
+
+std::string group_name(const Exporter& exporter, const model::Architecture& architecture,
+                       const model::Parameter& parameter) {
+  return exporter.group_name ? exporter.group_name(architecture, parameter) : parameter.weight.tensor;
+}
+
+void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals) {
+  if (refusals.empty()) return;
+  const Refusal& first = refusals.front();
+  const std::string more =
+      refusals.size() == 1 ? "" : fmt::format(" ({} matrices in all are refused)", refusals.size());
+  const std::string nearest =
+      first.fit.nearest.empty() ? "" : fmt::format("; the nearest that it holds: {}", first.fit.nearest);
+  throw InvalidArgument(fmt::format(
+      "{}: cannot hold '{}', stored as {}: {}{}{}. Quantize with such a recipe (`nibble quantize --for {}` says so "
+      "early), or have it written in 16 bits: --rest float16",
+      exporter.name, first.module, first.storage.text(), first.fit.why, nearest, more, exporter.name));
+}
+
+ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const ExportOptions& options) {
+  ExportPlan plan{.model = model, .options = options, .groups = {}, .group_index = {}};
+  std::map<std::string, std::size_t> index;
+  for (const ExportPart& part : model.parts()) {
+    const auto [found, added] =
+        index.try_emplace(group_name(exporter, model.architecture(), *part.parameter), plan.groups.size());
+    if (added) plan.groups.push_back({.name = found->first, .parts = {}});
+    plan.groups[found->second].parts.push_back(&part);
+    plan.group_index.push_back(found->second);
+  }
+  std::vector<Refusal> refusals;
+  for (ExportGroup& group : plan.groups) {
+    const Storage& first = group.parts.front()->storage;
+    const bool mixed = std::any_of(group.parts.begin(), group.parts.end(),
+                                   [&](const ExportPart* part) { return !part->storage.same_codes(first); });
+    for (const ExportPart* part : group.parts) {
+      const Storage& storage = part->storage;
+      if (!storage.coded()) continue;
+      Fit fit = exporter.fit(storage);
+      if (fit.kind == Fit::Kind::kFloats) group.as_floats = true;
+      if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && mixed)
+        fit = Fit::refused(
+            fmt::format("it stands in one tensor, '{}', with matrices that are stored differently", group.name),
+            fmt::format("the same settings for all of '{}'", group.name));
+      if (fit.kind == Fit::Kind::kRefused) refusals.push_back({part->parameter->module, storage, fit});
+      group.as_floats = group.as_floats || fit.kind == Fit::Kind::kRefused;
+    }
+    if (!first.coded()) group.as_floats = true;
+  }
+  if (options.rest == Rest::kRefuse) refuse(exporter, refusals);
+  return plan;
+}
+
+}  // namespace nibble::exporting

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "export/exporter.h"
+
+namespace nibble::exporting {
+
+/// Decides for every matrix whether it is written as codes or as floats. Throws InvalidArgument naming the first matrix
+/// that the format refuses, its storage, why, the nearest recipe, and how many more there are, unless options.rest is
+/// kFloat16; and where matrices of one tensor of the output are stored differently.
+ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const ExportOptions& options);
+
+/// A matrix that a format refuses.
+struct Refusal {
+  std::string module;
+  Storage storage;
+  Fit fit;
+};
+/// Throws the InvalidArgument for `refusals`, unless there are none.
+void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals);
+
+/// The tensor of the output that a matrix is part of.
+std::string group_name(const Exporter& exporter, const model::Architecture& architecture,
+                       const model::Parameter& parameter);
+
+}  // namespace nibble::exporting

@@ -1,0 +1,85 @@
+#include "export/read_back.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace nibble::exporting {
+namespace {
+
+constexpr std::size_t kPiece = 1 << 18;  // values
+
+struct Tolerance {
+  double relative = 0.0, absolute = 0.0;
+};
+constexpr Tolerance kEqual{};
+// Half a unit in the last of bfloat16's 8 places; below float16's normal numbers half of its least step.
+constexpr Tolerance kOneRounding{.relative = 0x1p-8, .absolute = 0x1p-25};
+
+class Comparison {
+ public:
+  void add(const std::string& name, std::size_t row, std::span<const float> expected, std::span<const float> got,
+           const Tolerance& tolerance) {
+    result_.values += expected.size();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (got[i] == expected[i]) continue;
+      const double want = expected[i], read = got[i], difference = std::abs(read - want);
+      NIBBLE_REQUIRE(difference <= tolerance.relative * std::abs(want) + tolerance.absolute, NumericalError,
+                     "{}: what was written and read back differs at ({}, {}): expected {}, got {}", name, row, i, want,
+                     read);
+      ++result_.rounded;
+      result_.largest_difference = std::max(result_.largest_difference, difference);
+    }
+  }
+  ReadBack& result() { return result_; }
+
+ private:
+  ReadBack result_;
+};
+
+}  // namespace
+
+ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, const model::WeightProvider& output,
+                            const ProgressSink& progress) {
+  const ExportModel& model = plan.model;
+  Comparison comparison;
+  std::vector<float> expected, got;
+  double done = 0.0, total = 0.0;
+  for (const ExportPart& part : model.parts()) total += static_cast<double>(part.parameter->weights());
+  for (const ExportPart& part : model.parts()) {
+    const bool coded = !plan.group_of(part).as_floats;
+    const bool exact = coded && exporter.fit(part.storage).kind == Fit::Kind::kExact;
+    const auto written = output.matrix(*part.parameter);
+    const std::size_t rows = part.values->rows(), cols = part.values->cols();
+    NIBBLE_REQUIRE(written->rows() == rows && written->cols() == cols, NumericalError,
+                   "{}: what was written and read back has shape ({}, {}), expected ({}, {})", part.parameter->module,
+                   written->rows(), written->cols(), rows, cols);
+    const std::size_t step = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, cols));
+    for (std::size_t begin = 0; begin < rows; begin += step) {
+      const std::size_t end = std::min(rows, begin + step), count = (end - begin) * cols;
+      expected.resize(count);
+      got.resize(count);
+      part.values->decode_rows(begin, end, expected.data());
+      written->decode_rows(begin, end, got.data());
+      for (std::size_t i = begin; i < end; ++i)
+        comparison.add(part.parameter->module, i, std::span(expected).subspan((i - begin) * cols, cols),
+                       std::span(got).subspan((i - begin) * cols, cols), exact ? kEqual : kOneRounding);
+    }
+    part.values->release();
+    written->release();
+    if (coded) comparison.result().coded_values += part.parameter->weights();
+    done += static_cast<double>(part.parameter->weights());
+    if (progress) progress({"reading back", done, total, "weights"});
+  }
+  for (const ExportTensor& tensor : model.tensors())
+    for (const model::Stored& stored : tensor.vectors) {
+      if (tensor.zeros && !output.contains(tensor.name)) continue;
+      const std::vector<float> values =
+          tensor.zeros ? std::vector<float>(stored.part.count) : model.weights().vector(stored);
+      comparison.add(tensor.name, stored.slice, values, output.vector(stored), kOneRounding);
+    }
+  return comparison.result();
+}
+
+}  // namespace nibble::exporting

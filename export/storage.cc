@@ -1,0 +1,66 @@
+#include "export/storage.h"
+
+#include <fmt/format.h>
+
+#include "quant/store/quantization_config.h"
+
+namespace nibble::exporting {
+
+bool Storage::same_codes(const Storage& other) const {
+  return format == other.format && bits == other.bits && group_size == other.group_size &&
+         cluster_dim == other.cluster_dim && zero_points == other.zero_points && row_scales == other.row_scales &&
+         outliers == other.outliers && palette_dtype == other.palette_dtype && cols == other.cols;
+}
+
+std::string Storage::text() const {
+  if (!coded()) return fmt::format("float{}", bits);
+  quant::TensorSpec spec;
+  spec.coding = *quant::storage_format(format).coding;
+  spec.rows = rows;
+  spec.cols = cols;
+  spec.bits = bits;
+  spec.group_size = group_size;
+  spec.cluster_dim = cluster_dim;
+  std::string text = quant::storage_text({format, spec});
+  if (zero_points) text += " with zero points";
+  if (row_scales) text += " with row scales";
+  if (outliers) text += " with outliers";
+  return text;
+}
+
+Storage storage_of(const quant::MappedQuantizedWeight& weight) {
+  const quant::QuantizedTensor& tensor = weight.tensor();
+  const quant::TensorSpec& spec = tensor.spec();
+  Storage storage{.format = weight.stored().format,
+                  .bits = spec.bits,
+                  .group_size = spec.group_size,
+                  .cluster_dim = spec.cluster_dim,
+                  .zero_points = tensor.find("block_zero") != nullptr,
+                  .row_scales = tensor.find("scale") != nullptr,
+                  .outliers = tensor.find("outlier_rows") != nullptr,
+                  .rows = spec.rows,
+                  .cols = spec.cols};
+  if (const quant::TensorPart* palette = tensor.find("palette"))
+    storage.palette_dtype = palette->dtype == DType::kF32  ? quant::PaletteDtype::kFloat32
+                            : palette->dtype == DType::kI8 ? quant::PaletteDtype::kInt8
+                                                           : quant::PaletteDtype::kFloat16;
+  return storage;
+}
+
+Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std::size_t cols) {
+  if (!settings.coded()) return {.rows = rows, .cols = cols};
+  const quant::TensorSpec spec = quant::stored_tensor(settings, rows, cols).spec;
+  const bool palette = settings.has_palette();
+  return {.format = settings.format,
+          .bits = spec.bits,
+          .group_size = spec.group_size,
+          .cluster_dim = spec.cluster_dim,
+          .zero_points = !palette && settings.zero_point,
+          .row_scales = palette && settings.scaling != quant::Scaling::kNone,
+          .outliers = settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0,
+          .palette_dtype = settings.palette_dtype,
+          .rows = rows,
+          .cols = cols};
+}
+
+}  // namespace nibble::exporting
