@@ -91,6 +91,13 @@ void print_layers(const std::vector<eval::LayerDiff>& layers) {
   print(table.text());
 }
 
+void print_difference(const char* what, const char* of_what, const eval::WindowDifference& difference) {
+  const bool undecided = std::abs(difference.nats) <= 2.0 * difference.stderr_nats;
+  print(fmt::format("\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.nats,
+                    difference.stderr_nats, of_what, difference.windows,
+                    undecided ? ": undecided, within two standard errors" : ""));
+}
+
 }  // namespace
 
 void show_record_diff(const eval::RecordDiff& diff, bool json) {
@@ -100,20 +107,22 @@ void show_record_diff(const eval::RecordDiff& diff, bool json) {
                 {"settings", settings_json(diff.settings)},
                 {"measures", measures_json(diff.measures)},
                 {"paired", nullptr},
+                {"paired_kl", nullptr},
                 {"layers", layers_json(diff.layers)},
                 {"same_measures", diff.same_measures}};
-    if (diff.paired)
-      object["paired"] = {{"nats_per_token", diff.paired->nats},
-                          {"stderr", diff.paired->stderr_nats},
-                          {"windows", diff.paired->windows}};
+    const auto difference = [](const eval::WindowDifference& paired) {
+      return Json{{"nats_per_token", paired.nats}, {"stderr", paired.stderr_nats}, {"windows", paired.windows}};
+    };
+    if (diff.paired) object["paired"] = difference(*diff.paired);
+    if (diff.paired_kl) object["paired_kl"] = difference(*diff.paired_kl);
     return print_json(object);
   }
   print(aligned_facts({{"A", diff.name_a}, {"B", diff.name_b}}) + "\n");
   print_settings(diff.settings);
   print_measures(diff.measures);
-  if (diff.paired)
-    print(fmt::format("\nB loses {:+.5f} ± {:.5f} nats per token to A (paired over {} windows)\n", diff.paired->nats,
-                      diff.paired->stderr_nats, diff.paired->windows));
+  if (diff.paired) print_difference("B loses", "nats per token to A", *diff.paired);
+  if (diff.paired_kl)
+    print_difference("B diverges by", "nats per token more than A from the float model", *diff.paired_kl);
   print_layers(diff.layers);
   if (diff.same_measures) print("\nthe measures are the same to the bit\n");
 }

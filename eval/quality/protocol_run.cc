@@ -28,19 +28,35 @@ void check_ids(std::span<const TokenId> tokens, const PerplexityOptions& options
                  vocabulary);
 }
 
-std::vector<Window> cut_windows(std::size_t tokens, std::size_t max_positions, const PerplexityOptions& options) {
+}  // namespace
+
+std::vector<Window> protocol_windows(const PerplexityOptions& options, std::size_t tokens, std::size_t max_positions) {
   const std::size_t context = options.context != 0 ? options.context : max_positions;
   const std::size_t stride = options.stride != 0 ? options.stride : context / 2;
-  return datasets::evaluation_windows(options.protocol, tokens, context, stride);
+  if (options.text_ends.empty()) return datasets::evaluation_windows(options.protocol, tokens, context, stride);
+  std::vector<Window> windows;
+  std::size_t begin = 0;
+  for (const std::size_t end : options.text_ends) {
+    NIBBLE_REQUIRE(end > begin && end <= tokens, InvalidArgument,
+                   "perplexity: expected the ends of texts to ascend to {} tokens, got {} after {}", tokens, end,
+                   begin);
+    for (Window window : datasets::evaluation_windows(options.protocol, end - begin, context, stride)) {
+      for (std::size_t* place : {&window.begin, &window.end, &window.first_target, &window.last_target})
+        *place += begin;
+      windows.push_back(window);
+    }
+    begin = end;
+  }
+  NIBBLE_REQUIRE(begin == tokens, InvalidArgument, "perplexity: expected the last text to end at {} tokens, got {}",
+                 tokens, begin);
+  return windows;
 }
-
-}  // namespace
 
 ProtocolRun::ProtocolRun(const model::Architecture& architecture, std::span<const TokenId> tokens,
                          const PerplexityOptions& options)
     : tokens_(tokens), options_(options) {
   check_ids(tokens, options, architecture.vocabulary);
-  windows_ = cut_windows(tokens.size(), architecture.max_positions, options);
+  windows_ = protocol_windows(options, tokens.size(), architecture.max_positions);
   for (const Window& window : windows_) {
     targets_ += window.last_target - window.first_target;
     tokens_run_ += window.end - window.begin;
@@ -80,6 +96,11 @@ Estimate ProtocolRun::estimate(std::span<const double> per_target) const {
   const std::vector<double> means = window_means(per_target);
   return {mean(options_.average == Average::kTokens ? per_target : means),
           sample_deviation(means) / std::sqrt(static_cast<double>(means.size()))};
+}
+
+Estimate ProtocolRun::estimate_by_window(std::span<const double> per_target) const {
+  const std::vector<double> means = window_means(per_target);
+  return {mean(per_target), sample_deviation(means) / std::sqrt(static_cast<double>(means.size()))};
 }
 
 double ProtocolRun::bits_per_byte(std::span<const double> nll) const {

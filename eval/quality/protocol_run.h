@@ -17,6 +17,12 @@ struct Estimate {
   double standard_error = 0.0;
 };
 
+/// The windows of a text of `tokens` tokens, or of the several texts of options.text_ends, as the protocol cuts them;
+/// a context of 0 is `max_positions`. Throws InvalidArgument as datasets::evaluation_windows() does for any of them,
+/// and for ends that do not ascend to `tokens`.
+std::vector<datasets::Window> protocol_windows(const PerplexityOptions& options, std::size_t tokens,
+                                               std::size_t max_positions);
+
 /// A text cut up as a protocol says: which batches are run, and how what was found for each target is averaged. What
 /// perplexity() and compare_with_reference() share.
 class ProtocolRun {
@@ -34,11 +40,16 @@ class ProtocolRun {
   /// standard error (sd / √windows, or for `half` sd / √(targets - 1)).
   Estimate estimate(std::span<const double> per_target) const;
 
+  /// The mean over all targets with the standard error that windows taken as independent draws give, sd(window means) /
+  /// √windows, whatever the protocol: tokens of one window are not independent. NaN for a single window.
+  Estimate estimate_by_window(std::span<const double> per_target) const;
+  /// The mean over the targets of each window.
+  std::vector<double> window_means(std::span<const double> per_target) const;
+
   /// Everything about a text of which the NLL of each target is known.
   PerplexityResult result(std::span<const double> nll, double seconds) const;
 
  private:
-  std::vector<double> window_means(std::span<const double> per_target) const;
   double bits_per_byte(std::span<const double> nll) const;
 
   std::span<const model::TokenId> tokens_;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "eval/report/figures.h"
+#include "eval/report/ranking.h"
 #include "eval/report/tables.h"
 
 namespace nibble::eval {
@@ -32,7 +33,9 @@ std::vector<Entries> comparable_groups(const Entries& entries) {
 }
 
 std::string place_of(const Entries& group) {
-  return fmt::format("{}, {}", group[0]->setting("model"), group[0]->setting("evaluation"));
+  const std::string_view use = group[0]->setting("use");
+  return fmt::format("{}, {}{}{}", group[0]->setting("model"), group[0]->setting("evaluation"),
+                     use.empty() ? "" : ": text for ", use);
 }
 
 void add(Section& section, std::optional<Figure> figure, const std::string& place) {
@@ -43,11 +46,12 @@ void add(Section& section, std::optional<Figure> figure, const std::string& plac
 
 // The best quantized entry of each width, narrowest last.
 Entries best_by_bits(const Entries& group) {
+  const Ranking ranking = ranking_of(group);
   std::map<std::string_view, const Entry*, decltype(&natural_less)> best(&natural_less);
   for (const Entry* entry : group) {
-    if (entry->record.measures->tensors.empty() || !std::isfinite(entry->record.measures->perplexity)) continue;
+    if (entry->record.measures->tensors.empty() || !std::isfinite(ranking.value(*entry))) continue;
     const Entry*& place = best[entry->setting("bits")];
-    if (place == nullptr || entry->record.measures->perplexity < place->record.measures->perplexity) place = entry;
+    if (place == nullptr || ranking.value(*entry) < ranking.value(*place)) place = entry;
   }
   Entries entries;
   for (auto place = best.rbegin(); place != best.rend() && entries.size() < kMaxWidths; ++place)
@@ -97,7 +101,7 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     if (!options.rows.empty()) pivot.rows = options.rows;
     if (!options.columns.empty()) pivot.columns = options.columns;
     const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
-    Section tables{.title = "Perplexities", .items = {}};
+    Section tables{.title = "Quality", .items = {}};
     for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))
       tables.items.emplace_back(pivot_table(part, pivot));
     report.sections.push_back(std::move(tables));
@@ -105,7 +109,7 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     const std::vector<Entries> groups = comparable_groups(all);
     Section figures{.title = "Figures", .items = {}};
     for (const Entries& group : groups) {
-      add(figures, pareto_figure(group), place_of(group));
+      for (Figure& figure : pareto_figures(group)) add(figures, std::move(figure), place_of(group));
       add(figures, modification_figure(group), place_of(group));
     }
     if (!figures.items.empty()) report.sections.push_back(std::move(figures));
@@ -117,8 +121,9 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
         add(layers, palette_figure(*entry), place_of(groups[g]));
       }
     if (!layers.items.empty()) {
-      layers.items.insert(layers.items.begin(),
-                          Paragraph{"Of the best cell of each width. The records hold the same of every cell."});
+      layers.items.insert(
+          layers.items.begin(),
+          Paragraph{"Of the cell with the lowest figure of each width. The records hold the same of every cell."});
       report.sections.push_back(std::move(layers));
     }
     Section list{.title = "All cells", .items = {}};

@@ -12,8 +12,8 @@ namespace nibble::eval {
 struct TableCell {
   std::string text = {};
   std::string detail = {};  ///< a second, smaller line
-  bool is_best = false;     ///< the lowest perplexity of what is comparable
-  bool near_best = false;   ///< not to be told from the best: paired p > 0.05
+  bool is_best = false;     ///< the lowest of what is comparable, told apart from all others
+  bool undecided = false;   ///< within two standard errors of the lowest, or the lowest of several such
   bool is_number = true;    ///< right-aligned
 };
 

@@ -5,7 +5,7 @@
 namespace nibble::eval {
 
 std::string Entry::comparable_key() const {
-  return fmt::format("{}\n{}", fact(record.configuration, "model"), fact(record.configuration, "evaluation"));
+  return fmt::format("{}\n{}", fact(record.configuration, "model"), scored_text(record));
 }
 
 }  // namespace nibble::eval

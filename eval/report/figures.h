@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "eval/report/document.h"
 #include "eval/report/pivot.h"
@@ -9,8 +10,9 @@ namespace nibble::eval {
 
 // The drawings of a report, each with its figures as a table. Empty where the entries have nothing to draw.
 
-/// Perplexity over bits per weight, with the Pareto front: of entries of one model and evaluation.
-std::optional<Figure> pareto_figure(const Entries& comparable);
+/// KL divergence, where all quantized entries have it, and perplexity, each over bits per weight of the linear layers
+/// and of the whole model, with two standard errors and the Pareto front: of entries of one model and evaluation.
+std::vector<Figure> pareto_figures(const Entries& comparable);
 
 /// What changing one setting of a recipe, and nothing else, does to the loss: every pair of entries that differ in
 /// one setting only, by setting and bits. Of entries of one model and evaluation.

@@ -53,7 +53,7 @@ figure { margin: 0 0 1.2rem; } figure .scroll { border: 1px solid var(--rule); b
 svg { display: block; width: 100%; min-width: 36rem; height: auto; font-size: 12px; font-family: inherit; }
 svg text { fill: var(--ink); } svg .tick, svg .note { fill: var(--soft); font-size: 11px; } svg .strong { font-weight: 700; fill: var(--ink); }
 svg .label { font-size: 12px; } svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--soft); }
-svg .front { fill: none; stroke: var(--soft); stroke-width: 1.5; } svg .reference { stroke: var(--soft); stroke-dasharray: 5 4; }
+svg .front { fill: none; stroke: var(--soft); stroke-width: 1.5; } svg .error { stroke: var(--soft); stroke-width: 1; } svg .reference { stroke: var(--soft); stroke-dasharray: 5 4; }
 svg .mark { stroke: currentColor; stroke-width: 1.6; fill: currentColor; } svg .hollow { fill: var(--paper); fill-opacity: .65; }
 svg .s0 { color: var(--s0); } svg .s1 { color: var(--s1); } svg .s2 { color: var(--s2); } svg .s3 { color: var(--s3); }
 svg .s4 { color: var(--s4); } svg .s5 { color: var(--s5); } svg .s6 { color: var(--s6); } svg .s7 { color: var(--s7); }

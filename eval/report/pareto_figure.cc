@@ -6,6 +6,7 @@
 #include <set>
 
 #include "eval/report/figures.h"
+#include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 
 namespace nibble::eval {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr double kWidth = 720, kLeft = 64, kRight = 700, kPlot = 306, kFoot = 50;
 constexpr std::size_t kMaxSeries = 8;
-constexpr double kLogarithmicFrom = 2.5;  // the ratio of perplexities above which a linear axis hides the low ones
+constexpr double kLogarithmicFrom = 2.5;  // the ratio of figures above which a linear axis hides the low ones
 
 // The setting that tells series apart: the first of these that varies, with few enough values.
 std::string series_setting(const Entries& entries) {
@@ -25,46 +26,63 @@ std::string series_setting(const Entries& entries) {
   return {};
 }
 
-std::string point_label(const Entry& entry) {
-  const CellMeasures& measures = *entry.record.measures;
-  std::string text = fmt::format("{}: {:.3f} bits per weight, perplexity {:.3f}", entry.setting("recipe"),
-                                 measures.bits_per_weight, measures.perplexity);
-  if (measures.perplexity_stderr) text += fmt::format(" ± {:.3f}", *measures.perplexity_stderr);
+// What is drawn over what.
+struct Axes {
+  Ranking ranking;  // upwards
+  bool whole_model = false;
+
+  double bits(const Entry* entry) const {
+    const CellMeasures& measures = *entry->record.measures;
+    return whole_model ? measures.model_bits_per_weight : measures.bits_per_weight;
+  }
+  double figure(const Entry* entry) const { return ranking.value(*entry); }
+  // Two standard errors, 0 where there are none.
+  double error(const Entry* entry) const {
+    const CellMeasures& measures = *entry->record.measures;
+    const double one = ranking.by_divergence
+                           ? (measures.divergence ? measures.divergence->stderr_nats.value_or(0.0) * 1e3 : 0.0)
+                           : measures.perplexity_stderr.value_or(0.0);
+    return kUndecidedWithin * one;
+  }
+  const char* figure_name() const { return ranking.by_divergence ? "KL divergence" : "Perplexity"; }
+  std::string title() const {
+    return fmt::format("{} over bits per weight{}", figure_name(), whole_model ? " of the whole model" : "");
+  }
+};
+
+std::string point_label(const Axes& axes, const Entry& entry) {
+  std::string text = fmt::format("{}: {:.3f} bits per weight, {} {}", entry.setting("recipe"), axes.bits(&entry),
+                                 axes.ranking.name(), axes.ranking.text(entry));
   if (entry.to_baseline)
     text += fmt::format("; loss {} ± {:.2f} millinats over the baseline",
                         signed_number(entry.to_baseline->mean * 1e3, 2), entry.to_baseline->standard_error * 1e3);
   return text;
 }
 
-}  // namespace
-
-std::optional<Figure> pareto_figure(const Entries& comparable) {
+std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable) {
   Entries points;
   const Entry* reference = nullptr;
   for (const Entry* entry : comparable) {
-    const CellMeasures& measures = *entry->record.measures;
-    if (!std::isfinite(measures.perplexity) || !(measures.perplexity > 0.0)) continue;
-    if (fact(entry->record.configuration, "recipe") == "null") {
-      reference = entry;
-    } else if (std::isfinite(measures.bits_per_weight)) {
+    const double figure = axes.figure(entry);
+    if (is_float_model(*entry)) {
+      if (!axes.ranking.by_divergence && std::isfinite(figure) && figure > 0.0) reference = entry;
+    } else if (std::isfinite(figure) && figure > 0.0 && std::isfinite(axes.bits(entry))) {
       points.push_back(entry);
     }
   }
   if (points.size() < 2) return std::nullopt;
-  const auto bits = [](const Entry* entry) { return entry->record.measures->bits_per_weight; };
-  const auto perplexity = [](const Entry* entry) { return entry->record.measures->perplexity; };
   std::stable_sort(points.begin(), points.end(), [&](const Entry* a, const Entry* b) {
-    return std::pair(bits(a), perplexity(a)) < std::pair(bits(b), perplexity(b));
+    return std::pair(axes.bits(a), axes.figure(a)) < std::pair(axes.bits(b), axes.figure(b));
   });
   Entries front;
   for (const Entry* entry : points)
-    if (front.empty() || perplexity(entry) < perplexity(front.back())) front.push_back(entry);
+    if (front.empty() || axes.figure(entry) < axes.figure(front.back())) front.push_back(entry);
 
-  double low = perplexity(front.back()), high = low;
-  for (const Entry* entry : points) high = std::max(high, perplexity(entry));
+  double low = axes.figure(front.back()), high = low;
+  for (const Entry* entry : points) high = std::max(high, axes.figure(entry));
   if (reference != nullptr) {
-    low = std::min(low, perplexity(reference));
-    high = std::max(high, perplexity(reference));
+    low = std::min(low, axes.figure(reference));
+    high = std::max(high, axes.figure(reference));
   }
   const std::string setting = series_setting(points);
   std::vector<std::string_view> series;
@@ -76,23 +94,25 @@ std::optional<Figure> pareto_figure(const Entries& comparable) {
   for (std::size_t i = 0; !setting.empty() && i < series.size(); ++i)
     names.push_back(fmt::format("{} {}", setting, series[i].empty() ? "default" : series[i]));
   const double top = 24.0 + legend_height(names, kLeft, kRight), bottom = top + kPlot;
-  const Axis x(bits(points.front()), bits(points.back()), kLeft, kRight);
+  const Axis x(axes.bits(points.front()), axes.bits(points.back()), kLeft, kRight);
   const Axis y(low, high, bottom, top, high / low > kLogarithmicFrom);
-  Svg svg(kWidth, bottom + kFoot, "Perplexity over bits per weight");
-  draw_axes(svg, x, y, kLeft, kRight, top, bottom, "bits per weight, all stored bits of the blocks' linear layers",
-            y.logarithmic() ? "perplexity (logarithmic)" : "perplexity");
+  Svg svg(kWidth, bottom + kFoot, axes.title());
+  draw_axes(svg, x, y, kLeft, kRight, top, bottom,
+            axes.whole_model ? "bits per weight, all stored bits over all parameters"
+                             : "bits per weight, all stored bits of the blocks' linear layers",
+            fmt::format("{}{}", axes.ranking.name(), y.logarithmic() ? " (logarithmic)" : ""));
   if (reference != nullptr) {
-    const double level = y(perplexity(reference));
+    const double level = y(axes.figure(reference));
     svg.line(kLeft, level, kRight, level, "reference");
-    svg.text(kRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", perplexity(reference)), "note",
+    svg.text(kRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", axes.figure(reference)), "note",
              Svg::Anchor::kEnd);
   }
   std::vector<std::pair<double, double>> steps;  // the front is a staircase: what is reachable with so many bits
   for (std::size_t i = 0; i < front.size(); ++i) {
-    if (i > 0) steps.emplace_back(x(bits(front[i])), y(perplexity(front[i - 1])));
-    steps.emplace_back(x(bits(front[i])), y(perplexity(front[i])));
+    if (i > 0) steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i - 1])));
+    steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i])));
   }
-  steps.emplace_back(kRight, y(perplexity(front.back())));
+  steps.emplace_back(kRight, y(axes.figure(front.back())));
   svg.polyline(steps, "front");
 
   const auto number_of = [&](const Entry* entry) {
@@ -100,30 +120,48 @@ std::optional<Figure> pareto_figure(const Entries& comparable) {
     return place == front.end() ? std::string() : std::to_string(place - front.begin() + 1);
   };
   for (const Entry* entry : points) {
+    const double at = x(axes.bits(entry)), figure = axes.figure(entry), error = axes.error(entry);
+    // As far as the plot reaches: of a logarithmic axis the lower end may lie below everything drawn.
+    const double below = std::max(figure - error, y.logarithmic() ? figure * 1e-3 : figure - error);
+    if (error > 0.0)
+      svg.line(at, std::clamp(y(below), top, bottom), at, std::clamp(y(figure + error), top, bottom), "error");
     const auto place = std::find(series.begin(), series.end(), entry->setting(setting)) - series.begin();
-    svg.mark(x(bits(entry)), y(perplexity(entry)), static_cast<std::size_t>(place), point_label(*entry),
-             number_of(entry).empty());
+    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry), number_of(entry).empty());
     if (!number_of(entry).empty())
-      svg.text(x(bits(entry)) - 9.0, y(perplexity(entry)) + 14.0, number_of(entry), "note strong", Svg::Anchor::kEnd);
+      svg.text(at - 9.0, y(figure) + 14.0, number_of(entry), "note strong", Svg::Anchor::kEnd);
   }
   draw_legend(svg, names, kLeft, kRight, 10.0);
 
-  Figure figure{.title = "Perplexity over bits per weight",
+  Figure figure{.title = axes.title(),
                 .caption =
-                    "Filled marks, numbered, form the Pareto front: no other cell is better with as few bits. The "
-                    "line shows what is reachable with a given number of bits.",
+                    "Filled marks, numbered, form the Pareto front: no other cell has a lower figure with as few bits. "
+                    "The line shows what is reachable with a given number of bits; bars are two standard errors.",
                 .svg = svg.finish(),
                 .data = {.title = "",
                          .caption = "",
-                         .columns = {"front", "recipe", "bits/weight", "perplexity"},
+                         .columns = {"front", "recipe", "bits/weight", axes.ranking.name()},
                          .rows = {},
                          .warnings = {}}};
   for (const Entry* entry : points)
     figure.data.rows.push_back({{.text = number_of(entry)},
                                 {.text = std::string(entry->setting("recipe")), .is_number = false},
-                                {.text = fmt::format("{:.3f}", bits(entry))},
-                                {.text = fmt::format("{:.3f}", perplexity(entry))}});
+                                {.text = fmt::format("{:.3f}", axes.bits(entry))},
+                                {.text = axes.ranking.text(*entry)}});
   return figure;
+}
+
+}  // namespace
+
+std::vector<Figure> pareto_figures(const Entries& comparable) {
+  std::vector<Figure> figures;
+  const bool divergence = ranking_of(comparable).by_divergence;
+  for (const bool by_divergence : {true, false})
+    for (const bool whole_model : {false, true}) {
+      if (by_divergence && !divergence) continue;
+      const Axes axes{.ranking = {.by_divergence = by_divergence}, .whole_model = whole_model};
+      if (auto figure = pareto_figure(axes, comparable)) figures.push_back(std::move(*figure));
+    }
+  return figures;
 }
 
 }  // namespace nibble::eval

@@ -9,22 +9,11 @@
 #include <set>
 
 #include "eval/report/figures.h"
+#include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 
 namespace nibble::eval {
 namespace {
-
-constexpr double kIndistinguishable = 0.05;
-
-double perplexity(const Entry& entry) { return entry.record.measures->perplexity; }
-
-std::string perplexity_text(const CellMeasures& measures) {
-  if (!std::isfinite(measures.perplexity)) return "not finite";
-  std::string text = measures.perplexity < 1e5 ? fmt::format("{:.3f}", measures.perplexity)
-                                               : fmt::format("{:.4g}", measures.perplexity);
-  if (measures.perplexity_stderr) text += fmt::format(" ± {:.2f}", *measures.perplexity_stderr);
-  return text;
-}
 
 std::string stars(double p) { return p < 0.001 ? "***" : p < 0.01 ? "**" : p < 0.05 ? "*" : ""; }
 
@@ -37,29 +26,36 @@ std::string loss_text(const Entry& entry) {
 
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
-// Marks per comparable_key(): perplexities under different protocols never compete.
+// Of entries of one comparable_key(): under different protocols nothing competes. `best` is alone in being the lowest;
+// where others are not told from it, all of them are undecided.
 struct Marks {
-  std::set<const Entry*> best, near_best;
+  std::set<const Entry*> best, undecided;
 };
 
-Marks marks_of(const Entries& entries) {
-  std::map<std::string, const Entry*> best;
-  for (const Entry* entry : entries) {
-    if (entry->is_baseline || !std::isfinite(perplexity(*entry))) continue;
-    const Entry*& place = best[entry->comparable_key()];
-    if (place == nullptr || perplexity(*entry) < perplexity(*place)) place = entry;
-  }
+Marks marks_of(const Ranking& ranking, const Entries& entries) {
+  std::map<std::string, Entries> groups;
+  for (const Entry* entry : entries)
+    if (!entry->is_baseline && std::isfinite(ranking.value(*entry))) groups[entry->comparable_key()].push_back(entry);
   Marks marks;
-  for (const auto& [key, entry] : best) marks.best.insert(entry);
-  for (const Entry* entry : entries) {
-    const auto place = best.find(entry->comparable_key());
-    if (place == best.end() || place->second == entry || entry->is_baseline) continue;
-    const auto difference =
-        paired_difference(entry->record.measures->window_nll, place->second->record.measures->window_nll);
-    if (difference && difference->p_value > kIndistinguishable) marks.near_best.insert(entry);
+  for (const auto& [key, group] : groups) {
+    const Entry* lowest = *std::min_element(group.begin(), group.end(), [&](const Entry* a, const Entry* b) {
+      return ranking.value(*a) < ranking.value(*b);
+    });
+    bool alone = true;
+    for (const Entry* entry : group)
+      if (entry != lowest && ranking.undecided(*entry, *lowest)) {
+        marks.undecided.insert(entry);
+        alone = false;
+      }
+    (alone ? marks.best : marks.undecided).insert(lowest);
   }
   return marks;
 }
+
+constexpr const char* kMarksExplained =
+    " Bold: the lowest, where none other is within two standard errors of it (paired over windows). †: undecided, "
+    "within "
+    "two standard errors of the lowest.";
 
 std::string joined(const SettingNames& names) {
   std::string text;
@@ -117,14 +113,17 @@ std::vector<std::string> mixture_warnings(const Entries& entries) {
 }
 
 ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
+  const Ranking ranking = ranking_of(pivot.entries);
   ReportTable table;
   for (const auto& [name, value] : pivot.fixed)
     table.title += fmt::format("{}{}", table.title.empty() ? "" : ", ",
                                name == "model" || name == "evaluation" ? value : fmt::format("{} {}", name, value));
-  if (table.title.empty()) table.title = "Perplexities";
+  if (table.title.empty()) table.title = ranking.by_divergence ? "KL divergence" : "Perplexity";
   table.caption =
-      fmt::format("Perplexity ± standard error, {} by {}.", joined(settings.rows), joined(settings.columns));
-  bool has_losses = false, has_ties = false;
+      fmt::format("{} ± standard error, {} by {}.",
+                  ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity",
+                  joined(settings.rows), joined(settings.columns));
+  bool has_losses = false;
   table.columns.push_back(joined(settings.rows));
   for (const std::string& column : pivot.column_names)
     table.columns.push_back(settings.columns == SettingNames{"bits"} && column != "–" ? column + " bits" : column);
@@ -134,8 +133,8 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
     Entries in_column;
     for (const auto& [place, entry] : pivot.cells)
       if (place.second == column) in_column.push_back(entry);
-    const Marks marks = marks_of(in_column);
-    for (const Entry* entry : in_column) marked[entry] = {marks.best.contains(entry), marks.near_best.contains(entry)};
+    const Marks marks = marks_of(ranking, in_column);
+    for (const Entry* entry : in_column) marked[entry] = {marks.best.contains(entry), marks.undecided.contains(entry)};
   }
   for (const std::string& row_name : pivot.row_names) {
     std::vector<TableCell> row = {word(row_name)};
@@ -146,52 +145,55 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
         continue;
       }
       const Entry& entry = *found->second;
-      const auto [best, tied] = marked[&entry];
-      row.push_back({.text = perplexity_text(*entry.record.measures),
-                     .detail = loss_text(entry),
-                     .is_best = best,
-                     .near_best = tied});
+      const auto [best, undecided] = marked[&entry];
+      row.push_back({.text = ranking.text(entry), .detail = loss_text(entry), .is_best = best, .undecided = undecided});
       has_losses = has_losses || entry.to_baseline;
-      has_ties = has_ties || tied;
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption += " Bold: the best of a column.";
-  if (has_ties) table.caption += " †: not to be told from it (paired t-test over windows, p > 0.05).";
+  table.caption += kMarksExplained;
   if (has_losses)
     table.caption +=
         " Second line: loss over the baseline in millinats per token ± its paired standard error; *, **, ***: p < "
-        "0.05, "
-        "0.01, 0.001 (two-sided, Holm-adjusted).";
+        "0.05, 0.01, 0.001 (two-sided, Holm-adjusted).";
   table.warnings = mixture_warnings(pivot.entries);
   return table;
 }
 
 ReportTable list_table(const Entries& entries) {
+  const Ranking ranking = ranking_of(entries);
   ReportTable table{.title = "",
-                    .caption = "",
-                    .columns = {"recipe", "bits/weight", "model MB", "perplexity", "loss, millinats", "p (Holm)",
-                                "KL, millinats", "top-1 %"},
+                    .caption = fmt::format("By {}.{}", ranking.name(), kMarksExplained),
+                    .columns = {"recipe", "bits/weight", "bits/weight, model", "model MB", "KL, millinats",
+                                "KL over the lowest", "perplexity", "loss, millinats", "p (Holm)", "top-1 %"},
                     .rows = {},
                     .warnings = mixture_warnings(entries)};
   if (!entries.empty())
     table.title = fmt::format("{}, {}", entries[0]->setting("model"), entries[0]->setting("evaluation"));
   Entries sorted = entries;
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Entry* a, const Entry* b) { return perplexity(*a) < perplexity(*b); });
-  const Marks marks = marks_of(sorted);
+                   [&](const Entry* a, const Entry* b) { return ranking.value(*a) < ranking.value(*b); });
+  const Marks marks = marks_of(ranking, sorted);
+  const auto lowest =
+      std::find_if(sorted.begin(), sorted.end(), [](const Entry* entry) { return !is_float_model(*entry); });
+  constexpr Ranking kPerplexity{.by_divergence = false}, kDivergence{.by_divergence = true};
   for (const Entry* entry : sorted) {
     const CellMeasures& measures = *entry->record.measures;
     const auto& divergence = measures.divergence;
-    TableCell result = number(perplexity_text(measures));
-    result.is_best = marks.best.contains(entry);
-    result.near_best = marks.near_best.contains(entry);
-    table.rows.push_back({word(entry->setting("recipe")), number(fmt::format("{:.3f}", measures.bits_per_weight)),
-                          number(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)),
-                          std::move(result), number(loss_text(*entry)),
-                          number(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
-                          number(divergence ? fmt::format("{:.2f}", divergence->nats_per_token * 1e3) : ""),
-                          number(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
+    TableCell kl = number(divergence ? kDivergence.text(*entry) : ""), perplexity = number(kPerplexity.text(*entry));
+    TableCell& ranked = ranking.by_divergence ? kl : perplexity;
+    ranked.is_best = marks.best.contains(entry);
+    ranked.undecided = marks.undecided.contains(entry);
+    const auto over = ranking.by_divergence && lowest != sorted.end() && *lowest != entry
+                          ? ranking.difference(*entry, **lowest)
+                          : std::nullopt;
+    table.rows.push_back(
+        {word(entry->setting("recipe")), number(fmt::format("{:.3f}", measures.bits_per_weight)),
+         number(fmt::format("{:.3f}", measures.model_bits_per_weight)),
+         number(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)), std::move(kl),
+         number(over ? fmt::format("{} ± {:.3f}", signed_number(over->mean * 1e3, 3), over->standard_error * 1e3) : ""),
+         std::move(perplexity), number(loss_text(*entry)), number(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
+         number(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
   }
   // Columns that nobody filled say nothing.
   for (std::size_t c = table.columns.size(); c-- > 1;) {

@@ -19,7 +19,7 @@ void append(const ReportTable& table, std::string& text) {
     for (const TableCell& cell : row) {
       std::string content = markdown_text(cell.text);
       if (cell.is_best) content = "**" + content + "**";
-      if (cell.near_best) content += " †";
+      if (cell.undecided) content += " †";
       if (!cell.detail.empty()) content += " (" + markdown_text(cell.detail) + ")";
       text += "| " + content + " ";
     }

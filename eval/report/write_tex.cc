@@ -63,7 +63,7 @@ void append(const ReportTable& table, std::string& text) {
       const TableCell& cell = row[c];
       std::string content = tex_text(cell.text);
       if (cell.is_best) content = "\\textbf{" + content + "}";
-      if (cell.near_best) content += "$^\\dagger$";
+      if (cell.undecided) content += "$^\\dagger$";
       text += (c > 0 ? " & " : "") + content;
       details += (c > 0 ? " & " : "") + ("{\\footnotesize " + tex_text(cell.detail) + "}");
       has_details = has_details || !cell.detail.empty();

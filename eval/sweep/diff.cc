@@ -177,8 +177,11 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
   }
   diff.measures = measures_of(*a.measures, *b.measures);
   add_speeds(a.speeds, b.speeds, diff.measures);
-  if (fact(a.configuration, "evaluation") == fact(b.configuration, "evaluation"))
+  if (same_evaluation(a, b)) {
     diff.paired = paired(a.measures->window_nll, b.measures->window_nll);
+    if (a.measures->divergence && b.measures->divergence)
+      diff.paired_kl = paired(a.measures->divergence->window_nats, b.measures->divergence->window_nats);
+  }
   add_layers(a.measures->tensors, kSideA, diff.layers);
   add_layers(b.measures->tensors, kSideB, diff.layers);
   SweepRecord only_a = a, only_b = a;

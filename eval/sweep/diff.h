@@ -32,8 +32,8 @@ struct LayerDiff {
   std::optional<double> between;             ///< ||A - B||_F / ||A||_F of the decoded weights (checkpoints)
 };
 
-/// The mean of the windows' differences of NLL (b - a), which is the logarithm of the perplexities' ratio for windows
-/// of equal length, with its standard error: paired, so far below what the errors of each say.
+/// The mean of the windows' differences of NLL or of KL (b - a). Of NLL it is the logarithm of the perplexities' ratio
+/// for windows of equal length, with its standard error: paired, so far below what the errors of each say.
 struct WindowDifference {
   double nats = 0.0;
   double stderr_nats = 0.0;
@@ -43,11 +43,12 @@ struct WindowDifference {
 /// Two records side by side.
 struct RecordDiff {
   std::string name_a, name_b;
-  std::vector<SettingDiff> settings;       ///< that differ: model, recipe, calibration, evaluation, environment
-  std::vector<MeasureDiff> measures;       ///< all that both have
-  std::optional<WindowDifference> paired;  ///< of records of one evaluation: same tokens, same protocol
-  std::vector<LayerDiff> layers;           ///< of all weights of either
-  bool same_measures = false;              ///< every number is the same, to the bit
+  std::vector<SettingDiff> settings;          ///< that differ: model, recipe, calibration, evaluation, environment
+  std::vector<MeasureDiff> measures;          ///< all that both have
+  std::optional<WindowDifference> paired;     ///< of losses, in records of one evaluation: same tokens, same protocol
+  std::optional<WindowDifference> paired_kl;  ///< of divergences from the float model, likewise
+  std::vector<LayerDiff> layers;              ///< of all weights of either
+  bool same_measures = false;                 ///< every number is the same, to the bit
 };
 RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b);
 

@@ -27,6 +27,7 @@ struct Cost {
 /// The tokens of an evaluation, for one model.
 struct EvaluationTokens {
   std::vector<model::TokenId> tokens;
+  std::vector<std::size_t> text_ends;                 ///< of several texts (PerplexityOptions); empty for one
   std::string hash;                                   ///< of the ids
   std::shared_ptr<const model::Tokenizer> tokenizer;  ///< null where the model has none
 };

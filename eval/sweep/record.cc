@@ -66,6 +66,7 @@ Json measures_json(const CellMeasures& measures) {
     json["divergence"]["percentile_99"] = divergence->percentile_99;
     json["divergence"]["largest"] = divergence->largest;
     json["divergence"]["top1_agreement"] = divergence->top1_agreement;
+    if (!divergence->window_nats.empty()) json["divergence"]["window_nats"] = divergence->window_nats;
   }
   json["bits_per_weight"] = measures.bits_per_weight;
   json["model_bits_per_weight"] = measures.model_bits_per_weight;
@@ -123,7 +124,9 @@ CellMeasures parse_measures(const JsonFields& reader) {
                                              .median = divergence.figure("median"),
                                              .percentile_99 = divergence.figure("percentile_99"),
                                              .largest = divergence.figure("largest"),
-                                             .top1_agreement = divergence.figure("top1_agreement")};
+                                             .top1_agreement = divergence.figure("top1_agreement"),
+                                             .window_nats = {}};
+    if (divergence.has("window_nats")) measures.divergence->window_nats = divergence.figures("window_nats");
   }
   measures.bits_per_weight = reader.figure("bits_per_weight");
   measures.model_bits_per_weight = reader.figure("model_bits_per_weight");
@@ -283,6 +286,16 @@ std::string cell_name(const SweepRecord& record) {
   return fmt::format("{} · {} · {}", fact(record.labels, "model"), fact(record.labels, "recipe"),
                      fact(record.labels, "evaluation"));
 }
+
+std::string scored_text(const SweepRecord& record) {
+  const std::string_view text = fact(record.configuration, "evaluation");
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::string(text);
+  json.erase("divergence");
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool same_evaluation(const SweepRecord& a, const SweepRecord& b) { return scored_text(a) == scored_text(b); }
 
 Facts settings_of(const SweepRecord& record) {
   Facts settings = record.labels;

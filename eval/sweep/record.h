@@ -41,7 +41,8 @@ struct DivergenceMeasures {
   double nats_per_token = 0.0;                              ///< mean Kullback-Leibler divergence, float model first
   std::optional<double> stderr_nats;                        ///< of that mean
   double median = 0.0, percentile_99 = 0.0, largest = 0.0;  ///< of the tokens' divergences, nats
-  double top1_agreement = 0.0;  ///< share of the tokens with the same most probable next token
+  double top1_agreement = 0.0;      ///< share of the tokens with the same most probable next token
+  std::vector<double> window_nats;  ///< mean of each window: for paired differences between cells of one evaluation
 };
 
 /// Of several runs.
@@ -118,6 +119,12 @@ bool is_record_name(const std::filesystem::path& file);
 
 /// The value of `name` in `facts`, or an empty text.
 std::string_view fact(const Facts& facts, std::string_view name);
+
+/// What an evaluation scores, as JSON: its configuration without `divergence`, which says what else was looked at there
+/// and changes no loss.
+std::string scored_text(const SweepRecord& record);
+/// Whether the losses of both are of the same tokens under the same protocol, window by window.
+bool same_evaluation(const SweepRecord& a, const SweepRecord& b);
 
 /// "model · recipe · evaluation", for people.
 std::string cell_name(const SweepRecord& record);

@@ -170,7 +170,8 @@ class Job {
                                       .median = compared.kl_median,
                                       .percentile_99 = compared.kl_99,
                                       .largest = compared.kl_max,
-                                      .top1_agreement = compared.top1_agreement};
+                                      .top1_agreement = compared.top1_agreement,
+                                      .window_nats = compared.window_kl};
     } else {
       result = perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens,
                           options);

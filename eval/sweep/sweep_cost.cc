@@ -4,20 +4,18 @@
 
 #include "calib/collect/plan.h"
 #include "core/thread_pool.h"
-#include "datasets/eval_windows.h"
 #include "eval/quality/kept_states.h"
+#include "eval/quality/protocol_run.h"
 #include "eval/speed/work.h"
 
 namespace nibble::eval {
-namespace {}  // namespace
-
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   constexpr std::uint64_t kFixed = std::uint64_t{64} << 20;  // logits, decoded tiles, the program
   const model::Architecture& architecture = model.architecture;
   double tokens = 0.0, attended = 0.0, scored = 0.0;
   std::size_t longest = 0;
-  for (const datasets::Window& window : datasets::evaluation_windows(cell.options.protocol, cell.tokens->tokens.size(),
-                                                                     cell.options.context, cell.options.stride)) {
+  for (const datasets::Window& window :
+       protocol_windows(cell.options, cell.tokens->tokens.size(), architecture.max_positions)) {
     const auto length = static_cast<double>(window.end - window.begin);
     tokens += length;
     attended += length * length / 2;

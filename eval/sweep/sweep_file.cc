@@ -73,9 +73,9 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
 }
 
 SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
-  constexpr std::array<std::string_view, 11> kKeys{"name",       "text",       "tokens",  "hf_join",
-                                                   "max_tokens", "protocol",   "context", "stride",
-                                                   "average",    "divergence", "speed"};
+  constexpr std::array<std::string_view, 12> kKeys{"name",    "text",       "tokens",     "use",
+                                                   "hf_join", "max_tokens", "protocol",   "context",
+                                                   "stride",  "average",    "divergence", "speed"};
   const YamlSection section(node, what, "evaluations", kKeys);
   SweepEvaluation evaluation;
   if (const YamlNode* speed = section.find("speed")) {
@@ -85,8 +85,10 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     evaluation.name = section.text("name", "speed");
     return evaluation;
   }
-  evaluation.text = section.text("text");
-  evaluation.tokens = section.text("tokens");
+  if (section.has("text"))
+    for (const std::string& file : section.texts("text")) evaluation.text.emplace_back(file);
+  if (section.has("tokens"))
+    for (const std::string& file : section.texts("tokens")) evaluation.tokens.emplace_back(file);
   if (evaluation.text.empty() == evaluation.tokens.empty())
     section.fail(node, "expected text, tokens or speed, one of them");
   evaluation.hf_join = section.flag("hf_join");
@@ -104,7 +106,12 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     return text == "tokens" ? Average::kTokens : Average::kWindows;
   });
   evaluation.divergence = section.flag("divergence");
-  const std::filesystem::path& file = evaluation.text.empty() ? evaluation.tokens : evaluation.text;
+  evaluation.use = section.parsed("use", "", [](const std::string& text) {
+    NIBBLE_REQUIRE(text.empty() || text == "calibration" || text == "validation" || text == "test", InvalidArgument,
+                   "use: expected calibration, validation or test, got '{}'", text);
+    return text;
+  });
+  const std::filesystem::path& file = (evaluation.text.empty() ? evaluation.tokens : evaluation.text).front();
   evaluation.name =
       section.text("name", fmt::format("{} {}", file.stem().string(), datasets::protocol_name(evaluation.protocol)));
   return evaluation;

@@ -17,17 +17,22 @@ std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path
 }
 
 std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model) {
-  const std::size_t limit = evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
+  std::size_t room = evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
   auto read = std::make_shared<EvaluationTokens>();
   read->tokenizer = tokenizer_of(model.source.path);
-  if (evaluation.text.empty()) {
-    read->tokens = datasets::read_token_file(evaluation.tokens, model.architecture.vocabulary, limit);
-  } else {
-    NIBBLE_REQUIRE(read->tokenizer != nullptr, FormatError,
-                   "evaluation '{}': model '{}' has no tokenizer; give token ids with `tokens`", evaluation.name,
-                   model.source.path.string());
-    read->tokens = read->tokenizer->encode(datasets::read_evaluation_text(evaluation.text, evaluation.hf_join));
-    read->tokens.resize(std::min(limit, read->tokens.size()));
+  NIBBLE_REQUIRE(evaluation.text.empty() || read->tokenizer != nullptr, FormatError,
+                 "evaluation '{}': model '{}' has no tokenizer; give token ids with `tokens`", evaluation.name,
+                 model.source.path.string());
+  const auto& files = evaluation.text.empty() ? evaluation.tokens : evaluation.text;
+  for (const std::filesystem::path& file : files) {
+    if (room == 0) break;  // max_tokens are reached
+    std::vector<model::TokenId> ids =
+        evaluation.text.empty() ? datasets::read_token_file(file, model.architecture.vocabulary, room)
+                                : read->tokenizer->encode(datasets::read_evaluation_text(file, evaluation.hf_join));
+    ids.resize(std::min(room, ids.size()));
+    room -= ids.size();
+    read->tokens.insert(read->tokens.end(), ids.begin(), ids.end());
+    if (files.size() > 1) read->text_ends.push_back(read->tokens.size());
   }
   read->hash = hash_hex(std::as_bytes(std::span(read->tokens)));
   return read;
@@ -40,6 +45,7 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   options.protocol = evaluation.protocol;
   options.context = evaluation.context > 0 ? evaluation.context : model.architecture.max_positions;
   options.stride = evaluation.stride > 0 ? evaluation.stride : sliding ? options.context / 2 : options.context;
+  options.text_ends = tokens->text_ends;
   options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
   if (tokens->tokenizer != nullptr) {
     if (evaluation.protocol == datasets::Protocol::kHalf) options.bos = tokens->tokenizer->added_bos();

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/hash.h"
+#include "eval/quality/protocol_run.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
@@ -50,6 +51,7 @@ Json evaluation_json(const EvaluationTokens& tokens, const PerplexityOptions& op
             {"divergence", divergence}};
   if (tokens.tokenizer) json["tokenizer_hash"] = tokens.tokenizer->fingerprint();
   if (options.bos) json["bos"] = *options.bos;
+  if (!options.text_ends.empty()) json["text_ends"] = options.text_ends;
   return json;
 }
 
@@ -75,8 +77,9 @@ std::string source_text(const SweepEvaluation& evaluation) {
     json["speed"] = speed_json(*evaluation.speed);
     return json.dump();
   }
-  if (!evaluation.text.empty()) json["text"] = evaluation.text.string();
-  if (!evaluation.tokens.empty()) json["tokens"] = evaluation.tokens.string();
+  for (const auto& file : evaluation.text) json["text"].push_back(file.string());
+  for (const auto& file : evaluation.tokens) json["tokens"].push_back(file.string());
+  if (!evaluation.use.empty()) json["use"] = evaluation.use;
   if (evaluation.hf_join) json["hf_join"] = true;
   if (evaluation.max_tokens > 0) json["max_tokens"] = evaluation.max_tokens;
   json["protocol"] = datasets::protocol_name(evaluation.protocol);
@@ -209,8 +212,8 @@ class Planner {
       planned.tokens = tokens_of(cell);
       planned.options = perplexity_options(evaluation, model, planned.tokens);
       planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
-      datasets::evaluation_windows(planned.options.protocol, planned.tokens->tokens.size(), planned.options.context,
-                                   planned.options.stride);  // throws what is wrong with them now
+      (void)protocol_windows(planned.options, planned.tokens->tokens.size(),
+                             model.architecture.max_positions);  // throws what is wrong with them now
       if (evaluation.divergence) planned.reference = reference_of(cell, planned);
       measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
     }
@@ -224,6 +227,7 @@ class Planner {
     }
     record.labels = {
         {"model", model.source.name}, {"recipe", spec_.recipes[cell.recipe].name}, {"evaluation", evaluation.name}};
+    if (!evaluation.use.empty()) record.labels.emplace_back("use", evaluation.use);
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration) record.sources.emplace_back("calibration", source_text(*spec_.calibration));
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);

@@ -51,7 +51,9 @@ struct SweepSpeed {
 /// What cells are measured on: as the options of `nibble perplexity`, or `speed` and none of them.
 struct SweepEvaluation {
   std::string name;
-  std::filesystem::path text, tokens;  ///< one of them
+  /// Files of one of the two kinds. Several: windows are cut from each alone, and averaged over together.
+  std::vector<std::filesystem::path> text, tokens;
+  std::string use;  ///< what the text is for: "calibration", "validation", "test", or empty
   bool hf_join = false;
   std::uint64_t max_tokens = 0;  ///< 0: all
   datasets::Protocol protocol = datasets::Protocol::kSliding;

@@ -145,6 +145,35 @@ TEST(Perplexity, BitsPerByteCountTheBytesOfScoredTokensOnly) {
   EXPECT_TRUE(std::isnan(perplexity(model, text, options).bits_per_byte));
 }
 
+TEST(Perplexity, OfSeveralTextsIsThatOfTheirWindowsTogether) {
+  const FakeModel model = random_model(11);
+  const auto text = random_text(150, 11, 5);
+  for (const Protocol protocol : kProtocols) {
+    PerplexityOptions options{.protocol = protocol, .context = 16, .stride = 8};
+    std::vector<double> windows;
+    std::uint64_t scored = 0;
+    double total = 0.0;
+    for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, 70}, {70, 150}}) {
+      const auto alone = perplexity(model, std::span(text).subspan(begin, end - begin), options);
+      windows.insert(windows.end(), alone.window_nll.begin(), alone.window_nll.end());
+      scored += alone.tokens_scored;
+      total += alone.nll_nats_per_token * static_cast<double>(alone.tokens_scored);
+    }
+    options.text_ends = {70, 150};
+    options.average = Average::kTokens;
+    const auto together = perplexity(model, text, options);
+    EXPECT_TRUE(test::same_bits(together.window_nll, windows)) << datasets::protocol_name(protocol);
+    EXPECT_EQ(together.tokens_scored, scored);
+    // The means of `sliding` and `blocks` alone are over windows, of which the last of sliding is shorter.
+    if (protocol == Protocol::kHalf) {
+      EXPECT_TRUE(near(together.nll_nats_per_token, total / static_cast<double>(scored), {.rel = 1e-13}));
+    }
+  }
+  for (const auto& ends : {std::vector<std::size_t>{70, 70, 150}, {70, 151}, {70, 149}})
+    EXPECT_TRUE(throws_with<InvalidArgument>(
+        [&] { perplexity(model, text, {.protocol = Protocol::kBlocks, .context = 16, .text_ends = ends}); }, "150"));
+}
+
 TEST(Perplexity, AgreesWithPlainLoopsOverTheWindows) {
   const std::size_t vocabulary = 11;
   const FakeModel model = random_model(vocabulary);

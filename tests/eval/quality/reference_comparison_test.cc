@@ -82,10 +82,10 @@ TEST(CompareWithReference, AgreesWithPlainLoops) {
   const FakeModel model = noisy_model(0.4), reference = noisy_model(0.0);
   const auto text = random_text(97);
   const auto result = compare_with_reference(model, reference, text, {.protocol = Protocol::kBlocks, .context = 12});
-  std::vector<double> divergences, block_differences;
+  std::vector<double> divergences, block_differences, block_kls;
   std::size_t agreeing = 0;
   for (std::size_t begin = 0; begin + 12 <= text.size(); begin += 12) {
-    double difference = 0.0;
+    double difference = 0.0, block_kl = 0.0;
     for (std::size_t length = 1; length < 12; ++length) {
       const auto prefix = std::span(text).subspan(begin, length);
       const auto p = logits_after(prefix, 0.0), q = logits_after(prefix, 0.4);
@@ -95,17 +95,19 @@ TEST(CompareWithReference, AgreesWithPlainLoops) {
         divergence += std::exp(log_p) * (log_p - log_q);
       }
       divergences.push_back(divergence);
+      block_kl += divergence / 11.0;
       const TokenId target = text[begin + length];
       difference += static_cast<double>(p[target]) - log_sum(p) - static_cast<double>(q[target]) + log_sum(q);
       agreeing += std::max_element(p.begin(), p.end()) - p.begin() == std::max_element(q.begin(), q.end()) - q.begin();
     }
     block_differences.push_back(difference / 11.0);
+    block_kls.push_back(block_kl);
   }
   ASSERT_EQ(divergences.size(), result.model.tokens_scored);
   const auto n = static_cast<double>(divergences.size()), blocks = static_cast<double>(block_differences.size());
   double kl = 0.0, kl_squares = 0.0, difference = 0.0, squares = 0.0;
   for (const double divergence : divergences) kl += divergence / n;
-  for (const double divergence : divergences) kl_squares += (divergence - kl) * (divergence - kl);
+  for (const double block : block_kls) kl_squares += (block - kl) * (block - kl);
   for (const double block : block_differences) difference += block / blocks;
   for (const double block : block_differences) squares += (block - difference) * (block - difference);
   std::sort(divergences.begin(), divergences.end());
@@ -113,7 +115,9 @@ TEST(CompareWithReference, AgreesWithPlainLoops) {
   // Sums of at most a hundred doubles of order one.
   constexpr test::Bound kRounding{.rel = 1e-12};
   EXPECT_TRUE(near(result.kl_mean, kl, kRounding));
-  EXPECT_TRUE(near(result.kl_mean_stderr, std::sqrt(kl_squares / (n - 1.0) / n), kRounding));
+  EXPECT_TRUE(near(result.kl_mean_stderr, std::sqrt(kl_squares / (blocks - 1.0) / blocks), kRounding));
+  ASSERT_EQ(result.window_kl.size(), block_kls.size());
+  for (std::size_t i = 0; i < block_kls.size(); ++i) EXPECT_TRUE(near(result.window_kl[i], block_kls[i], kRounding));
   ASSERT_EQ(divergences.size() % 2, 0u);
   EXPECT_TRUE(near(result.kl_median, (divergences[43] + divergences[44]) / 2.0, kRounding));
   EXPECT_TRUE(near(result.kl_99, divergences[86] + 0.13 * (divergences[87] - divergences[86]), kRounding));

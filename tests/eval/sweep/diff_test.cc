@@ -60,6 +60,15 @@ TEST(DiffOfRecords, PairsTheWindowsOfOneEvaluation) {
   EXPECT_EQ(diff.paired->nats, 0.5);  // (0.5 + 0.25 + 0.75) / 3
   EXPECT_TRUE(test::near(diff.paired->stderr_nats, 0.25 / std::sqrt(3.0), {.rel = 1e-14}));
   EXPECT_FALSE(diff.same_measures);
+  EXPECT_FALSE(diff.paired_kl);
+  SweepRecord first = record("3", {2.0, 3.0}), second = record("4", {2.0, 3.0});
+  first.measures->divergence.emplace().window_nats = {0.25, 0.5};
+  second.measures->divergence.emplace().window_nats = {0.5, 1.0};
+  second.configuration[2].second = R"({"context":64,"divergence":true})";  // what else was looked at changes no loss
+  const auto kl = diff_records(first, second).paired_kl;
+  ASSERT_TRUE(kl);
+  EXPECT_EQ(kl->nats, 0.375);
+  EXPECT_TRUE(test::near(kl->stderr_nats, 0.125, {.rel = 1e-14}));  // |0.5 - 0.25| / 2
   SweepRecord other = record("4", {2.5, 3.25, 4.75});
   other.configuration[2].second = R"({"context":32})";
   EXPECT_FALSE(diff_records(record("3", {2.0, 3.0, 4.0}), other).paired);

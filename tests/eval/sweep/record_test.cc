@@ -29,7 +29,7 @@ SweepRecord example() {
                                  .bits_per_byte = std::nullopt,
                                  .tokens_scored = 126,
                                  .window_nll = {2.5, 2.5514572886165},
-                                 .divergence = DivergenceMeasures{0.25, 0.01, 0.2, 1.5, 3.0, 0.9},
+                                 .divergence = DivergenceMeasures{0.25, 0.01, 0.2, 1.5, 3.0, 0.9, {0.125, 0.375}},
                                  .bits_per_weight = 3.01,
                                  .model_bits_per_weight = 5.0,
                                  .model_bytes = 1000,

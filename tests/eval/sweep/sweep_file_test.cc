@@ -77,6 +77,21 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_TRUE(evaluation.divergence);
 }
 
+TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
+  const std::string head = "models: [m]\nlist: [float]\nevaluations:\n";
+  const SweepSpec spec = parse_sweep(
+      head + "  - {text: [a.txt, b.txt], use: test}\n  - {tokens: [x.u16], use: validation}\n  - {text: c.txt}\n", "s");
+  ASSERT_EQ(spec.evaluations.size(), 3u);
+  EXPECT_EQ(spec.evaluations[0].text, (std::vector<std::filesystem::path>{"a.txt", "b.txt"}));
+  EXPECT_EQ(spec.evaluations[0].use, "test");
+  EXPECT_EQ(spec.evaluations[0].name, "a sliding");
+  EXPECT_EQ(spec.evaluations[1].tokens, (std::vector<std::filesystem::path>{"x.u16"}));
+  EXPECT_EQ(spec.evaluations[1].use, "validation");
+  EXPECT_EQ(spec.evaluations[2].use, "");
+  EXPECT_TRUE(refused(head + "  - {text: a, use: training}", "line 4", "expected calibration, validation or test"));
+  EXPECT_TRUE(refused(head + "  - {text: a, tokens: b}", "line 4", "one of them"));
+}
+
 TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
   const std::string head = "models: [m]\nlist: [float]\nevaluations:\n";
   const SweepSpec spec = parse_sweep(

@@ -1,0 +1,68 @@
+#include "eval/report/ranking.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nibble::eval {
+namespace {
+
+std::string perplexity_text(const CellMeasures& measures) {
+  if (!std::isfinite(measures.perplexity)) return "not finite";
+  std::string text = measures.perplexity < 1e5 ? fmt::format("{:.3f}", measures.perplexity)
+                                               : fmt::format("{:.4g}", measures.perplexity);
+  if (measures.perplexity_stderr) text += fmt::format(" ± {:.2f}", *measures.perplexity_stderr);
+  return text;
+}
+
+std::string divergence_text(const DivergenceMeasures& divergence) {
+  if (!std::isfinite(divergence.nats_per_token)) return "not finite";
+  std::string text = fmt::format("{:.3f}", divergence.nats_per_token * 1e3);
+  if (divergence.stderr_nats) text += fmt::format(" ± {:.3f}", *divergence.stderr_nats * 1e3);
+  return text;
+}
+
+}  // namespace
+
+bool is_float_model(const Entry& entry) { return fact(entry.record.configuration, "recipe") == "null"; }
+
+double Ranking::value(const Entry& entry) const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const CellMeasures& measures = *entry.record.measures;
+  double value = measures.perplexity;
+  if (by_divergence)
+    value = measures.divergence ? measures.divergence->nats_per_token * 1e3 : is_float_model(entry) ? 0.0 : kInfinity;
+  return std::isfinite(value) ? value : kInfinity;
+}
+
+std::string Ranking::text(const Entry& entry) const {
+  const CellMeasures& measures = *entry.record.measures;
+  if (!by_divergence) return perplexity_text(measures);
+  return measures.divergence ? divergence_text(*measures.divergence) : is_float_model(entry) ? "0" : "";
+}
+
+std::optional<PairedDifference> Ranking::difference(const Entry& a, const Entry& b) const {
+  const CellMeasures &of_a = *a.record.measures, &of_b = *b.record.measures;
+  if (!by_divergence) return paired_difference(of_a.window_nll, of_b.window_nll);
+  if (!of_a.divergence || !of_b.divergence) return std::nullopt;
+  return paired_difference(of_a.divergence->window_nats, of_b.divergence->window_nats);
+}
+
+bool Ranking::undecided(const Entry& a, const Entry& b) const {
+  const auto found = difference(a, b);
+  return found && std::abs(found->mean) <= kUndecidedWithin * found->standard_error;
+}
+
+Ranking ranking_of(const Entries& entries) {
+  bool some = false;
+  for (const Entry* entry : entries) {
+    if (is_float_model(*entry)) continue;
+    some = true;
+    if (!entry->record.measures->divergence) return {.by_divergence = false};
+  }
+  return {.by_divergence = some};
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "eval/report/paired_test.h"
+#include "eval/report/pivot.h"
+
+namespace nibble::eval {
+
+/// Standard errors within which a difference is undecided.
+constexpr double kUndecidedWithin = 2.0;
+
+/// The figure by which cells of one model and evaluation are ranked, lower being better: the KL divergence from the
+/// float model where every quantized cell has it, which the text's own difficulty does not blur; else perplexity.
+struct Ranking {
+  bool by_divergence = false;
+
+  /// Millinats per token, or perplexity. Infinite where a cell has none: such a cell comes last. The float model, which
+  /// does not diverge from itself, has a KL of 0.
+  double value(const Entry& entry) const;
+  /// "3.53 ± 0.04", or "117.08 ± 1.20"; "not finite".
+  std::string text(const Entry& entry) const;
+  std::string name() const { return by_divergence ? "KL divergence, millinats per token" : "perplexity"; }
+  /// a - b over windows, in nats per token of KL or of loss. Empty where there is nothing to pair.
+  std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
+  /// Whether they differ by no more than kUndecidedWithin paired standard errors. False where nothing can be paired.
+  bool undecided(const Entry& a, const Entry& b) const;
+};
+
+/// Of entries that may be of several models and evaluations: by divergence only where all quantized ones have it.
+Ranking ranking_of(const Entries& entries);
+
+/// Whether it is the float model.
+bool is_float_model(const Entry& entry);
+
+}  // namespace nibble::eval
