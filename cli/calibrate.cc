@@ -25,6 +25,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/calibration_windows.h"
+#include "model/open/open_model.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -78,7 +79,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
-  const auto tokenizer = arguments.text.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
+  const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
   const datasets::CalibrationWindows windows =
       read_calibration_windows(arguments.text, model.architecture, tokenizer.get(), arguments.model, bar.sink());
@@ -170,7 +171,7 @@ void run(const CalibrateArguments& arguments) {
 Command calibrate_command(CLI::App& program) {
   auto arguments = std::make_shared<CalibrateArguments>();
   CLI::App* app = program.add_subcommand("calibrate", "Collect activation statistics and Fisher sensitivities");
-  add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
+  add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory (config.json, *.safetensors) or a .gguf file");
   add_calibration_text(*app, arguments->text);
   app->add_option("--collect", arguments->collect, "List of activations, fisher, hessian, guided-hessian")
       ->type_name("LIST")

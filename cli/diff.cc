@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "eval/sweep/record.h"
+#include "model/open/open_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -20,7 +21,10 @@ struct DiffArguments {
 
 void run(const DiffArguments& arguments) {
   arguments.common.apply();
-  const bool a = std::filesystem::is_directory(arguments.a), b = std::filesystem::is_directory(arguments.b);
+  const auto is_model = [](const std::filesystem::path& path) {
+    return std::filesystem::is_directory(path) || model::is_gguf_path(path);
+  };
+  const bool a = is_model(arguments.a), b = is_model(arguments.b);
   NIBBLE_REQUIRE(a == b, InvalidArgument, "diff: '{}' is a {}, '{}' a {}; expected two records or two checkpoints",
                  arguments.a.string(), a ? "checkpoint" : "record", arguments.b.string(), b ? "checkpoint" : "record");
   if (a) return show_checkpoint_diff(eval::diff_checkpoints(arguments.a, arguments.b), arguments.common.json);
@@ -33,7 +37,7 @@ void run(const DiffArguments& arguments) {
 Command diff_command(CLI::App& program) {
   auto arguments = std::make_shared<DiffArguments>();
   CLI::App* app = program.add_subcommand("diff", "Compare two records of a sweep, or two checkpoints");
-  add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint directory, float or quantized")
+  add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint, float or quantized")
       ->required();
   add_path(*app, "B", arguments->b, "", "What to compare it with")->required();
   add_common_options(*app, arguments->common);

@@ -126,7 +126,7 @@ Command evaluate_command(CLI::App& program) {
       program.add_subcommand("evaluate", "Perplexity, divergence from the float model and speed, in one table");
   add_model(*app, arguments->model);
   add_token_input(*app, arguments->input);
-  add_path(*app, "--reference", arguments->reference, "DIR", "Float model to compare with");
+  add_path(*app, "--reference", arguments->reference, "MODEL", "Float model to compare with");
   app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
       ->type_name("NAME")
       ->capture_default_str();

@@ -161,7 +161,7 @@ std::string format_names() {
 Command export_command(CLI::App& program) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* app = program.add_subcommand("export", "Write a checkpoint in a form that other programs read");
-  add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory, quantized or float");
+  add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory, quantized or float, or a .gguf file");
   app->add_option("--format", arguments->format, format_names())->type_name("NAME")->capture_default_str();
   add_path(*app, "-o,--output", arguments->output, "PATH", "Where the export goes: a directory, or a file (gguf)");
   app->add_option("--rest", arguments->rest,
@@ -179,6 +179,7 @@ Command export_command(CLI::App& program) {
   app->footer(
       "Example:\n"
       "  nibble export build/gpt2-demo-3bit --format dequantized -o build/gpt2-demo-3bit-f16\n"
+      "  nibble export model-Q4_K_M.gguf --format dequantized -o build/model-f16\n"
       "  nibble export --list");
   return {app, [arguments] { run(*arguments); }};
 }

@@ -23,6 +23,7 @@
 #include "cli/token_input.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "model/open/open_model.h"
 #include "model/transformer/sampling.h"
 #include "quant/store/load_model.h"
 
@@ -108,7 +109,7 @@ void run(const GenerateArguments& arguments) {
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
-  const auto tokenizer = open_tokenizer_if_any(arguments.model);
+  const auto tokenizer = model::open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.architecture.vocabulary);
   std::optional<TextStream> stream;
   if (tokenizer) stream.emplace(*tokenizer, prompt);

@@ -20,6 +20,7 @@
 #include "core/output_file.h"
 #include "eval/inspect/inspect_model.h"
 #include "eval/inspect/model_graph.h"
+#include "model/open/open_model.h"
 #include "quant/store/model_weights.h"
 
 namespace nibble::cli {
@@ -131,7 +132,7 @@ void write_graph(const InspectArguments& arguments) {
       std::find_if(std::begin(kWriters), std::end(kWriters), [&](const auto& w) { return w.first == extension; });
   NIBBLE_REQUIRE(writer != std::end(kWriters), InvalidArgument,
                  "--graph: expected a file that ends in .dot, .svg or .json, got '{}'", arguments.graph.string());
-  const auto checkpoint = model::Checkpoint::open(arguments.model);
+  const auto checkpoint = model::open_checkpoint(arguments.model);
   const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
   OutputFile file(arguments.graph);
   file.write(text);
@@ -181,6 +182,7 @@ Command inspect_command(CLI::App& program) {
   app->footer(
       "Example:\n  nibble inspect datasets/demo/llama-demo --graph build/llama.svg\n"
       "  nibble inspect datasets/demo/gpt2-demo\n"
+      "  nibble inspect model-Q4_K_M.gguf\n"
       "  nibble inspect datasets/demo/gpt2-demo --compress");
   return {app, [arguments] { run(*arguments); }};
 }

@@ -24,6 +24,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "export/export_checkpoint.h"
+#include "model/open/open_model.h"
 #include "quant/job/assemble.h"
 #include "quant/job/quantize_model.h"
 #include "quant/job/shard.h"
@@ -136,9 +137,9 @@ std::optional<quant::CalibrationText> read_text(const QuantizeArguments& argumen
   if (!options.given()) return std::nullopt;
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
                  "expected either --text or --tokens, got both");
-  const auto checkpoint = model::Checkpoint::open(arguments.model);
+  const auto checkpoint = model::open_checkpoint(arguments.model);
   const model::Architecture& architecture = checkpoint->architecture();
-  const auto tokenizer = options.tokens.empty() ? open_tokenizer_if_any(arguments.model) : nullptr;
+  const auto tokenizer = options.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
   datasets::CalibrationWindows windows =
       read_calibration_windows(options, architecture, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
@@ -195,7 +196,7 @@ void run(const QuantizeArguments& arguments) {
 Command quantize_command(CLI::App& program) {
   auto arguments = std::make_shared<QuantizeArguments>();
   CLI::App* app = program.add_subcommand("quantize", "Quantize a checkpoint by a recipe");
-  add_path(*app, "MODEL", arguments->model, "", "Checkpoint directory (config.json, *.safetensors)");
+  add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory (config.json, *.safetensors) or a .gguf file");
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the quantized checkpoint goes");
   add_path(*app, "-r,--recipe", arguments->recipe, "FILE", "Recipe in YAML or JSON (docs/recipe.md)");
   app->add_option("-p,--preset", arguments->preset,

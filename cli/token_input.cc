@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
+#include "model/open/open_model.h"
 
 namespace nibble::cli {
 
@@ -29,10 +30,10 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   const std::size_t limit = options.max_tokens > 0 ? options.max_tokens : std::numeric_limits<std::size_t>::max();
   TokenInput input;
   if (options.text.empty()) {
-    input.tokenizer = open_tokenizer_if_any(directory);
+    input.tokenizer = model::open_tokenizer_if_any(directory);
     input.tokens = datasets::read_token_file(options.tokens, vocabulary, limit);
   } else {
-    input.tokenizer = model::Tokenizer::open(directory);
+    input.tokenizer = model::open_tokenizer(directory);
     const std::string text = datasets::read_evaluation_text(options.text, options.hf_join);
     input.text_hash = hash_hex(std::as_bytes(std::span(text)));
     input.tokens = input.tokenizer->encode(text);
@@ -40,12 +41,6 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   }
   input.tokens_hash = hash_hex(std::as_bytes(std::span(input.tokens)));
   return input;
-}
-
-std::shared_ptr<const model::Tokenizer> open_tokenizer_if_any(const std::filesystem::path& directory) {
-  for (const char* name : {"tokenizer.json", "vocab.json"})
-    if (std::filesystem::exists(directory / name)) return model::Tokenizer::open(directory);
-  return nullptr;
 }
 
 }  // namespace nibble::cli

@@ -33,7 +33,4 @@ struct TokenInput {
 TokenInput read_token_input(const TokenInputOptions& options, const std::filesystem::path& directory,
                             std::size_t vocabulary);
 
-/// The tokenizer of a checkpoint directory, or null if it has none. Throws FormatError for one that is malformed.
-std::shared_ptr<const model::Tokenizer> open_tokenizer_if_any(const std::filesystem::path& directory);
-
 }  // namespace nibble::cli

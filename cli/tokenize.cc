@@ -18,6 +18,7 @@
 #include "core/hash.h"
 #include "core/output_file.h"
 #include "datasets/text_source.h"
+#include "model/open/open_model.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace nibble::cli {
@@ -49,7 +50,7 @@ void write_token_file(const std::filesystem::path& path, std::span<const model::
 
 void run(const TokenizeArguments& arguments) {
   arguments.common.apply();
-  const auto tokenizer = model::Tokenizer::open(arguments.directory);
+  const auto tokenizer = model::open_tokenizer(arguments.directory);
   const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<model::TokenId> tokens = tokenizer->encode(text);
@@ -81,7 +82,8 @@ void run(const TokenizeArguments& arguments) {
 Command tokenize_command(CLI::App& program) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* app = program.add_subcommand("tokenize", "Count or write the tokens of a text");
-  add_path(*app, "DIR", arguments->directory, "", "Directory with tokenizer.json, or vocab.json and merges.txt")
+  add_path(*app, "DIR", arguments->directory, "",
+           "Directory with tokenizer.json, or vocab.json and merges.txt; or a .gguf file, with or without a model")
       ->required();
   add_path(*app, "--text", arguments->text, "FILE", "The text, UTF-8")->required();
   app->add_flag("--hf-join", arguments->hf_join,

@@ -1,7 +1,7 @@
 #include "export/companions.h"
 
-#include "core/output_directory.h"
 #include "core/output_file.h"
+#include "model/open/companions.h"
 
 namespace nibble::exporting {
 
@@ -12,7 +12,7 @@ void write_text(const std::filesystem::path& file, std::string_view text) {
 }
 
 void add_companions(const ExportModel& model, const std::filesystem::path& output) {
-  copy_companions(model.checkpoint()->directory(), output);
+  model::add_companions(model.checkpoint()->directory(), output);
 }
 
 }  // namespace nibble::exporting

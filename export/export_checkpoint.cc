@@ -10,6 +10,7 @@
 #include "core/suggest.h"
 #include "export/export_plan.h"
 #include "export/read_back.h"
+#include "model/open/open_model.h"
 #include "quant/job/plan.h"
 
 namespace nibble::exporting {
@@ -118,7 +119,7 @@ ExportResult export_checkpoint(const ExportRequest& request) {
 }
 
 void require_exportable(const Exporter& exporter, const fs::path& model, const quant::Recipe& recipe) {
-  const auto checkpoint = model::Checkpoint::open(model);
+  const auto checkpoint = model::open_checkpoint(model);
   const model::Architecture& architecture = checkpoint->architecture();
   if (exporter.require_known) exporter.require_known(architecture);
   const quant::Plan plan = quant::make_plan(checkpoint, architecture, recipe);

@@ -5,6 +5,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "model/open/open_model.h"
 
 namespace nibble::exporting {
 namespace {
@@ -17,12 +18,13 @@ bool is_attention(const Parameter& layer) {
   return layer.role == Role::kQ || layer.role == Role::kK || layer.role == Role::kV || layer.role == Role::kO;
 }
 
-// The type in which a matrix that is not coded lies; F32 where narrow floats with scales stand for it.
+// The type in which a matrix that is not coded lies; F32 where narrow floats with scales stand for it, or blocks.
 DType float_dtype(const model::Checkpoint& checkpoint, const Parameter& parameter) {
   for (const std::string& name : {parameter.weight_module + ".weight", parameter.weight.tensor})
     if (const auto stored = model::find_tensor_name(checkpoint, name)) {
-      const DType dtype = checkpoint.tensor(*stored).dtype;
-      return is_float(dtype) ? dtype : DType::kF32;
+      const model::EncodedTensor* const encoded = checkpoint.encoded(*stored);
+      const auto dtype = encoded != nullptr ? dtype_from_name(encoded->storage) : checkpoint.tensor(*stored).dtype;
+      return dtype && is_float(*dtype) ? *dtype : DType::kF32;
     }
   return DType::kF32;
 }
@@ -44,7 +46,7 @@ std::vector<Stored> vectors_of(const model::Architecture& architecture, const mo
 
 }  // namespace
 
-ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model::Checkpoint::open(path)) {
+ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model::open_checkpoint(path)) {
   quant::QuantizedWeights quantized = quant::open_quantized_weights(checkpoint_);
   weights_ = quant::make_weight_provider(checkpoint_, quantized);
   for (const Parameter* p : model::matrices(architecture())) {

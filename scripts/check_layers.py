@@ -12,9 +12,9 @@ import sys
 # folder -> folders it may include from, besides itself
 CORE = {"core"}
 NETWORK = CORE | {"model/architecture", "model/checkpoint", "model/transformer"}
-MODEL = NETWORK | {"model/tokenizer"}
+MODEL = NETWORK | {"model/tokenizer", "model/open"}
 CALIB = MODEL | {"datasets", "calib/stats", "calib/collect"}
-STORE = NETWORK | {"quant/format", "quant/kernels", "quant/recipe", "quant/store"}
+STORE = NETWORK | {"model/open", "quant/format", "quant/kernels", "quant/recipe", "quant/store"}
 JOB = CALIB | STORE | {"quant/algo", "quant/tuning", "quant/tensor", "quant/job"}
 ALLOWED = {
     "core": set(),
@@ -22,6 +22,7 @@ ALLOWED = {
     "model/checkpoint": CORE | {"model/architecture"},
     "model/tokenizer": CORE,
     "model/gguf": CORE | {"model/architecture", "model/checkpoint", "model/tokenizer"},
+    "model/open": CORE | {"model/architecture", "model/checkpoint", "model/tokenizer", "model/gguf"},
     "model/transformer": NETWORK,
     "model/synthesize": NETWORK,
     "datasets": CORE | {"model/tokenizer"},
@@ -41,7 +42,7 @@ ALLOWED = {
     "eval/speed": NETWORK,
     "eval/sweep": JOB | {"eval/quality", "eval/speed"},
     "eval/report": CORE | {"eval/sweep"},
-    "eval/storage": CORE | {"model/checkpoint", "quant/format", "quant/store"},
+    "eval/storage": CORE | {"model/checkpoint", "model/open", "quant/format", "quant/store"},
     "cli": None,    # the composition root: everything
     "tests": None,
 }

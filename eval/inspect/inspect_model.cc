@@ -10,6 +10,7 @@
 #include "model/architecture/tensor_names.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/narrow_tensors.h"
+#include "model/open/open_model.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/model_size.h"
 #include "quant/store/model_weights.h"
@@ -104,7 +105,7 @@ void fill_statistics(const std::vector<PiecedTensor>& sources, std::vector<Tenso
 }  // namespace
 
 ModelDescription describe_model(const std::filesystem::path& directory, const ProgressSink& progress) {
-  const auto checkpoint = model::Checkpoint::open(directory);
+  const auto checkpoint = model::open_checkpoint(directory);
   ModelDescription model;
   model.architecture = checkpoint->architecture();
   model.summary = model::describe(model.architecture);

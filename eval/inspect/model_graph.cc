@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "model/checkpoint/weights.h"
 
 namespace nibble::eval {
@@ -21,7 +22,7 @@ using model::Parameter;
 class SectionBuilder {
  public:
   SectionBuilder(const std::shared_ptr<const model::Checkpoint>& checkpoint, const quant::QuantizedWeights& quantized)
-      : checkpoint_(checkpoint), quantized_(quantized) {}
+      : checkpoint_(checkpoint), narrow_(*checkpoint), quantized_(quantized) {}
 
   std::size_t add(GraphNode node) {
     section_.nodes.push_back(std::move(node));
@@ -80,12 +81,17 @@ class SectionBuilder {
   std::pair<std::string, std::uint64_t> stored(const Parameter& p) const {
     if (const auto found = quantized_.find(p.weight_module); found != quantized_.end())
       return {quant::storage_text(found->second->stored()), found->second->tensor().stored_bits() / 8};
+    if (const auto narrow = narrow_.find(p.weight.tensor)) {
+      const double bits = static_cast<double>(p.weights()) * narrow->bits_per_weight();
+      return {narrow->storage(), static_cast<std::uint64_t>(bits / 8.0)};
+    }
     const std::string own = p.weight_module + ".weight";
     const DType dtype = checkpoint_->tensor(model::find_tensor_name(*checkpoint_, p.weight.tensor).value_or(own)).dtype;
     return {std::string(dtype_name(dtype)), p.weights() * dtype_size(dtype)};
   }
 
   std::shared_ptr<const model::Checkpoint> checkpoint_;
+  model::NarrowTensors narrow_;
   const quant::QuantizedWeights& quantized_;
   GraphSection section_;
 };

@@ -14,7 +14,7 @@ std::uint64_t module_bytes(const model::Checkpoint& checkpoint, const std::strin
   const model::TensorNames names(checkpoint.architecture());
   std::uint64_t bytes = 0;
   for (const std::string& name : checkpoint.tensor_names())
-    if (names.canonical(name).starts_with(module + ".")) bytes += checkpoint.tensor(name).data.size();
+    if (names.canonical(name).starts_with(module + ".")) bytes += model::stored_bytes(checkpoint, name);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/open/open_model.h"
 #include "quant/format/codes.h"
 #include "quant/store/model_weights.h"
 
@@ -75,6 +76,10 @@ Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
   }
   for (const std::string& name : checkpoint->tensor_names()) {
     if (quant::is_quantized_part(quantized, name)) continue;
+    if (const model::EncodedTensor* const encoded = checkpoint->encoded(name)) {
+      for (const model::TensorView& rows : encoded->stored) add_numbers(kinds, "blocks of " + encoded->storage, rows);
+      continue;
+    }
     const model::TensorView view = checkpoint->tensor(name);
     if (is_float(view.dtype) && view.shape.size() == 2) add_numbers(kinds, "weights", view);
   }
@@ -118,7 +123,7 @@ ValueStream sample(const std::string& name, const Kind& kind, std::uint64_t samp
 std::vector<ValueStream> collect_value_streams(const std::filesystem::path& model, std::uint64_t sample_bytes) {
   NIBBLE_REQUIRE(sample_bytes > 0 && sample_bytes <= kMaxSampleBytes, InvalidArgument,
                  "storage study: a sample of {} bytes, expected 1 to {}", sample_bytes, kMaxSampleBytes);
-  const auto checkpoint = model::Checkpoint::open(model);
+  const auto checkpoint = model::open_checkpoint(model);
   std::vector<ValueStream> streams;
   for (const auto& [name, kind] : kinds_of(checkpoint)) {
     ValueStream stream = sample(name, kind, sample_bytes, *checkpoint);

@@ -12,6 +12,7 @@
 #include "core/strict_json.h"
 #include "core/thread_pool.h"
 #include "model/architecture/architecture.h"
+#include "model/open/open_model.h"
 #include "quant/store/load_model.h"
 #include "quant/store/model_weights.h"
 
@@ -127,7 +128,7 @@ struct Side {
   std::unique_ptr<model::WeightProvider> weights;
   Json figures;  // quantization.json by name; empty for a float model
 
-  explicit Side(const std::filesystem::path& path) : checkpoint(model::Checkpoint::open(path)) {
+  explicit Side(const std::filesystem::path& path) : checkpoint(model::open_checkpoint(path)) {
     architecture = checkpoint->architecture();
     quantized = quant::open_quantized_weights(checkpoint);
     weights = quant::make_weight_provider(checkpoint, quantized);

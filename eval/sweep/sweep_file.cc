@@ -34,7 +34,7 @@ SweepModel parse_model(const YamlNode& node, std::string_view what) {
     model.path = section.text("path");
     model.name = section.text("name");
   }
-  if (model.path.empty()) fail_at(what, node, "models: expected the path of a checkpoint directory");
+  if (model.path.empty()) fail_at(what, node, "models: expected the path of a checkpoint");
   if (model.name.empty()) {
     const auto normal = (model.path / "").lexically_normal().parent_path();
     model.name = normal.filename().string();

@@ -7,13 +7,12 @@
 #include "core/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
+#include "model/open/open_model.h"
 
 namespace nibble::eval {
 
 std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& model) {
-  for (const char* name : {"tokenizer.json", "vocab.json"})
-    if (std::filesystem::exists(model / name)) return model::Tokenizer::open(model);
-  return nullptr;
+  return model::open_tokenizer_if_any(model);
 }
 
 std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model) {

@@ -12,6 +12,7 @@
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
+#include "model/open/open_model.h"
 #include "quant/job/plan.h"
 #include "quant/job/recipe_needs.h"
 
@@ -117,7 +118,7 @@ class Planner {
 
  private:
   void open(const SweepModel& source) {
-    PlannedModel model{source, model::Checkpoint::open(source.path), {}};
+    PlannedModel model{source, model::open_checkpoint(source.path), {}};
     model.architecture = model.checkpoint->architecture();
     plan_.models.push_back(std::move(model));
   }

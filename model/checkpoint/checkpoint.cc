@@ -34,7 +34,7 @@ std::string hint_for(const fs::path& directory) {
     const std::string name = entry.path().filename().string();
     const std::string extension = entry.path().extension().string();
     if (extension == ".gguf")
-      return fmt::format("; '{}' is GGUF, which is not supported: use the safetensors files it was made from", name);
+      return fmt::format("; '{}' is a GGUF file, which is a checkpoint by itself: give its own path", name);
     if (extension == ".bin" || extension == ".pt" || extension == ".pth")
       return fmt::format(
           "; '{}' is a PyTorch pickle, which is not supported: load it in Python and save_pretrained(..., "
@@ -54,7 +54,8 @@ class MappedCheckpoint final : public Checkpoint {
   explicit MappedCheckpoint(const fs::path& directory) : directory_(directory) {
     std::error_code ignored;
     NIBBLE_REQUIRE(fs::is_directory(directory_, ignored), FormatError,
-                   "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it{}",
+                   "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it, or a file "
+                   "NAME.gguf{}",
                    directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
     if (is_there(directory_ / kSingleName)) {
       add_file(std::string(kSingleName));
@@ -193,6 +194,11 @@ class MappedCheckpoint final : public Checkpoint {
 }  // namespace
 
 std::uint64_t TensorView::element_count() const { return checked_element_count(shape, name); }
+
+std::shared_ptr<const WeightSource> Checkpoint::decoded(const std::string& name, std::size_t slice) const {
+  throw InvalidArgument(
+      fmt::format("checkpoint '{}': tensor '{}', slice {}, is not decoded by it", directory().string(), name, slice));
+}
 
 std::shared_ptr<const Checkpoint> Checkpoint::open(const std::filesystem::path& directory) {
   return std::make_shared<MappedCheckpoint>(directory);

@@ -27,7 +27,8 @@ bool is_mxfp4(const Checkpoint& checkpoint, const std::string& tensor) {
 }
 
 bool is_fp8(const Checkpoint& checkpoint, const std::string& tensor) {
-  return checkpoint.contains(tensor) && is_float8(checkpoint.tensor(tensor).dtype);
+  return checkpoint.contains(tensor) && checkpoint.encoded(tensor) == nullptr &&
+         is_float8(checkpoint.tensor(tensor).dtype);
 }
 
 std::string place_text(const Checkpoint& checkpoint, const TensorView& view) {
@@ -64,7 +65,12 @@ std::optional<ScaleBlock> block_of(const Shape& scales, std::uint64_t rows, std:
 }  // namespace
 
 std::uint64_t NarrowTensor::weights() const {
+  if (kind == Kind::kEncoded) return checked_element_count(encoded->place.shape(), tensor);
   return kind == Kind::kMxfp4 ? checked_multiply(codes.data.size(), 2, codes.name) : codes.data.size();
+}
+
+std::uint64_t NarrowTensor::bytes() const {
+  return encoded != nullptr ? encoded->bytes : codes.data.size() + scales.data.size();
 }
 
 double NarrowTensor::bits_per_weight() const {
@@ -72,8 +78,14 @@ double NarrowTensor::bits_per_weight() const {
 }
 
 std::string NarrowTensor::storage() const {
+  if (kind == Kind::kEncoded) return encoded->storage;
   if (kind == Kind::kMxfp4) return "mxfp4";
   return codes.dtype == DType::kF8E4M3 ? "fp8 e4m3" : "fp8 e5m2";
+}
+
+std::uint64_t stored_bytes(const Checkpoint& checkpoint, const std::string& stored) {
+  const EncodedTensor* const encoded = checkpoint.encoded(stored);
+  return encoded != nullptr ? encoded->bytes : checkpoint.tensor(stored).data.size();
 }
 
 NarrowTensors::NarrowTensors(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
@@ -83,15 +95,17 @@ NarrowTensors::NarrowTensors(const Checkpoint& checkpoint) : checkpoint_(checkpo
 
 std::optional<NarrowTensor> NarrowTensors::find(const std::string& tensor) const {
   for (const std::string& name : checkpoint_.architecture().candidates(tensor)) {
+    if (const EncodedTensor* const encoded = checkpoint_.encoded(name))
+      return NarrowTensor{NarrowTensor::Kind::kEncoded, name, {}, {}, encoded};
     if (is_mxfp4(checkpoint_, name))
       return NarrowTensor{NarrowTensor::Kind::kMxfp4, name, checkpoint_.tensor(with(name, kBlocks)),
-                          checkpoint_.tensor(with(name, kScales))};
+                          checkpoint_.tensor(with(name, kScales)), nullptr};
     if (!checkpoint_.contains(name)) continue;
     if (!is_fp8(checkpoint_, name)) return std::nullopt;
     for (const std::string_view suffix : {kScaleInverse, kScale})
       if (checkpoint_.contains(with(name, suffix)))
         return NarrowTensor{NarrowTensor::Kind::kFp8, name, checkpoint_.tensor(name),
-                            checkpoint_.tensor(with(name, suffix))};
+                            checkpoint_.tensor(with(name, suffix)), nullptr};
     const TensorView codes = checkpoint_.tensor(name);
     throw FormatError(fmt::format("{} is {}, whose values need scales: expected '{}' or '{}' beside it",
                                   place_text(checkpoint_, codes), dtype_name(codes.dtype), with(name, kScaleInverse),
@@ -101,7 +115,8 @@ std::optional<NarrowTensor> NarrowTensors::find(const std::string& tensor) const
 }
 
 std::optional<NarrowPart> NarrowTensors::part_of(const std::string& stored) const {
-  if (is_fp8(checkpoint_, stored)) return NarrowPart{NarrowPart::Kind::kCodes, stored};
+  if (checkpoint_.encoded(stored) != nullptr || is_fp8(checkpoint_, stored))
+    return NarrowPart{NarrowPart::Kind::kCodes, stored};
   for (const std::string_view suffix : {kBlocks, kScales})
     if (auto tensor = without(stored, suffix); tensor && is_mxfp4(checkpoint_, *tensor))
       return NarrowPart{suffix == kBlocks ? NarrowPart::Kind::kCodes : NarrowPart::Kind::kScales, *tensor};
@@ -115,6 +130,7 @@ std::optional<NarrowPart> NarrowTensors::part_of(const std::string& stored) cons
 }
 
 Stored NarrowTensors::place_of(const NarrowTensor& narrow) const {
+  if (narrow.kind == NarrowTensor::Kind::kEncoded) return narrow.encoded->place;
   Shape shape = narrow.codes.shape;
   const bool mxfp4 = narrow.kind == NarrowTensor::Kind::kMxfp4;
   const std::size_t least = mxfp4 ? 3 : 2;
@@ -133,6 +149,13 @@ Stored NarrowTensors::place_of(const NarrowTensor& narrow) const {
 std::shared_ptr<const WeightSource> NarrowTensors::source(std::shared_ptr<const Checkpoint> owner,
                                                           const NarrowTensor& narrow, const Stored& place) const {
   const TensorView &codes = narrow.codes, &scales = narrow.scales;
+  if (narrow.kind == NarrowTensor::Kind::kEncoded) {
+    NIBBLE_REQUIRE(place.shape() == narrow.encoded->place.shape(), FormatError,
+                   "tensor '{}' of checkpoint '{}': expected shape {} after config.json, got {}", narrow.tensor,
+                   checkpoint_.directory().string(), shape_text(place.shape()),
+                   shape_text(narrow.encoded->place.shape()));
+    return checkpoint_.decoded(narrow.tensor, place.slice);
+  }
   if (narrow.kind == NarrowTensor::Kind::kMxfp4) {
     NIBBLE_REQUIRE(place.cols % kMxfp4Group == 0, FormatError,
                    "{}: MXFP4 has groups of {} inputs, which its {} inputs after config.json are not made of",

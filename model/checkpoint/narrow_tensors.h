@@ -12,7 +12,8 @@
 
 namespace nibble::model {
 
-/// A matrix, or a stack of them, stored as narrow floats with scales beside them: value = code · scale.
+/// A matrix, or a stack of them, stored as narrow floats with scales beside them: value = code · scale. Or encoded by
+/// its checkpoint (EncodedTensor), which then decodes it.
 ///
 /// MXFP4  stands in for a tensor T (out, in) that is not there:
 ///          T_blocks (slices, out, in / 32, 16) U8   32 codes E2M1 of a row, the lower half of a byte first
@@ -25,15 +26,16 @@ namespace nibble::model {
 ///        of F32, F16, BF16 or F8_E8M0, for a stack with `slices` in front.
 /// Source  OCP MX 1.0 and OFP8 1.0; the configurations of compressed-tensors and of checkpoints published so.
 struct NarrowTensor {
-  enum class Kind { kMxfp4, kFp8 };
+  enum class Kind { kMxfp4, kFp8, kEncoded };
   Kind kind = Kind::kFp8;
   std::string tensor;  ///< T as the checkpoint names it, there or not
-  TensorView codes, scales;
+  TensorView codes, scales;  ///< not of an encoded one
+  const EncodedTensor* encoded = nullptr;
 
   std::uint64_t weights() const;  ///< values that it stands for
-  std::uint64_t bytes() const { return codes.data.size() + scales.data.size(); }
+  std::uint64_t bytes() const;
   double bits_per_weight() const;
-  std::string storage() const;  ///< for people: "mxfp4", "fp8 e4m3"
+  std::string storage() const;  ///< for people: "mxfp4", "fp8 e4m3", "Q4_K"
 };
 
 /// What part of such a tensor a stored tensor is.
@@ -42,6 +44,9 @@ struct NarrowPart {
   Kind kind = Kind::kCodes;
   std::string tensor;  ///< NarrowTensor::tensor
 };
+
+/// Bytes that the stored tensor takes in its files, encoded or not.
+std::uint64_t stored_bytes(const Checkpoint& checkpoint, const std::string& stored);
 
 /// The narrow tensors of one checkpoint. Refers to it: it must live longer. Threads: const calls may run concurrently.
 class NarrowTensors {

@@ -135,7 +135,55 @@ class RowSetSource final : public WeightSource {
   RowSet rows_;
 };
 
+class ComposedSource final : public WeightSource {
+ public:
+  ComposedSource(std::vector<SourcePart> parts, std::size_t rows) : parts_(std::move(parts)), rows_(rows) {
+    std::size_t count = 0;
+    for (const auto& [source, set] : parts_) {
+      const bool fits = set.run > 0 && set.stride > 0 && source->rows() == set.count &&
+                        source->cols() == parts_.front().source->cols() &&
+                        (set.count == 0 || set.row(set.count - 1) < rows);
+      NIBBLE_REQUIRE(fits, InvalidArgument, "weight source: a part of {} rows of {} does not fit a matrix of {} rows",
+                     source->rows(), source->cols(), rows);
+      count += set.count;
+    }
+    NIBBLE_REQUIRE(!parts_.empty() && count == rows, InvalidArgument, "weight source: {} parts have {} rows, not {}",
+                   parts_.size(), count, rows);
+  }
+
+  std::size_t rows() const override { return rows_; }
+  std::size_t cols() const override { return parts_.front().source->cols(); }
+  void release() const override {
+    for (const SourcePart& part : parts_) part.source->release();
+  }
+  void check_intact() const override {
+    for (const SourcePart& part : parts_) part.source->check_intact();
+  }
+
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+    check_range(begin, end, rows_);
+    for (const auto& [source, set] : parts_) {
+      // Runs that end before `begin` are passed over; the first that may reach it is that of the stride it lies in.
+      std::size_t i = begin <= set.first ? 0 : (begin - set.first) / set.stride * set.run;
+      for (; i < set.count && set.row(i) < end; i += set.run) {
+        const std::size_t at = set.row(i), past = std::min(end, at + std::min(set.run, set.count - i));
+        const std::size_t from = std::max(begin, at);
+        if (from < past)
+          source->decode_rows(i + (from - at), i + (past - at), destination + (from - begin) * cols());
+      }
+    }
+  }
+
+ private:
+  std::vector<SourcePart> parts_;
+  std::size_t rows_;
+};
+
 }  // namespace
+
+std::shared_ptr<const WeightSource> make_composed_source(std::vector<SourcePart> parts, std::size_t rows) {
+  return std::make_shared<ComposedSource>(std::move(parts), rows);
+}
 
 std::shared_ptr<const WeightSource> make_mapped_source(std::shared_ptr<const Checkpoint> checkpoint, TensorView tensor,
                                                        bool transposed) {

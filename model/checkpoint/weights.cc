@@ -94,6 +94,7 @@ TensorView find_stored(const Checkpoint& checkpoint, const Stored& stored) {
 }
 
 std::unique_ptr<WeightProvider> make_float_provider(std::shared_ptr<const Checkpoint> checkpoint) {
+  if (auto own = checkpoint->make_provider()) return own;
   return std::make_unique<FloatProvider>(std::move(checkpoint));
 }
 

@@ -9,25 +9,9 @@
 
 #include "core/linear_op.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/weight_provider.h"
 
 namespace nibble::model {
-
-/// Where a transformer takes its parameters from. The float checkpoint is one implementation; quant/ has one that
-/// decodes quantized tensors.
-class WeightProvider {
- public:
-  virtual ~WeightProvider() = default;
-  /// Whether the tensor is there, under the architecture's name or another that files give it.
-  virtual bool contains(const std::string& tensor) const = 0;
-  /// The rows of a vector (norms, biases, sinks) as floats. Throws FormatError: absent, another shape, no floats.
-  virtual std::vector<float> vector(const Stored& stored) const = 0;
-  /// The weight of `parameter` as rows (out, in), whatever rows of which tensor they are. Also serves embeddings: row t
-  /// is the vector of token t. Throws FormatError as above.
-  virtual std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const = 0;
-  /// The linear layer with its bias, if the tensor is there. Throws FormatError too where parameter.biased and it is
-  /// not.
-  virtual std::unique_ptr<LinearOp<float>> linear(const Parameter& parameter) const = 0;
-};
 
 /// The bias of `parameter` from `weights`, empty where it has none. Throws FormatError where the configuration asks for
 /// one that is not there.
@@ -41,6 +25,13 @@ std::vector<float> gain_of(const NormSpec& norm, const WeightProvider& weights);
 /// shrank.
 std::shared_ptr<const WeightSource> make_mapped_source(std::shared_ptr<const Checkpoint> checkpoint, TensorView tensor,
                                                        bool transposed);
+/// A matrix of `rows` rows made of others: row i of a part is row part.rows.row(i) of the whole.
+struct SourcePart {
+  std::shared_ptr<const WeightSource> source;
+  RowSet rows;
+};
+/// Throws InvalidArgument unless there are parts, as wide as each other, that together have `rows` rows, none outside.
+std::shared_ptr<const WeightSource> make_composed_source(std::vector<SourcePart> parts, std::size_t rows);
 /// The rows `rows` of another source, in that order. Throws InvalidArgument for rows that it does not have.
 std::shared_ptr<const WeightSource> make_row_set_source(std::shared_ptr<const WeightSource> source, const RowSet& rows);
 
@@ -52,7 +43,8 @@ std::optional<std::string> find_tensor_name(const Checkpoint& checkpoint, const 
 /// it lies in.
 TensorView find_stored(const Checkpoint& checkpoint, const Stored& stored);
 
-/// The float checkpoint as a provider. Throws FormatError for tensors of another shape or dtype than asked for.
+/// The float checkpoint as a provider: its own, if it has one. Throws FormatError for tensors of another shape or dtype
+/// than asked for.
 std::unique_ptr<WeightProvider> make_float_provider(std::shared_ptr<const Checkpoint> checkpoint);
 
 }  // namespace nibble::model

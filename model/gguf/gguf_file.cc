@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 
 #include "core/checked_math.h"
 #include "core/error.h"
@@ -127,6 +128,26 @@ std::uint64_t GgufFile::tensor_bytes() const {
   for (const GgufTensor& tensor : tensors_) sum += tensor.data.size();
   return sum;
 }
+
+const MappedFile* GgufFile::part_of(std::span<const std::byte> bytes) const {
+  const std::less_equal<const std::byte*> not_after;
+  for (const auto& part : parts_) {
+    const auto all = part->bytes();
+    if (not_after(all.data(), bytes.data()) && not_after(bytes.data() + bytes.size(), all.data() + all.size()))
+      return part.get();
+  }
+  return nullptr;
+}
+
+const MappedFile& GgufFile::part_with(std::span<const std::byte> bytes) const {
+  const MappedFile* const part = part_of(bytes);
+  NIBBLE_REQUIRE(part != nullptr, InvalidArgument, "GGUF: {} does not hold these bytes", quoted(path()));
+  return *part;
+}
+
+bool GgufFile::holds(std::span<const std::byte> bytes) const { return part_of(bytes) != nullptr; }
+void GgufFile::check_intact(std::span<const std::byte> bytes) const { part_with(bytes).check_intact(); }
+void GgufFile::release(std::span<const std::byte> bytes) const { part_with(bytes).release(bytes); }
 
 void GgufFile::check_intact(const GgufTensor& tensor) const { parts_.at(tensor.part)->check_intact(); }
 void GgufFile::release(const GgufTensor& tensor) const {

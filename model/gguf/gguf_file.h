@@ -36,11 +36,17 @@ class GgufFile {
   std::uint64_t tensor_bytes() const;  ///< of all tensors
   /// Throws FormatError when bytes of `tensor` read so far may be wrong, because its file shrank or a read failed.
   void check_intact(const GgufTensor& tensor) const;
+  /// The same of any bytes of this file. Throws InvalidArgument for others.
+  void check_intact(std::span<const std::byte> bytes) const;
+  void release(std::span<const std::byte> bytes) const;
+  bool holds(std::span<const std::byte> bytes) const;  ///< whether they lie in one of its parts
   /// Tells the kernel that a tensor's pages are not needed for a while; reading it later is fine.
   void release(const GgufTensor& tensor) const;
 
  private:
   GgufFile() = default;
+  const MappedFile* part_of(std::span<const std::byte> bytes) const;  // null for others
+  const MappedFile& part_with(std::span<const std::byte> bytes) const;
   void add_part(const std::filesystem::path& path, std::size_t index, std::size_t count);
 
   std::vector<std::unique_ptr<const MappedFile>> parts_;

@@ -62,11 +62,11 @@ class GgufSource final : public WeightSource {
     const std::byte* const data = tensor_.data.data() + range_.first * row_blocks_ * type_.bytes;
     switch (tensor_.type) {
       case BlockType::kF32:
-        return {data, DType::kF32};
+        return {data, DType::kF32, cols()};
       case BlockType::kF16:
-        return {data, DType::kF16};
+        return {data, DType::kF16, cols()};
       case BlockType::kBF16:
-        return {data, DType::kBF16};
+        return {data, DType::kBF16, cols()};
       default:
         return {};
     }

@@ -6,6 +6,7 @@
 #include "core/suggest.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/gguf/gguf_pre_tokenizers.h"
+#include "model/gguf/gguf_tokenizer_spec.h"
 #include "model/tokenizer/files/vocabulary.h"
 #include "model/tokenizer/pipeline.h"
 
@@ -132,7 +133,7 @@ void fill_sentencepiece(TokenizerSpec& spec, const GgufMetadata& metadata) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> make_gguf_tokenizer(const GgufMetadata& metadata) {
+TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata) {
   const std::string& model = metadata.need_text(kModel);
   NIBBLE_REQUIRE(model == "gpt2" || model == "llama", FormatError,
                  "{}: '{}' is '{}'; expected 'gpt2' (byte-level BPE) or 'llama' (SentencePiece BPE)", metadata.name(),
@@ -156,7 +157,27 @@ std::shared_ptr<const Tokenizer> make_gguf_tokenizer(const GgufMetadata& metadat
   const auto bos = token_id(metadata, "tokenizer.ggml.bos_token_id", count);
   if (metadata.truth("tokenizer.ggml.add_bos_token").value_or(add_bos)) spec.added_bos = bos;
   spec.eos = token_id(metadata, "tokenizer.ggml.eos_token_id", count);
-  return make_tokenizer(std::move(spec));
+  return spec;
+}
+
+std::shared_ptr<const Tokenizer> make_gguf_tokenizer(const GgufMetadata& metadata) {
+  return make_tokenizer(read_gguf_tokenizer(metadata));
+}
+
+bool has_gguf_tokenizer(const GgufMetadata& metadata) {
+  const std::string* const model = metadata.text(kModel);
+  return model != nullptr && *model != "none" && *model != "no_vocab";
+}
+
+NamedTokens gguf_special_tokens(const GgufMetadata& metadata) {
+  const GgufArray* const tokens = metadata.array(kTokens, GgufType::kString);
+  NamedTokens named;
+  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
+                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")})
+    if (const auto id = token_id(metadata, key, tokens == nullptr ? 0 : tokens->size)) named.emplace_back(name, *id);
+  return named;
 }
 
 }  // namespace nibble::model

@@ -20,5 +20,7 @@ namespace nibble::model {
 /// refused by name; lists that are missing or of different lengths; merges of tokens that are not there; ids out of
 /// range.
 std::shared_ptr<const Tokenizer> make_gguf_tokenizer(const GgufMetadata& metadata);
+/// Whether there is one at all: `tokenizer.ggml.model` is there, and not "none" or "no_vocab".
+bool has_gguf_tokenizer(const GgufMetadata& metadata);
 
 }  // namespace nibble::model

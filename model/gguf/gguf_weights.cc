@@ -25,7 +25,7 @@ GgufParameter named(const Parameter& parameter, bool bias) {
   return {parameter.role, parameter.block, parameter.expert, parameter.shared_expert, bias};
 }
 
-class GgufProvider final : public WeightProvider {
+class GgufProvider final : public GgufWeightProvider {
  public:
   GgufProvider(std::shared_ptr<const GgufFile> file, const Architecture& architecture)
       : file_(std::move(file)), names_(gguf_architecture_of(*file_)) {
@@ -56,7 +56,7 @@ class GgufProvider final : public WeightProvider {
     return values;
   }
 
-  std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const override {
+  GgufExtent extent(const Parameter& parameter) const override {
     Wanted wanted{named(parameter, false), heads_of(parameter), 0.0};
     if (parameter.role == Role::kHead && tied_) wanted.parameter.role = Role::kEmbedding;
     const GgufPlace place = find(wanted);
@@ -64,7 +64,12 @@ class GgufProvider final : public WeightProvider {
     NIBBLE_REQUIRE(tensor.shape.size() > 1 && tensor.cols() == parameter.in, FormatError,
                    "tensor '{}' of '{}': expected rows of {}, got shape {}", tensor.name, file_->path().string(),
                    parameter.in, shape_text(tensor.shape));
-    return make_gguf_source(file_, tensor, rows_in(place, wanted, parameter.out, tensor.rows()));
+    return {&tensor, rows_in(place, wanted, parameter.out, tensor.rows())};
+  }
+
+  std::shared_ptr<const WeightSource> matrix(const Parameter& parameter) const override {
+    const GgufExtent place = extent(parameter);
+    return make_gguf_source(file_, *place.tensor, place.rows);
   }
 
   std::unique_ptr<LinearOp<float>> linear(const Parameter& parameter) const override {
@@ -152,8 +157,8 @@ std::optional<GgufPlace> find_gguf_place(const GgufFile& file, const GgufArchite
   return std::nullopt;
 }
 
-std::unique_ptr<WeightProvider> make_gguf_provider(std::shared_ptr<const GgufFile> file,
-                                                   const Architecture& architecture) {
+std::unique_ptr<GgufWeightProvider> make_gguf_provider(std::shared_ptr<const GgufFile> file,
+                                                const Architecture& architecture) {
   return std::make_unique<GgufProvider>(std::move(file), architecture);
 }
 

@@ -50,7 +50,7 @@ void for_decoded(const CopyItem& item, const UsePiece& use) {
 class RoundingWriter {
  public:
   RoundingWriter(const CopyItem& item, model::SafetensorsWriter& writer)
-      : name_(item.tensor.name), to_f16_(item.round_to_f16), writer_(writer) {}
+      : name_(item.tensor.name), to_f16_(item.round_to_f16 || item.tensor.dtype == DType::kF16), writer_(writer) {}
 
   void write(std::span<const float> values, std::size_t first) {
     halves_.resize(values.size());

@@ -135,7 +135,9 @@ class Planner {
   // All of a tensor that is stored as narrow floats, in the shape that the architecture gives it.
   CopyItem decoded(const model::NarrowTensor& narrow, const model::Stored& place) const {
     CopyItem copy;
-    copy.tensor = {narrow.tensor, DType::kBF16, place.shape(), {}};
+    // Narrow floats have few bits and a wide range; blocks give finer values, about as fine as float16's.
+    const bool encoded = narrow.kind == model::NarrowTensor::Kind::kEncoded;
+    copy.tensor = {narrow.tensor, encoded ? DType::kF16 : DType::kBF16, place.shape(), {}};
     copy.transposed = place.transposed;
     model::Stored slice = place;
     for (slice.slice = 0; slice.slice < std::max<std::size_t>(1, place.slices); ++slice.slice)

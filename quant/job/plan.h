@@ -33,10 +33,10 @@ struct QuantizeItem {
 };
 
 /// A tensor that keeps its name, shape and orientation: as it is, or rounded to float16. One that is stored as narrow
-/// floats is decoded, to bfloat16 where it is not rounded to float16.
+/// floats is decoded, to bfloat16 where it is not rounded to float16; one that its checkpoint encodes, to float16.
 struct CopyItem {
   model::TensorView tensor;  ///< of a narrow one, without data, what comes out
-  /// Not empty for a narrow one: its matrices (out, in), slice by slice.
+  /// Not empty for a narrow or encoded one: its matrices (out, in), slice by slice.
   std::vector<std::shared_ptr<const WeightSource>> decoded = {};
   bool transposed = false;  ///< which are stored (in, out)
   std::string name = {};    ///< in the output: the architecture's

@@ -8,6 +8,8 @@
 #include "core/hash.h"
 #include "core/output_directory.h"
 #include "core/thread_pool.h"
+#include "model/open/companions.h"
+#include "model/open/open_model.h"
 #include "quant/job/assemble.h"
 #include "quant/job/budget.h"
 #include "quant/job/calibration.h"
@@ -108,7 +110,7 @@ void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& wh
 
 QuantizeResult quantize_model(const QuantizeOptions& options) {
   options.recipe.validate();
-  const auto checkpoint = model::Checkpoint::open(options.model);
+  const auto checkpoint = model::open_checkpoint(options.model);
   const std::string what = fmt::format("checkpoint '{}'", options.model.string());
   const model::Architecture& architecture = checkpoint->architecture();
   refuse_quantized(*checkpoint, what);
@@ -164,7 +166,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   quantization.model_bits_per_weight = result.model_bits_per_weight;
   output.add_text("config.json", with_quantization_config(checkpoint->metadata(), quantization));
   output.add_text("quantization.json", report_json(result));
-  output.add_companions(options.model);
+  model::add_companions(options.model, output.partial());
   output.publish();
   return result;
 }

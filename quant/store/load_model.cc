@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "model/open/open_model.h"
 #include "model/transformer/build.h"
 #include "quant/store/model_size.h"
 
@@ -19,7 +20,7 @@ double active_share(const model::Architecture& architecture, const model::Parame
 
 LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions& options) {
   LoadedModel loaded;
-  loaded.checkpoint = model::Checkpoint::open(directory);
+  loaded.checkpoint = model::open_checkpoint(directory);
   loaded.architecture = loaded.checkpoint->architecture();
   QuantizedWeights quantized = open_quantized_weights(loaded.checkpoint);
   ModelSize size = measure_model(*loaded.checkpoint, loaded.architecture, quantized);

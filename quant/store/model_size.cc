@@ -14,6 +14,12 @@ std::string float_text(DType dtype) {
   return dtype == DType::kBF16 ? "bfloat16" : std::string(dtype_name(dtype));
 }
 
+// Encoded rows may be plain floats too, only not where a checkpoint of the family has them.
+std::string storage_name(const std::string& storage) {
+  const auto dtype = dtype_from_name(storage);
+  return dtype && is_float(*dtype) ? float_text(*dtype) : storage;
+}
+
 // A linear layer that is kept as floats: alone, or as rows of a fused tensor.
 DType float_dtype(const model::Checkpoint& checkpoint, const model::Parameter& layer) {
   const std::string own = layer.weight_module + ".weight";
@@ -46,7 +52,7 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
       methods.insert(storage_text(found->second->stored()));
     } else if (const auto narrow = narrow_tensors.find(layer->weight.tensor)) {
       bits += static_cast<double>(layer->weights()) * narrow->bits_per_weight();
-      methods.insert(narrow->storage());
+      methods.insert(storage_name(narrow->storage()));
     } else {
       const DType dtype = float_dtype(checkpoint, *layer);
       bits += static_cast<double>(layer->weights() * dtype_size(dtype) * 8);
@@ -60,13 +66,12 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
   for (const auto& [module, weight] : quantized) size.parameters += weight->tensor().weights();
   for (const std::string& name : checkpoint.tensor_names()) {
     if (architecture.is_ignored(name)) continue;
-    const auto tensor = checkpoint.tensor(name);
-    size.bytes += tensor.data.size();
+    size.bytes += model::stored_bytes(checkpoint, name);
     if (const auto part = narrow_tensors.part_of(name)) {
       if (part->kind == model::NarrowPart::Kind::kCodes)
         size.parameters += narrow_tensors.find(part->tensor)->weights();
     } else if (!is_quantized_part(quantized, name)) {
-      size.parameters += tensor.element_count();
+      size.parameters += checkpoint.tensor(name).element_count();
     }
   }
   size.bits_per_weight = bits / static_cast<double>(weights);

@@ -90,6 +90,7 @@ TEST_F(Sources, PutTheHalvesOfHeadsApartAgain) {
   EXPECT_TRUE(
       test::same_bits(all_rows(*plain), std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
   EXPECT_NE(plain->plain_floats().data, nullptr);
+  EXPECT_EQ(plain->plain_floats().stride, plain->cols()) << "kernels step from row to row by it";
   const auto apart =
       make_gguf_source(file, file->tensor("q"), {.interleaved_heads = 2});  // heads of 4 rows: stored 0, 2, 1, 3
   EXPECT_TRUE(
