@@ -37,8 +37,7 @@ void run(const DiffArguments& arguments) {
 Command diff_command(CLI::App& program) {
   auto arguments = std::make_shared<DiffArguments>();
   CLI::App* app = program.add_subcommand("diff", "Compare two records of a sweep, or two checkpoints");
-  add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint, float or quantized")
-      ->required();
+  add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint, float or quantized")->required();
   add_path(*app, "B", arguments->b, "", "What to compare it with")->required();
   add_common_options(*app, arguments->common);
   app->footer(

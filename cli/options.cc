@@ -43,7 +43,8 @@ void add_json_flag(CLI::App& app, bool& json) {
 }
 
 void add_model(CLI::App& app, std::filesystem::path& model) {
-  add_path(app, "MODEL", model, "", "Checkpoint: a directory (config.json, *.safetensors), float or quantized, or a .gguf file")
+  add_path(app, "MODEL", model, "",
+           "Checkpoint: a directory (config.json, *.safetensors), float or quantized, or a .gguf file")
       ->required();
 }
 

@@ -53,10 +53,11 @@ class MappedCheckpoint final : public Checkpoint {
  public:
   explicit MappedCheckpoint(const fs::path& directory) : directory_(directory) {
     std::error_code ignored;
-    NIBBLE_REQUIRE(fs::is_directory(directory_, ignored), FormatError,
-                   "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it, or a file "
-                   "NAME.gguf{}",
-                   directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
+    NIBBLE_REQUIRE(
+        fs::is_directory(directory_, ignored), FormatError,
+        "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it, or a file "
+        "NAME.gguf{}",
+        directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
     if (is_there(directory_ / kSingleName)) {
       add_file(std::string(kSingleName));
     } else if (is_there(directory_ / kIndexName)) {

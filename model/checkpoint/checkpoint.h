@@ -18,10 +18,10 @@ namespace nibble::model {
 /// A matrix, or a stack of them, that lies in a file in a form of the file format's own, possibly cut up or joined with
 /// others there: no array of numbers, but rows that the checkpoint decodes.
 struct EncodedTensor {
-  std::string storage;  ///< for people: "Q4_K", or "Q4_K + Q6_K" where parts differ
-  std::uint64_t bytes = 0;          ///< that it takes in the files
-  Stored place;                     ///< all of it: its shape, orientation and slices are those that its family gives it
-  std::vector<TensorView> stored;   ///< where it lies: U8 (rows, bytes of a row), named as the file does
+  std::string storage;             ///< for people: "Q4_K", or "Q4_K + Q6_K" where parts differ
+  std::uint64_t bytes = 0;         ///< that it takes in the files
+  Stored place;                    ///< all of it: its shape, orientation and slices are those that its family gives it
+  std::vector<TensorView> stored;  ///< where it lies: U8 (rows, bytes of a row), named as the file does
 };
 
 /// A model's weights and what it says of itself. Tensors go by the names of its family's checkpoints, whatever a file
@@ -49,8 +49,8 @@ class Checkpoint {
   virtual const Architecture& architecture() const = 0;
   virtual const std::vector<std::string>& tensor_names() const = 0;  ///< sorted
   virtual bool contains(const std::string& name) const = 0;
-  /// Throws FormatError ("missing tensor …", with the nearest name) if absent, InvalidArgument if it is encoded(). Cheap,
-  /// but for copies of name and shape.
+  /// Throws FormatError ("missing tensor …", with the nearest name) if absent, InvalidArgument if it is encoded().
+  /// Cheap, but for copies of name and shape.
   virtual TensorView tensor(const std::string& name) const = 0;
   /// Not null where the tensor is no array of numbers.
   virtual const EncodedTensor* encoded(const std::string&) const { return nullptr; }

@@ -28,7 +28,7 @@ namespace nibble::model {
 struct NarrowTensor {
   enum class Kind { kMxfp4, kFp8, kEncoded };
   Kind kind = Kind::kFp8;
-  std::string tensor;  ///< T as the checkpoint names it, there or not
+  std::string tensor;        ///< T as the checkpoint names it, there or not
   TensorView codes, scales;  ///< not of an encoded one
   const EncodedTensor* encoded = nullptr;
 

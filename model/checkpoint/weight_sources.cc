@@ -168,8 +168,7 @@ class ComposedSource final : public WeightSource {
       for (; i < set.count && set.row(i) < end; i += set.run) {
         const std::size_t at = set.row(i), past = std::min(end, at + std::min(set.run, set.count - i));
         const std::size_t from = std::max(begin, at);
-        if (from < past)
-          source->decode_rows(i + (from - at), i + (past - at), destination + (from - begin) * cols());
+        if (from < past) source->decode_rows(i + (from - at), i + (past - at), destination + (from - begin) * cols());
       }
     }
   }

@@ -25,8 +25,10 @@ TensorView stored_rows(const GgufExtent& extent) {
   const GgufTensor& tensor = *extent.tensor;
   const BlockTypeInfo& type = block_type_info(tensor.type);
   const std::size_t row_bytes = tensor.cols() / type.weights * type.bytes, count = extent.rows.count.value_or(0);
-  return {tensor.name, DType::kU8, {count, row_bytes}, tensor.data.subspan(extent.rows.first * row_bytes,
-                                                                           count * row_bytes)};
+  return {tensor.name,
+          DType::kU8,
+          {count, row_bytes},
+          tensor.data.subspan(extent.rows.first * row_bytes, count * row_bytes)};
 }
 
 class GgufCheckpoint final : public Checkpoint {
@@ -57,8 +59,9 @@ class GgufCheckpoint final : public Checkpoint {
                                     did_you_mean(name, names)));
     }
     const Entry& entry = found->second;
-    NIBBLE_REQUIRE(!entry.encoded, InvalidArgument, "tensor '{}' of '{}' is stored as {}: its values have to be decoded", name,
-                   path_.string(), entry.encoded->storage);
+    NIBBLE_REQUIRE(!entry.encoded, InvalidArgument,
+                   "tensor '{}' of '{}' is stored as {}: its values have to be decoded", name, path_.string(),
+                   entry.encoded->storage);
     TensorView view{name, entry.dtype, entry.shape, entry.data};
     if (!entry.vectors.empty()) view.data = std::as_bytes(std::span(values_of(entry)));
     return view;

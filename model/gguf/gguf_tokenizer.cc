@@ -172,10 +172,10 @@ bool has_gguf_tokenizer(const GgufMetadata& metadata) {
 NamedTokens gguf_special_tokens(const GgufMetadata& metadata) {
   const GgufArray* const tokens = metadata.array(kTokens, GgufType::kString);
   NamedTokens named;
-  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
-                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
-                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
-                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")})
+  for (const auto& [name, key] :
+       {std::pair("bos_token", "tokenizer.ggml.bos_token_id"), std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+        std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+        std::pair("pad_token", "tokenizer.ggml.padding_token_id")})
     if (const auto id = token_id(metadata, key, tokens == nullptr ? 0 : tokens->size)) named.emplace_back(name, *id);
   return named;
 }

@@ -158,7 +158,7 @@ std::optional<GgufPlace> find_gguf_place(const GgufFile& file, const GgufArchite
 }
 
 std::unique_ptr<GgufWeightProvider> make_gguf_provider(std::shared_ptr<const GgufFile> file,
-                                                const Architecture& architecture) {
+                                                       const Architecture& architecture) {
   return std::make_unique<GgufProvider>(std::move(file), architecture);
 }
 

@@ -31,7 +31,8 @@ class GgufWeightProvider : public WeightProvider {
 /// Throws FormatError where `general.architecture` is not known; asking for a tensor throws it where the tensor is
 /// absent, of another shape, or of a type that is not decoded. contains() and vector() take names of `architecture`, as
 /// for any checkpoint. A head that is tied has the embedding's weight. Const calls may run concurrently.
-std::unique_ptr<GgufWeightProvider> make_gguf_provider(std::shared_ptr<const GgufFile> file, const Architecture& architecture);
+std::unique_ptr<GgufWeightProvider> make_gguf_provider(std::shared_ptr<const GgufFile> file,
+                                                       const Architecture& architecture);
 
 /// The tensor of `file` that holds `parameter` and how; empty if none does.
 struct GgufPlace {

@@ -27,14 +27,17 @@ struct Hostile {
 };
 void PrintTo(const Hostile& hostile, std::ostream* stream) { *stream << hostile.name; }
 
-std::string replaced(std::string bytes, std::size_t at, const std::string& by) { return bytes.replace(at, by.size(), by); }
+std::string replaced(std::string bytes, std::size_t at, const std::string& by) {
+  return bytes.replace(at, by.size(), by);
+}
 
 /// The bytes of a file of these pairs and tensor descriptions alone.
 std::function<std::string(std::string)> only(const std::string& bytes) {
   return [bytes](const std::string&) { return bytes; };
 }
 
-std::string tensor_file(const std::string& infos, std::uint64_t count, const std::string& data = std::string(4096, '\0')) {
+std::string tensor_file(const std::string& infos, std::uint64_t count,
+                        const std::string& data = std::string(4096, '\0')) {
   std::string bytes = gguf_head(count, 1) + pair("general.architecture", 8, text("llama")) + infos;
   bytes.resize((bytes.size() + 31) / 32 * 32);
   return bytes + data;
@@ -74,7 +77,10 @@ std::vector<Hostile> cases() {
       {"ManyKeys", "inspect", none, {"X"}, [](std::string b) { return replaced(b, 16, u64(kHuge)); }},
       {"OneTensorTooMany", "inspect", none, {"X"}, [](std::string b) { return replaced(b, 8, u64(12)); }},
       {"LongKey", "inspect", none, {"X"}, only(gguf_head(0, 1) + u64(kHuge) + "general.name")},
-      {"KeyTwice", "inspect", none, {"X"},
+      {"KeyTwice",
+       "inspect",
+       none,
+       {"X"},
        only(gguf_head(0, 2) + pair("a.b", 4, u32(1)) + pair("a.b", 4, u32(2)) + std::string(64, '\0'))},
       {"UnknownValueType", "inspect", key("llama.x", 77, u32(1)), {"X"}},
       {"BoolOf2", "inspect", key("llama.x", 7, "\x02"), {"X"}},
@@ -95,12 +101,21 @@ std::vector<Hostile> cases() {
       {"RowsOfHalfABlock", "inspect", none, {"X"}, only(tensor_file(info_of("a", {48}, 8, 0), 1))},
       {"TensorOutOfPlace", "inspect", none, {"X"}, only(tensor_file(info_of("a", {8}, 0, 12), 1))},
       {"TensorBehindTheEnd", "inspect", none, {"X"}, only(tensor_file(info_of("a", {8}, 0, 1u << 20), 1))},
-      {"TensorOffsetThatOverflows", "inspect", none, {"X"}, only(tensor_file(info_of("a", {8}, 0, ~std::uint64_t{31}), 1))},
-      {"TensorsThatOverlap", "inspect", none, {"X"}, only(tensor_file(info_of("a", {32}, 0, 0) + info_of("b", {32}, 0, 64), 2))},
+      {"TensorOffsetThatOverflows",
+       "inspect",
+       none,
+       {"X"},
+       only(tensor_file(info_of("a", {8}, 0, ~std::uint64_t{31}), 1))},
+      {"TensorsThatOverlap",
+       "inspect",
+       none,
+       {"X"},
+       only(tensor_file(info_of("a", {32}, 0, 0) + info_of("b", {32}, 0, 64), 2))},
       // splits
       {"FirstOfASplitByAnotherName", "inspect", key("split.count", 2, le<std::uint16_t>(2)), {"X"}},
       {"SplitOfTooMany", "inspect", key("split.count", 4, u32(4'000'000'000u)), {"X"}},
-      {"ALaterPartOfASplit", "inspect",
+      {"ALaterPartOfASplit",
+       "inspect",
        [](Model& model) {
          model.set("split.count", 2, le<std::uint16_t>(3));
          model.set("split.no", 2, le<std::uint16_t>(2));
@@ -119,22 +134,28 @@ std::vector<Hostile> cases() {
       {"HeadsThatDoNotDivide", "inspect", key("llama.attention.head_count", 4, u32(3)), {"X"}},
       {"HeadsOfOneRow", "inspect", key("llama.attention.head_count", 4, u32(32)), {"X"}},
       {"KeyHeadsThatDoNotDivide", "inspect", key("llama.attention.head_count_kv", 4, u32(7)), {"X"}},
-      {"HeadsPerLayerOfAnotherLength", "inspect",
-       key("llama.attention.head_count", 9, Model::numbers<std::uint32_t>(4, {2, 2, 2})), {"X"}},
+      {"HeadsPerLayerOfAnotherLength",
+       "inspect",
+       key("llama.attention.head_count", 9, Model::numbers<std::uint32_t>(4, {2, 2, 2})),
+       {"X"}},
       {"NoBlocks", "inspect", key("llama.block_count", 4, u32(0)), {"X"}},
       {"MoreBlocksThanThere", "inspect", key("llama.block_count", 4, u32(2)), {"X"}},
       {"ABillionBlocks", "inspect", key("llama.block_count", 4, u32(1'000'000'000)), {"X"}},
-      {"ABillionExperts", "inspect",
+      {"ABillionExperts",
+       "inspect",
        [](Model& model) {
          model.set("llama.expert_count", 4, u32(1'000'000'000));
          model.set("llama.expert_used_count", 4, u32(2));
        },
        {"X"}},
       {"NoEpsilon", "inspect", without("llama.attention.layer_norm_rms_epsilon"), {"X"}},
-      {"EpsilonIsNaN", "inspect",
-       key("llama.attention.layer_norm_rms_epsilon", 6, le(std::numeric_limits<float>::quiet_NaN())), {"X"}},
+      {"EpsilonIsNaN",
+       "inspect",
+       key("llama.attention.layer_norm_rms_epsilon", 6, le(std::numeric_limits<float>::quiet_NaN())),
+       {"X"}},
       {"UnknownRotaryScaling", "inspect", key("llama.rope.scaling.type", 8, text("spiral")), {"X"}},
-      {"HeadsOfTwoSizes", "inspect",
+      {"HeadsOfTwoSizes",
+       "inspect",
        [](Model& model) {
          model.set("llama.attention.key_length", 4, u32(16));
          model.set("llama.attention.value_length", 4, u32(8));
@@ -149,42 +170,54 @@ std::vector<Hostile> cases() {
       {"NormOfAnotherSize", "inspect", shape("output_norm.weight", {31}), {"X"}},
       {"QueriesOfAnotherShape", "inspect", shape("blk.0.attn_q.weight", {32, 48}), {"X"}},
       {"DownTurnedOver", "inspect", shape("blk.0.ffn_down.weight", {32, 64}), {"X"}},
-      {"WeightsThatAreWholeNumbers", "inspect",
-       [](Model& model) { model.tensor("blk.0.ffn_up.weight").type = 26; }, {"X"}},
+      {"WeightsThatAreWholeNumbers",
+       "inspect",
+       [](Model& model) { model.tensor("blk.0.ffn_up.weight").type = 26; },
+       {"X"}},
       // the tokenizer
       {"NoTokenizer", "tokenize", without("tokenizer.ggml.model"), {"X"}},
       {"AnotherTokenizer", "tokenize", key("tokenizer.ggml.model", 8, text("bert")), {"X"}},
-      {"UnknownWayOfCutting", "tokenize",
+      {"UnknownWayOfCutting",
+       "tokenize",
        [](Model& model) {
          model.set("tokenizer.ggml.model", 8, text("gpt2"));
          model.set("tokenizer.ggml.pre", 8, text("qwen3.7"));
        },
        {"X"}},
       {"NoMerges", "tokenize", key("tokenizer.ggml.model", 8, text("gpt2")), {"X"}},
-      {"AMergeOfOneToken", "tokenize",
+      {"AMergeOfOneToken",
+       "tokenize",
        [](Model& model) {
          model.set("tokenizer.ggml.model", 8, text("gpt2"));
          model.set("tokenizer.ggml.merges", 9, Model::strings({"ab"}));
        },
        {"X"}},
-      {"AMergeOfUnknownTokens", "tokenize",
+      {"AMergeOfUnknownTokens",
+       "tokenize",
        [](Model& model) {
          model.set("tokenizer.ggml.model", 8, text("gpt2"));
          model.set("tokenizer.ggml.merges", 9, Model::strings({"zz yy"}));
        },
        {"X"}},
       {"NoTokens", "tokenize", key("tokenizer.ggml.tokens", 9, Model::strings({})), {"X"}},
-      {"TokensOfAnotherKind", "tokenize", key("tokenizer.ggml.tokens", 9, Model::numbers<std::uint32_t>(4, {1, 2})), {"X"}},
+      {"TokensOfAnotherKind",
+       "tokenize",
+       key("tokenizer.ggml.tokens", 9, Model::numbers<std::uint32_t>(4, {1, 2})),
+       {"X"}},
       {"FewerScoresThanTokens", "tokenize", key("tokenizer.ggml.scores", 9, Model::numbers<float>(6, {0.0f})), {"X"}},
-      {"ScoresThatAreNaN", "tokenize",
+      {"ScoresThatAreNaN",
+       "tokenize",
        key("tokenizer.ggml.scores", 9,
            Model::numbers(6, std::vector<float>(Model::kVocabulary, std::numeric_limits<float>::quiet_NaN()))),
        {"X"}},
-      {"KindsThatAreNone", "tokenize",
-       key("tokenizer.ggml.token_type", 9, Model::numbers(5, std::vector<std::int32_t>(Model::kVocabulary, 9))), {"X"}},
+      {"KindsThatAreNone",
+       "tokenize",
+       key("tokenizer.ggml.token_type", 9, Model::numbers(5, std::vector<std::int32_t>(Model::kVocabulary, 9))),
+       {"X"}},
       {"BosBehindTheVocabulary", "tokenize", key("tokenizer.ggml.bos_token_id", 4, u32(4'000'000)), {"X"}},
       {"NoModelToTheVocabulary", "inspect", [](Model& model) { model.tensors.clear(); }, {"X"}},
-      {"TokensThatNoJsonHolds", "quantize",
+      {"TokensThatNoJsonHolds",
+       "quantize",
        [](Model& model) {
          auto tokens = Model::tokens();
          tokens.back() = "\xFF\xFE";

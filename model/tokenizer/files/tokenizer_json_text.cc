@@ -79,19 +79,25 @@ Json metaspace_json(const std::string& replacement, MetaspaceStep::Prepend prepe
 Json normalizer_json(const TokenizerSpec& spec) {
   std::vector<Json> steps;
   for (const NormalizerStep& step : spec.normalizer)
-    steps.push_back(std::visit(
-        Overloaded{[](const PrependStep& s) -> Json {
-                     return {{"type", "Prepend"}, {"prepend", s.text}};
-                   },
-                   [](const ReplaceStep& s) { return replace_json(s); },
-                   [](const UnicodeFormStep& s) -> Json { return {{"type", form_name(s.form)}}; },
-                   [](const LowercaseStep&) -> Json { return {{"type", "Lowercase"}}; },
-                   [](const StripAccentsStep&) -> Json { return {{"type", "StripAccents"}}; },
-                   [](const StripSpaceStep& s) -> Json {
-                     return {{"type", "Strip"}, {"strip_left", s.left}, {"strip_right", s.right}};
-                   },
-                   [&](const SentencePieceStep&) -> Json { refuse(spec, "SentencePiece's normalisation"); }},
-        step));
+    steps.push_back(
+        std::visit(Overloaded{[](const PrependStep& s) -> Json {
+                                return {{"type", "Prepend"}, {"prepend", s.text}};
+                              },
+                              [](const ReplaceStep& s) { return replace_json(s); },
+                              [](const UnicodeFormStep& s) -> Json {
+                                return {{"type", form_name(s.form)}};
+                              },
+                              [](const LowercaseStep&) -> Json {
+                                return {{"type", "Lowercase"}};
+                              },
+                              [](const StripAccentsStep&) -> Json {
+                                return {{"type", "StripAccents"}};
+                              },
+                              [](const StripSpaceStep& s) -> Json {
+                                return {{"type", "Strip"}, {"strip_left", s.left}, {"strip_right", s.right}};
+                              },
+                              [&](const SentencePieceStep&) -> Json { refuse(spec, "SentencePiece's normalisation"); }},
+                   step));
   return one_or_sequence(std::move(steps), "normalizers");
 }
 
@@ -120,20 +126,25 @@ Json decoder_json(const TokenizerSpec& spec) {
   std::vector<Json> steps;
   for (const DecoderStep& step : spec.decoder)
     steps.push_back(std::visit(
-        Overloaded{[](const ByteLevelDecoderStep&) -> Json {
-                     return {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-                   },
-                   [](const ByteFallbackStep&) -> Json { return {{"type", "ByteFallback"}}; },
-                   [](const FuseStep&) -> Json { return {{"type", "Fuse"}}; },
-                   [](const StripStep& s) -> Json {
-                     return {{"type", "Strip"}, {"content", s.content}, {"start", s.start}, {"stop", s.stop}};
-                   },
-                   [](const MetaspaceDecoderStep& s) {
-                     using Prepend = MetaspaceStep::Prepend;
-                     return metaspace_json(s.replacement, s.drop_leading ? Prepend::kAlways : Prepend::kNever, true);
-                   },
-                   [](const ReplaceStep& s) { return replace_json(s); },
-                   [&](const SentencePieceDecoderStep&) -> Json { refuse(spec, "SentencePiece's way of decoding"); }},
+        Overloaded{
+            [](const ByteLevelDecoderStep&) -> Json {
+              return {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+            },
+            [](const ByteFallbackStep&) -> Json {
+              return {{"type", "ByteFallback"}};
+            },
+            [](const FuseStep&) -> Json {
+              return {{"type", "Fuse"}};
+            },
+            [](const StripStep& s) -> Json {
+              return {{"type", "Strip"}, {"content", s.content}, {"start", s.start}, {"stop", s.stop}};
+            },
+            [](const MetaspaceDecoderStep& s) {
+              using Prepend = MetaspaceStep::Prepend;
+              return metaspace_json(s.replacement, s.drop_leading ? Prepend::kAlways : Prepend::kNever, true);
+            },
+            [](const ReplaceStep& s) { return replace_json(s); },
+            [&](const SentencePieceDecoderStep&) -> Json { refuse(spec, "SentencePiece's way of decoding"); }},
         step));
   return one_or_sequence(std::move(steps), "decoders");
 }
@@ -153,8 +164,7 @@ Json post_processor_json(const TokenizerSpec& spec, const std::vector<std::strin
           {"single", Json::array({special(0), sequence("A", 0)})},
           {"pair", Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
           {"special_tokens",
-           {{bos,
-             {{"id", bos}, {"ids", Json::array({*spec.added_bos})}, {"tokens", Json::array({bos})}}}}}};
+           {{bos, {{"id", bos}, {"ids", Json::array({*spec.added_bos})}, {"tokens", Json::array({bos})}}}}}};
 }
 
 /// How each token is spelled, no two alike.
@@ -166,8 +176,8 @@ std::vector<std::string> spellings(const TokenizerSpec& spec) {
     return listed != spec.id_of.end() && listed->second == id;
   };
   for (std::size_t id = 0; id < names.size(); ++id) {
-    NIBBLE_REQUIRE(valid_utf8_prefix(names[id]) == names[id].size(), FormatError, "{}: token {} is not UTF-8, so no tokenizer.json can hold it",
-                   spec.where, id);
+    NIBBLE_REQUIRE(valid_utf8_prefix(names[id]) == names[id].size(), FormatError,
+                   "{}: token {} is not UTF-8, so no tokenizer.json can hold it", spec.where, id);
     if (counts(id)) taken.insert(names[id]);
   }
   for (std::size_t id = 0; id < names.size(); ++id) {

@@ -171,7 +171,7 @@ TEST(Checkpoint, WithoutSafetensorsHintsAtWhatLiesThereInstead) {
   write_file(directory / "pytorch_model.bin", "x");
   EXPECT_TRUE(refuses(directory.path(), "'pytorch_model.bin' is a PyTorch pickle", "safe_serialization"));
   std::filesystem::rename(directory / "pytorch_model.bin", directory / "llama-q4.gguf");
-  EXPECT_TRUE(refuses(directory.path(), "'llama-q4.gguf' is GGUF", "not supported"));
+  EXPECT_TRUE(refuses(directory.path(), "'llama-q4.gguf' is a GGUF file", "its own path"));
 }
 
 TEST(Checkpoint, NamesTheFileThatIsBroken) {

@@ -168,6 +168,43 @@ TEST_F(SourcesTest, RowSetsMustLieWithinTheRows) {
   EXPECT_EQ(make_row_set_source(source("w"), RowSet::contiguous(4, 0))->rows(), 0u);
 }
 
+TEST_F(SourcesTest, ComposedGiveTheWholeThatRowSetsTookApart) {
+  const std::vector<std::vector<RowSet>> cuts = {{RowSet::contiguous(0, 4)},
+                                                 {RowSet::contiguous(0, 1), RowSet::contiguous(1, 3)},
+                                                 {{0, 1, 2, 2}, {1, 1, 2, 2}},
+                                                 {{0, 2, 3, 3}, RowSet::contiguous(2, 1)},
+                                                 {RowSet::contiguous(3, 1), RowSet::contiguous(0, 3), {2, 1, 1, 0}}};
+  for (std::size_t c = 0; c < cuts.size(); ++c) {
+    std::vector<SourcePart> parts;
+    for (const RowSet& rows : cuts[c]) parts.push_back({make_row_set_source(source("w"), rows), rows});
+    const auto whole = make_composed_source(parts, 4);
+    ASSERT_EQ(whole->rows(), 4u);
+    ASSERT_EQ(whole->cols(), 3u);
+    for (std::size_t begin = 0; begin <= 4; ++begin)
+      for (std::size_t end = begin; end <= 4; ++end) {
+        SCOPED_TRACE(testing::Message() << "cut " << c << ", rows [" << begin << ", " << end << ")");
+        EXPECT_TRUE(same_bits(decode(*whole, begin, end), decode(*source("w"), begin, end)));
+      }
+    whole->check_intact();
+    whole->release();
+  }
+}
+
+TEST_F(SourcesTest, ComposedMustHaveEveryRow) {
+  const auto rows = [&](std::size_t first, std::size_t count) {
+    return SourcePart{make_row_set_source(source("w"), RowSet::contiguous(first, count)),
+                      RowSet::contiguous(first, count)};
+  };
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_composed_source({}, 4); }, "0 parts have 0 rows, not 4"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_composed_source({rows(0, 2)}, 4); }, "1 parts have 2 rows"));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { make_composed_source({rows(0, 4)}, 3); }, "4 rows", "matrix of 3"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        make_composed_source({{source("w"), RowSet::contiguous(0, 3)}, rows(3, 1)}, 4);
+      },
+      "does not fit"));
+}
+
 TEST(MappedSource, ThrowsFormatErrorOnEveryThreadWhenTheFileShrinks) {
   constexpr std::size_t kSize = 512;
   for (const bool conv1d : {false, true}) {

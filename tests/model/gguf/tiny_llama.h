@@ -12,9 +12,9 @@
 
 namespace nibble::test {
 
-/// A whole GGUF model of one block, small enough to be made in a test, and made so that a test can spoil any part of it:
-/// llama, width 32, 2 heads of 16 (1 of keys and values), MLP 64, a SentencePiece vocabulary of 288 tokens. Weights are
-/// F32 but for those that spoil() or a test changes.
+/// A whole GGUF model of one block, small enough to be made in a test, and made so that a test can spoil any part of
+/// it: llama, width 32, 2 heads of 16 (1 of keys and values), MLP 64, a SentencePiece vocabulary of 288 tokens. Weights
+/// are F32 but for those that spoil() or a test changes.
 class TinyLlama {
  public:
   static constexpr std::size_t kWidth = 32, kHeads = 2, kKvHeads = 1, kHeadDim = 16, kMlp = 64, kVocabulary = 288;
@@ -127,9 +127,21 @@ class TinyLlama {
     const char* const digits = "0123456789ABCDEF";
     for (int byte = 0; byte < 256; ++byte)
       list.push_back(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">");
-    for (const char* piece : {"\u2581", "a", "b", "c", "d", "e", "h", "l", "o", "t", "w", "r", "\u2581t", "he", "\u2581the",
-                              "ll", "lo", "\u2581w", "or", "\u2581wor", "ld", "\u2581world", "ab", "cd", "abcd",
-                              "\u2581\u2581", "re", "er", "\u2581a"})
+    for (const char* piece : {"\u2581",    "a",
+                              "b",         "c",
+                              "d",         "e",
+                              "h",         "l",
+                              "o",         "t",
+                              "w",         "r",
+                              "\u2581t",   "he",
+                              "\u2581the", "ll",
+                              "lo",        "\u2581w",
+                              "or",        "\u2581wor",
+                              "ld",        "\u2581world",
+                              "ab",        "cd",
+                              "abcd",      "\u2581\u2581",
+                              "re",        "er",
+                              "\u2581a"})
       list.emplace_back(piece);
     return list;
   }
