@@ -8,7 +8,13 @@ find_package(yaml-cpp 0.7 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
 find_package(HDF5 REQUIRED COMPONENTS C)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # oneDNN's threads are those of GCC's runtime; Clang's own would be a second one beside it
+  find_library(NIBBLE_LIBGOMP NAMES libgomp.so.1 REQUIRED)
+  add_library(OpenMP::OpenMP_CXX UNKNOWN IMPORTED)
+  set_target_properties(OpenMP::OpenMP_CXX PROPERTIES IMPORTED_LOCATION ${NIBBLE_LIBGOMP})
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 
 # Optional: calibration over the processes of an mpirun.
 find_package(MPI QUIET COMPONENTS CXX)

@@ -2,7 +2,6 @@
 
 #include <dnnl.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -14,6 +13,10 @@
 #include "core/gemm_library.h"
 #include "core/isa.h"
 #include "core/thread_pool.h"
+
+/// Of GCC's OpenMP runtime, which the matrix library's threads are from, whatever compiler builds us (so not its
+/// omp.h).
+extern "C" void omp_set_num_threads(int threads);
 
 namespace nibble {
 namespace {

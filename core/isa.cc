@@ -1,6 +1,9 @@
 #include "core/isa.h"
 
 #include <cstdlib>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "core/error.h"
 
@@ -18,10 +21,18 @@ std::string_view isa_name(Isa isa) {
   return "?";
 }
 
+#if defined(__x86_64__)
+// Clang 16's __builtin_cpu_supports() does not know the name.
+static bool has_f16c() {
+  unsigned int a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 Isa best_supported_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (avx2 && avx512) return Isa::kAvx512;

@@ -48,7 +48,7 @@ class Builder final : public YAML::EventHandler {
     if (!open_.empty() && open_.back().node.kind == YamlNode::Kind::kMapping && !open_.back().key) {
       open_.back().key = value;
       const auto& entries = open_.back().node.entries;
-      if (std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == value; }))
+      if (std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.key == value; }))
         fail(mark, fmt::format("duplicate key '{}'", value));
       return;
     }
@@ -100,7 +100,7 @@ class Builder final : public YAML::EventHandler {
       parent.node.items.push_back(std::move(node));
     } else {
       if (!parent.key) throw InvalidArgument(fmt::format("{}, line {}: expected a key, got nothing", what_, node.line));
-      parent.node.entries.emplace_back(std::move(*parent.key), std::move(node));
+      parent.node.entries.push_back({std::move(*parent.key), std::move(node)});
       parent.key.reset();
     }
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Nibble on Debian 12 or Ubuntu 24.04: through apt, as root or with sudo.
-# Does nothing, and needs no network, where everything is there already.
+# Does nothing, and needs no network, where everything is there already. `scripts/setup.sh fuzz` installs what only fuzzing
+# needs.
 set -euo pipefail
 
 packages=(
@@ -11,6 +12,12 @@ packages=(
   libpcre2-dev libutf8proc-dev libxxhash-dev libdnnl-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-format-14
 )
+
+case ${1:-} in
+  "") ;;
+  fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev) ;;
+  *) echo "setup: expected nothing or fuzz, got '$1'" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
-# their tests, and a downstream project that uses the installed package. One argument limits it: format|dev|release|package.
+# their tests, a downstream project that uses the installed package, and 20 seconds of fuzzing for every parser of files.
+# One argument limits it: format|dev|release|package|fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -35,4 +36,9 @@ if wanted package; then
   cmake --build build/downstream
   build/downstream/downstream
   build/install/bin/nibble version
+fi
+
+if wanted fuzz; then
+  step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
+  scripts/fuzz.sh --seconds 20
 fi

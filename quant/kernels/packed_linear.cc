@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "core/choice.h"
 #include "core/isa.h"
 #include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/packed_products.h"
@@ -53,14 +52,7 @@ class PackedLinear final : public LinearOp<float> {
   const Int8MatvecTable* int8_ = nullptr;
 };
 
-constexpr std::array<Choice<Compute>, 3> kComputes{
-    {{"exact", Compute::kExact}, {"bf16", Compute::kBf16}, {"int8", Compute::kInt8}}};
-
 }  // namespace
-
-std::string_view compute_name(Compute compute) { return name_of(compute, kComputes); }
-
-std::optional<Compute> compute_from_name(std::string_view name) { return find_choice(name, kComputes); }
 
 std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tensor, std::vector<float> bias,
                                                     Compute compute) {

@@ -90,11 +90,11 @@ void parse_entry(const std::string& name, const YamlNode& value, std::string_vie
 Rule parse_rule(const YamlNode& node, const std::string& where) {
   expect(node, YamlNode::Kind::kMapping, where, "a rule such as {match: \"mlp\", bits: 3}");
   const auto match =
-      std::find_if(node.entries.begin(), node.entries.end(), [](const auto& entry) { return entry.first == "match"; });
-  NIBBLE_REQUIRE(match != node.entries.end() && match->second.kind == YamlNode::Kind::kScalar, InvalidArgument,
+      std::find_if(node.entries.begin(), node.entries.end(), [](const auto& entry) { return entry.key == "match"; });
+  NIBBLE_REQUIRE(match != node.entries.end() && match->value.kind == YamlNode::Kind::kScalar, InvalidArgument,
                  "{}, line {}: expected a pattern, match: \"…\"", where, node.line);
   std::optional<NamePattern> pattern;
-  at(where, match->second.line, [&] { pattern.emplace(match->second.text); });
+  at(where, match->value.line, [&] { pattern.emplace(match->value.text); });
   Rule rule{std::move(*pattern), {}};
   for (const auto& [name, value] : node.entries)
     if (name != "match") parse_entry(name, value, where, rule.section);

@@ -15,20 +15,20 @@ testing::AssertionResult refused(std::string_view yaml, std::string_view words) 
 TEST(YamlReader, ReadsMappingsSequencesAndScalarsInOrder) {
   const auto root = parse_yaml("b: 1\na: [x, {c: 'quoted'}]\nn:\n", "r");
   ASSERT_EQ(root.entries.size(), 3u);
-  EXPECT_EQ(root.entries[0].first, "b");
-  EXPECT_EQ(root.entries[0].second.text, "1");
-  const auto& list = root.entries[1].second;
+  EXPECT_EQ(root.entries[0].key, "b");
+  EXPECT_EQ(root.entries[0].value.text, "1");
+  const auto& list = root.entries[1].value;
   ASSERT_EQ(list.items.size(), 2u);
   EXPECT_EQ(list.items[0].text, "x");
-  EXPECT_EQ(list.items[1].entries[0].second.text, "quoted");
+  EXPECT_EQ(list.items[1].entries[0].value.text, "quoted");
   EXPECT_EQ(list.line, 2);
-  EXPECT_EQ(root.entries[2].second.kind, YamlNode::Kind::kNull);
+  EXPECT_EQ(root.entries[2].value.kind, YamlNode::Kind::kNull);
 }
 
 TEST(YamlReader, ReadsJson) {
   const auto root = parse_yaml(R"({"defaults": {"bits": 3}, "list": [1, 2]})", "r");
-  EXPECT_EQ(root.entries[0].second.entries[0].second.text, "3");
-  EXPECT_EQ(root.entries[1].second.items.size(), 2u);
+  EXPECT_EQ(root.entries[0].value.entries[0].value.text, "3");
+  EXPECT_EQ(root.entries[1].value.items.size(), 2u);
 }
 
 TEST(YamlReader, TakesAnEmptyDocumentForNull) {
@@ -59,7 +59,7 @@ TEST(YamlReader, RefusesWhatIsNotUtf8) {
   EXPECT_TRUE(refused("a: caf\xc3", "column 7"));                          // cut off
   EXPECT_TRUE(refused("a: 1\nb: \"\\uD800\"", "line 2: not valid YAML"));  // half a character
   EXPECT_TRUE(refused("\"\\uD800\": 1", "line 1: not valid YAML"));
-  EXPECT_EQ(parse_yaml("a: \xc3\xa9 \xf0\x9f\x98\x80", "r").entries[0].second.text, "\xc3\xa9 \xf0\x9f\x98\x80");
+  EXPECT_EQ(parse_yaml("a: \xc3\xa9 \xf0\x9f\x98\x80", "r").entries[0].value.text, "\xc3\xa9 \xf0\x9f\x98\x80");
 }
 
 TEST(YamlReader, RefusesWhatIsNotYaml) {

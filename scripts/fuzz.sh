@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Feeds every parser of files with mutated inputs (libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer).
+# Usage: scripts/fuzz.sh [--seconds N | --minutes N] [TARGET…]      20 seconds each; for a night: --minutes 40
+# With 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
+# build/fuzz/tests/fuzz/fuzz_TARGET FILE. Inputs that reach new code are kept in build/fuzz/corpus/TARGET and start the next
+# run. As many targets run at once as there are processors.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+seconds=20
+targets=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --seconds) seconds=$2; shift 2 ;;
+    --minutes) seconds=$((60 * $2)); shift 2 ;;
+    -*) echo "fuzz: expected [--seconds N | --minutes N] [TARGET…], got '$1'" >&2; exit 2 ;;
+    *) targets+=("$1"); shift ;;
+  esac
+done
+if [[ ${#targets[@]} -eq 0 ]]; then
+  for file in tests/fuzz/*_fuzz.cc; do name=${file##*/}; targets+=("${name%_fuzz.cc}"); done
+fi
+
+scripts/setup.sh fuzz
+cmake --preset fuzz >/dev/null
+cmake --build build/fuzz --target "${targets[@]/#/fuzz_}"
+mkdir -p build/fuzz/found
+
+# run TARGET SECONDS: one line of what happened, more where something was found.
+run() {
+  local name=$1 seconds=$2 kept=build/fuzz/corpus/$1 log=build/fuzz/$1.log runs
+  local limits=(-rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-")
+  mkdir -p "$kept"
+  if [[ $seconds -eq 0 ]]; then limits+=(-runs=0); else limits+=("-max_total_time=$seconds"); fi
+  if "build/fuzz/tests/fuzz/fuzz_$name" "${limits[@]}" "$kept" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    echo "fuzz: $name: $runs inputs, nothing found"
+  else
+    tail -n 40 "$log"
+    echo "fuzz: $name: FOUND SOMETHING, see $log"
+    return 1
+  fi
+}
+export -f run
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c 'run "$1" "$2"' - '{}' "$seconds"
