@@ -1,15 +1,15 @@
-#include "model/tokenizer/files/protobuf.h"
+#include "core/protobuf.h"
 
 #include <bit>
 
 #include "core/error.h"
 
-namespace nibble::model {
+namespace nibble {
 namespace {
 
-class Reader {
+class ProtobufReader {
  public:
-  Reader(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
+  ProtobufReader(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
 
   bool at_end() const { return left_.empty(); }
 
@@ -65,6 +65,11 @@ std::int32_t ProtobufField::integer() const {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(value_));
 }
 
+std::uint64_t ProtobufField::whole_number() const {
+  require(Type::kVarint, "a whole number");
+  return value_;
+}
+
 float ProtobufField::real() const {
   require(Type::kFixed32, "a number of 4 bytes");
   return std::bit_cast<float>(static_cast<std::uint32_t>(value_));
@@ -73,7 +78,7 @@ float ProtobufField::real() const {
 void for_each_protobuf_field(std::string_view message, const std::string& where,
                              const std::function<void(const ProtobufField& field)>& on_field) {
   using Type = ProtobufField::Type;
-  Reader reader(message, where);
+  ProtobufReader reader(message, where);
   while (!reader.at_end()) {
     const std::uint64_t key = reader.varint();
     const auto type = static_cast<Type>(key & 7u);
@@ -99,4 +104,11 @@ void for_each_protobuf_field(std::string_view message, const std::string& where,
   }
 }
 
-}  // namespace nibble::model
+std::vector<std::uint64_t> packed_protobuf_numbers(std::string_view bytes, const std::string& where) {
+  ProtobufReader reader(bytes, where);
+  std::vector<std::uint64_t> numbers;
+  while (!reader.at_end()) numbers.push_back(reader.varint());
+  return numbers;
+}
+
+}  // namespace nibble

@@ -4,8 +4,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace nibble::model {
+namespace nibble {
 
 /// One field of a message in Protocol Buffers' wire format. Its getters throw FormatError for a field of another type.
 class ProtobufField {
@@ -17,7 +18,8 @@ class ProtobufField {
   std::uint64_t number() const { return number_; }
   std::string_view bytes() const;  // a text or a message inside
   bool boolean() const;
-  std::int32_t integer() const;  // int32 or an enumeration
+  std::int32_t integer() const;        // int32 or an enumeration
+  std::uint64_t whole_number() const;  // uint64, or the two's complement of an int64
   float real() const;
 
  private:
@@ -35,4 +37,7 @@ class ProtobufField {
 void for_each_protobuf_field(std::string_view message, const std::string& where,
                              const std::function<void(const ProtobufField& field)>& on_field);
 
-}  // namespace nibble::model
+/// The numbers of a packed repeated field of varints (int32, int64, uint64, bool). Throws FormatError as above.
+std::vector<std::uint64_t> packed_protobuf_numbers(std::string_view bytes, const std::string& where);
+
+}  // namespace nibble
