@@ -19,8 +19,7 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kRowTile = 128;
-constexpr std::size_t kMostSteps = 16;  // of conjugate gradients: exact for up to 16 entries
-constexpr double kTolerance = 1e-10;    // of the slope's squared length: products in float are good for 1e-12
+constexpr double kTolerance = 1e-10;  // of the slope's squared length: products in float are good for 1e-12
 
 std::size_t rows_per_group(const PaletteWeight& weight) {
   return weight.group_rows == 0 ? weight.codes.rows() : weight.group_rows;
@@ -93,8 +92,8 @@ class PaletteSolver {
       turn(group);
       least_[group] = kTolerance * length_[group];
     }
-    const std::size_t steps = std::min(kMostSteps, entries_.cols());
-    for (std::size_t step = 0; step < steps && any_moving(); ++step) advance();
+    // As many steps as entries are exact but for rounding; most systems end earlier, at kTolerance.
+    for (std::size_t step = 0; step < entries_.cols() && any_moving(); ++step) advance();
     return std::move(entries_);
   }
 

@@ -23,7 +23,7 @@ struct PaletteWeight {
 ///
 ///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
 ///
-/// solved for the change of c by conjugate gradients, at most min(k, 16) steps: entries that no input has, or that A
+/// solved for the change of c by conjugate gradients, at most k steps: entries that no input has, or that A
 /// does not determine, stay. Entries are rounded to `palette_dtype` (round_palette()), sorted, and the codes follow.
 ///
 /// Before that rounding the loss does not rise. w (out, in), h (in, in).

@@ -270,6 +270,11 @@ void check_combination(const TensorSettings& s) {
                  "weights: say codebook_iterations: 0");
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
+  const bool centred = s.hessian == HessianKind::kCentred || s.hessian == HessianKind::kGuidedCentred;
+  NIBBLE_REQUIRE(!centred || s.shifting || s.solver == Solver::kNearest, InvalidArgument,
+                 "hessian: a centred one leaves the mean error out, which then nobody pays for: say shifting: true, "
+                 "whose bias takes it up, or hessian: {}",
+                 s.hessian == HessianKind::kCentred ? "plain" : "guided");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
   NIBBLE_REQUIRE(
       !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,

@@ -72,6 +72,35 @@ TEST(UpdatePalettes, NoChangeOfAnyEntryLowersTheLoss) {
   }
 }
 
+TEST(UpdatePalettes, OfManyEntriesEndsWhereTheLossHasNoSlope) {
+  const std::size_t n = 96, k = 256;
+  const Matrix<float> w = random_weights(64, n, 4);
+  Matrix<float> h = random_hessian(n, 100, 4);
+  for (std::size_t i = 0; i < n; ++i)  // inputs of very different size: entries are coupled unevenly
+    for (std::size_t j = 0; j < n; ++j) h(i, j) *= std::exp(0.04f * (static_cast<float>(i) + static_cast<float>(j)));
+  PaletteWeight weight = start_of(w, 8, 0, true);
+  const auto slopes = [&] {  // sum_i s_i P_ikT H (w_i - w^_i), for every entry
+    std::vector<double> slope(k);
+    for (std::size_t r = 0; r < w.rows(); ++r)
+      for (std::size_t j = 0; j < n; ++j) {
+        double along = 0.0;
+        for (std::size_t c = 0; c < n; ++c) {
+          const double scale = static_cast<double>(weight.scales[r]);
+          const double decoded = scale * static_cast<double>(weight.palettes(0, weight.codes(r, c)));
+          along += static_cast<double>(h(j, c)) * (static_cast<double>(w(r, c)) - decoded);
+        }
+        slope[weight.codes(r, j)] += static_cast<double>(weight.scales[r]) * along;
+      }
+    double length = 0.0;
+    for (const double value : slope) length += value * value;
+    return std::sqrt(length);
+  };
+  const double before = slopes();
+  update_palettes(w, h, DType::kF32, weight);
+  // The solver stops at 1e-10 of the squared length, so at 1e-5 of the length it was preconditioned with.
+  EXPECT_LT(slopes(), 2e-5 * before);
+}
+
 TEST(UpdatePalettes, WithoutCorrelationsEntriesAreMeansWeightedByScalesSquared) {
   const Matrix<float> w = random_weights(20, 50, 2);
   PaletteWeight weight = start_of(w, 3, 0, true);

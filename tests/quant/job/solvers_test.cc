@@ -54,7 +54,8 @@ TEST(Gptq, IsErrorFeedbackUnderTheHessianOfTheRecipe) {
   };
   for (const auto& [name, kind] : kinds) {
     SCOPED_TRACE(name);
-    const std::string solver = fmt::format("bits: 2, solver: gptq, damping: 0.02, hessian: {}", name);
+    const std::string solver = fmt::format("bits: 2, solver: gptq, damping: 0.02, hessian: {}{}", name,
+                                           std::string_view(name).ends_with("centred") ? ", shifting: true" : "");
     quantize(dir / "model", dir / "palette", fmt::format("defaults: {{{}}}", solver), {dir / "calib.h5"});
     quantize(dir / "model", dir / "uniform",
              fmt::format("defaults: {{format: uniform, zero_point: true, act_order: false, {}}}", solver),
@@ -189,7 +190,7 @@ TEST(Solvers, RefuseToWorkWithoutTheirHessian) {
                                               words...);
   };
   EXPECT_TRUE(refused("defaults: {solver: gptq, hessian: guided}", "hessian: guided", "--collect guided-hessian"));
-  EXPECT_TRUE(refused("defaults: {solver: gptq, hessian: centred}", "--collect activations,hessian"));
+  EXPECT_TRUE(refused("defaults: {solver: gptq, hessian: centred, shifting: true}", "--collect activations"));
   quantize(dir / "model", dir / "out", "defaults: {solver: gptq}", {dir / "plain.h5"});
 }
 

@@ -148,6 +148,8 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: uniform, outliers_large: 0.01}", "outliers_large"},
       {"{outliers_large: 0.01, solver: gptq, codebook_iterations: 1}", "codebook_iterations: 0"},
       {"{cluster_dim: 2, solver: gptq}", "cluster_dim"},
+      {"{solver: gptq, hessian: centred}", "say shifting: true"},
+      {"{solver: coordinate-descent, hessian: guided-centred}", "or hessian: guided"},
   };
   for (const auto& [section, words] : cases)
     EXPECT_TRUE(refused("defaults: " + std::string(section), "defaults", words)) << section;
