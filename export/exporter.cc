@@ -10,7 +10,7 @@
 namespace nibble::exporting {
 
 std::span<const Exporter* const> exporters() {
-  static constexpr std::array<const Exporter*, 1> all{&kDequantizedExporter};
+  static constexpr std::array all{&kDequantizedExporter, &kGgufExporter};
   return all;
 }
 

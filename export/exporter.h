@@ -97,6 +97,6 @@ std::span<const Exporter* const> exporters();
 const Exporter& find_exporter(std::string_view name);
 
 // The lines, each defined in the file of its name.
-extern const Exporter kDequantizedExporter;
+extern const Exporter kDequantizedExporter, kGgufExporter;
 
 }  // namespace nibble::exporting

@@ -36,7 +36,7 @@ ALLOWED = {
     "quant/store": STORE,
     "quant/tensor": CORE | {"quant/format", "quant/algo", "quant/recipe", "quant/store"},
     "quant/job": JOB,
-    "export": JOB,
+    "export": JOB | {"model/gguf"},
     "eval/inspect": STORE,
     "eval/quality": MODEL | {"datasets"},
     "eval/speed": NETWORK,

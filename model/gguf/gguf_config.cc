@@ -268,7 +268,7 @@ void gemma(ConfigWriter& writer) {
   }
   writer.copy_natural("attention.sliding_window", "sliding_window");
   writer.set("sliding_window_pattern", 6);
-  writer.set("rope_local_base_freq", 10000.0);
+  writer.set("rope_local_base_freq", writer.number_or("rope.freq_base_swa", 10000.0));
   gemma_score_scale(writer, 62);
 }
 
@@ -358,6 +358,14 @@ void olmoe(ConfigWriter& writer) {
   writer.set("norm_topk_prob", false);
 }
 
+// The third generation is the second with windows.
+void olmo2(ConfigWriter& writer) {
+  rms_family(writer);
+  if (!writer.has("attention.sliding_window")) return;
+  writer.set("model_type", "olmo3");
+  writer.copy_natural("attention.sliding_window", "sliding_window");
+}
+
 void granite(ConfigWriter& writer) {
   rms_family(writer);
   writer.biases(true);
@@ -434,7 +442,7 @@ Filler filler_of(std::string_view name) {
       {"qwen3", qwen3},           {"qwen3moe", qwen3_moe}, {"gemma", gemma},        {"gemma2", gemma},
       {"gemma3", gemma},          {"phi2", phi},           {"phi3", phi3},          {"gptneox", gpt_neox},
       {"gpt2", gpt2_words},       {"falcon", falcon},      {"bloom", bloom},        {"starcoder", bigcode},
-      {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", rms_family},
+      {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", olmo2},
       {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
       {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
       {"smollm3", smollm3},       {"glm4", glm4}};

@@ -40,15 +40,18 @@ const std::vector<GgufArchitecture>& table() {
   // and glm4 have neighbours in their checkpoints too; the others' q and k are moved by the converter. What is fused in
   // a checkpoint and interleaved by heads there (gptneox, bloom, falcon) is q, then k, then v in the file.
   static const std::vector<GgufArchitecture> list = {
-      {.name = "llama", .model_type = "llama", .rotary = Rotary::kInterleaved},  // Mistral, Mixtral, SmolLM too
+      {.name = "llama",
+       .model_type = "llama",
+       .more_model_types = {"mistral", "ministral", "mixtral"},
+       .rotary = Rotary::kInterleaved},
       {.name = "mistral3", .model_type = "mistral", .rotary = Rotary::kInterleaved},
       {.name = "qwen2", .model_type = "qwen2"},
       {.name = "qwen2moe", .model_type = "qwen2_moe"},
       {.name = "qwen3", .model_type = "qwen3"},
       {.name = "qwen3moe", .model_type = "qwen3_moe"},
       {.name = "gemma", .model_type = "gemma", .gain_plus_one = true},
-      {.name = "gemma2", .model_type = "gemma2", .gain_plus_one = true},
-      {.name = "gemma3", .model_type = "gemma3_text", .gain_plus_one = true},
+      {.name = "gemma2", .model_type = "gemma2", .window_every = 2, .gain_plus_one = true},
+      {.name = "gemma3", .model_type = "gemma3_text", .window_every = 6, .gain_plus_one = true},
       {.name = "phi2", .model_type = "phi"},
       {.name = "phi3", .model_type = "phi3", .fused_qkv = true, .gate_in_up = true},
       {.name = "gptneox", .model_type = "gpt_neox", .fused_qkv = true},
@@ -63,15 +66,18 @@ const std::vector<GgufArchitecture>& table() {
       {.name = "starcoder2", .model_type = "starcoder2"},
       {.name = "stablelm", .model_type = "stablelm"},
       {.name = "olmo", .model_type = "olmo", .rotary = Rotary::kInterleaved},
-      {.name = "olmo2", .model_type = "olmo2"},
+      {.name = "olmo2", .model_type = "olmo2", .more_model_types = {"olmo3"}, .window_every = 4},
       {.name = "olmoe", .model_type = "olmoe"},
       {.name = "granite", .model_type = "granite", .rotary = Rotary::kInterleaved},
       {.name = "granitemoe", .model_type = "granitemoe", .rotary = Rotary::kInterleaved},
       {.name = "command-r", .model_type = "cohere"},
-      {.name = "cohere2", .model_type = "cohere2"},
-      {.name = "gpt-oss", .model_type = "gpt_oss", .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
+      {.name = "cohere2", .model_type = "cohere2", .window_every = 4},
+      {.name = "gpt-oss",
+       .model_type = "gpt_oss",
+       .window_every = 2,
+       .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
       {.name = "nemotron", .model_type = "nemotron", .gain_plus_one = true},
-      {.name = "exaone4", .model_type = "exaone4"},
+      {.name = "exaone4", .model_type = "exaone4", .window_every = 4},
       {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
       {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
   };
@@ -105,6 +111,14 @@ std::span<const GgufArchitecture> gguf_architectures() { return table(); }
 const GgufArchitecture* find_gguf_architecture(std::string_view name) {
   for (const GgufArchitecture& row : table())
     if (row.name == name) return &row;
+  return nullptr;
+}
+
+const GgufArchitecture* find_gguf_architecture_of_family(std::string_view model_type) {
+  for (const GgufArchitecture& row : table())
+    if (row.model_type == model_type ||
+        std::find(row.more_model_types.begin(), row.more_model_types.end(), model_type) != row.more_model_types.end())
+      return &row;
   return nullptr;
 }
 
@@ -145,7 +159,9 @@ std::vector<GgufCandidate> gguf_candidates(const GgufArchitecture& architecture,
 }
 
 std::string gguf_tensor_name(const GgufArchitecture& architecture, const GgufParameter& parameter) {
-  return gguf_candidates(architecture, parameter).front().name;
+  const std::vector<GgufCandidate> candidates = gguf_candidates(architecture, parameter);
+  const bool within_up = architecture.gate_in_up && parameter.role == Role::kGate && candidates.size() > 1;
+  return (within_up ? candidates.back() : candidates.front()).name;
 }
 
 }  // namespace nibble::model

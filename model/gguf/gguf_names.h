@@ -20,11 +20,13 @@ struct GgufArchitecture {
     kInterleaved,  ///< moved: halves apart there, neighbours in the file (gguf_source.h)
   };
 
-  std::string_view name;        ///< `general.architecture`, and the prefix of its keys
-  std::string_view model_type;  ///< of config.json
+  std::string_view name;                                ///< `general.architecture`, and the prefix of its keys
+  std::string_view model_type;                          ///< of config.json
+  std::vector<std::string_view> more_model_types = {};  ///< of other families whose networks it can be
   Rotary rotary = Rotary::kSame;
   bool fused_qkv = false;      ///< files have q, k and v as one attn_qkv (as a rule: both are read)
   bool gate_in_up = false;     ///< ffn_up holds the gate's rows, then up's
+  unsigned window_every = 0;   ///< of so many blocks all but the last have a window; 0: llama.cpp has none for it
   bool gain_plus_one = false;  ///< gains of norms have 1 added that a checkpoint leaves to the network
   /// Names that are not those of the others: "blk.N." left out.
   struct Name {
@@ -37,6 +39,8 @@ struct GgufArchitecture {
 /// All that are known, and one by name; null for others.
 std::span<const GgufArchitecture> gguf_architectures();
 const GgufArchitecture* find_gguf_architecture(std::string_view name);
+/// The one that networks of a model_type are written as; null for families that llama.cpp does not compute.
+const GgufArchitecture* find_gguf_architecture_of_family(std::string_view model_type);
 /// What messages say of an unknown one: the known names, nearest first where one is near.
 std::string unknown_gguf_architecture(std::string_view name);
 
@@ -68,8 +72,8 @@ struct GgufCandidate {
 /// is there counts.
 std::vector<GgufCandidate> gguf_candidates(const GgufArchitecture& architecture, const GgufParameter& parameter);
 
-/// The name a writer gives it: that of the first candidate (of falcon's attention norm only where the MLP has one of
-/// its own; else it is "attn_norm").
+/// The name a writer gives it: that of the first candidate, but for a gate that stands in ffn_up (of falcon's attention
+/// norm only where the MLP has one of its own; else it is "attn_norm").
 std::string gguf_tensor_name(const GgufArchitecture& architecture, const GgufParameter& parameter);
 
 }  // namespace nibble::model

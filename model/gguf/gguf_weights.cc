@@ -19,6 +19,7 @@ struct Wanted {
   GgufParameter parameter;
   std::size_t heads = 0;
   double plus = 0.0;
+  std::size_t groups = 0, group = 0;  ///< a norm with a gain for each of so many heads: whose
 };
 
 GgufParameter named(const Parameter& parameter, bool bias) {
@@ -94,6 +95,9 @@ class GgufProvider final : public GgufWeightProvider {
 
   void add_norm(const NormSpec& norm) {
     const double plus = names_.gain_plus_one ? norm.gain_offset : 0.0;
+    for (std::size_t g = 0; g < norm.group_gains.size(); ++g)
+      vectors_[key_of(norm.group_gains[g])] = {
+          {norm.role, norm.block, {}, false, false}, 0, plus, norm.group_gains.size(), g};
     if (norm.gain) vectors_[key_of(*norm.gain)] = {{norm.role, norm.block, {}, false, false}, 0, plus};
     if (norm.bias) vectors_[key_of(*norm.bias)] = {{norm.role, norm.block, {}, false, true}};
   }
@@ -122,6 +126,13 @@ class GgufProvider final : public GgufWeightProvider {
                      file_->path().string(), wanted.parameter.expert.value_or(0), shape_text(tensor.shape));
       total /= stack;
       begin = wanted.parameter.expert.value_or(0) * total;
+    }
+    if (wanted.groups != 0) {
+      NIBBLE_REQUIRE(total == wanted.groups * count, FormatError,
+                     "tensor '{}' of '{}': expected {} for each of {} heads, got shape {}", tensor.name,
+                     file_->path().string(), count, wanted.groups, shape_text(tensor.shape));
+      total = count;
+      begin = wanted.group * count;
     }
     const std::size_t behind = place.candidate.rows == Rows::kBeforeLast ? 2 : 1;
     const bool fits = place.candidate.rows == Rows::kAll ? total == count : total / behind >= count;

@@ -1,3 +1,5 @@
+#include "model/tokenizer/open_tokenizer.h"
+
 #include "core/error.h"
 #include "model/tokenizer/files/gpt2_files.h"
 #include "model/tokenizer/files/sentencepiece_file.h"
@@ -9,20 +11,22 @@
 
 namespace nibble::model {
 
-std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
+TokenizerSpec read_tokenizer(const std::filesystem::path& directory) {
   const TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
   const auto json = directory / "tokenizer.json";
-  if (file_exists(json)) return make_tokenizer(read_tokenizer_json(json, config));
+  if (file_exists(json)) return read_tokenizer_json(json, config);
   const auto vocabulary = directory / "vocab.json";
   const auto merges = directory / "merges.txt";
-  if (file_exists(vocabulary) && file_exists(merges)) {
-    return make_tokenizer(read_gpt2_files(vocabulary, merges, config));
-  }
+  if (file_exists(vocabulary) && file_exists(merges)) return read_gpt2_files(vocabulary, merges, config);
   const auto sentencepiece = directory / "tokenizer.model";
   NIBBLE_REQUIRE(file_exists(sentencepiece), FormatError,
                  "'{}' has no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, nor tokenizer.model",
                  directory.string());
-  return make_tokenizer(read_sentencepiece_file(sentencepiece, config));
+  return read_sentencepiece_file(sentencepiece, config);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
+  return make_tokenizer(read_tokenizer(directory));
 }
 
 }  // namespace nibble::model

@@ -1,0 +1,102 @@
+#include "export/gguf/blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.h"
+#include "model/gguf/block_encode.h"
+#include "quant/format/codes.h"
+
+namespace nibble::exporting {
+namespace {
+
+using model::BlockType;
+
+constexpr std::size_t kBlock = 32;
+
+std::string nearest_blocks(unsigned bits) {
+  return bits <= 4 ? "format: int4-block, group_size: 32"
+                   : fmt::format("format: uniform, bits: {}, group_size: 32", bits);
+}
+
+/// The code of the scale's integer 0, and the number of codes.
+struct Range {
+  int zero = 8, codes = 16;
+};
+Range range_of(BlockType type) {
+  const model::CodeBlockType* const row = model::find_code_block_type(type);
+  return {static_cast<int>(row->zero), static_cast<int>(row->codes)};
+}
+
+bool holds(BlockType type, int least, int most) {
+  const Range range = range_of(type);
+  return least + range.zero >= 0 && most + range.zero < range.codes;
+}
+
+template <class T>
+T load(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+GgufFit gguf_fit(const Storage& storage) {
+  const std::string nearest = nearest_blocks(storage.bits);
+  if (!storage.coded()) return {};
+  if (storage.palette()) return {Fit::refused("it has no palettes", nearest), {}};
+  if (storage.cols % kBlock != 0)
+    return {Fit::refused(fmt::format("rows of {} inputs are no whole number of blocks of {}", storage.cols, kBlock),
+                         "format: float16"),
+            {}};
+  if (storage.group_size % kBlock != 0)
+    return {Fit::refused(fmt::format("its scales are for {} inputs, not {}", kBlock, storage.group_size), nearest), {}};
+  const int codes = 1 << storage.bits;
+  const int least = storage.zero_points ? 1 - codes : -codes / 2,
+            most = storage.zero_points ? codes - 1 : codes / 2 - 1;
+  for (const BlockType type : {BlockType::kQ4_0, BlockType::kQ5_0, BlockType::kQ8_0})
+    if (holds(type, least, most)) return {Fit::exact(), type};
+  return {Fit::refused(fmt::format("codes less zero points may be from {} to {}, and its widest integers have 8 bits",
+                                   least, most),
+                       nearest + ", zero_point: false"),
+          {}};
+}
+
+BlockType gguf_float_type(std::span<const ExportPart* const> parts) {
+  std::optional<DType> common;
+  for (const ExportPart* const part : parts) {
+    const DType dtype = part->coded ? DType::kF16 : part->dtype;
+    common = common.value_or(dtype) == dtype ? dtype : DType::kF32;
+  }
+  return common == DType::kF16 ? BlockType::kF16 : common == DType::kBF16 ? BlockType::kBF16 : BlockType::kF32;
+}
+
+void encode_coded_row(const ExportPart& part, std::size_t row, BlockType type, std::span<std::byte> blocks,
+                      BlockScratch& scratch) {
+  const quant::QuantizedTensor& tensor = part.coded->tensor();
+  const quant::TensorSpec& spec = tensor.spec();
+  const quant::TensorPart& scales = *tensor.find("block_scale");
+  const quant::TensorPart* const zeros = tensor.find("block_zero");
+  const std::size_t groups = spec.blocks(), group = spec.group_size == 0 ? spec.cols : spec.group_size;
+  const std::size_t count = spec.cols / kBlock;
+  scratch.codes.resize(spec.cols);
+  scratch.scales.resize(count);
+  quant::unpack_codes(tensor.code_row(row), spec.bits, scratch.codes);
+  const Range range = range_of(type);
+  for (std::size_t b = 0; b < count; ++b) {
+    const std::size_t at = row * groups + b * kBlock / group;
+    scratch.scales[b] = load<std::uint16_t>(scales.bytes.data() + 2 * at);
+    const int own = zeros == nullptr ? 1 << (spec.bits - 1) : load<std::uint8_t>(zeros->bytes.data() + at);
+    NIBBLE_REQUIRE(own < 1 << spec.bits, FormatError, "{}.block_zero: expected below {}, got {} in row {}",
+                   tensor.name(), 1 << spec.bits, own, row);
+    const int shift = range.zero - own;
+    if (shift == 0) continue;
+    for (std::uint8_t& code : std::span(scratch.codes).subspan(b * kBlock, kBlock))
+      code = static_cast<std::uint8_t>(code + shift);
+  }
+  model::encode_blocks(type, scratch.codes, scratch.scales, {}, blocks);
+}
+
+}  // namespace nibble::exporting

@@ -1,0 +1,65 @@
+#include "model/gguf/gguf_network.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace nibble::model {
+namespace {
+
+[[noreturn]] void refuse(const GgufArchitecture& names, std::string_view what) {
+  throw InvalidArgument(fmt::format("GGUF: llama.cpp's '{}' does not compute {}", names.name, what));
+}
+
+bool has_window(const GgufArchitecture& names, std::size_t block) {
+  return names.window_every != 0 && block % names.window_every + 1 != names.window_every;
+}
+
+// What of its code no key decides.
+void require_windows(const Architecture& architecture, const GgufArchitecture& names) {
+  if (names.window_every == 0) return;
+  const bool any = std::any_of(architecture.blocks.begin(), architecture.blocks.end(),
+                               [](const BlockSpec& block) { return block.attention.window != 0; });
+  constexpr std::size_t kWindowedExaone = 64;  // blocks of the one published model with windows, which it knows it by
+  if (names.name == "exaone4" && any != (architecture.blocks.size() == kWindowedExaone))
+    refuse(names, fmt::format("windows in {} blocks: it has them in {} alone, and always", architecture.blocks.size(),
+                              kWindowedExaone));
+  const bool always = names.name == "gemma2" || names.name == "gpt-oss" || names.name == "cohere2";
+  if (always && !any) refuse(names, "attention without a window in every block");
+  for (std::size_t i = 0; any && i < architecture.blocks.size(); ++i)
+    if ((architecture.blocks[i].attention.window != 0) != has_window(names, i))
+      refuse(names, fmt::format("block {} {} a window of attention: of every {} blocks it is the last that has none", i,
+                                architecture.blocks[i].attention.window != 0 ? "with" : "without", names.window_every));
+}
+
+void require_norms(const Architecture& architecture, const GgufArchitecture& names) {
+  for (const BlockSpec& block : architecture.blocks)
+    if (names.name == "olmoe" && block.attention.k_norm && block.attention.k_norm->width != architecture.hidden)
+      refuse(names, fmt::format("a norm over {} keys: it expects {}, as many as the width",
+                                block.attention.k_norm->width, architecture.hidden));
+}
+
+}  // namespace
+
+std::size_t gguf_context(const Architecture& architecture, const GgufArchitecture& names) {
+  std::size_t context = architecture.max_positions;
+  for (const BlockSpec& block : architecture.blocks) {
+    const AttentionSpec& attention = block.attention;
+    if (names.window_every == 0 && attention.window != 0) context = std::min(context, attention.window);
+    if (attention.rotary && attention.rotary->scaling.kind == RotaryScaling::Kind::kDynamic)
+      context = std::min(context, attention.rotary->scaling.original_context);
+  }
+  return context;
+}
+
+const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) {
+  const GgufArchitecture* const names = find_gguf_architecture_of_family(architecture.family);
+  NIBBLE_REQUIRE(names != nullptr, InvalidArgument, "GGUF: llama.cpp has no code for model_type '{}'",
+                 architecture.family);
+  require_windows(architecture, *names);
+  require_norms(architecture, *names);
+  return *names;
+}
+
+}  // namespace nibble::model

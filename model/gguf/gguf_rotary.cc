@@ -1,0 +1,89 @@
+#include "model/gguf/gguf_rotary.h"
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace nibble::model {
+
+using Kind = RotaryScaling::Kind;
+
+const RotarySpec* gguf_rotary(const Architecture& architecture) {
+  const RotarySpec* any = nullptr;
+  for (const BlockSpec& block : architecture.blocks) {
+    const auto& rotary = block.attention.rotary;
+    if (!rotary) continue;
+    if (block.attention.window == 0) return &*rotary;
+    if (any == nullptr) any = &*rotary;
+  }
+  return any;
+}
+
+void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names) {
+  const RotarySpec* const rotary = gguf_rotary(architecture);
+  if (rotary == nullptr) return;
+  const auto natural = [&](std::string_view key, std::size_t value) {
+    metadata.add(fmt::format("{}.rope.{}", names.name, key), GgufValue(static_cast<std::uint32_t>(value)));
+  };
+  const auto number = [&](std::string_view key, double value) {
+    metadata.add(fmt::format("{}.rope.{}", names.name, key), GgufValue(static_cast<float>(value)));
+  };
+  const auto text = [&](std::string_view key, std::string value) {
+    metadata.add(fmt::format("{}.rope.{}", names.name, key), GgufValue(std::move(value)));
+  };
+  natural("dimension_count", rotary->dims);
+  number("freq_base", rotary->base);
+  for (const BlockSpec& block : architecture.blocks) {  // where blocks with a window turn by a base of their own
+    const auto& own = block.attention.rotary;
+    if (!own || own->base == rotary->base) continue;
+    number("freq_base_swa", own->base);
+    break;
+  }
+  const RotaryScaling& scaling = rotary->scaling;
+  switch (scaling.kind) {
+    case Kind::kNone:
+    case Kind::kDynamic:  // nothing within the context that the file says (gguf_describe.cc)
+    case Kind::kLlama3:   // factors
+      return;
+    case Kind::kLinear:
+      text("scaling.type", "linear");
+      number("scaling.factor", scaling.factor);
+      return;
+    case Kind::kYarn: {
+      text("scaling.type", "yarn");
+      number("scaling.factor", scaling.factor);
+      natural("scaling.original_context_length", scaling.original_context);
+      number("scaling.yarn_beta_fast", scaling.beta_fast);
+      number("scaling.yarn_beta_slow", scaling.beta_slow);
+      const double own = 0.1 * std::log(scaling.factor) + 1.0;  // what llama.cpp multiplies by itself
+      if (std::abs(scaling.magnitude - own) > 1e-6 * own) number("scaling.attn_factor", scaling.magnitude / own);
+      return;
+    }
+    case Kind::kLongRope:
+      natural("scaling.original_context_length", scaling.original_context);
+      number("scaling.attn_factor", scaling.magnitude);
+      return;
+  }
+}
+
+std::vector<std::pair<std::string, std::vector<float>>> gguf_rotary_factors(const Architecture& architecture,
+                                                                            const GgufArchitecture&) {
+  const RotarySpec* const rotary = gguf_rotary(architecture);
+  if (rotary == nullptr) return {};
+  if (rotary->scaling.kind == Kind::kLongRope) {
+    const auto floats = [](const std::vector<double>& values) {
+      return std::vector<float>(values.begin(), values.end());
+    };
+    return {{"rope_factors_long.weight", floats(rotary->scaling.long_factors)},
+            {"rope_factors_short.weight", floats(rotary->scaling.short_factors)}};
+  }
+  if (rotary->scaling.kind != Kind::kLlama3) return {};
+  RotarySpec plain = *rotary;
+  plain.scaling = {};
+  const std::vector<double> own = rotary_frequencies(plain, 1), scaled = rotary_frequencies(*rotary, 1);
+  std::vector<float> factors(own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) factors[i] = static_cast<float>(own[i] / scaled[i]);
+  return {{"rope_freqs.weight", std::move(factors)}};
+}
+
+}  // namespace nibble::model

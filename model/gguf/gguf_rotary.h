@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/architecture/architecture.h"
+#include "model/gguf/gguf_names.h"
+#include "model/gguf/gguf_value.h"
+
+namespace nibble::model {
+
+/// What the metadata say of rotary embeddings is one for the whole network: that of the blocks without a window (of
+/// which llama.cpp derives those with one where an architecture has both). Null where nothing turns.
+const RotarySpec* gguf_rotary(const Architecture& architecture);
+
+/// Adds `A.rope.*`. Throws InvalidArgument for scalings that it does not know.
+void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names);
+
+/// The tensors of factors that frequencies are divided by: llama3's rule, and the two lists of longrope. Empty for all
+/// others.
+std::vector<std::pair<std::string, std::vector<float>>> gguf_rotary_factors(const Architecture& architecture,
+                                                                            const GgufArchitecture& names);
+
+}  // namespace nibble::model

@@ -1,0 +1,260 @@
+#include "model/gguf/gguf_tokenizer_keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "model/checkpoint/safetensors_file.h"
+#include "model/gguf/gguf_pre_tokenizers.h"
+#include "model/gguf/gguf_tokenizer.h"
+#include "model/tokenizer/split/pre_tokenizer.h"
+
+namespace nibble::model {
+namespace {
+
+using PieceKind = TokenizerSpec::PieceKind;
+
+constexpr std::string_view kSpace = "\u2581";
+
+// Letters with and without case, in several scripts, with marks; contractions; numbers of all lengths; punctuation,
+// symbols and emoji, alone and in runs; spaces, tabs and line ends, alone, in runs and at the end. All of it in NFC.
+constexpr std::string_view kProbe =
+    "Hello, world! It's 3.14 o'clock; they'LL pay $1234567.89 (or \u20AC42\u20AC) for 007 -- won't THEY'RE?\n\n"
+    "  two  spaces\tand\ttabs \r\n\r\n   \n def f(x_1, y=[0xFF, 10**-5]): return {\"a\": x_1 != y}  # note\n"
+    "CamelCaseWord snake_case UPPER lower123mixed 12ab34 1st 22nd \u00BD \u0663\u0664\u0665 \u216B m\u00B2\n"
+    "Stra\u00DFe caf\u00E9 na\u00EFve \u0391\u03B8\u03AE\u03BD\u03B1 \u041C\u043E\u0441\u043A\u0432\u0430 "
+    "\u05E9\u05DC\u05D5\u05DD \u0645\u0631\u062D\u0628\u0627\u060C \u0928\u092E\u0938\u094D\u0924\u0947\u0964 "
+    "\u4F60\u597D\uFF0C\u4E16\u754C\u3002 \u3053\u3093\u306B\u3061\u306F\u30AB\u30BF\u30AB\u30CA "
+    "\uC548\uB155\uD558\uC138\uC694 \u0E2A\u0E27\u0E31\u0E2A\u0E14\u0E35 \U0001F680\U0001F600\U0001F600 "
+    "\u2026\u2014\u201Cquoted\u201D \u00AB\u00BB a/b\\c~`^|<tag> !!! ??? ... e\u0332 \u00A0\u3000x' 's 'S ''\n ";
+
+GgufValue text_value(std::string_view text) { return GgufValue(std::string(text)); }
+GgufValue id_value(TokenId id) { return GgufValue(static_cast<std::uint32_t>(id)); }
+
+[[noreturn]] void refuse(const TokenizerSpec& spec, std::string_view what) {
+  throw InvalidArgument(
+      fmt::format("{}: GGUF has no word for {}, so llama.cpp would read texts differently", spec.where, what));
+}
+
+std::vector<std::string> words_of(const std::vector<PreTokenizerStep>& steps, const std::string& where) {
+  std::vector<std::string> words;
+  PreTokenizer(steps, where).split(kProbe, true, [&](std::string_view word) { words.emplace_back(word); });
+  return words;
+}
+
+/// The row of the table that cuts texts as `spec` does; one that also brings them into the same form, if there is one.
+const GgufPreTokenizer& find_pre_tokenizer(const TokenizerSpec& spec) {
+  const std::vector<std::string> own = words_of(spec.pre_tokenizer, spec.where);
+  const bool composes = !spec.normalizer.empty();
+  const GgufPreTokenizer* found = nullptr;
+  const std::vector<std::string>* last = nullptr;  // rows of the same patterns follow each other
+  bool same = false;
+  for (const GgufPreTokenizer& row : gguf_pre_tokenizers()) {
+    if (row.ignore_merges != spec.ignore_merges) continue;
+    if (last == nullptr || *last != row.patterns) {
+      std::vector<PreTokenizerStep> steps;
+      for (const std::string& pattern : row.patterns) steps.emplace_back(SplitStep{.pattern = pattern});
+      steps.emplace_back(ByteLevelStep{.add_prefix_space = false, .use_regex = false});
+      same = words_of(steps, std::string(row.name)) == own;
+      last = &row.patterns;
+    }
+    if (same && (found == nullptr || (found->compose != composes && row.compose == composes))) found = &row;
+  }
+  if (found == nullptr) refuse(spec, "its way of cutting texts (no tokenizer.ggml.pre that is known does the same)");
+  return *found;
+}
+
+/// <0x41>
+bool is_byte(std::string_view token) {
+  unsigned byte = 0;
+  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return false;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  return error == std::errc() && end == token.data() + 5;
+}
+
+std::vector<PieceKind> kinds_of(const TokenizerSpec& spec) {
+  std::vector<PieceKind> kinds = spec.kinds;
+  kinds.resize(spec.tokens.size(), PieceKind::kNormal);
+  for (const AddedToken& token : spec.added)
+    if (kinds.at(token.id) == PieceKind::kNormal)
+      kinds[token.id] = token.special ? PieceKind::kControl : PieceKind::kUserDefined;
+  if (!spec.byte_fallback) return kinds;
+  for (std::size_t id = 0; id < kinds.size(); ++id)
+    if (is_byte(spec.tokens[id])) kinds[id] = PieceKind::kByte;
+  if (spec.unknown) kinds.at(*spec.unknown) = PieceKind::kUnknown;
+  return kinds;
+}
+
+/// Tokens and what they are, filled up to `vocabulary`.
+void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
+  NIBBLE_REQUIRE(spec.tokens.size() <= vocabulary, InvalidArgument,
+                 "{}: {} tokens for a model with a vocabulary of {}, which llama.cpp refuses", spec.where,
+                 spec.tokens.size(), vocabulary);
+  std::vector<std::string> tokens = spec.tokens;
+  std::vector<std::int32_t> kinds;
+  for (const PieceKind kind : kinds_of(spec)) kinds.push_back(static_cast<std::int32_t>(kind));
+  for (std::size_t id = tokens.size(); id < vocabulary; ++id) {
+    tokens.push_back(fmt::format("[PAD{}]", id));
+    kinds.push_back(static_cast<std::int32_t>(PieceKind::kUnused));
+  }
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    NIBBLE_REQUIRE(seen.insert(tokens[id]).second, InvalidArgument,
+                   "{}: token {} is spelled as an earlier one, '{}', which llama.cpp does not take", spec.where, id,
+                   excerpt(tokens[id]));
+  metadata.add("tokenizer.ggml.tokens", GgufValue::strings(tokens));
+  metadata.add("tokenizer.ggml.token_type", GgufValue::integers(kinds));
+}
+
+void add_byte_level(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
+  for (const NormalizerStep& step : spec.normalizer) {
+    const auto* const form = std::get_if<UnicodeFormStep>(&step);
+    if (form == nullptr || form->form != UnicodeFormStep::Form::kNfc) refuse(spec, "its normalisation of texts");
+  }
+  for (const PreTokenizerStep& step : spec.pre_tokenizer) {
+    const auto* const bytes = std::get_if<ByteLevelStep>(&step);
+    if (bytes != nullptr && bytes->add_prefix_space) refuse(spec, "a space before texts of byte-level BPE");
+  }
+  metadata.add("tokenizer.ggml.model", text_value("gpt2"));
+  metadata.add("tokenizer.ggml.pre", text_value(find_pre_tokenizer(spec).name));
+  add_tokens(metadata, spec, vocabulary);
+  std::vector<std::string> merges;
+  merges.reserve(spec.merges.size());
+  for (const TokenizerSpec::Merge& merge : spec.merges) {
+    const std::string &left = spec.tokens.at(merge.left), &right = spec.tokens.at(merge.right);
+    if (left.find(' ') != std::string::npos || right.find(' ') != std::string::npos)
+      refuse(spec, "a merge of tokens with spaces");
+    merges.push_back(left + " " + right);
+  }
+  metadata.add("tokenizer.ggml.merges", GgufValue::strings(merges));
+}
+
+/// Whether texts get a space in front. Throws for what else happens to them, other than that spaces are spelled '▁'.
+bool prefixes_space(const TokenizerSpec& spec) {
+  bool prefix = false, escapes = false;
+  for (const NormalizerStep& step : spec.normalizer) {
+    const auto* const prepend = std::get_if<PrependStep>(&step);
+    const auto* const replace = std::get_if<ReplaceStep>(&step);
+    const auto* const piece = std::get_if<SentencePieceStep>(&step);
+    if (prepend != nullptr && (prepend->text == kSpace || prepend->text == " ")) {
+      prefix = true;
+    } else if (replace != nullptr && replace->literal && replace->pattern == " " && replace->to == kSpace) {
+      escapes = true;
+    } else if (piece != nullptr && piece->charsmap.empty() && piece->escape_whitespaces &&
+               !piece->remove_extra_whitespaces && !piece->whitespace_as_suffix) {
+      prefix = piece->add_dummy_prefix;
+      escapes = true;
+    } else {
+      refuse(spec, "its normalisation of texts");
+    }
+  }
+  for (const PreTokenizerStep& step : spec.pre_tokenizer) {
+    const auto* const metaspace = std::get_if<MetaspaceStep>(&step);
+    const auto* const split = std::get_if<SplitStep>(&step);
+    if (metaspace != nullptr && metaspace->replacement == kSpace) {
+      prefix = metaspace->prepend != MetaspaceStep::Prepend::kNever;
+      escapes = true;
+    } else if (split == nullptr || !split->literal || split->pattern != " " ||
+               !escapes) {  // no space is left to cut at
+      refuse(spec, "its way of cutting texts");
+    }
+  }
+  if (!escapes) refuse(spec, "spaces that are not spelled '\u2581'");
+  return prefix;
+}
+
+/// Neighbours merge by score, the highest first: the earlier the merge that makes a token, the higher its score.
+std::vector<float> scores_of(const TokenizerSpec& spec) {
+  std::vector<float> scores(spec.scores.begin(), spec.scores.end());
+  if (spec.model == TokenizerSpec::Model::kScoredBpe) return scores;
+  scores.assign(spec.tokens.size(), 0.0f);
+  std::vector<bool> made(spec.tokens.size());
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const TokenId token = spec.merges[rank].merged;
+    if (!made.at(token)) scores[token] = -static_cast<float>(rank);
+    made[token] = true;
+  }
+  return scores;
+}
+
+void add_sentencepiece(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
+  if (!spec.byte_fallback) refuse(spec, "BPE of characters without tokens for bytes");
+  const bool prefix = prefixes_space(spec);
+  metadata.add("tokenizer.ggml.model", text_value("llama"));
+  metadata.add("tokenizer.ggml.pre", text_value("default"));
+  add_tokens(metadata, spec, vocabulary);
+  std::vector<float> scores = scores_of(spec);
+  scores.resize(vocabulary, 0.0f);
+  metadata.add("tokenizer.ggml.scores", GgufValue::floats(scores));
+  metadata.add("tokenizer.ggml.add_space_prefix", GgufValue(prefix));
+}
+
+void add_ids(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
+  const auto add = [&](std::string_view name, std::optional<TokenId> id) {
+    if (id && *id < facts.vocabulary) metadata.add(fmt::format("tokenizer.ggml.{}_token_id", name), id_value(*id));
+  };
+  add("bos", spec.added_bos ? spec.added_bos : facts.bos);
+  add("eos", spec.eos ? spec.eos : facts.eos);
+  add("unknown", spec.unknown);
+  metadata.add("tokenizer.ggml.add_bos_token", GgufValue(spec.added_bos.has_value()));
+  metadata.add("tokenizer.ggml.add_eos_token", GgufValue(false));
+}
+
+void add_chat_templates(GgufMetadata& metadata, const GgufTokenizerFacts& facts) {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : facts.chat_templates) {
+    metadata.add(name.empty() ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, text_value(text));
+    if (!name.empty()) names.push_back(name);
+  }
+  if (!names.empty()) metadata.add("tokenizer.chat_templates", GgufValue::strings(names));
+}
+
+}  // namespace
+
+void add_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
+  if (spec.model == TokenizerSpec::Model::kUnigram) refuse(spec, "a Unigram vocabulary in front of such a network");
+  const bool byte_level = std::any_of(spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(),
+                                      [](const auto& step) { return std::holds_alternative<ByteLevelStep>(step); });
+  if (byte_level) {
+    add_byte_level(metadata, spec, facts.vocabulary);
+  } else {
+    add_sentencepiece(metadata, spec, facts.vocabulary);
+  }
+  add_ids(metadata, spec, facts);
+  add_chat_templates(metadata, facts);
+}
+
+std::string gguf_model_name(std::string name, const TokenizerSpec& spec) {
+  const auto is_there = [&](std::string_view token) {
+    return std::find(spec.tokens.begin(), spec.tokens.end(), token) != spec.tokens.end();
+  };
+  const bool strips = std::any_of(spec.added.begin(), spec.added.end(),
+                                  [](const AddedToken& token) { return token.special && token.right_strip; });
+  const bool wanted = strips && is_there("<unk>") && is_there("<s>") && is_there("</s>") && is_there("<|endoftext|>");
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c; });
+  bool found = false;
+  for (const std::string_view key : {"phi-3", "phi3"})
+    for (std::size_t at = lower.find(key); at != std::string::npos; at = lower.find(key)) {
+      found = true;
+      if (wanted) return name;
+      name.replace(at, key.size(), "phi_3");
+      lower.replace(at, key.size(), "phi_3");
+    }
+  return wanted && !found ? name + " (phi-3)" : name;
+}
+
+void check_gguf_tokenizer(const GgufMetadata& metadata, const Tokenizer& own) {
+  const std::vector<TokenId> expected = own.encode(kProbe), got = make_gguf_tokenizer(metadata)->encode(kProbe);
+  const auto [at, other] = std::mismatch(expected.begin(), expected.end(), got.begin(), got.end());
+  NIBBLE_REQUIRE(at == expected.end() && other == got.end(), InvalidArgument,
+                 "tokenizer: what GGUF can say of it cuts texts differently: after '{}' expected token {}, got {}",
+                 excerpt(own.decode(std::vector<TokenId>(at - std::min<std::ptrdiff_t>(at - expected.begin(), 4), at))),
+                 at == expected.end() ? "none" : std::to_string(*at),
+                 other == got.end() ? "none" : std::to_string(*other));
+}
+
+}  // namespace nibble::model

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <filesystem>
+
+#include "model/tokenizer/spec.h"
+
+namespace nibble::model {
+
+/// The tokenizer of a directory as values: what Tokenizer::open() makes one of. Throws FormatError as that does.
+TokenizerSpec read_tokenizer(const std::filesystem::path& directory);
+
+}  // namespace nibble::model
