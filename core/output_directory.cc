@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <vector>
 
 #include "core/error.h"
@@ -49,9 +50,17 @@ void move_into_place(const fs::path& from, const fs::path& to) {
   require_ok(error, "rename into place", to);
 }
 
-// A model directory: config.json, and nothing but files in it.
+// A Core ML package: a manifest, a folder of data, and nothing else.
+bool is_package(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path / "Manifest.json", error) || !fs::is_directory(path / "Data", error)) return false;
+  return std::distance(fs::directory_iterator(path, error), fs::directory_iterator()) == 2;
+}
+
+// A model directory: config.json, and nothing but files in it; or a package.
 bool is_model_directory(const fs::path& path) {
   std::error_code error;
+  if (is_package(path)) return true;
   if (!fs::is_directory(path, error) || !fs::exists(path / "config.json", error)) return false;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (!entry->is_regular_file(error)) return false;

@@ -10,7 +10,11 @@
 namespace nibble::exporting {
 
 std::span<const Exporter* const> exporters() {
-  static constexpr std::array all{&kDequantizedExporter, &kGgufExporter};
+  static constexpr std::array all{
+      &kDequantizedExporter,  //
+      &kGgufExporter,         //
+      &kCoreMlExporter,       //
+  };
   return all;
 }
 

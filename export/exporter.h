@@ -97,6 +97,8 @@ std::span<const Exporter* const> exporters();
 const Exporter& find_exporter(std::string_view name);
 
 // The lines, each defined in the file of its name.
-extern const Exporter kDequantizedExporter, kGgufExporter;
+extern const Exporter kDequantizedExporter;
+extern const Exporter kGgufExporter;
+extern const Exporter kCoreMlExporter;
 
 }  // namespace nibble::exporting

@@ -26,7 +26,7 @@ const Constant& ConstantPool::halves(const std::vector<std::uint64_t>& shape, st
     rounding.add(values[i], kept);
   }
   Hasher hasher;
-  hasher.update(std::as_bytes(std::span(shape))).update(std::as_bytes(std::span(halves)));
+  hasher.update(label).update(std::as_bytes(std::span(shape))).update(std::as_bytes(std::span(halves)));
   return get("halves " + hasher.hex(), [&] {
     rounding_->add(rounding);
     Constant constant{"const", {}, {DataType::kFloat16, shape}};

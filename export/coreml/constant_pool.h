@@ -18,7 +18,7 @@ class ConstantPool {
  public:
   /// The constant of that key, made on first use.
   const Constant& get(const std::string& key, const std::function<Constant()>& make);
-  /// float16 values, rounded; equal ones are one blob whatever they are for. Throws NumericalError for values beyond
+  /// float16 values, rounded; equal ones of the same label are one blob. Throws NumericalError for values beyond
   /// float16's range.
   const Constant& halves(const std::vector<std::uint64_t>& shape, std::span<const float> values,
                          const std::string& label);

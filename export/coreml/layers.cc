@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "export/coreml/names.h"
 #include "export/coreml/ops.h"
 
 namespace nibble::coreml {
@@ -15,8 +16,7 @@ Var Layers::weight(const model::Parameter& parameter) { return weight_rows(param
 
 Var Layers::weight_rows(const model::Parameter& parameter, Rows rows) {
   const bool whole = rows.begin == 0 && rows.end == parameter.out;
-  const std::string name =
-      whole ? parameter.weight_module : fmt::format("{}.rows{}", parameter.weight_module, rows.begin);
+  const std::string name = whole ? matrix_name(parameter) : rows_name(parameter, rows.begin);
   return g_.stored(g_.pool().get(name, [&] { return weights_.matrix(parameter, rows, g_.pool()); }), name);
 }
 
@@ -36,7 +36,7 @@ Var Layers::linear_rows(const Var& x, const model::Parameter& parameter, Rows ro
   return g_.op("linear",
                {{"x", {x}},
                 {"weight", {weight_rows(parameter, rows)}},
-                {"bias", {vector(part, {rows.count()}, biased ? parameter.bias.tensor : "zeros")}}},
+                {"bias", {vector(part, {rows.count()}, biased ? vector_name(parameter.bias) : "zeros")}}},
                name);
 }
 
@@ -63,7 +63,7 @@ Var Layers::norm(const Var& x, const NormSpec& spec, const std::string& name) {
   const auto bias = [&] {
     std::vector<float> all = biases;
     all.resize(spec.width);
-    return vector(all, {spec.width}, biases.empty() ? "zeros" : spec.module + ".bias");
+    return vector(all, {spec.width}, biases.empty() ? "zeros" : vector_name(*spec.bias));
   };
   Var y;
   bool finished = false;
@@ -72,7 +72,7 @@ Var Layers::norm(const Var& x, const NormSpec& spec, const std::string& name) {
   } else {
     Graph::Inputs inputs{{"x", {x}}, {"axes", {g_.integers({-1})}}, {"epsilon", {g_.half(spec.epsilon)}}};
     if (simple) {
-      inputs.push_back({"gamma", {vector(gains, {spec.width}, spec.module + ".gain")}});
+      inputs.push_back({"gamma", {vector(gains, {spec.width}, gain_name(spec))}});
       inputs.push_back({"beta", {bias()}});
     }
     finished = simple;
@@ -84,7 +84,7 @@ Var Layers::norm(const Var& x, const NormSpec& spec, const std::string& name) {
     Var gain = vector(gains,
                       groups == 1 ? std::vector<std::uint64_t>{spec.width}
                                   : std::vector<std::uint64_t>{groups, spec.width},
-                      spec.module + ".gain");
+                      gain_name(spec));
     if (spec.gain_offset != 0.0) gain = add(g_, gain, g_.half(spec.gain_offset), name + "_gain");
     y = mul(g_, y, gain, name);
   }

@@ -1,0 +1,71 @@
+#include "export/coreml_golden.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/output_file.h"
+#include "core/random.h"
+#include "model/transformer/transformer.h"
+
+namespace nibble::exporting {
+namespace {
+
+constexpr std::size_t kTokens = 48, kRandom = 24;
+constexpr std::uint64_t kSeed = 1;
+
+// Logits of the last `rows` tokens.
+std::vector<float> logits_of(const model::Model& transformer, const std::vector<model::TokenId>& tokens,
+                             std::size_t rows) {
+  const std::vector<std::size_t> starts{0, tokens.size()};
+  std::vector<std::size_t> wanted(rows);
+  std::iota(wanted.begin(), wanted.end(), tokens.size() - rows);
+  std::vector<float> all;
+  transformer.forward({tokens, starts}, wanted, [&](std::span<const std::size_t>, MatrixView<const float> logits) {
+    for (std::size_t r = 0; r < logits.rows(); ++r) all.insert(all.end(), logits.row(r).begin(), logits.row(r).end());
+  });
+  return all;
+}
+
+std::string base_of(const std::filesystem::path& package) {
+  std::string name = package.string();
+  constexpr std::string_view kPartial = ".partial";
+  if (name.ends_with(kPartial)) name.resize(name.size() - kPartial.size());
+  return name + ".golden";
+}
+
+void write(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace
+
+void write_golden(const ExportModel& model, const std::filesystem::path& package) {
+  const model::Architecture& architecture = model.architecture();
+  const auto transformer = model::make_model(architecture, model.weights());
+  const std::size_t limit = std::max<std::size_t>(2, std::min(kTokens, architecture.position_limit()));
+  Random random(kSeed);
+  std::vector<model::TokenId> tokens;
+  while (tokens.size() < std::min(kRandom, limit / 2))
+    tokens.push_back(static_cast<model::TokenId>(random.below(architecture.vocabulary)));
+  while (tokens.size() < limit) {
+    const std::vector<float> last = logits_of(*transformer, tokens, 1);
+    tokens.push_back(static_cast<model::TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+  }
+  const std::vector<float> logits = logits_of(*transformer, tokens, tokens.size());
+  const std::string base = base_of(package);
+  const nlohmann::ordered_json json{{"tokens", tokens},
+                                    {"logits", std::filesystem::path(base + ".f32").filename().string()},
+                                    {"rows", tokens.size()},
+                                    {"vocabulary", architecture.vocabulary},
+                                    {"arithmetic", "float32, one prompt without a cache"}};
+  const std::string text = json.dump(1) + "\n";
+  write(base + ".json", std::as_bytes(std::span(text)));
+  write(base + ".f32", std::as_bytes(std::span(logits)));
+}
+
+}  // namespace nibble::exporting
