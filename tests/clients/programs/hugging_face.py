@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import torch
 import transformers
+from compare import window_loss
 from safetensors.numpy import load_file
 
 from . import Model
@@ -104,17 +105,21 @@ def symmetric(quantization):
     return all(group["weights"].get("symmetric", True) for group in quantization["config_groups"].values())
 
 
-def judge(path, ids, windows, prompt, count, text):
-    """The reference: everything that the others are compared with, of a float32 directory."""
-    model = open_model(path)
-    from compare import window_loss
-
-    losses = [window_loss(model.logits(w), w) for w in windows]
-    steps, margins = list(prompt), []
+def judge(path, text, windows, window, prompt, count):
+    """The reference: what others are compared with, of a float32 directory. `windows` of `window` tokens are the text's first. The
+    first `prompt` tokens of one are continued by `count`: the one whose steps are the most decided, so that programs which round
+    differently can be compared to the end. Margins are between the two best logits of each step."""
+    model, tokenizer = open_model(path), tokenizer_of(path)
+    ids = ids_of(tokenizer, text, False)
+    cut = [ids[i * window : (i + 1) * window] for i in range(windows)]
+    logits = [model.logits(w) for w in cut]
+    steps, margins = torch.tensor([w[:prompt] for w in cut]), []
     for _ in range(count):
-        last = np.sort(model.logits(steps)[-1])
-        margins.append(float(last[-1] - last[-2]))
-        steps.append(int(model.logits(steps)[-1].argmax()))
-    tokenizer = tokenizer_of(path)
-    return {"logits": model.logits(ids), "losses": losses, "greedy": steps[len(prompt) :], "margins": margins,
-            "plain_ids": ids_of(tokenizer, text, False), "special_ids": ids_of(tokenizer, text, True)}
+        with torch.no_grad():
+            best = model.model(steps).logits[:, -1].float().topk(2)
+        margins.append((best.values[:, 0] - best.values[:, 1]).numpy())
+        steps = torch.cat([steps, best.indices[:, :1]], 1)
+    decided = int(np.min(margins, 0).argmax())
+    chosen = steps[decided].tolist()
+    return {"windows": cut, "logits": logits[0], "losses": [window_loss(x, w) for x, w in zip(logits, cut)], "prompt": chosen[:prompt],
+            "greedy": chosen[prompt:], "margins": [m[decided] for m in margins], "plain_ids": ids, "special_ids": ids_of(tokenizer, text, True)}

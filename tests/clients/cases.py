@@ -1,0 +1,70 @@
+"""What is exported, how, and which programs run it: the smallest set that has every format in its programs, the kinds of layer
+that an exporter can get wrong (biases, fused projections, gains of 1 + w, windows, experts, sinks), and every kind of storage."""
+
+INT4 = ["--preset", "int4-block"]
+DEMO = "datasets/demo"
+FAMILIES = "../shared/golden/families"  # random weights in the shapes of 36 families; not part of the repository
+MODELS_BESIDE = "../shared/models"
+
+# K of these projections is no multiple of 32: no format holds blocks of 32 of them
+NO_O_PROJ = ["--recipe", "o_proj.yaml"]
+RECIPES = {
+    "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
+    # three widths at once: what per-layer settings are for
+    "widths.yaml": "defaults: {format: uniform, bits: 4, group_size: 32}\nlayers: [{match: 'down_proj', bits: 8}, {match: 'up_proj', bits: 3}]\n",
+}
+
+# name: (float checkpoint, how it is quantized)
+MODELS = {
+    "gpt2": (f"{DEMO}/gpt2-demo", INT4),
+    "llama": (f"{DEMO}/llama-demo", INT4),
+    "llama-zeros": (f"{DEMO}/llama-demo", [*INT4, "--set", "zero_point=true", "--set", "int4_scale=minmax"]),
+    "llama-8": (f"{DEMO}/llama-demo", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=64"]),
+    "llama-widths": (f"{DEMO}/llama-demo", ["--recipe", "widths.yaml"]),
+    "stories": (f"{MODELS_BESIDE}/stories260k", INT4),  # SentencePiece vocabulary, which begins a text with a token of its own
+    "qwen2": (f"{FAMILIES}/qwen2", INT4),  # biases of q, k, v
+    "phi3": (f"{FAMILIES}/phi3", INT4),  # q, k, v in one tensor, gate and up in one
+    "gemma2": (f"{FAMILIES}/gemma2", NO_O_PROJ),  # gains 1 + w, four norms, soft-caps, windows in alternate blocks
+    "gemma3": (f"{FAMILIES}/gemma3", NO_O_PROJ),  # norms of q and k, two rotary bases
+    "mistral": (f"{FAMILIES}/mistral", NO_O_PROJ),  # a window, heads wider than hidden / heads
+    "mixtral": (f"{FAMILIES}/mixtral", INT4),  # experts
+    "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
+}
+
+# (format, model, programs); options of `nibble export` behind. A program is a file of programs/.
+EXPORTS = [
+    ("dequantized", "gpt2", ["hugging_face"]),
+    ("dequantized", "llama", ["hugging_face"]),
+    ("gguf", "gpt2", ["llama_cpp"]),
+    ("gguf", "llama", ["llama_cpp"]),
+    ("gguf", "llama-zeros", ["llama_cpp"]),
+    ("gguf", "llama-8", ["llama_cpp"]),
+    ("gguf", "llama-widths", ["llama_cpp"]),
+    ("gguf", "stories", ["llama_cpp"]),
+    ("mlx", "gpt2", ["mlx"]),
+    ("mlx", "llama", ["mlx"]),
+    ("mlx", "llama-zeros", ["mlx"]),
+    ("mlx", "llama-8", ["mlx"]),
+    ("mlx", "llama-widths", ["mlx"]),
+    ("compressed-tensors", "llama", ["hugging_face"]),
+    ("compressed-tensors", "llama-8", ["hugging_face"]),
+    ("compressed-tensors", "llama-widths", ["hugging_face"]),
+    ("gptq", "gpt2", ["gptq_model"]),  # transformers takes no GPTQ of GPT-2
+    ("gptq", "llama", ["gptq_model", "hugging_face"]),
+    ("gptq", "llama-zeros", ["gptq_model", "hugging_face"]),
+    ("gptq", "llama-8", ["gptq_model"]),
+    ("awq", "llama", ["gptq_model", "hugging_face", "mlx"]),
+    ("awq", "llama-zeros", ["hugging_face", "mlx"]),
+    ("coreml", "gpt2", ["core_ml"]),
+    ("coreml", "llama", ["core_ml"]),
+    *((f, m, [p]) for m in ("qwen2", "phi3", "gemma2", "gemma3", "mistral", "mixtral", "gpt_oss") for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("mlx", "mlx"))),
+    *((f, m, ["hugging_face"]) for m in ("qwen2", "phi3", "mistral") for f in ("compressed-tensors", "gptq", "awq")),
+    ("coreml", "qwen2", ["core_ml"]),
+]
+
+LOGITS_LIMIT = {"hugging_face": 1e-5, "gptq_model": 1e-5, "mlx": 1e-5, "llama_cpp": 1e-2, "core_ml": 1e-3}
+PERPLEXITY_LIMIT = 1e-3
+DAMAGED = "llama"  # of its exports, the checks are shown copies with faults
+
+# Where a program takes a family for something else beyond so many tokens: mlx-lm has no window for these
+FULL_ATTENTION_ONLY = {("mlx", m): 12 for m in ("mistral", "phi3", "gemma2")}
