@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
-# their tests, a downstream project that uses the installed package, and 20 seconds of fuzzing for every parser of files.
-# One argument limits it: format|dev|release|package|fuzz.
+# their tests, a downstream project that uses the installed package, exports in the programs that they are for (SKIPPED
+# where these cannot be had), and some seconds of fuzzing for every parser of files.
+# One argument limits it: format|dev|release|package|clients|fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -36,6 +37,13 @@ if wanted package; then
   cmake --build build/downstream
   build/downstream/downstream
   build/install/bin/nibble version
+fi
+
+if wanted clients; then
+  step "exports in the programs that they are for"
+  cmake --preset release >/dev/null
+  cmake --build --preset release --target nibble_cli
+  tests/clients/run.py
 fi
 
 if wanted fuzz; then

@@ -6,6 +6,7 @@ the weights' says exactly which values: at most 8 of the first tensor, at most a
 
 import json
 import pathlib
+import re
 import shutil
 import struct
 
@@ -50,12 +51,15 @@ def damage_directory(directory):
         start, end = place(pick(second, SCALES))
         flip_signs(data, start, start + 2)
         flip_signs(data, *place(pick(third, SCALES)))
-    else:  # plain floats: a low bit of one value, the sign of one, the signs of all
-        names = sorted(n for n, t in header.items() if n != "__metadata__" and len(t["shape"]) == 2 and "layers" in n + "layers" * n.startswith("h."))
+    else:  # plain floats: a bit of the first value's fraction, a sign, all signs
+        names = sorted(n for n, t in header.items() if n != "__metadata__" and len(t["shape"]) == 2 and re.search(r"(layers|h)\.\d+\.", n))
         size = {"F16": 2, "BF16": 2, "F32": 4}
         first, second, third = (names[len(names) * i // 4] for i in (0, 1, 2))
-        flip(data, place(first)[0], 0x01)
-        flip(data, place(second)[0] + size[header[second]["dtype"]] - 1, 0x80)
+        at = lambda name, value: place(name)[0] + (value + 1) * size[header[name]["dtype"]]  # behind it: its sign is in the last byte
+        value = next(i for i in range(1000) if data[at(first, i) - 1] & 0x7F)  # not a zero
+        flip(data, at(first, value) - 2, 0x10)
+        value = next(i for i in range(1000) if data[at(second, i) - 1] & 0x7F)
+        flip(data, at(second, value) - 1, 0x80)
         start, end = place(third)
         for i in range(start + size[header[third]["dtype"]] - 1, end, size[header[third]["dtype"]]):
             data[i] ^= 0x80

@@ -68,6 +68,12 @@ class Preparation:
         self.seconds += time.time() - start
         return None if done.returncode == 0 else f"nibble {command[0]} ends with {done.returncode}: {done.stderr.strip()[:600]}"
 
+    def perplexity(self, model, tokens, window):
+        """Nibble's own of the quantized model, over windows cut back to back; None if it fails"""
+        command = ["perplexity", self.quantized(model)[0], "--tokens", tokens, "--protocol", "blocks", "--context", window, "--json", "--quiet"]
+        done = subprocess.run([self.nibble, *map(str, command)], cwd=ROOT, capture_output=True, text=True)
+        return json.loads(done.stdout)["perplexity"] if done.returncode == 0 else None
+
     def quantized(self, model):
         """(path, None) or (None, why not)"""
         path = self.work / "quantized" / model
@@ -113,10 +119,11 @@ def prepare(preparation, only):
                 broken[name] = failure or why
                 continue
             family = table.FAMILIES in table.MODELS[model][0]
-            models[model] = {"reference": str(reference), "judge": str(preparation.work / f"{model}.npz"), "text": str(ROOT / table.DEMO / "eval.txt"),
+            models[model] = {"reference": str(reference), "judge": str(preparation.work / f"{model}.npz"), "tokens": str(preparation.work / f"{model}.u16"),
+                             "text": str(ROOT / table.DEMO / "eval.txt"),
                              "characters": 12000 if not family else 4000, "windows": 20, "window": 64 if not family else 40}
             rounded = {"dequantized": "float16", "coreml": "float16"}.get(form)
-            case = {"name": name, "program": program, "path": str(path), "model": model, "limit": 1e-3 if rounded else table.LOGITS_LIMIT[program], "rounded": rounded,
+            case = {"name": name, "program": program, "path": str(path), "model": model, "limit": table.ROUNDED_LIMIT if rounded else table.LOGITS_LIMIT[program], "rounded": rounded,
                     "perplexity": table.PERPLEXITY_LIMIT if not family else None, "tokens": table.FULL_ATTENTION_ONLY.get((program, model), 0),
                     "greedy": 24 if (program, model) not in table.FULL_ATTENTION_ONLY else 0, "tokenizer": form != "coreml", "damage": None}
             cases.append(case)
@@ -199,6 +206,11 @@ def main():
     (a.work / "cases.json").write_text(json.dumps(work, indent=1))
     print(f"quantized and exported in {preparation.seconds:.1f} s", flush=True)
     records = run_program("reference", len(work["models"]), a.environment, a.work) if work["models"] else []
+    for record in records:
+        if record.get("perplexity"):  # the reference itself is what Nibble computes with
+            model, want = record["model"], record["perplexity"]
+            have = preparation.perplexity(model, work["models"][model]["tokens"], work["models"][model]["window"])
+            record["verdicts"]["as Nibble"] = (have is not None and abs(have / want - 1) <= 1e-5, f"perplexity {have} for {want:.6f} of transformers")
     failures = report(records, broken, a.verbose)
     counts = {}
     for case in work["cases"]:
