@@ -22,6 +22,8 @@ std::string Storage::text() const {
   spec.group_size = group_size;
   spec.cluster_dim = cluster_dim;
   std::string text = quant::storage_text({format, spec});
+  if (palette() && palette_dtype == quant::PaletteDtype::kInt8) text += " of int8";
+  if (palette() && palette_dtype == quant::PaletteDtype::kFloat32) text += " of float32";
   if (zero_points) text += " with zero points";
   if (row_scales) text += " with row scales";
   if (outliers) text += " with outliers";

@@ -121,7 +121,7 @@ def named_outside(name, text, families):
         if EXAMPLE.search(literal):
             continue
         tensor = TENSOR.search(literal)
-        if tensor or any(re.search(rf"(?<![\w/-]){family}(?![\w-])", literal) for family in families):
+        if tensor or any(re.search(rf"(?<![\w/-]){family}(?![\w-]|\.cpp)", literal) for family in families):
             problems.append(f'{name}: "{literal}" names a family or a tensor, which only {FAMILIES}/ may; ask for a role')
     return problems
 
