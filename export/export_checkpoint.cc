@@ -127,7 +127,8 @@ void require_exportable(const Exporter& exporter, const fs::path& model, const q
   std::vector<Refusal> refusals;
   for (const quant::QuantizeItem& item : plan.items)
     for (const quant::TensorSettings& settings : possible_settings(item, recipe)) {
-      const Storage storage = storage_of(settings, item.layer.out, item.layer.in);
+      Storage storage = storage_of(settings, item.layer.out, item.layer.in);
+      storage.role = item.layer.role;
       const auto [group, added] = groups.try_emplace(group_name(exporter, architecture, item.layer), storage);
       Fit fit = exporter.fit(storage);
       if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && !added &&

@@ -59,6 +59,7 @@ ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model:
       part.dtype = float_dtype(*checkpoint_, *p);
       part.storage = {.bits = static_cast<unsigned>(8 * dtype_size(part.dtype)), .rows = p->out, .cols = p->in};
     }
+    part.storage.role = p->role;
     parts_.push_back(std::move(part));
   }
   add_matrices();

@@ -11,9 +11,13 @@ namespace nibble::exporting {
 
 std::span<const Exporter* const> exporters() {
   static constexpr std::array all{
-      &kDequantizedExporter,  //
-      &kGgufExporter,         //
-      &kCoreMlExporter,       //
+      &kDequantizedExporter,        //
+      &kGgufExporter,               //
+      &kMlxExporter,                //
+      &kCompressedTensorsExporter,  //
+      &kGptqExporter,               //
+      &kAwqExporter,                //
+      &kCoreMlExporter,             //
   };
   return all;
 }

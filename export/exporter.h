@@ -99,6 +99,10 @@ const Exporter& find_exporter(std::string_view name);
 // The lines, each defined in the file of its name.
 extern const Exporter kDequantizedExporter;
 extern const Exporter kGgufExporter;
+extern const Exporter kMlxExporter;
+extern const Exporter kCompressedTensorsExporter;
+extern const Exporter kGptqExporter;
+extern const Exporter kAwqExporter;
 extern const Exporter kCoreMlExporter;
 
 }  // namespace nibble::exporting

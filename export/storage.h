@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "model/architecture/parameter.h"
 #include "quant/recipe/settings.h"
 #include "quant/store/model_weights.h"
 
@@ -20,6 +21,7 @@ struct Storage {
   bool outliers = false;        ///< palettes: some weights kept apart
   quant::PaletteDtype palette_dtype = quant::PaletteDtype::kFloat16;
   std::size_t rows = 0, cols = 0;
+  model::Role role = model::Role::kQ;  ///< what the matrix is for: some formats hold linear layers only
 
   bool coded() const { return format != quant::Format::kFloat16; }
   bool blocks() const { return format == quant::Format::kUniform || format == quant::Format::kInt4Block; }

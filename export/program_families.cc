@@ -1,0 +1,168 @@
+#include "export/program_families.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace nibble::exporting {
+namespace {
+
+using model::Architecture;
+using model::Parameter;
+using model::Role;
+using Head = KnownFamily::Head;
+
+constexpr Rename kMlxGpt2[] = {{"transformer.", "model."}};
+constexpr Rename kMlxGptj[] = {{"transformer.", "model."}};
+constexpr Rename kMlxGptNeox[] = {
+    {"gpt_neox.layers.", "model.h."}, {"gpt_neox.", "model."}, {"embed_out.", "model.embed_out."}};
+constexpr std::string_view kMlxMlpExperts = "model.layers.{}.mlp.switch_mlp.";
+constexpr std::string_view kMlxSparseExperts = "model.layers.{}.block_sparse_moe.switch_mlp.";
+
+constexpr KnownFamily kMlxKnown[] = {
+    {.family = "cohere", .head = Head::kTied},
+    {.family = "exaone4"},
+    {.family = "gemma", .head = Head::kTied},
+    {.family = "gemma2", .head = Head::kTied},
+    {.family = "gemma3_text"},
+    {.family = "glm4", .head = Head::kOwn},
+    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2},
+    {.family = "gpt_neox", .head = Head::kOwn, .renames = kMlxGptNeox},
+    {.family = "gpt_oss", .head = Head::kOwn, .experts = "model.layers.{}.mlp.experts."},
+    {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj},
+    {.family = "granite"},
+    {.family = "granitemoe", .experts = kMlxSparseExperts},
+    {.family = "llama"},
+    {.family = "mistral"},
+    {.family = "mixtral", .experts = kMlxSparseExperts},
+    {.family = "nemotron"},
+    {.family = "olmo2"},
+    {.family = "olmo3"},
+    {.family = "olmoe", .experts = kMlxMlpExperts},
+    {.family = "phi", .head = Head::kOwn},
+    {.family = "phi3"},
+    {.family = "qwen2"},
+    {.family = "qwen2_moe", .head = Head::kOwn, .experts = kMlxMlpExperts},
+    {.family = "qwen3"},
+    {.family = "qwen3_moe", .experts = kMlxMlpExperts},
+    {.family = "smollm3"},
+    {.family = "stablelm", .head = Head::kOwn},
+    {.family = "starcoder2"},
+};
+
+constexpr std::string_view kNoImplementation = "it has no implementation of the family";
+constexpr UnknownFamily kMlxUnknown[] = {
+    {"bloom", kNoImplementation},
+    {"falcon", kNoImplementation},
+    {"gpt_neo", kNoImplementation},
+    {"ministral", kNoImplementation},
+    {"olmo", "its implementation is for the original OLMo files and their package"},
+    {"opt", kNoImplementation},
+};
+
+constexpr std::string_view kStackedExperts =
+    "transformers keeps the experts as stacks of floats, which are no linear layers to it";
+constexpr KnownFamily kLinearLayers[] = {
+    {.family = "bloom"},   {.family = "cohere"},    {.family = "exaone4"},     {.family = "falcon"},
+    {.family = "gemma"},   {.family = "gemma2"},    {.family = "gemma3_text"}, {.family = "glm4"},
+    {.family = "gpt_neo"}, {.family = "gpt_neox"},  {.family = "gptj"},        {.family = "granite"},
+    {.family = "llama"},   {.family = "ministral"}, {.family = "mistral"},     {.family = "nemotron"},
+    {.family = "olmo"},    {.family = "olmo2"},     {.family = "olmo3"},       {.family = "opt"},
+    {.family = "phi"},     {.family = "phi3"},      {.family = "qwen2"},       {.family = "qwen3"},
+    {.family = "smollm3"}, {.family = "stablelm"},  {.family = "starcoder2"},
+};
+constexpr UnknownFamily kNoLinearLayers[] = {
+    {"gpt2", "its projections are Conv1D modules, and compressed-tensors quantizes only Linear ones"},
+    {"gpt_oss", kStackedExperts},
+    {"granitemoe", kStackedExperts},
+    {"mixtral", kStackedExperts},
+    {"olmoe", kStackedExperts},
+    {"qwen2_moe", kStackedExperts},
+    {"qwen3_moe", kStackedExperts},
+};
+
+constexpr KnownFamily kGptqKnown[] = {
+    {.family = "bloom"},   {.family = "cohere"},   {.family = "exaone4"},     {.family = "falcon"},
+    {.family = "gemma"},   {.family = "gemma2"},   {.family = "gemma3_text"}, {.family = "glm4"},
+    {.family = "gpt2"},    {.family = "gpt_neo"},  {.family = "gpt_neox"},    {.family = "gptj"},
+    {.family = "granite"}, {.family = "llama"},    {.family = "mistral"},     {.family = "nemotron"},
+    {.family = "olmo"},    {.family = "olmo2"},    {.family = "olmo3"},       {.family = "opt"},
+    {.family = "phi"},     {.family = "phi3"},     {.family = "qwen2"},       {.family = "qwen3"},
+    {.family = "smollm3"}, {.family = "stablelm"}, {.family = "starcoder2"},
+};
+constexpr UnknownFamily kGptqUnknown[] = {
+    {"gpt_oss", kStackedExperts}, {"granitemoe", kStackedExperts}, {"mixtral", kStackedExperts},
+    {"olmoe", kStackedExperts},   {"qwen2_moe", kStackedExperts},  {"qwen3_moe", kStackedExperts},
+};
+
+const KnownFamily* find_known(const ProgramFamilies& program, std::string_view family) {
+  const auto found = std::find_if(program.known.begin(), program.known.end(),
+                                  [&](const KnownFamily& known) { return known.family == family; });
+  return found == program.known.end() ? nullptr : &*found;
+}
+
+// As the modules of transformers are called: with the prefix of the whole network, which heads do not have.
+std::string full_name(const Architecture& architecture, const std::string& tensor) {
+  const Parameter& head = architecture.head.linear;
+  const bool of_head = !architecture.head.tied && (tensor == head.weight.tensor || tensor == head.bias.tensor);
+  return architecture.names_lack_prefix && !of_head ? architecture.prefix + tensor : tensor;
+}
+
+std::string_view stack_of(Role role) {
+  return role == Role::kGate ? "gate_proj" : role == Role::kUp ? "up_proj" : "down_proj";
+}
+
+}  // namespace
+
+constinit const ProgramFamilies kMlxFamilies{"mlx-lm 0.32", kMlxKnown, kMlxUnknown};
+constinit const ProgramFamilies kCompressedTensorsFamilies{"compressed-tensors 0.20 with transformers 5.23",
+                                                           kLinearLayers, kNoLinearLayers};
+constinit const ProgramFamilies kGptqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
+constinit const ProgramFamilies kAwqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
+
+void require_known_family(const ProgramFamilies& program, const Architecture& architecture) {
+  const std::string& family = architecture.family;
+  const KnownFamily* known = find_known(program, family);
+  if (known == nullptr) {
+    const auto unknown = std::find_if(program.unknown.begin(), program.unknown.end(),
+                                      [&](const UnknownFamily& u) { return u.family == family; });
+    throw InvalidArgument(fmt::format("{} does not run models of family {}: {}", program.program, family,
+                                      unknown == program.unknown.end() ? "nobody tried it there" : unknown->why));
+  }
+  const bool tied = architecture.head.tied;
+  NIBBLE_REQUIRE(known->head == Head::kEither || tied == (known->head == Head::kTied), InvalidArgument,
+                 "{} runs models of family {} only with a head {}, and this one's {}", program.program, family,
+                 tied ? "of its own" : "tied to the embedding", tied ? "is tied" : "is its own");
+}
+
+std::string output_name(const ProgramFamilies& program, const Architecture& architecture, const std::string& tensor) {
+  std::string name = full_name(architecture, tensor);
+  const KnownFamily* known = find_known(program, architecture.family);
+  if (known != nullptr)
+    for (const Rename& rename : known->renames)
+      if (name.starts_with(rename.from)) return std::string(rename.to) + name.substr(rename.from.size());
+  return name;
+}
+
+bool is_expert_stack(const ProgramFamilies& program, const Architecture& architecture, const Parameter& parameter) {
+  const KnownFamily* known = find_known(program, architecture.family);
+  return known != nullptr && !known->experts.empty() && parameter.expert.has_value();
+}
+
+std::string output_module(const ProgramFamilies& program, const Architecture& architecture,
+                          const Parameter& parameter) {
+  if (is_expert_stack(program, architecture, parameter)) {
+    const KnownFamily* known = find_known(program, architecture.family);
+    return fmt::format(fmt::runtime(known->experts), parameter.block) + std::string(stack_of(parameter.role));
+  }
+  std::string name = output_name(program, architecture, parameter.weight.tensor);
+  constexpr std::string_view kWeight = ".weight";
+  if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
+  return name;
+}
+
+}  // namespace nibble::exporting

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/architecture/architecture.h"
+
+namespace nibble::exporting {
+
+/// What a program calls names that begin with `from`.
+struct Rename {
+  std::string_view from, to;
+};
+
+/// A family that a program runs, and what it calls its tensors.
+struct KnownFamily {
+  enum class Head { kEither, kTied, kOwn };  ///< what heads its implementation has: tied to the embedding or not
+
+  std::string_view family;
+  Head head = Head::kEither;
+  std::span<const Rename> renames = {};
+  /// Where experts stand one stack for gate, up and down: a name with {} for the block. Empty: as in the family's
+  /// files.
+  std::string_view experts = {};
+};
+
+/// A family that it does not run, and why.
+struct UnknownFamily {
+  std::string_view family, why;
+};
+
+/// The families of one program, as data: each was loaded there, and its logits compared.
+struct ProgramFamilies {
+  std::string_view program;  ///< with the version that was tried: "mlx-lm 0.32"
+  std::span<const KnownFamily> known;
+  std::span<const UnknownFamily> unknown;
+};
+
+/// The key of GPTQ's configuration that says whether the head is quantized.
+inline constexpr std::string_view kGptqHeadKey = "lm_head";
+
+extern const ProgramFamilies kMlxFamilies, kCompressedTensorsFamilies, kGptqFamilies, kAwqFamilies;
+
+/// Throws InvalidArgument for a family that `program` does not run, or not with these settings.
+void require_known_family(const ProgramFamilies& program, const model::Architecture& architecture);
+
+/// The name of a tensor of the family's files in the output: with the prefix of the whole network, and renamed.
+std::string output_name(const ProgramFamilies& program, const model::Architecture& architecture,
+                        const std::string& tensor);
+/// The module of the output that holds a matrix: output_name() less ".weight", or the stack of its expert's like.
+std::string output_module(const ProgramFamilies& program, const model::Architecture& architecture,
+                          const model::Parameter& parameter);
+/// Whether that module is a stack with one slice for each expert, made of the matrices of one role.
+bool is_expert_stack(const ProgramFamilies& program, const model::Architecture& architecture,
+                     const model::Parameter& parameter);
+
+}  // namespace nibble::exporting

@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/export/directory_support.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+// What the programs call the tensors, which families they run, and what config.json tells them.
+
+namespace nibble::test {
+namespace {
+
+std::string gpt2_config() {
+  return R"({"model_type": "gpt2", "vocab_size": 48, "n_positions": 24, "n_embd": 32, "n_layer": 2, "n_head": 2,
+             "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05})";
+}
+
+// Experts in tensors of their own, and in stacks of gate and up in alternate rows stored (in, out).
+std::string mixtral_config() {
+  return R"({"model_type": "mixtral", "vocab_size": 48, "hidden_size": 32, "intermediate_size": 64,
+             "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": 3,
+             "num_experts_per_tok": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+             "hidden_act": "silu", "tie_word_embeddings": false})";
+}
+
+void quantize_int4(const TempDir& dir, const std::string& more = "") {
+  quantize(dir / "model", dir / "q", fmt::format("{{defaults: {{format: int4-block}}{}}}", more), {});
+}
+
+TEST(ProgramNames, OfGpt2HaveThePrefixOfEachProgram) {
+  const TempDir dir;
+  write_model(dir / "model", gpt2_config());
+  quantize_int4(dir);
+  export_to("mlx", dir / "q", dir / "mlx");
+  const auto mlx = tensors_of(dir / "mlx");
+  EXPECT_EQ(mlx.at("model.h.1.attn.c_attn.weight").shape, (std::vector<std::uint64_t>{96, 4}));
+  EXPECT_EQ(mlx.at("model.h.1.attn.c_attn.bias").shape, (std::vector<std::uint64_t>{96}));
+  EXPECT_EQ(mlx.at("model.wte.weight").shape, (std::vector<std::uint64_t>{48, 32}));
+  EXPECT_TRUE(mlx.contains("model.ln_f.bias"));
+  export_to("gptq", dir / "q", dir / "gptq");
+  const auto gptq = tensors_of(dir / "gptq");
+  EXPECT_EQ(gptq.at("transformer.h.0.mlp.c_proj.qweight").shape, (std::vector<std::uint64_t>{16, 32}));
+  EXPECT_TRUE(gptq.contains("transformer.h.0.ln_1.weight"));
+  EXPECT_TRUE(gptq.contains("transformer.wpe.weight"));
+  for (const auto& tensors : {mlx, gptq})
+    for (const auto& [name, tensor] : tensors)
+      EXPECT_TRUE(name.starts_with("model.") || name.starts_with("transformer.")) << name;
+}
+
+TEST(ProgramNames, OfMatricesThatAreFloatsKeepTheProgramsOrientation) {
+  const TempDir dir;
+  write_model(dir / "model", gpt2_config());
+  quantize_int4(dir, ", layers: [{match: 'mlp.c_fc', format: float16}]");
+  export_to("mlx", dir / "q", dir / "mlx");
+  EXPECT_EQ(tensors_of(dir / "mlx").at("model.h.0.mlp.c_fc.weight").shape, (std::vector<std::uint64_t>{128, 32}));
+  export_to("gptq", dir / "q", dir / "gptq");
+  EXPECT_EQ(tensors_of(dir / "gptq").at("transformer.h.0.mlp.c_fc.weight").shape,
+            (std::vector<std::uint64_t>{32, 128}));
+  const auto dynamic = config_json_of(dir / "gptq").at("quantization_config").at("dynamic");
+  EXPECT_TRUE(dynamic.contains(R"(-:^transformer\.h\.1\.mlp\.c_fc$)"));
+}
+
+TEST(ProgramNames, OfExpertsAreStacksByRoleInMlx) {
+  const TempDir dir;
+  write_model(dir / "model", mixtral_config());
+  quantize_int4(dir);
+  export_to("mlx", dir / "q", dir / "out");
+  const auto tensors = tensors_of(dir / "out");
+  const std::string stack = "model.layers.1.block_sparse_moe.switch_mlp.";
+  EXPECT_EQ(tensors.at(stack + "gate_proj.weight").shape, (std::vector<std::uint64_t>{3, 64, 4}));
+  EXPECT_EQ(tensors.at(stack + "gate_proj.scales").shape, (std::vector<std::uint64_t>{3, 64, 1}));
+  EXPECT_EQ(tensors.at(stack + "down_proj.biases").shape, (std::vector<std::uint64_t>{3, 32, 2}));
+  EXPECT_EQ(tensors.at("model.layers.1.block_sparse_moe.gate.weight").dtype, "F16");
+  for (const auto& [name, tensor] : tensors) EXPECT_EQ(name.find(".experts."), std::string::npos) << name;
+  // Slice 2 is expert 2: the bytes of its codes.
+  const auto quantized = tensors_of(dir / "q");
+  const std::string& codes = quantized.at("model.layers.1.block_sparse_moe.experts.2.w3.codes").bytes;
+  EXPECT_EQ(tensors.at(stack + "up_proj.weight").bytes.substr(2 * codes.size()), codes);
+}
+
+TEST(ProgramNames, AMixtureWithExpertsLeftFloatIsStackedAsFloats) {
+  const TempDir dir;
+  write_model(dir / "model", mixtral_config());
+  quantize_int4(dir, ", layers: [{match: 'experts', format: float16}]");
+  export_to("mlx", dir / "q", dir / "out");
+  const auto tensors = tensors_of(dir / "out");
+  const std::string stack = "model.layers.0.block_sparse_moe.switch_mlp.";
+  EXPECT_EQ(tensors.at(stack + "down_proj.weight").shape, (std::vector<std::uint64_t>{3, 32, 64}));
+  EXPECT_EQ(tensors.at(stack + "down_proj.weight").dtype, "F16");
+  EXPECT_FALSE(tensors.contains(stack + "down_proj.scales"));
+}
+
+TEST(ProgramNames, FamiliesThatAProgramDoesNotRunAreRefusedWithTheReason) {
+  const TempDir dir;
+  write_model(dir / "model", gpt2_config());
+  quantize_int4(dir);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_to("compressed-tensors", dir / "q", dir / "out"); },
+                                           "family gpt2", "Conv1D"));
+  write_model(dir / "model2", mixtral_config());
+  quantize(dir / "model2", dir / "q", "defaults: {format: int4-block}", {});
+  for (const std::string format : {"compressed-tensors", "gptq", "awq"})
+    EXPECT_TRUE(
+        throws_with<InvalidArgument>([&] { export_to(format, dir / "q", dir / "out"); }, "family mixtral", "experts"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+}
+
+TEST(ProgramNames, SettingsThatDifferStandInTheConfigurationByModule) {
+  const TempDir dir;
+  write_model(dir / "model", llama_config());
+  quantize(dir / "model", dir / "q",
+           "{defaults: {format: int4-block}, layers: [{match: 'o_proj', format: uniform, bits: 8, group_size: 32}, "
+           "{match: 'layers.1.mlp.down_proj', format: float16}]}",
+           {});
+  const std::string o = "model.layers.0.self_attn.o_proj", down = "model.layers.1.mlp.down_proj";
+  export_to("mlx", dir / "q", dir / "out");
+  const auto mlx = config_json_of(dir / "out");
+  EXPECT_EQ(mlx.at("quantization"), mlx.at("quantization_config"));
+  EXPECT_EQ(mlx.at("quantization").at("bits"), 4);
+  EXPECT_EQ(mlx.at("quantization").at(o).at("bits"), 8);
+  EXPECT_FALSE(mlx.at("quantization").contains(down));
+  export_to("compressed-tensors", dir / "q", dir / "out");
+  const auto compressed = config_json_of(dir / "out").at("quantization_config");
+  EXPECT_EQ(compressed.at("ignore"), (nlohmann::json{down, "lm_head"}));
+  EXPECT_EQ(compressed.at("config_groups").at("group_0").at("targets"), nlohmann::json{"Linear"});
+  EXPECT_EQ(compressed.at("config_groups").at("group_1").at("targets"),
+            (nlohmann::json{o, "model.layers.1.self_attn.o_proj"}));
+  EXPECT_EQ(compressed.at("config_groups").at("group_1").at("weights").at("num_bits"), 8);
+  export_to("gptq", dir / "q", dir / "out");
+  const auto gptq = config_json_of(dir / "out").at("quantization_config");
+  EXPECT_EQ(gptq.at("checkpoint_format"), "gptq");
+  EXPECT_EQ(gptq.at("desc_act"), false);
+  EXPECT_EQ(gptq.at("dynamic").at(R"(+:^model\.layers\.0\.self_attn\.o_proj$)"),
+            (nlohmann::json{{"bits", 8}, {"group_size", 32}}));
+  EXPECT_EQ(gptq.at("dynamic").at(R"(-:^model\.layers\.1\.mlp\.down_proj$)"), nlohmann::json::object());
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_to("awq", dir / "q", dir / "out"); }, "8", "o_proj"));
+}
+
+TEST(ProgramNames, AwqRepeatsScalesWhereBlocksDiffer) {
+  const TempDir dir;
+  write_model(dir / "model", llama_config());
+  quantize(dir / "model", dir / "q",
+           "{defaults: {format: int4-block, group_size: 32}, layers: [{match: 'o_proj', group_size: 64}, "
+           "{match: 'q_proj', format: uniform, bits: 4, group_size: 0}]}",
+           {});
+  export_to("awq", dir / "q", dir / "out");
+  EXPECT_EQ(config_json_of(dir / "out").at("quantization_config").at("group_size"), 32);
+  EXPECT_EQ(tensors_of(dir / "out").at("model.layers.0.self_attn.q_proj.scales").shape,
+            (std::vector<std::uint64_t>{2, 64}));
+}
+
+TEST(ProgramNames, EmbeddingsAndHeadsGoWhereTheFormatHoldsThem) {
+  const TempDir dir;
+  write_model(dir / "model", llama_config());
+  quantize_int4(dir, ", layers: [{match: 'embed_tokens|lm_head', format: int4-block}]");
+  export_to("mlx", dir / "q", dir / "out");
+  EXPECT_TRUE(tensors_of(dir / "out").contains("model.embed_tokens.scales"));
+  for (const std::string format : {"compressed-tensors", "gptq", "awq"}) {
+    EXPECT_TRUE(
+        throws_with<InvalidArgument>([&] { export_to(format, dir / "q", dir / "out"); }, "'model.embed_tokens'"));
+    const auto result = export_to(format, dir / "q", dir / "out", {.rest = exporting::Rest::kFloat16});
+    EXPECT_EQ(result.as_floats.size(), format == "awq" ? 2u : 1u) << format;
+    EXPECT_EQ(tensors_of(dir / "out").at("model.embed_tokens.weight").dtype, "F16");
+  }
+  export_to("gptq", dir / "q", dir / "out", {.rest = exporting::Rest::kFloat16});
+  EXPECT_EQ(config_json_of(dir / "out").at("quantization_config").at("lm_head"), true);
+}
+
+TEST(ProgramNames, BiasesThatShiftingAddsAreThereWhereTheFamilyCanHaveThem) {
+  const TempDir dir;
+  write_model(dir / "model", llama_config());
+  auto tensors = tensors_of(dir / "model");
+  const std::string name = "model.layers.0.self_attn.k_proj.bias";
+  tensors[name] = f16_tensor(name, {8}, std::vector<float>(8, 0.5f));
+  replace_tensors(dir / "model", tensors);
+  quantize_int4(dir);
+  export_to("mlx", dir / "q", dir / "out");
+  EXPECT_EQ(config_json_of(dir / "out").at("attention_bias"), true);
+  EXPECT_TRUE(tensors_of(dir / "out").contains("model.layers.1.self_attn.o_proj.bias"));
+}
+
+TEST(ProgramNames, OfAFamilyOfACallerAreRefused) {
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [] {
+        model::Architecture architecture;
+        architecture.family = "quilt";
+        exporting::find_exporter("mlx").require_known(architecture);
+      },
+      "family quilt", "nobody tried it"));
+}
+
+}  // namespace
+}  // namespace nibble::test
