@@ -56,9 +56,18 @@ class GgufExport {
       : plan_(plan),
         names_(model::gguf_architecture_for(plan.model.architecture())),
         layout_(model::gguf_layout(plan.model.architecture(), names_, [&](const model::Parameter& parameter) {
-          return parameter.biased || plan.model.weights().contains(parameter.bias.tensor) || is_zero_bias(parameter);
+          return parameter.biased || plan.model.weights().contains(parameter.bias.tensor) ||
+                 (is_zero_bias(parameter) && model::gguf_takes_bias(names_, parameter));
         })) {
-    for (const ExportPart& part : plan.model.parts()) parts_[part.parameter] = &part;
+    for (const ExportPart& part : plan.model.parts()) {
+      const model::Parameter& parameter = *part.parameter;
+      parts_[&parameter] = &part;
+      const bool biased = parameter.biased || plan.model.weights().contains(parameter.bias.tensor);
+      NIBBLE_REQUIRE(!biased || model::gguf_takes_bias(names_, parameter), InvalidArgument,
+                     "gguf: '{}' has a bias, which llama.cpp does not add there. Where quantizing gave it one: "
+                     "shifting: false",
+                     parameter.module);
+    }
     for (const GgufLayoutTensor& tensor : layout_) types_.push_back(type_of(tensor));
   }
 

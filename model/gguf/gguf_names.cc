@@ -8,6 +8,7 @@
 namespace nibble::model {
 namespace {
 
+using Biases = GgufArchitecture::Biases;
 using Rotary = GgufArchitecture::Rotary;
 using Rows = GgufCandidate::Rows;
 
@@ -43,8 +44,9 @@ const std::vector<GgufArchitecture>& table() {
       {.name = "llama",
        .model_type = "llama",
        .more_model_types = {"mistral", "ministral", "mixtral"},
-       .rotary = Rotary::kInterleaved},
-      {.name = "mistral3", .model_type = "mistral", .rotary = Rotary::kInterleaved},
+       .rotary = Rotary::kInterleaved,
+       .biases = Biases::kAll},
+      {.name = "mistral3", .model_type = "mistral", .rotary = Rotary::kInterleaved, .biases = Biases::kAll},
       {.name = "qwen2", .model_type = "qwen2"},
       {.name = "qwen2moe", .model_type = "qwen2_moe"},
       {.name = "qwen3", .model_type = "qwen3"},
@@ -52,31 +54,34 @@ const std::vector<GgufArchitecture>& table() {
       {.name = "gemma", .model_type = "gemma", .gain_plus_one = true},
       {.name = "gemma2", .model_type = "gemma2", .window_every = 2, .gain_plus_one = true},
       {.name = "gemma3", .model_type = "gemma3_text", .window_every = 6, .gain_plus_one = true},
-      {.name = "phi2", .model_type = "phi"},
+      {.name = "phi2", .model_type = "phi", .biases = Biases::kAll, .head_bias = true},
       {.name = "phi3", .model_type = "phi3", .fused_qkv = true, .gate_in_up = true},
-      {.name = "gptneox", .model_type = "gpt_neox", .fused_qkv = true},
-      {.name = "gpt2", .model_type = "gpt2", .fused_qkv = true},
+      {.name = "gptneox", .model_type = "gpt_neox", .fused_qkv = true, .biases = Biases::kAll},
+      {.name = "gpt2", .model_type = "gpt2", .fused_qkv = true, .biases = Biases::kAll},
       {.name = "falcon",
        .model_type = "falcon",
        .fused_qkv = true,
        // Where both branches have a norm of their own, "attn_norm" is the MLP's.
-       .other_names = {{Role::kAttentionNorm, "attn_norm_2"}, {Role::kMlpNorm, "attn_norm"}}},
-      {.name = "bloom", .model_type = "bloom", .fused_qkv = true},
-      {.name = "starcoder", .model_type = "gpt_bigcode", .fused_qkv = true},
-      {.name = "starcoder2", .model_type = "starcoder2"},
+       .other_names = {{Role::kAttentionNorm, "attn_norm_2"}, {Role::kMlpNorm, "attn_norm"}},
+       .biases = Biases::kNone},
+      {.name = "bloom", .model_type = "bloom", .fused_qkv = true, .biases = Biases::kAll},
+      {.name = "starcoder", .model_type = "gpt_bigcode", .fused_qkv = true, .biases = Biases::kAll},
+      {.name = "starcoder2", .model_type = "starcoder2", .biases = Biases::kAll},
       {.name = "stablelm", .model_type = "stablelm"},
       {.name = "olmo", .model_type = "olmo", .rotary = Rotary::kInterleaved},
       {.name = "olmo2", .model_type = "olmo2", .more_model_types = {"olmo3"}, .window_every = 4},
       {.name = "olmoe", .model_type = "olmoe"},
-      {.name = "granite", .model_type = "granite", .rotary = Rotary::kInterleaved},
-      {.name = "granitemoe", .model_type = "granitemoe", .rotary = Rotary::kInterleaved},
+      {.name = "granite", .model_type = "granite", .rotary = Rotary::kInterleaved, .biases = Biases::kAll},
+      {.name = "granitemoe", .model_type = "granitemoe", .rotary = Rotary::kInterleaved, .biases = Biases::kAttention},
       {.name = "command-r", .model_type = "cohere"},
       {.name = "cohere2", .model_type = "cohere2", .window_every = 4},
       {.name = "gpt-oss",
        .model_type = "gpt_oss",
        .window_every = 2,
-       .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
-      {.name = "nemotron", .model_type = "nemotron", .gain_plus_one = true},
+       .other_names = {{Role::kMlpNorm, "post_attention_norm"}},
+       .biases = Biases::kAttention,
+       .expert_biases = true},
+      {.name = "nemotron", .model_type = "nemotron", .gain_plus_one = true, .biases = Biases::kAll},
       {.name = "exaone4", .model_type = "exaone4", .window_every = 4},
       {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
       {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
@@ -120,6 +125,25 @@ const GgufArchitecture* find_gguf_architecture_of_family(std::string_view model_
         std::find(row.more_model_types.begin(), row.more_model_types.end(), model_type) != row.more_model_types.end())
       return &row;
   return nullptr;
+}
+
+bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& parameter) {
+  if (parameter.role == Role::kHead) return architecture.head_bias;
+  if (parameter.expert || parameter.role == Role::kRouter) return architecture.expert_biases;
+  switch (parameter.role) {
+    case Role::kQ:
+    case Role::kK:
+    case Role::kV:
+      return architecture.biases != Biases::kNone;
+    case Role::kO:
+      return architecture.biases == Biases::kAttention || architecture.biases == Biases::kAll;
+    case Role::kGate:
+    case Role::kUp:
+    case Role::kDown:
+      return architecture.biases == Biases::kAll && !parameter.shared_expert;
+    default:
+      return false;
+  }
 }
 
 std::string unknown_gguf_architecture(std::string_view name) {

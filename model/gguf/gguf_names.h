@@ -28,6 +28,8 @@ struct GgufArchitecture {
   bool gate_in_up = false;     ///< ffn_up holds the gate's rows, then up's
   unsigned window_every = 0;   ///< of so many blocks all but the last have a window; 0: llama.cpp has none for it
   bool gain_plus_one = false;  ///< gains of norms have 1 added that a checkpoint leaves to the network
+  Biases biases = Biases::kQkv;
+  bool expert_biases = false, head_bias = false;
   /// Names that are not those of the others: "blk.N." left out.
   struct Name {
     Role role;
@@ -35,6 +37,9 @@ struct GgufArchitecture {
   };
   std::vector<Name> other_names = {};
 };
+
+/// Whether llama.cpp adds a bias there.
+bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& parameter);
 
 /// All that are known, and one by name; null for others.
 std::span<const GgufArchitecture> gguf_architectures();

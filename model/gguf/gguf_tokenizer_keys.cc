@@ -236,15 +236,14 @@ std::string gguf_model_name(std::string name, const TokenizerSpec& spec) {
   std::string lower = name;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c; });
-  bool found = false;
-  for (const std::string_view key : {"phi-3", "phi3"})
+  if (wanted && (lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos)) return name;
+  if (wanted) return name + " (phi-3)";
+  for (const auto& [key, other] : {std::pair<std::string_view, std::string_view>("phi-3", "phi_3"), {"phi3", "phi_3"}})
     for (std::size_t at = lower.find(key); at != std::string::npos; at = lower.find(key)) {
-      found = true;
-      if (wanted) return name;
-      name.replace(at, key.size(), "phi_3");
-      lower.replace(at, key.size(), "phi_3");
+      name.replace(at, key.size(), other);
+      lower.replace(at, key.size(), other);
     }
-  return wanted && !found ? name + " (phi-3)" : name;
+  return name;
 }
 
 void check_gguf_tokenizer(const GgufMetadata& metadata, const Tokenizer& own) {

@@ -31,7 +31,7 @@ constexpr std::string_view kBest = R"(defaults:
   codebook_iterations: 4
 )";
 
-constexpr std::array<Preset, 8> kPresets{{
+constexpr auto kPresets = std::to_array<Preset>({
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
 defaults:
   format: palette
@@ -108,7 +108,32 @@ defaults:
   epochs: 4
   learning_rate: 0.001
 )"},
-}};
+    {"gguf-q4_0",
+     R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
+# the least squared error. Needs no calibration.
+defaults:
+  format: int4-block
+  group_size: 32
+  int4_scale: extreme-8
+  search: error
+)"},
+    {"gguf-q5_0",
+     R"(# What `nibble export --format gguf` writes as Q5_0: 5 bits and a float16 scale for 32 inputs, searched. Needs no
+# calibration.
+defaults:
+  format: uniform
+  bits: 5
+  group_size: 32
+  search: error
+)"},
+    {"gguf-q8_0",
+     R"(# What `nibble export --format gguf` writes as Q8_0: 8 bits and a float16 scale for 32 inputs. Needs no calibration.
+defaults:
+  format: uniform
+  bits: 8
+  group_size: 32
+)"},
+});
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kPresets.size()> names;

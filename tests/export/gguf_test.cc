@@ -1,0 +1,339 @@
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <cstring>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "export/gguf/blocks.h"
+#include "export/gguf/chat_templates.h"
+#include "model/gguf/gguf_file.h"
+#include "model/gguf/gguf_tokenizer.h"
+#include "quant/format/storage_format.h"
+#include "tests/export/gguf_support.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/golden_families.h"
+#include "tests/support/layers.h"
+#include "tests/support/throws.h"
+
+namespace nibble::exporting {
+namespace {
+
+using model::BlockType;
+using model::GgufFile;
+using model::GgufTensor;
+using test::export_gguf;
+using test::TempDir;
+using test::throws_with;
+using test::write_small_llama;
+
+Storage blocks(unsigned bits, std::size_t group, bool zero_points, std::size_t cols = 4096) {
+  return {.format = quant::Format::kUniform,
+          .bits = bits,
+          .group_size = group,
+          .zero_points = zero_points,
+          .rows = 8,
+          .cols = cols};
+}
+
+/// Weights of a tensor, row by row, by the layouts' definitions alone.
+std::vector<float> decoded(const GgufTensor& tensor) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.data.data());
+  const std::size_t size = tensor.type == BlockType::kQ4_0 ? 18 : tensor.type == BlockType::kQ5_0 ? 22 : 34;
+  std::vector<float> values;
+  for (std::size_t b = 0; b * size < tensor.data.size(); ++b, bytes += size) {
+    const float d = f16_to_f32(static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8));
+    for (int j = 0; j < 32; ++j) {
+      int code = 0;
+      if (tensor.type == BlockType::kQ8_0) {
+        code = static_cast<std::int8_t>(bytes[2 + j]);
+      } else if (tensor.type == BlockType::kQ4_0) {
+        code = (bytes[2 + j % 16] >> (j < 16 ? 0 : 4) & 15) - 8;
+      } else {
+        code = ((bytes[6 + j % 16] >> (j < 16 ? 0 : 4) & 15) | (bytes[2 + j / 8] >> j % 8 & 1) << 4) - 16;
+      }
+      values.push_back(static_cast<float>(code) * d);
+    }
+  }
+  return values;
+}
+
+TEST(GgufFit, TakesTheNarrowestTypeThatHoldsEveryDifferenceOfCodeAndZero) {
+  for (unsigned bits = 2; bits <= 8; ++bits)
+    for (const bool zero_points : {false, true})
+      for (const std::size_t group : {0, 32, 64, 128, 256}) {
+        SCOPED_TRACE(testing::Message() << bits << " bits, " << zero_points << ", group " << group);
+        int least = 0, most = 0;
+        for (int code = 0; code < 1 << bits; ++code)
+          for (int zero = zero_points ? 0 : 1 << (bits - 1); zero <= (zero_points ? (1 << bits) - 1 : 1 << (bits - 1));
+               ++zero)
+            least = std::min(least, code - zero), most = std::max(most, code - zero);
+        const GgufFit fit = gguf_fit(blocks(bits, group, zero_points));
+        if (least < -128 || most > 127) {
+          EXPECT_EQ(fit.fit.kind, Fit::Kind::kRefused);
+          EXPECT_THAT(fit.fit.nearest, testing::HasSubstr("zero_point: false"));
+          continue;
+        }
+        EXPECT_EQ(fit.fit.kind, Fit::Kind::kExact);
+        EXPECT_EQ(fit.type, least >= -8 && most <= 7     ? BlockType::kQ4_0
+                            : least >= -16 && most <= 15 ? BlockType::kQ5_0
+                                                         : BlockType::kQ8_0);
+      }
+}
+
+TEST(GgufFit, RefusesWhatBlocksOf32CannotHold) {
+  EXPECT_THAT(gguf_fit(blocks(4, 16, false)).fit.why, testing::HasSubstr("scales are for 32 inputs, not 16"));
+  EXPECT_THAT(gguf_fit(blocks(4, 32, false, 100)).fit.why, testing::HasSubstr("rows of 100 inputs"));
+  EXPECT_EQ(gguf_fit(blocks(4, 32, false, 100)).fit.nearest, "format: float16");
+  const Storage palette{.format = quant::Format::kPalette, .bits = 6, .rows = 8, .cols = 64};
+  EXPECT_EQ(gguf_fit(palette).fit.kind, Fit::Kind::kRefused);
+  EXPECT_EQ(gguf_fit(palette).fit.nearest, "format: uniform, bits: 6, group_size: 32");
+}
+
+struct Recipe {
+  const char* settings;
+  BlockType type;
+};
+
+TEST(GgufExport, HoldsTheVeryValuesOfTheCodes) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  test::write_calibration(dir / "calib.h5", dir / "model");
+  for (const Recipe& recipe : {Recipe{"format: int4-block", BlockType::kQ4_0},
+                               {"format: int4-block, int4_scale: minmax, zero_point: true", BlockType::kQ5_0},
+                               {"format: int4-block, group_size: 64", BlockType::kQ4_0},
+                               {"format: uniform, bits: 2, group_size: 32", BlockType::kQ4_0},
+                               {"format: uniform, bits: 3, group_size: 32, zero_point: true", BlockType::kQ4_0},
+                               {"format: uniform, bits: 4, group_size: 0, zero_point: true", BlockType::kQ5_0},
+                               {"format: uniform, bits: 5, group_size: 32", BlockType::kQ5_0},
+                               {"format: uniform, bits: 5, group_size: 32, zero_point: true", BlockType::kQ8_0},
+                               {"format: uniform, bits: 6, group_size: 32, zero_point: true", BlockType::kQ8_0},
+                               {"format: uniform, bits: 7, group_size: 0", BlockType::kQ8_0},
+                               {"format: uniform, bits: 8, group_size: 32", BlockType::kQ8_0}}) {
+    SCOPED_TRACE(recipe.settings);
+    test::quantize(dir / "model", dir / "q", fmt::format("defaults: {{{}}}", recipe.settings), {dir / "calib.h5"});
+    const ExportResult result = export_gguf(dir / "q", dir / "q.gguf");
+    EXPECT_EQ(result.coded, 14u);
+    EXPECT_EQ(result.read_back.rounded, 0u);
+    const auto file = GgufFile::open(dir / "q.gguf");
+    const auto layers = test::layers_of(test::config_of(dir / "q"));
+    const GgufTensor &down = file->tensor("blk.1.ffn_down.weight"), &q = file->tensor("blk.0.attn_q.weight");
+    EXPECT_EQ(down.type, recipe.type);
+    EXPECT_EQ(down.shape, (std::vector<std::uint64_t>{64, 96}));
+    for (const auto& layer : layers) {
+      if (layer.module == "model.layers.1.mlp.down_proj") {
+        EXPECT_TRUE(test::same_bits(decoded(down), test::weight_of(dir / "q", layer).values()));
+      }
+      if (layer.module != "model.layers.0.self_attn.q_proj") continue;
+      // Row 2 i + h of a head is row 8 h + i of the checkpoint's.
+      const Matrix<float> source = test::weight_of(dir / "q", layer);
+      const std::vector<float> moved = decoded(q);
+      for (std::size_t head = 0; head < 4; ++head)
+        for (std::size_t i = 0; i < 8; ++i)
+          for (std::size_t h = 0; h < 2; ++h)
+            for (std::size_t c = 0; c < 64; ++c)
+              EXPECT_EQ(moved[(16 * head + 2 * i + h) * 64 + c], source(16 * head + 8 * h + i, c));
+    }
+  }
+}
+
+TEST(GgufExport, SaysWhatTheConverterSaysInItsTypes) {
+  const TempDir dir;
+  write_small_llama(dir / "a-name", {{"rope_theta", 50000.0}, {"bos_token_id", 299}, {"eos_token_id", 299}});
+  export_gguf(dir / "a-name", dir / "m.gguf");
+  const auto file = GgufFile::open(dir / "m.gguf");
+  const auto number = [&](const char* key) { return std::get<std::uint32_t>(file->metadata().find(key)->get()); };
+  const auto real = [&](const char* key) { return std::get<float>(file->metadata().find(key)->get()); };
+  const auto text = [&](const char* key) { return std::get<std::string>(file->metadata().find(key)->get()); };
+  EXPECT_EQ(text("general.architecture"), "llama");
+  EXPECT_EQ(text("general.type"), "model");
+  EXPECT_EQ(text("general.name"), "a-name");
+  EXPECT_EQ(text("general.size_label"), "0.1M");
+  EXPECT_EQ(number("general.file_type"), 1u);
+  EXPECT_EQ(number("general.quantization_version"), 2u);
+  EXPECT_EQ(number("llama.block_count"), 2u);
+  EXPECT_EQ(number("llama.context_length"), 128u);
+  EXPECT_EQ(number("llama.embedding_length"), 64u);
+  EXPECT_EQ(number("llama.feed_forward_length"), 96u);
+  EXPECT_EQ(number("llama.attention.head_count"), 4u);
+  EXPECT_EQ(number("llama.attention.head_count_kv"), 2u);
+  EXPECT_EQ(number("llama.attention.key_length"), 16u);
+  EXPECT_EQ(number("llama.attention.value_length"), 16u);
+  EXPECT_EQ(number("llama.rope.dimension_count"), 16u);
+  EXPECT_EQ(number("llama.vocab_size"), 300u);
+  EXPECT_EQ(real("llama.rope.freq_base"), 50000.0f);
+  EXPECT_EQ(real("llama.attention.layer_norm_rms_epsilon"), 1e-5f);
+  EXPECT_EQ(text("tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(text("tokenizer.ggml.pre"), "gpt-2");
+  EXPECT_EQ(number("tokenizer.ggml.bos_token_id"), 299u);
+  EXPECT_EQ(number("tokenizer.ggml.eos_token_id"), 299u);
+  EXPECT_FALSE(std::get<bool>(file->metadata().find("tokenizer.ggml.add_bos_token")->get()));
+  EXPECT_FALSE(std::get<bool>(file->metadata().find("tokenizer.ggml.add_eos_token")->get()));
+  const auto* const types = file->metadata().find("tokenizer.ggml.token_type")->array();
+  EXPECT_EQ(types->type, model::GgufType::kI32);
+  EXPECT_EQ(types->integer(0), 1);
+  EXPECT_EQ(types->integer(299), 3);
+  EXPECT_EQ(file->metadata().find("tokenizer.ggml.merges")->array()->text(1), "th e");
+  // A vector in 16 bits makes llama.cpp abort.
+  for (const GgufTensor& tensor : file->tensors())
+    EXPECT_EQ(tensor.type, tensor.shape.size() == 1 ? BlockType::kF32 : BlockType::kF16) << tensor.name;
+  EXPECT_EQ(file->tensors().size(), 2u * 9 + 3);
+}
+
+TEST(GgufExport, KeepsTheTypeOfFloats) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  for (const auto& [dtype, type] : {std::pair(DType::kBF16, BlockType::kBF16), {DType::kF32, BlockType::kF32}}) {
+    export_checkpoint({.model = dir / "model",
+                       .output = dir / "floats",
+                       .exporter = find_exporter("dequantized"),
+                       .options = {.dtype = dtype},
+                       .overwrite = true,
+                       .progress = {}});
+    const ExportResult result = export_gguf(dir / "floats", dir / "m.gguf");
+    EXPECT_EQ(GgufFile::open(dir / "m.gguf")->tensor("blk.0.ffn_up.weight").type, type);
+    EXPECT_EQ(result.read_back.rounded, 0u);
+  }
+}
+
+TEST(GgufExport, RefusesByNameAndWritesFloatsWhereTold) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  test::quantize(dir / "model", dir / "q",
+                 "{defaults: {format: int4-block}, layers: [{match: up_proj, format: palette}]}", {});
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "q", dir / "m.gguf"); },
+                                           "cannot hold 'model.layers.0.mlp.up_proj', stored as palette 4-bit",
+                                           "it has no palettes", "format: int4-block, group_size: 32", "2 matrices"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+  const ExportResult result = export_gguf(dir / "q", dir / "m.gguf", Rest::kFloat16);
+  EXPECT_EQ(result.as_floats.size(), 2u);
+  const auto file = GgufFile::open(dir / "m.gguf");
+  EXPECT_EQ(file->tensor("blk.1.ffn_up.weight").type, BlockType::kF16);
+  EXPECT_EQ(file->tensor("blk.1.ffn_gate.weight").type, BlockType::kQ4_0);
+}
+
+TEST(GgufExport, LeavesNoFileWhereItFails) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  std::filesystem::remove(dir / "model" / "tokenizer.json");
+  EXPECT_TRUE(throws_with<FormatError>([&] { export_gguf(dir / "model", dir / "m.gguf"); }, "has no tokenizer"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        write_small_llama(dir / "gelu", {{"hidden_act", "gelu"}});
+        export_gguf(dir / "gelu", dir / "m.gguf");
+      },
+      "block 0: activation is gelu here and silu there"));
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    EXPECT_TRUE(entry.is_directory()) << entry.path();
+}
+
+TEST(GgufExport, SaysWhatLlamaCppDoesNotCompute) {
+  const TempDir dir;
+  write_small_llama(dir / "window", {{"model_type", "mistral"}, {"sliding_window", 24}, {"head_dim", 16}});
+  export_gguf(dir / "window", dir / "m.gguf");  // as far as the window reaches it computes the same
+  EXPECT_EQ(GgufFile::open(dir / "m.gguf")->metadata().natural("llama.context_length"), 24u);
+  write_small_llama(dir / "dynamic", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 4.0}}}});
+  export_gguf(dir / "dynamic", dir / "m.gguf");
+  EXPECT_EQ(GgufFile::open(dir / "m.gguf")->metadata().natural("llama.context_length"), 128u);
+  write_small_llama(
+      dir / "yarn",
+      {{"rope_scaling",
+        {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}, {"truncate", false}}}});
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "yarn", dir / "m.gguf"); }, "rotary frequency"));
+}
+
+TEST(GgufExport, PutsRotaryFactorsIntoTensors) {
+  const TempDir dir;
+  write_small_llama(dir / "model", {{"rope_scaling",
+                                     {{"rope_type", "llama3"},
+                                      {"factor", 8.0},
+                                      {"low_freq_factor", 1.0},
+                                      {"high_freq_factor", 4.0},
+                                      {"original_max_position_embeddings", 64}}}});
+  export_gguf(dir / "model", dir / "m.gguf");
+  const GgufTensor factors = GgufFile::open(dir / "m.gguf")->tensor("rope_freqs.weight");
+  ASSERT_EQ(factors.shape, (std::vector<std::uint64_t>{8}));
+  for (std::size_t i = 0; i < 8; ++i) {
+    // Wavelengths below 64 / 4 stay, those above 64 are divided by 8, and between is a blend.
+    const double pi = std::acos(-1.0), wave = 2 * pi * std::pow(10000.0, static_cast<double>(i) / 8.0);
+    const double smooth = (64.0 / wave - 1.0) / 3.0;
+    const double expected = wave < 16 ? 1.0 : wave > 64 ? 8.0 : 1.0 / ((1.0 - smooth) / 8.0 + smooth);
+    float got = 0.0f;
+    std::memcpy(&got, factors.data.data() + 4 * i, 4);
+    EXPECT_NEAR(got, expected, 1e-6 * expected) << i;  // half a unit of a float's last place is 6e-8
+  }
+}
+
+TEST(GgufExport, TakesChatTemplatesAlong) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  test::write_file(
+      dir / "model" / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})");
+  export_gguf(dir / "model", dir / "m.gguf");
+  const auto& metadata = GgufFile::open(dir / "m.gguf")->metadata();
+  EXPECT_EQ(*metadata.text("tokenizer.chat_template"), "D");
+  EXPECT_EQ(*metadata.text("tokenizer.chat_template.tool_use"), "T");
+  EXPECT_EQ(metadata.find("tokenizer.chat_templates")->array()->text(0), "tool_use");
+  test::write_file(dir / "model" / "chat_template.jinja", "J");
+  EXPECT_EQ(read_chat_templates(dir / "model"),
+            (std::vector<std::pair<std::string, std::string>>{{"", "J"}, {"tool_use", "T"}}));
+  test::write_file(dir / "model" / "tokenizer_config.json", R"({"chat_template": [{"name": "x"}]})");
+  EXPECT_TRUE(throws_with<FormatError>([&] { read_chat_templates(dir / "model"); }, "a name and a template"));
+}
+
+TEST(GgufExport, ExportsAgainWhatWasExported) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  export_gguf(dir / "model", dir / "first.gguf");
+  const ExportResult result = export_gguf(dir / "first.gguf", dir / "second.gguf");
+  EXPECT_EQ(result.read_back.rounded, 0u);
+  const auto first = GgufFile::open(dir / "first.gguf"), second = GgufFile::open(dir / "second.gguf");
+  for (const GgufTensor& tensor : first->tensors()) {
+    const auto &a = tensor.data, &b = second->tensor(tensor.name).data;
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << tensor.name;
+  }
+  const std::string text = "the three thieves";
+  EXPECT_EQ(model::make_gguf_tokenizer(second->metadata())->encode(text),
+            model::make_gguf_tokenizer(first->metadata())->encode(text));
+}
+
+// ---- every family of ../shared/golden
+
+/// Why a golden model is refused; empty: it is not.
+std::string_view refusal_of(std::string_view family) {
+  if (family == "gpt_neo" || family == "gptj" || family == "opt") return "llama.cpp has no code for model_type";
+  if (family == "gemma2" || family == "gemma3") return "block 0: scale of scores";  // no key says that it is another
+  if (family == "smollm3") return "block 1: rotary embedding";                      // every fourth is left out
+  if (family == "qwen2_moe") return "block 1: mixture of experts";                  // all blocks have experts
+  if (family == "exaone4") return "windows in 4 blocks";
+  if (family == "olmoe") return "a norm over 16 keys";
+  return "";
+}
+
+class GgufFamilies : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, GgufFamilies, testing::ValuesIn(test::kGoldenFamilies), test::family_test_name);
+
+TEST_P(GgufFamilies, ComeBackAsTheyWere) {
+  const std::string family = GetParam();
+  NIBBLE_NEEDS_SHARED("golden/families/" + family + "/model.safetensors");
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "model");
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy(test::golden_family(family) / file, dir / "model" / file);
+  test::write_tokenizer(dir / "model", 320);
+  const auto run = [&] { return export_gguf(dir / "model", dir / "m.gguf"); };
+  if (const std::string_view refusal = refusal_of(family); !refusal.empty()) {
+    EXPECT_TRUE(throws_with<InvalidArgument>(run, refusal));
+    EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+    return;
+  }
+  const ExportResult result = run();
+  EXPECT_GT(result.read_back.values, 10'000u);
+  EXPECT_EQ(result.read_back.rounded, 0u);
+}
+
+}  // namespace
+}  // namespace nibble::exporting
