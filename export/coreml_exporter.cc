@@ -96,8 +96,7 @@ Written write(const ExportPlan& plan, const std::filesystem::path& output, const
   coreml::Model package = described(model, layout == coreml::Layout::kAne ? "ane" : "gpu");
   const auto add = [&](const std::string& name, std::size_t tokens) {
     const std::size_t positions = std::min(coreml::position_limit(architecture), kPositions);
-    coreml::Network network =
-        coreml::build_network(architecture, weights, {layout, positions, tokens, kPast}, pool);
+    coreml::Network network = coreml::build_network(architecture, weights, {layout, positions, tokens, kPast}, pool);
     package.functions[name] = std::move(network.function);
     package.interfaces[name] = std::move(network.interface);
   };

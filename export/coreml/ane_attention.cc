@@ -41,20 +41,20 @@ class AneAttention final : public AttentionForm {
     // The queries that read a key-value head lie behind each other: one product for all of them, nothing repeated.
     const Var rows = reshape(g_, layers_.scaled(q, spec.scale, name + "scaled"),
                              {1, groups, heads / groups * tokens, width}, name + "rows");
-    Var scores = reshape(g_, matmul(g_, rows, all_k, false, name + "products"), {1, heads, tokens, all},
-                         name + "scores");
+    Var scores =
+        reshape(g_, matmul(g_, rows, all_k, false, name + "products"), {1, heads, tokens, all}, name + "scores");
     if (spec.softcap > 0.0) scores = layers_.softcap(scores, spec.softcap, name + "capped");
     const Var shares = softmax(g_, add(g_, scores, mask_of(spec), name + "masked"), name + "shares");
     const Var by_group = reshape(g_, shares, {1, groups, heads / groups * tokens, all}, name + "by_group");
-    return reshape(g_, matmul(g_, by_group, all_v, false, name + "sums"), {1, heads, tokens, width},
-                   name + "attended");
+    return reshape(g_, matmul(g_, by_group, all_v, false, name + "sums"), {1, heads, tokens, width}, name + "attended");
   }
 
   Interface interface() const override {
     Interface described;
     described.inputs = {{ids_.name, DataType::kInt32, {1, tokens_}, {}}, {first_.name, DataType::kInt32, {1}, {}}};
     for (const auto* caches : {&keys_, &values_})
-      for (const Var& cache : *caches) described.states.push_back({cache.name, cache.type.tensor.type, cache.shape(), {}});
+      for (const Var& cache : *caches)
+        described.states.push_back({cache.name, cache.type.tensor.type, cache.shape(), {}});
     return described;
   }
 
@@ -63,8 +63,8 @@ class AneAttention final : public AttentionForm {
   Var kept(const Var& state, const Var& rows, std::int32_t axis, const std::string& name) {
     const Var before = g_.op("read_state", {{"input", {state}}}, name + "_before");
     const Var all = concat(g_, {before, rows}, axis, name + "_all");
-    const Var newest = slice_axis(g_, all, static_cast<std::size_t>(axis), static_cast<std::int32_t>(tokens_), 0,
-                                  name + "_newest");
+    const Var newest =
+        slice_axis(g_, all, static_cast<std::size_t>(axis), static_cast<std::int32_t>(tokens_), 0, name + "_newest");
     g_.effect("write_state", {{"input", {state}}, {"data", {newest}}}, name + "_write");
     return all;
   }

@@ -39,8 +39,8 @@ BlobFile::BlobFile(const std::filesystem::path& path) : file_(std::make_unique<m
   const std::string where = path.string();
   NIBBLE_REQUIRE(all.size() >= kBlobAlignment, FormatError, "'{}': {} bytes are no blob file", where, all.size());
   const auto count = get<std::uint32_t>(all, 0);
-  NIBBLE_REQUIRE(get<std::uint32_t>(all, 4) == kBlobVersion && all_zero(all.subspan(8, kBlobAlignment - 8)), FormatError,
-                 "'{}' is not blob storage of version {}", where, kBlobVersion);
+  NIBBLE_REQUIRE(get<std::uint32_t>(all, 4) == kBlobVersion && all_zero(all.subspan(8, kBlobAlignment - 8)),
+                 FormatError, "'{}' is not blob storage of version {}", where, kBlobVersion);
   std::uint64_t end = kBlobAlignment;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t at = divide_up(end, kBlobAlignment) * kBlobAlignment;
@@ -53,8 +53,7 @@ BlobFile::BlobFile(const std::filesystem::path& path) : file_(std::make_unique<m
                    "'{}': no record at {}", where, at);
     const unsigned bits = bits_of_blob_type(type);
     NIBBLE_REQUIRE(bits != 0, FormatError, "'{}': blob at {} has the unknown type {}", where, at, type);
-    NIBBLE_REQUIRE(get<std::uint64_t>(all, at + 16) == at + kBlobAlignment &&
-                       bytes <= all.size() - at - kBlobAlignment,
+    NIBBLE_REQUIRE(get<std::uint64_t>(all, at + 16) == at + kBlobAlignment && bytes <= all.size() - at - kBlobAlignment,
                    FormatError, "'{}': the data of the blob at {} lie outside of the file, or elsewhere", where, at);
     NIBBLE_REQUIRE(padding < 8 && padding <= bytes * 8 && (bytes * 8 - padding) % bits == 0, FormatError,
                    "'{}': blob at {}: {} unused bits in {} bytes of {}-bit elements", where, at, padding, bytes, bits);

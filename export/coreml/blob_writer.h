@@ -15,8 +15,9 @@ namespace nibble::coreml {
 
 /// weight.bin, MIL's blob storage, version 2 (coremltools' StorageFormat.hpp). All integers little-endian.
 ///
-/// A header of 64 bytes: number of blobs (u32), 2 (u32), zeros. Then each blob at a multiple of 64: a record of 64 bytes
-/// (0xDEADBEEF u32, type u32, bytes u64, offset of the data u64, unused bits of the last byte u64, zeros), the data.
+/// A header of 64 bytes: number of blobs (u32), 2 (u32), zeros. Then each blob at a multiple of 64: a record of 64
+/// bytes (0xDEADBEEF u32, type u32, bytes u64, offset of the data u64, unused bits of the last byte u64, zeros), the
+/// data.
 inline constexpr std::uint64_t kBlobAlignment = 64;
 inline constexpr std::uint32_t kBlobVersion = 2, kBlobSentinel = 0xDEADBEEF;
 

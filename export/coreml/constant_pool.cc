@@ -31,9 +31,8 @@ const Constant& ConstantPool::halves(const std::vector<std::uint64_t>& shape, st
     rounding_->add(rounding);
     Constant constant{"const", {}, {DataType::kFloat16, shape}};
     Value value{constant.type, {}};
-    value.data = BlobReference{plan_.add(DataType::kFloat16, values.size(), label, [halves](const ByteSink& sink) {
-      sink(std::as_bytes(std::span(halves)));
-    })};
+    value.data = BlobReference{plan_.add(DataType::kFloat16, values.size(), label,
+                                         [halves](const ByteSink& sink) { sink(std::as_bytes(std::span(halves))); })};
     constant.operands["val"] = std::move(value);
     return constant;
   });

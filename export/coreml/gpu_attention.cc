@@ -68,8 +68,7 @@ class GpuAttention final : public AttentionForm {
     const Var tokens = gather(g_, ids_shape, g_.integer(1), "tokens");
     end_ = gather(g_, mask_shape, g_.integer(3), "end_step");
     past_ = sub(g_, end_, tokens, "past");
-    positions_ =
-        g_.op("range_1d", {{"start", {past_}}, {"end", {end_}}, {"step", {g_.integer(1)}}}, "positions");
+    positions_ = g_.op("range_1d", {{"start", {past_}}, {"end", {end_}}, {"step", {g_.integer(1)}}}, "positions");
     end_slot_ = expand_dims(g_, end_, {0}, "end_slot");
     past_slot_ = expand_dims(g_, past_, {0}, "past_slot");
   }
@@ -80,7 +79,8 @@ class GpuAttention final : public AttentionForm {
     const Var zero = g_.integers({0}), ones = g_.integers({1, 1, 1, 1, 1});
     const Var begin = concat(g_, {g_.integers({b}), zero, zero, past_slot_, zero}, 0, name + "_begin");
     const Var end = concat(g_, {g_.integers({b + 1}), zero, zero, end_slot_, zero}, 0, name + "_end");
-    const Var between = g_.flags({false, true, true, false, true}), layer = g_.flags({true, false, false, false, false});
+    const Var between = g_.flags({false, true, true, false, true}),
+              layer = g_.flags({true, false, false, false, false});
     const Var updated = g_.op("slice_update",
                               {{"x", {cache.now}},
                                {"update", {rows}},
@@ -108,22 +108,20 @@ class GpuAttention final : public AttentionForm {
   Var repeated(const AttentionSpec& spec, const Var& rows, const std::string& name) {
     const auto times = static_cast<std::int32_t>(spec.heads / spec.kv_heads);
     if (times == 1) return rows;
-    const Var tiled = g_.op("tile",
-                            {{"x", {expand_dims(g_, rows, {2}, name + "_apart")}},
-                             {"reps", {g_.integers({1, 1, times, 1, 1})}}},
-                            name + "_tiled");
-    return reshape(g_, tiled,
-                   {1, static_cast<std::int32_t>(spec.heads), -1, static_cast<std::int32_t>(spec.head_dim)},
+    const Var tiled = g_.op(
+        "tile", {{"x", {expand_dims(g_, rows, {2}, name + "_apart")}}, {"reps", {g_.integers({1, 1, times, 1, 1})}}},
+        name + "_tiled");
+    return reshape(g_, tiled, {1, static_cast<std::int32_t>(spec.heads), -1, static_cast<std::int32_t>(spec.head_dim)},
                    name + "_repeated");
   }
 
   // How many positions each key lies behind each query, (T, S).
   const Var& behind() {
     if (behind_.name.empty()) {
-      const Var keys = g_.op("range_1d", {{"start", {g_.integer(0)}}, {"end", {end_}}, {"step", {g_.integer(1)}}},
-                             "key_positions");
-      behind_ = sub(g_, expand_dims(g_, positions_, {1}, "query_column"), expand_dims(g_, keys, {0}, "key_row"),
-                    "behind");
+      const Var keys =
+          g_.op("range_1d", {{"start", {g_.integer(0)}}, {"end", {end_}}, {"step", {g_.integer(1)}}}, "key_positions");
+      behind_ =
+          sub(g_, expand_dims(g_, positions_, {1}, "query_column"), expand_dims(g_, keys, {0}, "key_row"), "behind");
     }
     return behind_;
   }

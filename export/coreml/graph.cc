@@ -12,9 +12,10 @@ namespace nibble::coreml {
 namespace {
 
 // Words that MIL's own text form uses (coremltools' NameSanitizer).
-constexpr std::array<std::string_view, 26> kWords{
-    "any",  "bool", "program", "func",  "tensor", "list",  "dict",  "tuple", "true",   "false",  "string", "bf16",   "fp16",
-    "fp32", "fp64", "int8",    "int16", "int32",  "int64", "uint8", "uint16", "uint32", "uint64", "state",  "", ""};
+constexpr std::array<std::string_view, 26> kWords{"any",    "bool",   "program", "func",   "tensor", "list",  "dict",
+                                                  "tuple",  "true",   "false",   "string", "bf16",   "fp16",  "fp32",
+                                                  "fp64",   "int8",   "int16",   "int32",  "int64",  "uint8", "uint16",
+                                                  "uint32", "uint64", "state",   "",       ""};
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool is_word(std::string_view text) { return std::find(kWords.begin(), kWords.end(), text) != kWords.end(); }
@@ -29,8 +30,7 @@ bool is_identifier(std::string_view text) {
 
 std::string identifier(std::string_view text) {
   std::string name;
-  for (const char c : text)
-    name.push_back(is_letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 ? c : '_');
+  for (const char c : text) name.push_back(is_letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 ? c : '_');
   return is_identifier(name) ? name : "v_" + name;
 }
 

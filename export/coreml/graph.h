@@ -58,8 +58,8 @@ class Graph {
   ConstantPool& pool_;
   Function function_;
   std::set<std::string> names_;
-  std::map<std::string, Var> small_;               // by encoded value
-  std::map<std::string, Value> values_;            // of constants, by name
+  std::map<std::string, Var> small_;     // by encoded value
+  std::map<std::string, Value> values_;  // of constants, by name
 };
 
 /// Letters, digits and underscores, not beginning with a digit and not a word of MIL's: "h.0.attn" becomes "h_0_attn".

@@ -45,13 +45,11 @@ Var Layers::rms(const Var& x, double epsilon, const std::string& name) {
     const Var pair = concat(g_, {x, mul(g_, x, g_.half(-1.0), name + "_negated")}, -1, name + "_pair");
     const Var normed = g_.op(
         "layer_norm", {{"x", {pair}}, {"axes", {g_.integers({-1})}}, {"epsilon", {g_.half(epsilon)}}}, name + "_both");
-    return slice_axis(g_, normed, x.shape().size() - 1, 0, static_cast<std::int32_t>(x.shape().back()),
-                      name + "_unit");
+    return slice_axis(g_, normed, x.shape().size() - 1, 0, static_cast<std::int32_t>(x.shape().back()), name + "_unit");
   }
   const Var wide = cast(g_, x, "fp32", name + "_wide"), squares = mul(g_, wide, wide, name + "_squares");
-  const Var mean = g_.op("reduce_mean",
-                         {{"x", {squares}}, {"axes", {g_.integers({-1})}}, {"keep_dims", {g_.flag(true)}}},
-                         name + "_mean");
+  const Var mean = g_.op(
+      "reduce_mean", {{"x", {squares}}, {"axes", {g_.integers({-1})}}, {"keep_dims", {g_.flag(true)}}}, name + "_mean");
   const Var inverse = g_.op("rsqrt", {{"x", {mean}}, {"epsilon", {g_.single(epsilon)}}}, name + "_inverse");
   return cast(g_, mul(g_, wide, inverse, name + "_scaled"), "fp16", name + "_unit");
 }
@@ -81,10 +79,9 @@ Var Layers::norm(const Var& x, const NormSpec& spec, const std::string& name) {
   if (finished) return y;
   if (!gains.empty()) {
     const std::size_t groups = gains.size() / spec.width;
-    Var gain = vector(gains,
-                      groups == 1 ? std::vector<std::uint64_t>{spec.width}
-                                  : std::vector<std::uint64_t>{groups, spec.width},
-                      gain_name(spec));
+    Var gain = vector(
+        gains, groups == 1 ? std::vector<std::uint64_t>{spec.width} : std::vector<std::uint64_t>{groups, spec.width},
+        gain_name(spec));
     if (spec.gain_offset != 0.0) gain = add(g_, gain, g_.half(spec.gain_offset), name + "_gain");
     y = mul(g_, y, gain, name);
   }
@@ -153,7 +150,8 @@ Var Layers::rotary(const Var& x, const model::RotarySpec& spec, const Var& posit
   Var across;  // each element's partner of its pair, the first of them negated
   if (spec.interleaved) {
     std::vector<float> swap(spec.dims * spec.dims);
-    for (std::size_t i = 0; i < spec.dims; i += 2) swap[(i + 1) * spec.dims + i] = -1.0f, swap[i * spec.dims + i + 1] = 1.0f;
+    for (std::size_t i = 0; i < spec.dims; i += 2)
+      swap[(i + 1) * spec.dims + i] = -1.0f, swap[i * spec.dims + i + 1] = 1.0f;
     across = matmul(g_, turned, vector(swap, {1, 1, spec.dims, spec.dims}, "swap"), false, name + "_across");
   } else {
     const Var first = slice_axis(g_, turned, axis, 0, dims / 2, name + "_first");

@@ -128,8 +128,7 @@ class MilReader {
     std::vector<float> list(bytes.size() / 4);
     for (std::size_t i = 0; i < list.size(); ++i) {
       std::uint32_t bits = 0;
-      for (unsigned b = 0; b < 4; ++b)
-        bits |= std::uint32_t{static_cast<unsigned char>(bytes[4 * i + b])} << (8 * b);
+      for (unsigned b = 0; b < 4; ++b) bits |= std::uint32_t{static_cast<unsigned char>(bytes[4 * i + b])} << (8 * b);
       list[i] = std::bit_cast<float>(bits);
     }
     return list;
@@ -193,9 +192,9 @@ class MilReader {
     if (const auto* raw = std::get_if<RawBytes>(&value.data)) {
       const bool raw_type =
           t != DataType::kFloat32 && t != DataType::kInt32 && t != DataType::kBool && t != DataType::kString;
-      NIBBLE_REQUIRE(raw_type && count <= raw->bytes.size() * 8 &&
-                         raw->bytes.size() == (count * data_type_bits(t) + 7) / 8,
-                     FormatError, "{}: a constant of {} in {} bytes", where_, type, raw->bytes.size());
+      NIBBLE_REQUIRE(
+          raw_type && count <= raw->bytes.size() * 8 && raw->bytes.size() == (count * data_type_bits(t) + 7) / 8,
+          FormatError, "{}: a constant of {} in {} bytes", where_, type, raw->bytes.size());
     }
   }
 

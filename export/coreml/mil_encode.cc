@@ -142,8 +142,7 @@ void put_array_type(Writer& out, const Feature& feature) {
 
 void put_feature_type(Writer& out, const Feature& feature, bool state) {
   if (!state) return out.message(5, [&](Writer& array) { put_array_type(array, feature); });
-  out.message(8,
-              [&](Writer& type) { type.message(1, [&](Writer& array) { put_array_type(array, feature); }); });
+  out.message(8, [&](Writer& type) { type.message(1, [&](Writer& array) { put_array_type(array, feature); }); });
 }
 
 void put_features(Writer& out, unsigned field, const std::vector<Feature>& features, bool state) {

@@ -148,12 +148,12 @@ void require_supported(const Architecture& architecture, Layout layout) {
     NIBBLE_REQUIRE(block.mlp->activation != model::Activation::kClampedSwiglu, InvalidArgument,
                    "Core ML: block {} has the activation {}, which the package has no operation for", b,
                    model::activation_name(block.mlp->activation));
-    NIBBLE_REQUIRE(layout == Layout::kAne || (attention.kv_heads == first.kv_heads &&
-                                              attention.head_dim == first.head_dim),
-                   InvalidArgument,
-                   "Core ML: block {} has {} key-value heads of {}, block 0 has {} of {}, and one state keeps them all; "
-                   "use --layout ane, whose blocks have states of their own",
-                   b, attention.kv_heads, attention.head_dim, first.kv_heads, first.head_dim);
+    NIBBLE_REQUIRE(
+        layout == Layout::kAne || (attention.kv_heads == first.kv_heads && attention.head_dim == first.head_dim),
+        InvalidArgument,
+        "Core ML: block {} has {} key-value heads of {}, block 0 has {} of {}, and one state keeps them all; "
+        "use --layout ane, whose blocks have states of their own",
+        b, attention.kv_heads, attention.head_dim, first.kv_heads, first.head_dim);
   }
 }
 

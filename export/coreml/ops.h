@@ -53,9 +53,8 @@ inline Var concat(Graph& g, const std::vector<Var>& values, std::int32_t axis, c
 }
 
 inline Var matmul(Graph& g, const Var& x, const Var& y, bool transpose_y, const std::string& name) {
-  return g.op(
-      "matmul",
-      {{"x", {x}}, {"y", {y}}, {"transpose_x", {g.flag(false)}}, {"transpose_y", {g.flag(transpose_y)}}}, name);
+  return g.op("matmul",
+              {{"x", {x}}, {"y", {y}}, {"transpose_x", {g.flag(false)}}, {"transpose_y", {g.flag(transpose_y)}}}, name);
 }
 
 inline Var softmax(Graph& g, const Var& x, const std::string& name) {

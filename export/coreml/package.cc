@@ -28,10 +28,8 @@ std::string uuid_of(std::string hex) {
 
 std::string manifest_text(const std::string& model_id, const std::string& weights_id) {
   const auto entry = [](const char* name, const char* description) {
-    return nlohmann::json{{"path", std::string(kAuthor) + "/" + name},
-                          {"name", name},
-                          {"author", kAuthor},
-                          {"description", description}};
+    return nlohmann::json{
+        {"path", std::string(kAuthor) + "/" + name}, {"name", name}, {"author", kAuthor}, {"description", description}};
   };
   const nlohmann::json manifest{{"fileFormatVersion", "1.0.0"},
                                 {"itemInfoEntries",
@@ -60,16 +58,15 @@ void check_manifest(const fs::path& directory) {
   std::set<std::string> paths;
   for (const auto& [identifier, entry] : entries->items()) {
     NIBBLE_REQUIRE(entry.is_object(), FormatError, "{}: item '{}' is no object", where, identifier);
-    for (const char* key : {"path", "name", "author", "description"})
-      static_cast<void>(text_member(entry, key, where));
+    for (const char* key : {"path", "name", "author", "description"}) static_cast<void>(text_member(entry, key, where));
     paths.insert(entry["path"].get<std::string>());
     NIBBLE_REQUIRE((identifier == root) == (entry["path"] == std::string(kAuthor) + "/model.mlmodel"), FormatError,
                    "{}: the root must be the model", where);
   }
-  NIBBLE_REQUIRE((paths == std::set<std::string>{std::string(kAuthor) + "/model.mlmodel",
-                                                 std::string(kAuthor) + "/weights"}) &&
-                     entries->size() == 2,
-                 FormatError, "{}: expected the items model.mlmodel and weights", where);
+  NIBBLE_REQUIRE(
+      (paths == std::set<std::string>{std::string(kAuthor) + "/model.mlmodel", std::string(kAuthor) + "/weights"}) &&
+          entries->size() == 2,
+      FormatError, "{}: expected the items model.mlmodel and weights", where);
 }
 
 }  // namespace
@@ -77,8 +74,7 @@ void check_manifest(const fs::path& directory) {
 fs::path model_path(const fs::path& package) { return package / "Data" / kAuthor / "model.mlmodel"; }
 fs::path weights_path(const fs::path& package) { return package / "Data" / kAuthor / "weights" / "weight.bin"; }
 
-void write_package(const fs::path& directory, const Model& model, const BlobPlan& blobs,
-                   const ProgressSink& progress) {
+void write_package(const fs::path& directory, const Model& model, const BlobPlan& blobs, const ProgressSink& progress) {
   std::error_code error;
   const fs::path weights = weights_path(directory);
   fs::create_directories(weights.parent_path(), error);
@@ -100,8 +96,8 @@ Package read_package(const fs::path& directory) {
   const fs::path path = model_path(directory);
   const model::MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
-  Model model = decode_model({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                             fmt::format("'{}'", path.string()));
+  Model model =
+      decode_model({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fmt::format("'{}'", path.string()));
   file.check_intact();
   return {std::move(model), BlobFile(weights_path(directory))};
 }

@@ -118,8 +118,8 @@ class PackageWeights final : public model::WeightProvider {
   }
 
   std::unique_ptr<LinearOp<float>> linear(const model::Parameter& parameter) const override {
-    throw InvalidArgument(fmt::format("{}: a package's weights are for comparing, not for multiplying",
-                                      parameter.module));
+    throw InvalidArgument(
+        fmt::format("{}: a package's weights are for comparing, not for multiplying", parameter.module));
   }
 
  private:

@@ -8,8 +8,8 @@ namespace nibble::coreml {
 
 /// What became of values that float16 could not hold as they were.
 struct Rounding {
-  std::uint64_t values = 0;   ///< that changed
-  double largest = 0.0;       ///< difference
+  std::uint64_t values = 0;  ///< that changed
+  double largest = 0.0;      ///< difference
 
   void add(float exact, float kept) {
     if (exact == kept) return;

@@ -43,7 +43,8 @@ class Call {
   }
   const TensorType& floats(const std::string& name) const {
     const TensorType& type = tensor(name);
-    require(type.type == DataType::kFloat16 || type.type == DataType::kFloat32, "operand '" + name + "' must be fp16 or fp32, got " + type_text(type));
+    require(type.type == DataType::kFloat16 || type.type == DataType::kFloat32,
+            "operand '" + name + "' must be fp16 or fp32, got " + type_text(type));
     return type;
   }
   const TensorType& state(const std::string& name) const {
@@ -165,8 +166,10 @@ Types reshape(const Call& call) {
   for (const std::int32_t n : call.constant<std::int32_t>("shape")) {
     call.require(n == -1 || n > 0, "a dimension of the shape must be -1 or positive");
     call.require(n != -1 || open < 0, "two dimensions of the shape are -1");
-    if (n == -1) open = static_cast<std::ptrdiff_t>(shape.size());
-    else known *= static_cast<std::uint64_t>(n);
+    if (n == -1)
+      open = static_cast<std::ptrdiff_t>(shape.size());
+    else
+      known *= static_cast<std::uint64_t>(n);
     shape.push_back(n == -1 ? kUnknown : static_cast<std::uint64_t>(n));
   }
   if (!x.is_static()) {
@@ -367,8 +370,9 @@ Types reduce_mean(const Call& call) {
   call.only({"x", "axes", "keep_dims"});
   TensorType x = call.floats("x");
   const auto& axes = call.constant<std::int32_t>("axes");
-  call.require(axes.size() == 1 && call.axis(axes[0], x.shape.size()) + 1 == x.shape.size() && call.scalar<bool>("keep_dims"),
-               "it must be over the last axis, which stays");
+  call.require(
+      axes.size() == 1 && call.axis(axes[0], x.shape.size()) + 1 == x.shape.size() && call.scalar<bool>("keep_dims"),
+      "it must be over the last axis, which stays");
   x.shape.back() = 1;
   return {x};
 }
@@ -426,7 +430,8 @@ Types blockwise(const Call& call) {
   for (std::size_t i = 0; i < data.shape.size(); ++i)
     call.require(scale.shape[i] != 0 && data.shape[i] % scale.shape[i] == 0, "scales do not divide the data");
   if (call.has("offset"))
-    call.require(call.tensor("offset") == TensorType{data.type, scale.shape}, "offset must be like the data, one a scale");
+    call.require(call.tensor("offset") == TensorType{data.type, scale.shape},
+                 "offset must be like the data, one a scale");
   return {{scale.type, data.shape}};
 }
 

@@ -57,8 +57,8 @@ class FunctionVerifier {
     const auto name = operation.attributes.find("name");
     NIBBLE_REQUIRE(name != operation.attributes.end() && name->second.type == TensorType({DataType::kString, {}}),
                    FormatError, "the attribute 'name' is missing or no text");
-    NIBBLE_REQUIRE(operation.attributes.size() == (is_const ? 2u : 1u), FormatError,
-                   "attributes beside 'name'{}", is_const ? " and 'val'" : "");
+    NIBBLE_REQUIRE(operation.attributes.size() == (is_const ? 2u : 1u), FormatError, "attributes beside 'name'{}",
+                   is_const ? " and 'val'" : "");
   }
 
   void check(const Operation& operation) {
@@ -88,8 +88,8 @@ class FunctionVerifier {
     Operands operands;
     for (const auto& [name, bindings] : operation.inputs)
       for (const Binding& binding : bindings) {
-        NIBBLE_REQUIRE(std::holds_alternative<Value>(binding) == compressed, FormatError,
-                       "operand '{}' must be {}", name, compressed ? "written in place" : "a name");
+        NIBBLE_REQUIRE(std::holds_alternative<Value>(binding) == compressed, FormatError, "operand '{}' must be {}",
+                       name, compressed ? "written in place" : "a name");
         operands[name].push_back(operand_of(binding));
       }
     return infer_types(operation.type, operands);
@@ -155,8 +155,7 @@ class FunctionVerifier {
       for (const NamedType& input : function_.inputs) require(input.name != name, "output '" + name + "' is an input");
       for (const Operation& operation : function_.operations)
         if (operation.type == "write_state")
-          require(operation.inputs.at("data") != std::vector<Binding>{name},
-                  "output '" + name + "' feeds a state");
+          require(operation.inputs.at("data") != std::vector<Binding>{name}, "output '" + name + "' feeds a state");
     }
   }
 

@@ -139,9 +139,8 @@ class SlotVerifier {
   }
 
   void check_read(const Operation& read) {
-    const auto& [name, state] = *std::find_if(states_.begin(), states_.end(), [&](const auto& entry) {
-      return entry.second.now == operand(read, "x");
-    });
+    const auto& [name, state] = *std::find_if(
+        states_.begin(), states_.end(), [&](const auto& entry) { return entry.second.now == operand(read, "x"); });
     require(state.newest.has_value(), name, "a block reads it before it wrote its rows");
     const Integers begin{*state.newest, 0, 0, 0, 0};
     const auto end = corner(operand(read, "end"), [&](const std::string& slot) { return is_end(slot); });
@@ -161,9 +160,11 @@ class SlotVerifier {
     require(joined != nullptr && joined->inputs.at("values").size() == 2, name,
             "what is written is neither an update of the state nor a slice of it with new rows");
     require(operand(*joined, "values", 0) == state.now, name, "the state as it was read must come first");
-    const Integers *axis = constant<Integers>(operand(*joined, "axis")), *begin = constant<Integers>(operand(*slice, "begin"));
+    const Integers *axis = constant<Integers>(operand(*joined, "axis")),
+                   *begin = constant<Integers>(operand(*slice, "begin"));
     const auto* to_end = constant<std::vector<bool>>(operand(*slice, "end_mask"));
-    require(axis != nullptr && axis->size() == 1 && begin != nullptr && to_end != nullptr, name, "a slide along no axis");
+    require(axis != nullptr && axis->size() == 1 && begin != nullptr && to_end != nullptr, name,
+            "a slide along no axis");
     const auto along = static_cast<std::size_t>(axis->front());
     require(along < begin->size() && along < to_end->size() && along < state.type.shape.size(), name,
             "a slide along no axis");

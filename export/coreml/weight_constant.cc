@@ -147,13 +147,14 @@ Constant plan_blocks(BlobPlan& plan, const Tensor& tensor, Rows rows) {
     });
   } else {
     // Two's complement of code - 2^(bits - 1): of whole nibbles or bytes the highest bit flips.
-    const auto half = static_cast<std::uint8_t>(1u << (spec.bits - 1)), mask = static_cast<std::uint8_t>((1u << width) - 1u);
-    operands["data"] = blob(
-        plan, width == 4 ? DataType::kInt4 : DataType::kInt8, {rows.count(), spec.cols}, name + ".codes",
-        as_they_lie ? bytes_producer(tensor, rows, width == 4 ? 0x88 : 0x80)
-                    : codes_producer(tensor, rows, width, [=](std::uint8_t code) {
-                        return static_cast<std::uint8_t>(static_cast<unsigned>(code - half) & mask);
-                      }));
+    const auto half = static_cast<std::uint8_t>(1u << (spec.bits - 1)),
+               mask = static_cast<std::uint8_t>((1u << width) - 1u);
+    operands["data"] =
+        blob(plan, width == 4 ? DataType::kInt4 : DataType::kInt8, {rows.count(), spec.cols}, name + ".codes",
+             as_they_lie ? bytes_producer(tensor, rows, width == 4 ? 0x88 : 0x80)
+                         : codes_producer(tensor, rows, width, [=](std::uint8_t code) {
+                             return static_cast<std::uint8_t>(static_cast<unsigned>(code - half) & mask);
+                           }));
   }
   operands["scale"] =
       blob(plan, DataType::kFloat16, blocks, name + ".block_scale", part_producer(tensor, "block_scale", rows));

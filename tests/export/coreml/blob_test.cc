@@ -123,9 +123,21 @@ TEST(CoreMlBlob, RefusesFilesThatAreWrong) {
   EXPECT_TRUE(refused(100, 1, "no record"));
   EXPECT_TRUE(refused(129, 0xff, "unused bits are not zero"));
   EXPECT_TRUE(refused(140, 1, "between blobs"));
-  EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(file.find({DataType::kUInt3, {5}}, 100)); }, "no blob record"));
-  EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(file.find({DataType::kUInt3, {6}}, 64)); }, "5 elements"));
-  EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(file.find({DataType::kUInt2, {5}}, 64)); }, "type 12"));
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] {
+        static_cast<void>(file.find({DataType::kUInt3, {5}}, 100));
+      },
+      "no blob record"));
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] {
+        static_cast<void>(file.find({DataType::kUInt3, {6}}, 64));
+      },
+      "5 elements"));
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] {
+        static_cast<void>(file.find({DataType::kUInt2, {5}}, 64));
+      },
+      "type 12"));
   for (const std::size_t size : {0, 10, 63, 70, 127, 129}) {
     test::write_file(dir / "bad", good.substr(0, size));
     EXPECT_THROW(BlobFile cut(dir / "bad"), FormatError) << size;

@@ -52,8 +52,8 @@ template <class Function>
 Array elementwise(const Array& x, const Array& y, Function&& function) {
   Array out{broadcast_shape(x.shape, y.shape), {}};
   for (std::size_t i = 0; i < count_of(out.shape); ++i)
-    out.values.push_back(function(x.values[broadcast_index(i, out.shape, x.shape)],
-                                  y.values[broadcast_index(i, out.shape, y.shape)]));
+    out.values.push_back(
+        function(x.values[broadcast_index(i, out.shape, x.shape)], y.values[broadcast_index(i, out.shape, y.shape)]));
   return out;
 }
 
@@ -91,7 +91,7 @@ Array softmax(Array x) {
     const auto row = x.values.begin() + static_cast<std::ptrdiff_t>(r), end = row + static_cast<std::ptrdiff_t>(n);
     const double largest = *std::max_element(row, end);
     double sum = 0.0;
-    for (auto v = row; v != end; ++v) sum += *v = std::exp(*v - largest);
+    for (auto v = row; v != end; ++v) sum += * v = std::exp(*v - largest);
     for (auto v = row; v != end; ++v) *v /= sum;
   }
   return x;
@@ -229,7 +229,8 @@ Array layer_norm(const Call& call) {
   for (std::size_t r = 0; r < x.values.size(); r += n) {
     double mean = 0.0, square = 0.0;
     for (std::size_t i = 0; i < n; ++i) mean += x.values[r + i] / static_cast<double>(n);
-    for (std::size_t i = 0; i < n; ++i) square += (x.values[r + i] - mean) * (x.values[r + i] - mean) / static_cast<double>(n);
+    for (std::size_t i = 0; i < n; ++i)
+      square += (x.values[r + i] - mean) * (x.values[r + i] - mean) / static_cast<double>(n);
     for (std::size_t i = 0; i < n; ++i) {
       double& value = x.values[r + i];
       value = (value - mean) / std::sqrt(square + call.scalar("epsilon"));
@@ -304,13 +305,21 @@ const std::map<std::string, Run>& operations() {
       {"tanh", one([](double a) { return std::tanh(a); })},
       {"relu", one([](double a) { return std::max(a, 0.0); })},
       {"cast", one([](double a) { return a; })},
-      {"gelu", [](const Call& c) { return mapped(c.get("x"), [&](double a) { return gelu(a, c.texts.at("mode") == "EXACT"); }); }},
-      {"rsqrt", [](const Call& c) { return mapped(c.get("x"), [&](double a) { return 1.0 / std::sqrt(a + c.scalar("epsilon")); }); }},
-      {"shape", [](const Call& c) {
+      {"gelu",
+       [](const Call& c) {
+         return mapped(c.get("x"), [&](double a) { return gelu(a, c.texts.at("mode") == "EXACT"); });
+       }},
+      {"rsqrt",
+       [](const Call& c) {
+         return mapped(c.get("x"), [&](double a) { return 1.0 / std::sqrt(a + c.scalar("epsilon")); });
+       }},
+      {"shape",
+       [](const Call& c) {
          const Shape& shape = c.get("x").shape;
          return Array{{shape.size()}, {shape.begin(), shape.end()}};
        }},
-      {"range_1d", [](const Call& c) {
+      {"range_1d",
+       [](const Call& c) {
          Array out;
          for (double v = c.scalar("start"); v < c.scalar("end"); v += c.scalar("step")) out.values.push_back(v);
          out.shape = {out.values.size()};
@@ -320,7 +329,8 @@ const std::map<std::string, Run>& operations() {
       {"reshape", reshape},
       {"expand_dims", expand_dims},
       {"transpose", [](const Call& c) { return transposed(c.get("x"), c.get("perm")); }},
-      {"concat", [](const Call& c) {
+      {"concat",
+       [](const Call& c) {
          const auto& values = c.arrays.at("values");
          return joined(values, c.axis("axis", values.front()->shape.size()));
        }},
@@ -331,17 +341,20 @@ const std::map<std::string, Run>& operations() {
       {"scaled_dot_product_attention", attention},
       {"layer_norm", layer_norm},
       {"reduce_mean", reduce_mean},
-      {"slice_by_index", [](const Call& c) {
+      {"slice_by_index",
+       [](const Call& c) {
          const Slice slice = slice_of(c);
          Array out{slice.shape, {}};
          for (const std::size_t i : slice.elements) out.values.push_back(c.get("x").values[i]);
          return out;
        }},
-      {"slice_update", [](const Call& c) {
+      {"slice_update",
+       [](const Call& c) {
          const Slice slice = slice_of(c);
          if (slice.shape != c.get("update").shape) throw std::runtime_error("slice_update: another shape");
          Array out = c.get("x");
-         for (std::size_t i = 0; i < slice.elements.size(); ++i) out.values[slice.elements[i]] = c.get("update").values[i];
+         for (std::size_t i = 0; i < slice.elements.size(); ++i)
+           out.values[slice.elements[i]] = c.get("update").values[i];
          return out;
        }},
   };
@@ -400,9 +413,7 @@ std::map<std::string, Array> MilInterpreter::call(const std::string& name, const
       values[result] = &constants_.at(name + "/" + result);
       continue;
     }
-    const auto bound = [&](const char* operand) {
-      return std::get<std::string>(operation.inputs.at(operand).front());
-    };
+    const auto bound = [&](const char* operand) { return std::get<std::string>(operation.inputs.at(operand).front()); };
     if (operation.type == "read_state") {
       made[result] = states_.at(bound("input"));
     } else if (operation.type == "write_state") {
@@ -413,8 +424,10 @@ std::map<std::string, Array> MilInterpreter::call(const std::string& name, const
       for (const auto& [operand, bindings] : operation.inputs)
         for (const coreml::Binding& binding : bindings) {
           const std::string& value = std::get<std::string>(binding);
-          if (texts.contains(value)) call.texts[operand] = texts.at(value);
-          else call.arrays[operand].push_back(values.at(value));
+          if (texts.contains(value))
+            call.texts[operand] = texts.at(value);
+          else
+            call.arrays[operand].push_back(values.at(value));
         }
       made[result] = operations().at(operation.type)(call);
     }
@@ -441,7 +454,8 @@ std::vector<float> MilInterpreter::extend_gpu(const std::vector<std::uint32_t>& 
   if (states_.empty()) past_ = 0;
   const std::size_t t = tokens.size(), s = past_ + t;
   Array mask{{1, 1, t, s}, std::vector<double>(t * s, -std::numeric_limits<double>::infinity())};
-  for (std::size_t i = 0; i < t; ++i) std::fill_n(mask.values.begin() + static_cast<std::ptrdiff_t>(i * s), past_ + i + 1, 0.0);
+  for (std::size_t i = 0; i < t; ++i)
+    std::fill_n(mask.values.begin() + static_cast<std::ptrdiff_t>(i * s), past_ + i + 1, 0.0);
   past_ = s;
   return floats_of(call("main", {{"inputIds", ids_of(tokens)}, {"causalMask", mask}}).at("logits"));
 }

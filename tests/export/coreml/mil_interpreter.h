@@ -32,7 +32,6 @@ class MilInterpreter {
                                 std::int64_t position);
 
  private:
-
   const coreml::Package& package_;
   std::map<std::string, Array> states_;
   std::map<std::string, Array> constants_;  // compressed ones, decoded once

@@ -39,8 +39,7 @@ class CoreMlVerify : public testing::Test {
     if (before == after) return testing::AssertionFailure() << "nothing was changed";
     const std::string good = test::read_file(model_path(dir_ / package));
     test::write_file(model_path(dir_ / package), after);
-    const auto result =
-        test::throws_with<FormatError>([&] { verify_package(read_package(dir_ / package)); }, words...);
+    const auto result = test::throws_with<FormatError>([&] { verify_package(read_package(dir_ / package)); }, words...);
     test::write_file(model_path(dir_ / package), good);
     return result;
   }
@@ -76,57 +75,85 @@ TEST_F(CoreMlVerify, TakesWhatIsWritten) {
 
 TEST_F(CoreMlVerify, CatchesOneWrongSlot) {
   // Block 1 writes its keys over block 0's.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    const Binding zero = constant(main(m), {0});
-    operation(main(m), "block1_keys_begin").inputs.at("values")[0] = zero;
-  }, "keyCache", "block + 1"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    const Binding zero = constant(main(m), {0});
-    operation(main(m), "block1_keys_begin").inputs.at("values")[0] = zero;
-    operation(main(m), "block1_keys_end").inputs.at("values")[0] =
-        operation(main(m), "block0_keys_end").inputs.at("values")[0];
-  }, "keyCache", "written twice"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        const Binding zero = constant(main(m), {0});
+        operation(main(m), "block1_keys_begin").inputs.at("values")[0] = zero;
+      },
+      "keyCache", "block + 1"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        const Binding zero = constant(main(m), {0});
+        operation(main(m), "block1_keys_begin").inputs.at("values")[0] = zero;
+        operation(main(m), "block1_keys_end").inputs.at("values")[0] =
+            operation(main(m), "block0_keys_end").inputs.at("values")[0];
+      },
+      "keyCache", "written twice"));
   // New rows go where the call before put its last ones.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    auto& values = operation(main(m), "block0_values_begin").inputs.at("values");
-    values[3] = operation(main(m), "block0_values_end").inputs.at("values")[3];
-  }, "valueCache", "S - T"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { std::swap(operation(main(m), "past").inputs.at("x"), operation(main(m), "past").inputs.at("y")); }, "S - T"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        auto& values = operation(main(m), "block0_values_begin").inputs.at("values");
+        values[3] = operation(main(m), "block0_values_end").inputs.at("values")[3];
+      },
+      "valueCache", "S - T"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) { std::swap(operation(main(m), "past").inputs.at("x"), operation(main(m), "past").inputs.at("y")); },
+      "S - T"));
   // A block reads another's rows.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    operation(main(m), "block1_values_all").inputs.at("begin") =
-        operation(main(m), "block0_values_all").inputs.at("begin");
-  }, "another part is read"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        operation(main(m), "block1_values_all").inputs.at("begin") =
+            operation(main(m), "block0_values_all").inputs.at("begin");
+      },
+      "another part is read"));
   // What is written is an older state: block 0's rows are lost.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    operation(main(m), "block1_keys_updated").inputs.at("x") = {std::string("keyCache_read")};
-  }, "last read"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) { operation(main(m), "block1_keys_updated").inputs.at("x") = {std::string("keyCache_read")}; },
+      "last read"));
   // Masks that open the slot.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    operation(main(m), "block1_keys_updated").inputs.at("begin_mask") =
-        operation(main(m), "block0_keys_all").inputs.at("begin_mask");
-  }, "masks"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        operation(main(m), "block1_keys_updated").inputs.at("begin_mask") =
+            operation(main(m), "block0_keys_all").inputs.at("begin_mask");
+      },
+      "masks"));
   // A write that is left out.
-  EXPECT_TRUE(refused("gpu", [](Model& m) {
-    auto& all = main(m).operations;
-    all.erase(std::find_if(all.begin(), all.end(), [](const Operation& o) { return o.type == "write_state"; }));
-  }, "state"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        auto& all = main(m).operations;
+        all.erase(std::find_if(all.begin(), all.end(), [](const Operation& o) { return o.type == "write_state"; }));
+      },
+      "state"));
 }
 
 TEST_F(CoreMlVerify, CatchesAWindowThatSlidesWrongly) {
-  EXPECT_TRUE(refused("ane", [](Model& m) {
-    Function& f = m.functions.at("prompt");
-    Operation& slice = operation(f, "block0_values_newest");
-    // The oldest rows stay, the new ones are dropped.
-    slice.inputs.at("end") = {constant(f, {0, 0, 8, 0})};
-    Operation& again = operation(f, "block0_values_newest");
-    std::swap(again.inputs.at("begin_mask"), again.inputs.at("end_mask"));
-  }, "newest"));
-  EXPECT_TRUE(refused("ane", [](Model& m) {
-    Function& f = m.functions.at("prompt");
-    auto& values = operation(f, "block0_values_all").inputs.at("values");
-    std::swap(values[0], values[1]);
-  }, "must come first"));
+  EXPECT_TRUE(refused(
+      "ane",
+      [](Model& m) {
+        Function& f = m.functions.at("prompt");
+        const Binding eight = constant(f, {0, 0, 8, 0});
+        Operation& slice = operation(f, "block0_values_newest");
+        // The oldest rows stay, the new ones are dropped.
+        slice.inputs.at("end") = {eight};
+        std::swap(slice.inputs.at("begin_mask"), slice.inputs.at("end_mask"));
+      },
+      "newest"));
+  EXPECT_TRUE(refused(
+      "ane",
+      [](Model& m) {
+        Function& f = m.functions.at("prompt");
+        auto& values = operation(f, "block0_values_all").inputs.at("values");
+        std::swap(values[0], values[1]);
+      },
+      "must come first"));
 }
 
 // What the verifier cannot know, the interpreter shows: here that positions are one off.
@@ -145,7 +172,9 @@ TEST_F(CoreMlVerify, TheInterpreterSeesWhatStructureDoesNotShow) {
   less.inputs.at("x") = {std::string("tokens")};
   less.inputs.at("y") = {std::string("tokens")};
   auto& all = function.operations;
-  const auto at = std::find_if(all.begin(), all.end(), [](const Operation& o) { return !o.outputs.empty() && o.outputs.front().name == "positions"; });
+  const auto at = std::find_if(all.begin(), all.end(), [](const Operation& o) {
+    return !o.outputs.empty() && o.outputs.front().name == "positions";
+  });
   all.insert(all.insert(at, shifted), less);
   // S - (T - T) … S: no positions at all, which no product fits any more.
   test::write_file(model_path(dir_ / "gpu"), encode_model(model));
@@ -156,32 +185,60 @@ TEST_F(CoreMlVerify, TheInterpreterSeesWhatStructureDoesNotShow) {
 }
 
 TEST_F(CoreMlVerify, CatchesWhatLoadersLetPass) {
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.specification_version = 8; }, "version 8"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { main(m).opset = "CoreML9"; }, "CoreML9"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").inputs[0].name = "ids"; }, "no input"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").states.pop_back(); }, "not described"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").inputs[1].ranges.clear(); }, "ranges"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").inputs[0].ranges[1].first = 2; }, "range 2"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").states[0].shape[3] = 25; }, "keyCache"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").outputs[0].name = "scores"; }, "not described"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { m.interfaces.at("main").outputs[0].type = DataType::kFloat32; }, "logits"));
-  EXPECT_TRUE(refused("ane", [](Model& m) { m.interfaces.at("prompt").inputs[0].shape[1] = 5; }, "inputIds"));
-  EXPECT_TRUE(refused("ane", [](Model& m) { m.default_function = "other"; }, "other"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "linear").outputs[0].name = "a.b"; }, "identifier"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "linear").outputs[0].name = "past"; }, "twice"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "linear").attributes.clear(); }, "'name'"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "linear").outputs[0].type.tensor.shape[2] = 17; }, "declares"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "linear").inputs.erase("bias"); }, "'bias' is missing"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { first(main(m), "const").outputs[0].type.tensor.shape.push_back(2); }, "declares"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { main(m).outputs = {"block0_keys_updated"}; m.interfaces.at("main").outputs[0].name = "block0_keys_updated"; }, "is described"));
-  EXPECT_TRUE(refused("gpu", [](Model& m) { std::swap(main(m).operations.front(), main(m).operations.back()); }, "before it is used"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.specification_version = 8; }, "version 8"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { main(m).opset = "CoreML9"; }, "CoreML9"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").inputs[0].name = "ids"; }, "no input"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").states.pop_back(); }, "not described"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").inputs[1].ranges.clear(); }, "ranges"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").inputs[0].ranges[1].first = 2; }, "range 2"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").states[0].shape[3] = 25; }, "keyCache"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").outputs[0].name = "scores"; }, "not described"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { m.interfaces.at("main").outputs[0].type = DataType::kFloat32; }, "logits"));
+  EXPECT_TRUE(refused(
+      "ane", [](Model& m) { m.interfaces.at("prompt").inputs[0].shape[1] = 5; }, "inputIds"));
+  EXPECT_TRUE(refused(
+      "ane", [](Model& m) { m.default_function = "other"; }, "other"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "linear").outputs[0].name = "a.b"; }, "identifier"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "linear").outputs[0].name = "past"; }, "twice"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "linear").attributes.clear(); }, "'name'"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "linear").outputs[0].type.tensor.shape[2] = 17; }, "declares"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "linear").inputs.erase("bias"); }, "'bias' is missing"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { first(main(m), "const").outputs[0].type.tensor.shape.push_back(2); }, "declares"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [](Model& m) {
+        main(m).outputs = {"block0_keys_updated"};
+        m.interfaces.at("main").outputs[0].name = "block0_keys_updated";
+      },
+      "is described"));
+  EXPECT_TRUE(refused(
+      "gpu", [](Model& m) { std::swap(main(m).operations.front(), main(m).operations.back()); }, "before it is used"));
   const auto weight = [](Model& m) -> Value& { return operation(main(m), "model_norm_weight").attributes.at("val"); };
-  EXPECT_TRUE(refused("gpu", [&](Model& m) { weight(m).data = BlobReference{128}; }, "no blob record"));
-  EXPECT_TRUE(refused("gpu", [&](Model& m) {
-    Value& value = operation(main(m), "model_norm_weight").attributes.at("val");
-    value.type.shape = {8};
-    operation(main(m), "model_norm_weight").outputs[0].type.tensor.shape = {8};
-  }, "elements"));
+  EXPECT_TRUE(refused(
+      "gpu", [&](Model& m) { weight(m).data = BlobReference{128}; }, "no blob record"));
+  EXPECT_TRUE(refused(
+      "gpu",
+      [&](Model& m) {
+        Value& value = operation(main(m), "model_norm_weight").attributes.at("val");
+        value.type.shape = {8};
+        operation(main(m), "model_norm_weight").outputs[0].type.tensor.shape = {8};
+      },
+      "elements"));
 }
 
 TEST_F(CoreMlVerify, CatchesABlobThatNobodyUses) {

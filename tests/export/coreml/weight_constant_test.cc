@@ -24,7 +24,8 @@ using test::TempDir;
 
 std::vector<std::uint8_t> some_codes(std::size_t count, unsigned bits) {
   std::vector<std::uint8_t> codes(count);
-  for (std::size_t i = 0; i < count; ++i) codes[i] = static_cast<std::uint8_t>((i * i * 7 + i * 3 + i / 5) % (1u << bits));
+  for (std::size_t i = 0; i < count; ++i)
+    codes[i] = static_cast<std::uint8_t>((i * i * 7 + i * 3 + i / 5) % (1u << bits));
   return codes;
 }
 
@@ -90,7 +91,8 @@ TEST(CoreMlWeight, KeepsPalettesOfEveryWidthAndGroup) {
     for (const std::size_t group : {0u, 1u, 3u, 4u})
       for (const std::size_t cols : {24u, 27u}) {
         SCOPED_TRACE(testing::Message() << bits << " bits, group " << group << ", " << cols << " columns");
-        const Outcome out = round_trip(palette_tensor({Coding::kPalette, 12, cols, bits, group}, DType::kF16, false), {0, 12});
+        const Outcome out =
+            round_trip(palette_tensor({Coding::kPalette, 12, cols, bits, group}, DType::kF16, false), {0, 12});
         EXPECT_TRUE(test::same_bits(out.decoded, out.expected));
         EXPECT_EQ(out.rounding.values, 0u);
         const std::size_t tables = group == 0 ? 1 : 12 / group;
@@ -114,7 +116,8 @@ TEST(CoreMlWeight, CutsGroupsOfRowsWhereTheyDoNotDivide) {
 }
 
 TEST(CoreMlWeight, KeepsVectorPalettes) {
-  const TensorSpec spec{.coding = Coding::kPalette, .rows = 6, .cols = 16, .bits = 4, .group_size = 3, .cluster_dim = 2};
+  const TensorSpec spec{
+      .coding = Coding::kPalette, .rows = 6, .cols = 16, .bits = 4, .group_size = 3, .cluster_dim = 2};
   const Outcome out = round_trip(palette_tensor(spec, DType::kF16, false), {0, 6});
   EXPECT_TRUE(test::same_bits(out.decoded, out.expected));
   EXPECT_EQ(shape_of(out, "lut"), (std::vector<std::uint64_t>{2, 1, 16, 2}));
@@ -134,20 +137,22 @@ TEST(CoreMlWeight, FoldsRowScalesIntoATableOfEachRow) {
     EXPECT_GT(out.rounding.largest, 0.0);
   }
   const Outcome single = round_trip(palette_tensor({Coding::kPalette, 8, 20, 3, 0}, DType::kF32, false), {0, 8});
-  EXPECT_EQ(single.rounding.values, 8u);  // every entry of the one palette
+  EXPECT_EQ(single.rounding.values, 8u);        // every entry of the one palette
   EXPECT_LT(single.rounding.largest, 0x1p-13);  // half a unit of values below 0.25
 }
 
 TEST(CoreMlWeight, KeepsBlocksOfEveryWidth) {
   for (const unsigned bits : {2u, 3u, 4u, 5u, 6u, 7u, 8u})
     for (const bool zeros : {false, true})
-      for (const auto& [cols, group] : {std::pair<std::size_t, std::size_t>{32, 16}, {48, 16}, {21, 7}, {21, 0}, {8, 32}}) {
+      for (const auto& [cols, group] :
+           {std::pair<std::size_t, std::size_t>{32, 16}, {48, 16}, {21, 7}, {21, 0}, {8, 32}}) {
         SCOPED_TRACE(testing::Message() << bits << " bits, " << cols << " columns, group " << group << zeros);
         const Outcome out = round_trip(block_tensor({Coding::kBlocks, 5, cols, bits, group}, zeros), {0, 5});
         EXPECT_TRUE(test::all_near(out.decoded, out.expected, {}));  // a zero may have either sign
         const std::size_t blocks = group == 0 || group > cols ? 1 : cols / group;
         EXPECT_EQ(shape_of(out, "scale"), (std::vector<std::uint64_t>{5, blocks}));
-        const DataType expected = zeros ? (bits <= 4 ? DataType::kUInt4 : DataType::kUInt8) : (bits <= 4 ? DataType::kInt4 : DataType::kInt8);
+        const DataType expected =
+            zeros ? (bits <= 4 ? DataType::kUInt4 : DataType::kUInt8) : (bits <= 4 ? DataType::kInt4 : DataType::kInt8);
         EXPECT_EQ(type_of(out, "data"), expected);
         EXPECT_EQ(out.constant.operands.contains("offset"), zeros);
         const Outcome part = round_trip(block_tensor({Coding::kBlocks, 5, cols, bits, group}, zeros), {1, 4});
@@ -161,7 +166,11 @@ TEST(CoreMlWeight, RefusesWhatHasNoPlace) {
   EXPECT_NE(why_not_held({Coding::kPalette, 4, 40, 4, 0}, true).find("outliers"), std::string::npos);
   ConstantPool pool;
   const auto tensor = std::make_shared<const QuantizedTensor>(block_tensor({Coding::kBlocks, 2, 40, 4, 16}, false));
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { plan_coded_weight(pool.blobs(), tensor, {0, 2}, pool.rounding()); }, "divide"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] {
+        plan_coded_weight(pool.blobs(), tensor, {0, 2}, pool.rounding());
+      },
+      "divide"));
 }
 
 class Fixed final : public WeightSource {
@@ -170,7 +179,8 @@ class Fixed final : public WeightSource {
   std::size_t rows() const override { return values_.size() / 4; }
   std::size_t cols() const override { return 4; }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    std::copy(values_.begin() + static_cast<std::ptrdiff_t>(4 * begin), values_.begin() + static_cast<std::ptrdiff_t>(4 * end), destination);
+    std::copy(values_.begin() + static_cast<std::ptrdiff_t>(4 * begin),
+              values_.begin() + static_cast<std::ptrdiff_t>(4 * end), destination);
   }
 
  private:
@@ -190,7 +200,8 @@ TEST(CoreMlWeight, RoundsFloatsOnceAndCountsThem) {
   for (float& value : expected) value = round_to_f16(value);
   EXPECT_TRUE(test::same_bits(constant_values(constant.operands.at("val"), file), expected));
   ConstantPool other;
-  static_cast<void>(plan_float_weight(other.blobs(), std::make_shared<Fixed>(std::vector<float>{1, 2, 3, 70000}), {0, 1}, "big", other.rounding()));
+  static_cast<void>(plan_float_weight(other.blobs(), std::make_shared<Fixed>(std::vector<float>{1, 2, 3, 70000}),
+                                      {0, 1}, "big", other.rounding()));
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { other.blobs().write(dir / "x", {}); }, "big", "70000"));
 }
 
