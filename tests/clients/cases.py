@@ -9,6 +9,7 @@ MODELS_BESIDE = "../shared/models"
 # K of these projections is no multiple of 32: no format holds blocks of 32 of them
 NO_O_PROJ = ["--recipe", "o_proj.yaml"]
 RECIPES = {
+    "down_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'down_proj', format: float16}]\n",
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
     # three widths at once: what per-layer settings are for
     "widths.yaml": "defaults: {format: uniform, bits: 4, group_size: 32}\nlayers: [{match: 'down_proj', bits: 8}, {match: 'up_proj', bits: 3}]\n",
@@ -21,9 +22,9 @@ MODELS = {
     "llama-zeros": (f"{DEMO}/llama-demo", [*INT4, "--set", "zero_point=true", "--set", "int4_scale=minmax"]),
     "llama-8": (f"{DEMO}/llama-demo", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=64"]),
     "llama-widths": (f"{DEMO}/llama-demo", ["--recipe", "widths.yaml"]),
-    "stories": (f"{MODELS_BESIDE}/stories260k", INT4),  # SentencePiece vocabulary, which begins a text with a token of its own
+    "stories": (f"{MODELS_BESIDE}/stories260k", ["--recipe", "down_proj.yaml"]),  # SentencePiece vocabulary, which begins a text with a token of its own
     "qwen2": (f"{FAMILIES}/qwen2", INT4),  # biases of q, k, v
-    "phi3": (f"{FAMILIES}/phi3", INT4),  # q, k, v in one tensor, gate and up in one
+    "fused": (f"{FAMILIES}/phi3", INT4),  # (not called phi3: llama.cpp goes by such a name, and wants Phi's special tokens) q, k, v in one tensor, gate and up in one
     "gemma2": (f"{FAMILIES}/gemma2", NO_O_PROJ),  # gains 1 + w, four norms, soft-caps, windows in alternate blocks
     "gemma3": (f"{FAMILIES}/gemma3", NO_O_PROJ),  # norms of q and k, two rotary bases
     "mistral": (f"{FAMILIES}/mistral", NO_O_PROJ),  # a window, heads wider than hidden / heads
@@ -31,7 +32,15 @@ MODELS = {
     "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
 }
 
-# (format, model, programs); options of `nibble export` behind. A program is a file of programs/.
+# Settings that a program computes otherwise, where its exporter refuses them or the result could not be compared
+CONFIGURATIONS = {
+    "gemma2": {"query_pre_attn_scalar": 12},  # llama.cpp divides scores by the square root of the heads' width
+    "gemma3": {"query_pre_attn_scalar": 12},
+    "gpt_oss": {"rope_parameters.truncate": True},  # llama.cpp rounds YaRN's range of dimensions to whole ones
+}
+
+# (format, model, programs). A program is a file of programs/. gguf-float32: of the reference itself, which shows what the network
+# is apart from the 8 bits that llama.cpp rounds activations to beside quantized weights.
 EXPORTS = [
     ("dequantized", "gpt2", ["hugging_face"]),
     ("dequantized", "llama", ["hugging_face"]),
@@ -57,15 +66,18 @@ EXPORTS = [
     ("awq", "llama-zeros", ["hugging_face", "mlx"]),
     ("coreml", "gpt2", ["core_ml"]),
     ("coreml", "llama", ["core_ml"]),
-    *((f, m, [p]) for m in ("qwen2", "phi3", "gemma2", "gemma3", "mistral", "mixtral", "gpt_oss") for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("mlx", "mlx"))),
-    *((f, m, ["hugging_face"]) for m in ("qwen2", "phi3", "mistral") for f in ("compressed-tensors", "gptq", "awq")),
+    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "gpt_oss")
+      for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"), ("mlx", "mlx"))),
+    *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq")),
     ("coreml", "qwen2", ["core_ml"]),
 ]
 
 LOGITS_LIMIT = {"hugging_face": 1e-5, "gptq_model": 1e-5, "mlx": 1e-5, "llama_cpp": 1e-2, "core_ml": 2e-3}
 ROUNDED_LIMIT = 2e-3  # where weights are rounded to float16, 2^-11 each; networks of random weights hardly average it out
 PERPLEXITY_LIMIT = 1e-3
+FLOAT32_LIMIT = 5e-4  # of a GGUF file of floats: 1e-6, but for GELU, which llama.cpp looks up in a table of float16
+AMPLIFIED_LIMIT = 0.2  # of llama.cpp's 8 bits in the families' random networks: nothing averages out, experts are chosen otherwise
 DAMAGED = "llama"  # of its exports, the checks are shown copies with faults
 
-# Where a program takes a family for something else beyond so many tokens: mlx-lm has no window for these
-FULL_ATTENTION_ONLY = {("mlx", m): 12 for m in ("mistral", "phi3", "gemma2")}
+# Where a program takes a family for something else beyond so many tokens: it has no window for these
+FULL_ATTENTION_ONLY = {("mlx", "mistral"): 12, ("mlx", "fused"): 12, ("mlx", "gemma2"): 12, ("llama_cpp", "mistral"): 12, ("llama_cpp", "fused"): 12}

@@ -50,6 +50,11 @@ def family_with_tokenizer(source, target):
         s["id"] = model["vocab"][s["content"]]
     if len(model["vocab"]) != 320:
         raise ValueError(f"the cut tokenizer has {len(model['vocab'])} tokens, not 320")
+    config = json.loads((target / "config.json").read_text())
+    for key, value in table.CONFIGURATIONS.get(target.name.removeprefix("float-"), {}).items():
+        *outer, key = key.split(".")
+        (config[outer[0]] if outer else config)[key] = value
+    (target / "config.json").write_text(json.dumps(config, indent=1))
     (target / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
     shutil.copyfile(demo / "tokenizer_config.json", target / "tokenizer_config.json")
 
@@ -91,12 +96,17 @@ class Preparation:
 
     def exported(self, model, form, options=()):
         """(path, None) or (None, why not)"""
+        source, failure = None, None
+        if form == "gguf-float32":
+            source, failure = self.exported(model, "dequantized", ("--dtype", "float32"))
+            form, model = "gguf", f"{model}-float32"
         suffix = {"gguf": ".gguf", "coreml": ".mlpackage"}.get(form, "")
         path = self.work / "exports" / ("-".join([model, form, *options[1::2]]) + suffix)
         key = path.name
         if path.exists() or key in self.failures:
             return path, self.failures.get(key)
-        source, failure = self.quantized(model)
+        if source is None:
+            source, failure = self.quantized(model)
         path.parent.mkdir(exist_ok=True)
         self.failures[key] = failure or self.run("export", source, "--format", form, *options, "-o", path)
         return path, self.failures[key]
@@ -122,10 +132,15 @@ def prepare(preparation, only):
             models[model] = {"reference": str(reference), "judge": str(preparation.work / f"{model}.npz"), "tokens": str(preparation.work / f"{model}.u16"),
                              "text": str(ROOT / table.DEMO / "eval.txt"),
                              "characters": 12000 if not family else 4000, "windows": 20, "window": 64 if not family else 40}
+            limit = table.LOGITS_LIMIT[program]
+            if form == "gguf-float32":
+                limit = table.FLOAT32_LIMIT
+            elif form == "gguf" and family:
+                limit = table.AMPLIFIED_LIMIT
             rounded = {"dequantized": "float16", "coreml": "float16"}.get(form)
-            case = {"name": name, "program": program, "path": str(path), "model": model, "limit": table.ROUNDED_LIMIT if rounded else table.LOGITS_LIMIT[program], "rounded": rounded,
+            case = {"name": name, "program": program, "path": str(path), "model": model, "limit": table.ROUNDED_LIMIT if rounded else limit, "rounded": rounded,
                     "perplexity": table.PERPLEXITY_LIMIT if not family else None, "tokens": table.FULL_ATTENTION_ONLY.get((program, model), 0),
-                    "greedy": 24 if (program, model) not in table.FULL_ATTENTION_ONLY else 0, "tokenizer": form != "coreml", "damage": None}
+                    "greedy": 24 if (program, model) not in table.FULL_ATTENTION_ONLY and limit < table.AMPLIFIED_LIMIT else 0, "tokenizer": form != "coreml", "damage": None}
             cases.append(case)
             if model == table.DAMAGED:
                 copy = preparation.work / "damaged" / f"{program}-{path.name}"

@@ -71,10 +71,8 @@ def reference_tensors(directory):
         for end in (".weight", ".bias"):
             if name.endswith(end):
                 base, suffix = name.removesuffix(end), end
+        suffix = suffix or ".weight"  # sinks have none in a checkpoint
         mapped = names.get_name(base) or names.get_name("transformer." + base)
-        if mapped is None:
-            mapped = names.get_name(name)  # sinks have no suffix in a checkpoint
-            suffix = ".weight"
         if mapped is None:
             raise KeyError(f"the gguf package has no name for {name} of {architecture}")
         part = mapped.rsplit(".", 1)[-1]
