@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that includes follow the layers of docs/architecture.md, and that no files include each other in a circle.
+"""Checks that includes follow the layers of docs/architecture.md, that no files include each other in a circle, and that
+tests lie where what they test lies.
 
 The repository root is on the include path, so a forbidden #include compiles; this table is what keeps the picture true.
 A file and its header of one name are one room (plan.h and plan.cc); rooms that include each other, however far around,
@@ -127,6 +128,28 @@ def named_outside(name, text, families):
     return problems
 
 
+def misplaced_tests(sources, tests):
+    """tests/A/x_test.cc tests folder A: its file x where there is one, or what several of its files do together. So A must
+    be a folder of the product, and where only another folder has an x, the test belongs there. A command of cli/ may have
+    the name of what it runs."""
+    folders = {source.rpartition("/")[0] for source in sources}
+    of_name = {}
+    for source in sources:
+        folder, _, name = source.rpartition("/")
+        if folder != "cli":
+            of_name.setdefault(name, []).append(source)
+    problems = []
+    for test in tests:
+        folder, _, name = test.removeprefix("tests/").removesuffix("_test.cc").rpartition("/")
+        if folder == "support":
+            continue
+        if folder not in folders:
+            problems.append(f"{test}: there is no folder {folder} that it could test")
+        elif f"{folder}/{name}" not in sources and name in of_name:
+            problems.append(f"{test}: {' and '.join(of_name[name])} lies elsewhere; its test belongs into tests/ likewise")
+    return problems
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     problems, rooms = [], {}
@@ -151,12 +174,16 @@ def main():
                     problems.append(f"{name}: {folder} may not include {include}")
                 elif room_of(include) != room_of(name):
                     rooms.setdefault(room_of(name), set()).add(room_of(include))
+    files = [path.relative_to(root).as_posix() for top in {folder.split("/")[0] for folder in ALLOWED}
+             for path in (root / top).rglob("*") if path.suffix in (".h", ".cc")]
+    problems += misplaced_tests({name.rpartition(".")[0] for name in files if not name.startswith("tests/")},
+                                sorted(name for name in files if name.startswith("tests/") and name.endswith("_test.cc")))
     circles = circles_of(rooms)
     problems += [f"these files include each other in a circle: {', '.join(circle)}" for circle in circles
                  if circle not in CIRCLES]
     problems += [f"CIRCLES lists what is no circle any more: {', '.join(circle)}" for circle in CIRCLES
                  if circle not in circles]
-    print("\n".join(problems) or "layers: every include follows the table, and none goes in a circle")
+    print("\n".join(problems) or "layers: every include follows the table, and none goes in a circle; tests lie where what they test lies")
     return 1 if problems else 0
 
 

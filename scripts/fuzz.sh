@@ -28,7 +28,7 @@ mkdir -p build/fuzz/found
 # run TARGET SECONDS: one line of what happened, more where something was found.
 run() {
   local name=$1 seconds=$2 kept=build/fuzz/corpus/$1 log=build/fuzz/$1.log runs
-  local limits=(-rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-")
+  local limits=(-rss_limit_mb=2048 -timeout=120 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-")
   mkdir -p "$kept"
   if [[ $seconds -eq 0 ]]; then limits+=(-runs=0); else limits+=("-max_total_time=$seconds"); fi
   if "build/fuzz/tests/fuzz/fuzz_$name" "${limits[@]}" "$kept" "tests/fuzz/corpus/$name" >"$log" 2>&1; then

@@ -13,6 +13,7 @@ namespace nibble::calib::h5 {
 namespace {
 
 constexpr std::uint64_t kMaxAttributeBytes = 1 << 20;
+constexpr std::size_t kMaxLinkName = 4096;
 
 void require_hard_link(hid_t parent, const std::string& name, std::string_view what) {
   NIBBLE_REQUIRE(has_link(parent, name), FormatError, "{}: '{}' is missing", what, name);
@@ -84,13 +85,26 @@ std::vector<std::string> link_names(hid_t group, std::size_t limit, std::string_
   const Handle creation(H5Gget_create_plist(group), H5Pclose, what);
   unsigned flags = 0;
   check(H5Pget_link_creation_order(creation.id(), &flags), what);
+  // HDF5 1.10.8 makes a table of the links of such a group, and where the file is broken frees entries it never set.
+  // The index of creation order needs no table, nor does asking for the links one by one.
+  NIBBLE_REQUIRE(info.storage_type != H5G_STORAGE_TYPE_DENSE || (flags & H5P_CRT_ORDER_INDEXED) != 0, FormatError,
+                 "{}: a group without an index of the order its links were made in", what);
   const H5_index_t index = (flags & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
   std::vector<std::string> names;
-  const auto add = [](hid_t, const char* name, const H5L_info_t*, void* data) -> herr_t {
-    static_cast<std::vector<std::string>*>(data)->emplace_back(name);
-    return 0;
-  };
-  check(H5Literate(group, index, H5_ITER_INC, nullptr, add, &names), what);
+  for (hsize_t i = 0; i < info.nlinks; ++i) {
+    const auto get = [&](char* name, std::size_t size) {
+      const ssize_t length = H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, name, size, H5P_DEFAULT);
+      check(length < 0 ? -1 : 0, what);
+      return static_cast<std::size_t>(length);
+    };
+    const std::size_t length = get(nullptr, 0);
+    NIBBLE_REQUIRE(length <= kMaxLinkName, FormatError, "{}: a link's name of {} bytes, at most {} are read", what,
+                   length, kMaxLinkName);
+    std::string name(length + 1, '\0');
+    get(name.data(), name.size());
+    name.resize(length);
+    names.push_back(std::move(name));
+  }
   return names;
 }
 

@@ -14,7 +14,7 @@
 // tests/fuzz/CMakeLists.txt, and a few small files in tests/fuzz/corpus/NAME to start from.
 //
 // What a parser may do with any bytes: return, or throw FormatError or InvalidArgument. Any other exception, a
-// sanitizer's report, a leak, 2 GB of memory or ten seconds are what libFuzzer looks for.
+// sanitizer's report, a leak, 2 GB of memory or two minutes are what libFuzzer looks for.
 namespace nibble::fuzz {
 
 /// A directory of this process in memory (or where temporary files go), removed at exit.

@@ -332,6 +332,24 @@ TEST_F(HostileStatsFile, NoLayersAreRefused) {
   EXPECT_TRUE(refused("holds no layers"));
 }
 
+// HDF5 1.10.8 frees what it never set when it lists a group whose table of links is broken: found by fuzzing.
+TEST_F(HostileStatsFile, ABrokenTableOfLayersIsRefused) {
+  {
+    StatsWriter writer(path_, example_settings(kCollected));
+    for (int i = 0; i < 20; ++i) writer.add(example_layer("proj." + std::to_string(100 + i), 2, 2, 1, kCollected));
+    writer.commit();
+  }
+  const std::string good = test::read_file(path_);
+  for (const char* name : {"proj.100", "proj.110", "proj.119"}) {
+    std::string broken = good;
+    const std::size_t at = broken.find(name);
+    ASSERT_NE(at, std::string::npos);
+    broken[at] ^= 1;
+    test::write_file(path_, broken);
+    EXPECT_THROW(static_cast<void>(StatsFile::open(path_)), FormatError) << name;
+  }
+}
+
 TEST_F(HostileStatsFile, AnUnknownLayerSuggestsTheNearest) {
   const auto file = StatsFile::open(path_);
   EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(file->layer("h.0.attn.c_atn")); },
