@@ -20,6 +20,14 @@ struct GgufArchitecture {
     kInterleaved,  ///< moved: halves apart there, neighbours in the file (gguf_source.h)
   };
 
+  /// The linear layers whose bias llama.cpp adds; it refuses files with another.
+  enum class Biases {
+    kNone,
+    kQkv,        ///< q, k, v
+    kAttention,  ///< and what attention puts out
+    kAll,        ///< and those of an MLP; of experts and routers only where its networks have them (gpt-oss)
+  };
+
   std::string_view name;                                ///< `general.architecture`, and the prefix of its keys
   std::string_view model_type;                          ///< of config.json
   std::vector<std::string_view> more_model_types = {};  ///< of other families whose networks it can be
@@ -28,14 +36,14 @@ struct GgufArchitecture {
   bool gate_in_up = false;     ///< ffn_up holds the gate's rows, then up's
   unsigned window_every = 0;   ///< of so many blocks all but the last have a window; 0: llama.cpp has none for it
   bool gain_plus_one = false;  ///< gains of norms have 1 added that a checkpoint leaves to the network
-  Biases biases = Biases::kQkv;
-  bool expert_biases = false, head_bias = false;
   /// Names that are not those of the others: "blk.N." left out.
   struct Name {
     Role role;
     std::string_view name;
   };
   std::vector<Name> other_names = {};
+  Biases biases = Biases::kQkv;
+  bool expert_biases = false, head_bias = false;
 };
 
 /// Whether llama.cpp adds a bias there.
