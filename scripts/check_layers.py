@@ -130,8 +130,8 @@ def named_outside(name, text, families):
 
 def misplaced_tests(sources, tests):
     """tests/A/x_test.cc tests folder A: its file x where there is one, or what several of its files do together. So A must
-    be a folder of the product, and where only another folder has an x, the test belongs there. A command of cli/ may have
-    the name of what it runs."""
+    be a folder of the product, and where only another folder has an x, the test belongs there. A command of cli/, and a
+    test of it, may have the name of what it runs; a test beside folder A/x is about all of it."""
     folders = {source.rpartition("/")[0] for source in sources}
     of_name = {}
     for source in sources:
@@ -145,6 +145,8 @@ def misplaced_tests(sources, tests):
             continue
         if folder not in folders:
             problems.append(f"{test}: there is no folder {folder} that it could test")
+        elif folder == "cli" or f"{folder}/{name}" in folders:  # of a command, of all of a folder
+            continue
         elif f"{folder}/{name}" not in sources and name in of_name:
             problems.append(f"{test}: {' and '.join(of_name[name])} lies elsewhere; its test belongs into tests/ likewise")
     return problems
