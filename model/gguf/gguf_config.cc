@@ -96,6 +96,13 @@ class ConfigWriter {
     }
   }
 
+  /// The token that fills up, or null.
+  void padding() {
+    const auto id = metadata_.natural("tokenizer.ggml.padding_token_id");
+    set("pad_token_id", nullptr);
+    if (id && *id < file_.tensor("token_embd.weight").rows()) set("pad_token_id", *id);
+  }
+
   /// The keys that nearly all families share.
   void common() {
     copy_natural("embedding_length", "hidden_size");
@@ -282,6 +289,7 @@ void phi(ConfigWriter& writer) {
 
 void phi3(ConfigWriter& writer) {
   rms_family(writer);
+  writer.padding();  // which its configuration in transformers takes to be 32000 where it is not said
   if (writer.rotary_share() != 1.0) writer.set("partial_rotary_factor", writer.rotary_share());
   writer.copy_natural_if("rope.scaling.original_context_length", "original_max_position_embeddings");
   writer.copy_natural_if("attention.sliding_window", "sliding_window");

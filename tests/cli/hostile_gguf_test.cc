@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(, HostileGguf, testing::ValuesIn(cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // What they are made of is a model that every part of is right.
-TEST(HostileGguf, BeforeTheyAreSpoiledTheyRun) {
+TEST(HostileGgufModel, RunsBeforeItIsSpoiled) {
   const TempDir directory;
   const std::string path = directory / "model.gguf";
   Model model;

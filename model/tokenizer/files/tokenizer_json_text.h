@@ -10,12 +10,14 @@ namespace nibble::model {
 
 /// A tokenizer as the text of a tokenizer.json that Hugging Face's tokenizers and read_tokenizer_json() take.
 ///
-/// Merges by scores (kScoredBpe) become a list of merges: every way to cut a piece in two, the highest score first.
-/// That gives SentencePiece's ids, but where two different pieces of one score could merge in one word (SentencePiece
-/// takes the leftmost then; trained vocabularies have no such scores), or where half of a piece is a character that is
-/// no piece (there is no merge of such). Of tokens of one spelling only the one that texts are made of keeps it; the
-/// others are never produced and get their id appended. Throws FormatError naming spec.where: Unigram models,
-/// SentencePiece's normalisation, and tokens that are not UTF-8, which no tokenizer.json from here can hold.
+/// Scores   (kScoredBpe) become a list of merges: every way to cut a piece in two, the highest score first. That gives
+///          SentencePiece's ids, but where two different pieces of one score could merge in one word (SentencePiece
+///          takes the leftmost then; trained vocabularies have no such scores), or where half of a piece is a character
+///          that is no piece (there is no merge of such).
+/// Tokens   of one spelling: only the one that texts are made of keeps it; the others are never produced and get their
+///          id appended. Added tokens stand in the vocabulary too: Hugging Face's tokenizers give ids of their own to
+///          those that do not.
+/// Errors   FormatError naming spec.where: Unigram models, SentencePiece's normalisation, tokens that are not UTF-8.
 std::string tokenizer_json_text(const TokenizerSpec& spec);
 
 /// "bos_token" and its like, and which token it is.

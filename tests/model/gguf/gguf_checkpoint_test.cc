@@ -46,6 +46,10 @@ class GgufCheckpoints : public testing::Test {
 TEST_F(GgufCheckpoints, HaveTheNamesOfTheFamilysOwn) {
   TinyLlama model;
   model.add("rope_freqs.weight", {8});  // no parameter
+  model.tensor("rope_freqs.weight").data.clear();
+  for (int i = 0; i < 8; ++i) model.tensor("rope_freqs.weight").data += test::le(1.0f);
+  model.tensor("rope_freqs.weight").data.clear();
+  for (int i = 0; i < 8; ++i) model.tensor("rope_freqs.weight").data += test::le(1.0f);
   const auto checkpoint = open(model);
   EXPECT_EQ(checkpoint->tensor_names().size(), 11u);
   EXPECT_TRUE(std::is_sorted(checkpoint->tensor_names().begin(), checkpoint->tensor_names().end()));

@@ -33,6 +33,8 @@ std::vector<TokenId> ids(const TokenizerSpec& spec, const TempDir& dir, const st
 TEST(TokenizerJsonText, IsReadBackAsItWas) {
   const TempDir dir;
   nlohmann::json file = byte_level_json({{"l", "o"}, {"h", "e"}, {"he", "l"}});
+  file["model"]["vocab"]["<|end|>"] = 259;  // as it is written: the programs count ids of others anew
+  file["model"]["vocab"]["<|end|>"] = 259;  // as it is written: the programs count ids of others anew
   file["added_tokens"] = {{{"id", 259},
                            {"content", "<|end|>"},
                            {"special", true},
