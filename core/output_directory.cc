@@ -1,13 +1,7 @@
 #include "core/output_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -119,7 +113,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
   if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
   fs::create_directories(partial_, error);
   require_ok(error, "create", partial_);
-  lock();
+  lock_.emplace(partial_ / kLock, partial_);
   const bool resume = fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == fingerprint;
   if (resume) return;
   clear_except_lock(partial_);
@@ -130,19 +124,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
   state.commit();
 }
 
-OutputDirectory::~OutputDirectory() {
-  if (lock_ >= 0) ::close(lock_);
-}
-
-void OutputDirectory::lock() {
-  const fs::path file = partial_ / kLock;
-  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(lock_);
-  lock_ = -1;
-  throw FormatError(fmt::format("'{}': another process is writing it", partial_.string()));
-}
+OutputDirectory::~OutputDirectory() = default;
 
 void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
   OutputFile file(partial_ / name);
@@ -154,9 +136,8 @@ void OutputDirectory::add_companions(const fs::path& model) const { copy_compani
 
 void OutputDirectory::publish() {
   remove_tree(scratch());
+  lock_->remove_file();
   std::error_code error;
-  fs::remove(partial_ / kLock, error);
-  require_ok(error, "remove", partial_ / kLock);
   sync_directory(partial_);
   const fs::path replaced = path_.string() + ".replaced";
   const bool replaces = fs::exists(fs::symlink_status(path_, error));

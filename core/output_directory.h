@@ -1,8 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/file_lock.h"
 
 namespace nibble {
 
@@ -32,10 +35,8 @@ class OutputDirectory {
   void publish();
 
  private:
-  void lock();
-
   std::filesystem::path path_, partial_;
-  int lock_ = -1;
+  std::optional<FileLock> lock_;
 };
 
 /// Copies what travels along with a model, where it is there, flushed: what OutputDirectory::add_companions() does.

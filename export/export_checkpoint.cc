@@ -6,7 +6,9 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/file_lock.h"
 #include "core/output_directory.h"
+#include "core/output_file.h"
 #include "core/suggest.h"
 #include "export/export_plan.h"
 #include "export/read_back.h"
@@ -54,12 +56,12 @@ ExportResult result_of(const ExportPlan& plan, const Written& written, const Rea
   ExportResult result{.written = written, .as_floats = {}, .read_back = read_back};
   for (const ExportGroup& group : plan.groups)
     for (const ExportPart* part : group.parts) {
-      if (!part->storage.coded()) continue;
+      if (!part->storage.coded() && part->storage.foreign.empty()) continue;
       if (!group.as_floats) {
         ++result.coded;
         continue;
       }
-      const Fit fit = exporter.fit(part->storage);
+      const Fit fit = fit_of(exporter, part->storage);
       if (fit.kind == Fit::Kind::kFloats) continue;
       result.as_floats.push_back(fmt::format("{} ({}{})", part->parameter->module, part->storage.text(),
                                              fit.why.empty() ? "" : ": " + fit.why));
@@ -83,13 +85,25 @@ ExportResult export_to_directory(const ExportRequest& request, const ExportPlan&
 
 ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {
   const Exporter& exporter = request.exporter;
-  const Written written = exporter.write(plan, request.output, request.progress);
+  FileLock lock(request.output.string() + ".lock", request.output);
+  const fs::path unchecked = request.output.string() + ".unchecked";  // it gets its name when it was read back
+  std::error_code error;
   try {
-    const auto output = exporter.read(request.output, plan.model);
-    return result_of(plan, written, compare_with_model(exporter, plan, *output, request.progress), exporter);
+    const Written written = exporter.write(plan, unchecked, request.progress);
+    ReadBack read_back;
+    {
+      const auto output = exporter.read(unchecked, plan.model);
+      read_back = compare_with_model(exporter, plan, *output, request.progress);
+    }
+    fs::rename(unchecked, request.output, error);
+    if (error)
+      throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);
+    sync_directory(fs::absolute(request.output).parent_path());
+    lock.remove_file();
+    return result_of(plan, written, read_back, exporter);
   } catch (...) {
-    std::error_code error;
-    fs::remove(request.output, error);
+    fs::remove(unchecked, error);
+    lock.remove_file();
     throw;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "model/open/open_model.h"
 
 namespace nibble::exporting {
@@ -18,15 +19,24 @@ bool is_attention(const Parameter& layer) {
   return layer.role == Role::kQ || layer.role == Role::kK || layer.role == Role::kV || layer.role == Role::kO;
 }
 
-// The type in which a matrix that is not coded lies; F32 where narrow floats with scales stand for it, or blocks.
-DType float_dtype(const model::Checkpoint& checkpoint, const Parameter& parameter) {
-  for (const std::string& name : {parameter.weight_module + ".weight", parameter.weight.tensor})
+// How a matrix that is not coded lies: floats, or what another program stored (blocks, narrow floats with scales),
+// which is decoded to floats and, where it is written as such, rounded to float16.
+struct Floats {
+  DType dtype = DType::kF16;
+  std::string foreign = {};
+};
+
+Floats floats_of(const model::Checkpoint& checkpoint, const model::NarrowTensors& narrow, const Parameter& parameter) {
+  for (const std::string& name : {parameter.weight_module + ".weight", parameter.weight.tensor}) {
+    if (const auto found = narrow.find(name)) return {.dtype = DType::kF16, .foreign = found->storage()};
     if (const auto stored = model::find_tensor_name(checkpoint, name)) {
       const model::EncodedTensor* const encoded = checkpoint.encoded(*stored);
       const auto dtype = encoded != nullptr ? dtype_from_name(encoded->storage) : checkpoint.tensor(*stored).dtype;
-      return dtype && is_float(*dtype) ? *dtype : DType::kF32;
+      if (dtype && is_float(*dtype)) return {.dtype = *dtype};
+      return {.dtype = DType::kF16, .foreign = encoded != nullptr ? encoded->storage : ""};
     }
-  return DType::kF32;
+  }
+  return {.dtype = DType::kF32};
 }
 
 // Every vector of the network: gains and biases of norms, sinks, biases of layers that have one here.
@@ -49,6 +59,7 @@ std::vector<Stored> vectors_of(const model::Architecture& architecture, const mo
 ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model::open_checkpoint(path)) {
   quant::QuantizedWeights quantized = quant::open_quantized_weights(checkpoint_);
   weights_ = quant::make_weight_provider(checkpoint_, quantized);
+  const model::NarrowTensors narrow(*checkpoint_);
   for (const Parameter* p : model::matrices(architecture())) {
     ExportPart part{.parameter = p, .values = weights_->matrix(*p), .coded = {}, .storage = {}};
     const auto found = quantized.find(p->weight_module);
@@ -56,8 +67,12 @@ ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model:
       part.coded = found->second;
       part.storage = storage_of(*found->second);
     } else {
-      part.dtype = float_dtype(*checkpoint_, *p);
-      part.storage = {.bits = static_cast<unsigned>(8 * dtype_size(part.dtype)), .rows = p->out, .cols = p->in};
+      const Floats floats = floats_of(*checkpoint_, narrow, *p);
+      part.dtype = floats.dtype;
+      part.storage = {.bits = static_cast<unsigned>(8 * dtype_size(part.dtype)),
+                      .rows = p->out,
+                      .cols = p->in,
+                      .foreign = floats.foreign};
     }
     part.storage.role = p->role;
     parts_.push_back(std::move(part));

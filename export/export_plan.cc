@@ -12,6 +12,13 @@ std::string group_name(const Exporter& exporter, const model::Architecture& arch
   return exporter.group_name ? exporter.group_name(architecture, parameter) : parameter.weight.tensor;
 }
 
+Fit fit_of(const Exporter& exporter, const Storage& storage) {
+  Fit fit = exporter.fit(storage);
+  if (storage.foreign.empty() || fit.kind == Fit::Kind::kFloats) return fit;
+  return Fit::refused("codes of another program are read as floats here, and would be written as such",
+                      "`nibble quantize` of this model with a preset for the format");
+}
+
 void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals) {
   if (refusals.empty()) return;
   const Refusal& first = refusals.front();
@@ -42,8 +49,8 @@ ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const
                                    [&](const ExportPart* part) { return !part->storage.same_codes(first); });
     for (const ExportPart* part : group.parts) {
       const Storage& storage = part->storage;
-      if (!storage.coded()) continue;
-      Fit fit = exporter.fit(storage);
+      if (!storage.coded() && storage.foreign.empty()) continue;
+      Fit fit = fit_of(exporter, storage);
       if (fit.kind == Fit::Kind::kFloats) group.as_floats = true;
       if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && mixed)
         fit = Fit::refused(

@@ -9,6 +9,10 @@ namespace nibble::exporting {
 /// kFloat16; and where matrices of one tensor of the output are stored differently.
 ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const ExportOptions& options);
 
+/// How `exporter` holds a storage. Blocks and narrow floats of other programs are read as floats here: only formats
+/// that are floats anyway take them without being told.
+Fit fit_of(const Exporter& exporter, const Storage& storage);
+
 /// A matrix that a format refuses.
 struct Refusal {
   std::string module;

@@ -14,8 +14,18 @@ struct Tolerance {
   double relative = 0.0, absolute = 0.0;
 };
 constexpr Tolerance kEqual{};
-// Half a unit in the last of bfloat16's 8 places; below float16's normal numbers half of its least step.
-constexpr Tolerance kOneRounding{.relative = 0x1p-8, .absolute = 0x1p-25};
+// Half a unit in the last place of the floats that are written: 11 places of float16 (below its normal numbers half of
+// its least step), 8 of bfloat16.
+constexpr Tolerance kRoundedToF16{.relative = 0x1p-11, .absolute = 0x1p-25};
+constexpr Tolerance kRoundedToBf16{.relative = 0x1p-8, .absolute = 0.0};
+// A gain that is stored with 1 added comes back with the rounding of that sum, whatever its own size.
+constexpr double kSumWithOne = 0x1p-23;
+
+// What may become of values that are written as floats.
+Tolerance float_tolerance(const ExportOptions& options) {
+  if (options.dtype == DType::kF32) return kEqual;
+  return options.dtype == DType::kBF16 ? kRoundedToBf16 : kRoundedToF16;
+}
 
 class Comparison {
  public:
@@ -64,7 +74,10 @@ ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, co
       written->decode_rows(begin, end, got.data());
       for (std::size_t i = begin; i < end; ++i)
         comparison.add(part.parameter->module, i, std::span(expected).subspan((i - begin) * cols, cols),
-                       std::span(got).subspan((i - begin) * cols, cols), exact ? kEqual : kOneRounding);
+                       std::span(got).subspan((i - begin) * cols, cols),
+                       exact   ? kEqual
+                       : coded ? kRoundedToF16
+                               : float_tolerance(plan.options));
     }
     part.values->release();
     written->release();
@@ -72,12 +85,14 @@ ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, co
     done += static_cast<double>(part.parameter->weights());
     if (progress) progress({"reading back", done, total, "weights"});
   }
+  Tolerance of_vectors = float_tolerance(plan.options);
+  of_vectors.absolute = std::max(of_vectors.absolute, kSumWithOne);
   for (const ExportTensor& tensor : model.tensors())
     for (const model::Stored& stored : tensor.vectors) {
       if (tensor.zeros && !output.contains(tensor.name)) continue;
       const std::vector<float> values =
           tensor.zeros ? std::vector<float>(stored.part.count) : model.weights().vector(stored);
-      comparison.add(tensor.name, stored.slice, values, output.vector(stored), kOneRounding);
+      comparison.add(tensor.name, stored.slice, values, output.vector(stored), of_vectors);
     }
   return comparison.result();
 }

@@ -15,8 +15,8 @@ struct ReadBack {
 };
 
 /// Compares what `output` gives (an exporter's own reader) with the model, value by value. Matrices written as codes
-/// must be equal, but where the format rounds their values (Fit::Kind::kRounded) to one rounding to 16 bits; floats to
-/// one rounding to the coarsest float that the formats write. Throws NumericalError naming tensor, row, column and both
+/// must be equal, but where the format rounds their values (Fit::Kind::kRounded) to one rounding to float16; floats to
+/// one rounding to the type that is written. Throws NumericalError naming tensor, row, column and both
 /// values.
 /// Source   relative error of rounding: bfloat16 2^-8, float16 2^-11 (2^-25 absolute below its normal numbers).
 ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, const model::WeightProvider& output,

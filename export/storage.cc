@@ -13,6 +13,7 @@ bool Storage::same_codes(const Storage& other) const {
 }
 
 std::string Storage::text() const {
+  if (!foreign.empty()) return foreign;
   if (!coded()) return fmt::format("float{}", bits);
   quant::TensorSpec spec;
   spec.coding = *quant::storage_format(format).coding;
@@ -50,7 +51,7 @@ Storage storage_of(const quant::MappedQuantizedWeight& weight) {
 }
 
 Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std::size_t cols) {
-  if (!settings.coded()) return {.rows = rows, .cols = cols};
+  if (!settings.coded()) return {.rows = rows, .cols = cols, .foreign = {}};
   const quant::TensorSpec spec = quant::stored_tensor(settings, rows, cols).spec;
   const bool palette = settings.has_palette();
   return {.format = settings.format,

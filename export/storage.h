@@ -21,6 +21,7 @@ struct Storage {
   bool outliers = false;        ///< palettes: some weights kept apart
   quant::PaletteDtype palette_dtype = quant::PaletteDtype::kFloat16;
   std::size_t rows = 0, cols = 0;
+  std::string foreign = {};  ///< what another program stored that is read as floats: "Q4_K", "mxfp4"; or empty
   model::Role role = model::Role::kQ;  ///< what the matrix is for: some formats hold linear layers only
 
   bool coded() const { return format != quant::Format::kFloat16; }
