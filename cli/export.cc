@@ -92,6 +92,7 @@ nlohmann::ordered_json json_of(const ExportArguments& arguments, const exporting
           {"bits_per_weight", result.bits_per_weight},
           {"coded_matrices", result.coded},
           {"written_as_floats", result.as_floats},
+          {"notes", result.written.notes},
           {"read_back",
            {{"values", result.read_back.values},
             {"coded_values", result.read_back.coded_values},
@@ -142,6 +143,7 @@ void run(const ExportArguments& arguments) {
                                                                        .progress = bar.sink()});
   bar.finish();
   for (const std::string& matrix : result.as_floats) warn("written in 16 bits: " + matrix);
+  for (const std::string& note : result.written.notes) warn(note);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
     print_json(json_of(arguments, result, seconds));

@@ -65,6 +65,7 @@ struct ExportPlan {
 struct Written {
   std::uint64_t bytes = 0;        ///< of all tensors
   std::uint64_t linear_bits = 0;  ///< of the matrices of the blocks' linear layers, with their scales and zero points
+  std::vector<std::string> notes = {};  ///< for the user: what programs make of it that the model does not
 };
 
 /// One format of another program. To add one: a file with its line, and a line of exporters().

@@ -86,7 +86,7 @@ ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, co
     if (progress) progress({"reading back", done, total, "weights"});
   }
   Tolerance of_vectors = float_tolerance(plan.options);
-  of_vectors.absolute = std::max(of_vectors.absolute, kSumWithOne);
+  if (!plan.options.dtype) of_vectors.absolute = std::max(of_vectors.absolute, kSumWithOne);
   for (const ExportTensor& tensor : model.tensors())
     for (const model::Stored& stored : tensor.vectors) {
       if (tensor.zeros && !output.contains(tensor.name)) continue;

@@ -20,6 +20,7 @@
 #include "model/gguf/gguf_network.h"
 #include "model/gguf/gguf_same_network.h"
 #include "model/gguf/gguf_source.h"
+#include "model/gguf/gguf_tokenizer.h"
 #include "model/gguf/gguf_tokenizer_keys.h"
 #include "model/gguf/gguf_weights.h"
 #include "model/gguf/gguf_writer.h"
@@ -78,6 +79,7 @@ class GgufExport {
       declarations.push_back({layout_[i].name, types_[i], layout_[i].shape});
     model::GgufWriter writer(output, metadata, declarations);
     Written written;
+    written.notes = model::gguf_notes(plan_.model.architecture(), names_);
     for (std::size_t i = 0; i < layout_.size(); ++i) {
       const GgufLayoutTensor& tensor = layout_[i];
       written.bytes += model::gguf_tensor_bytes(model::block_type_info(types_[i]), tensor.shape, tensor.name);
@@ -158,6 +160,8 @@ class GgufExport {
     const std::filesystem::path path = std::filesystem::weakly_canonical(source.directory());
     if (model::is_gguf_path(path)) {  // its tokenizer goes along as it is
       const auto file = model::GgufFile::open(path);
+      NIBBLE_REQUIRE(model::has_gguf_tokenizer(file->metadata()), FormatError,
+                     "'{}' has no tokenizer, and llama.cpp refuses a file without one", path.string());
       model::describe_gguf(metadata, architecture, path.stem().string());
       add_types(metadata);
       for (const auto& [key, value] : file->metadata().items())

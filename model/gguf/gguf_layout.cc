@@ -26,6 +26,10 @@ class Layout {
         heads_[&block.attention.k] = block.attention.kv_heads;
       }
     for (const Parameter* const matrix : matrices(architecture)) add_matrix(*matrix);
+    if (architecture.head.tied && names.head == GgufArchitecture::Head::kWritten)
+      tensors_.push_back({.name = gguf_tensor_name(names, {.role = Role::kHead}),
+                          .shape = {architecture.embedding.out, architecture.embedding.in},
+                          .matrices = {{&architecture.embedding}}});
     for (const auto& [name, members] : biases_) add_bias(name, members);
     for (const BlockSpec& block : architecture.blocks) add_norms(block);
     for (const auto* const norm : {&architecture.embedding_norm, &architecture.final_norm})

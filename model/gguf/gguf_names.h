@@ -44,6 +44,13 @@ struct GgufArchitecture {
   std::vector<Name> other_names = {};
   Biases biases = Biases::kQkv;
   bool expert_biases = false, head_bias = false;
+  /// The output matrix of networks with a tied head: as a rule files leave it out.
+  enum class Head {
+    kEither,
+    kWritten,  ///< llama.cpp wants it in the file, tied or not
+    kTied,     ///< it knows networks with a tied head alone
+  };
+  Head head = Head::kEither;
 };
 
 /// Whether llama.cpp adds a bias there.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "model/gguf/gguf_rotary.h"
 
 namespace nibble::model {
 namespace {
@@ -59,7 +60,24 @@ const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) 
                  architecture.family);
   require_windows(architecture, *names);
   require_norms(architecture, *names);
+  if (names->head == GgufArchitecture::Head::kTied && !architecture.head.tied)
+    refuse(*names, "a head of its own: it takes the embedding");
   return *names;
+}
+
+std::vector<std::string> gguf_notes(const Architecture& architecture, const GgufArchitecture& names) {
+  std::vector<std::string> notes;
+  if (const std::size_t context = gguf_context(architecture, names); context != architecture.max_positions)
+    notes.push_back(
+        fmt::format("context_length is {}, not {}: so far llama.cpp's '{}', which has no window and no frequencies "
+                    "that depend on the "
+                    "length, computes what the network does",
+                    context, architecture.max_positions, names.name));
+  const RotarySpec* const rotary = gguf_rotary(architecture);
+  if (rotary != nullptr && rotary->scaling.kind == RotaryScaling::Kind::kYarn && !rotary->scaling.truncate)
+    notes.push_back(
+        "llama.cpp rounds the bounds of YaRN's ramp and the network does not: their logits differ a little");
+  return notes;
 }
 
 }  // namespace nibble::model

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "model/architecture/architecture.h"
 #include "model/gguf/gguf_names.h"
@@ -16,5 +17,9 @@ std::size_t gguf_context(const Architecture& architecture, const GgufArchitectur
 /// none, and naming block and setting where its code does something else than the network: another activation, windows
 /// in other blocks, another scale of scores …
 const GgufArchitecture& gguf_architecture_for(const Architecture& architecture);
+
+/// What a user should know of the file: a context that was cut, and where llama.cpp's values differ for all files of such
+/// networks.
+std::vector<std::string> gguf_notes(const Architecture& architecture, const GgufArchitecture& names);
 
 }  // namespace nibble::model

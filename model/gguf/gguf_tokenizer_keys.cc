@@ -165,7 +165,12 @@ bool prefixes_space(const TokenizerSpec& spec) {
   return prefix;
 }
 
-/// Neighbours merge by score, the highest first: the earlier the merge that makes a token, the higher its score.
+std::size_t utf8_length(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+/// Neighbours merge by score, the highest first: the earlier the merge that makes a token, the higher its score. Tokens
+/// of several characters that no merge makes come last.
 std::vector<float> scores_of(const TokenizerSpec& spec) {
   std::vector<float> scores(spec.scores.begin(), spec.scores.end());
   if (spec.model == TokenizerSpec::Model::kScoredBpe) return scores;
@@ -176,6 +181,8 @@ std::vector<float> scores_of(const TokenizerSpec& spec) {
     if (!made.at(token)) scores[token] = -static_cast<float>(rank);
     made[token] = true;
   }
+  for (std::size_t id = 0; id < made.size(); ++id)
+    if (!made[id] && utf8_length(spec.tokens[id]) > 1) scores[id] = -static_cast<float>(spec.merges.size());
   return scores;
 }
 

@@ -28,7 +28,7 @@ GgufMetadata metadata_of(const std::filesystem::path& directory, std::size_t mor
 struct Golden {
   const char* name;
   const char* pre;      ///< tokenizer.ggml.pre; of SentencePiece kinds "default"
-  const char* refusal;  ///< what is refused instead
+  const char* refusal;  ///< what is refused instead; "differently": only the check of ids finds it
 };
 
 class GgufTokenizerKeys : public testing::TestWithParam<Golden> {};
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, GgufTokenizerKeys,
     testing::Values(Golden{"bloom", "", "its way of cutting"}, Golden{"cohere", "command-r", ""},
                     Golden{"deepseek-coder", "deepseek-coder", ""}, Golden{"deepseek-v3", "deepseek-v3", ""},
-                    Golden{"falcon", "", "its way of cutting"}, Golden{"gemma", "default", ""},
+                    Golden{"falcon", "", "its way of cutting"}, Golden{"gemma", "default", "differently"},
                     Golden{"gpt-neox", "gpt-2", ""}, Golden{"gpt-oss", "gpt-4o", ""}, Golden{"gpt2", "gpt-2", ""},
                     Golden{"gpt2-prefix-space", "", "a space before texts"}, Golden{"llama2", "default", ""},
                     Golden{"llama3", "llama-bpe", ""}, Golden{"metaspace-always", "default", ""},
@@ -54,6 +54,11 @@ TEST_P(GgufTokenizerKeys, DescribeTheSameTokenizer) {
   const std::string folder = std::string("golden/tokenizers/") + golden.name;
   NIBBLE_NEEDS_SHARED(folder + "/tokenizer.json");
   const std::filesystem::path directory = shared_path(folder);
+  if (golden.refusal == std::string_view("differently")) {  // a token of two characters that no merge makes
+    EXPECT_TRUE(throws_with<InvalidArgument>(
+        [&] { check_gguf_tokenizer(metadata_of(directory), *Tokenizer::open(directory)); }, golden.refusal));
+    return;
+  }
   if (*golden.refusal != 0) {
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { metadata_of(directory); }, "GGUF has no word for", golden.refusal));
     return;
@@ -63,14 +68,19 @@ TEST_P(GgufTokenizerKeys, DescribeTheSameTokenizer) {
   const auto own = Tokenizer::open(directory), written = make_gguf_tokenizer(metadata);
   EXPECT_NO_THROW(check_gguf_tokenizer(metadata, *own));
   EXPECT_EQ(written->vocabulary_size(), own->vocabulary_size());
+  // What may differ: texts that are not in NFC; after control tokens that take spaces along; a space put before texts
+  // that begin with one (llama.cpp does, Metaspace does not) and, where only the first text gets one, behind tokens.
+  const bool sentencepiece = golden.pre == std::string_view("default");
   std::size_t equal = 0, texts = 0;
   for (const auto& entry : nlohmann::json::parse(test::read_file(directory / "expected.json"))) {
     const std::string text = entry["text"];
+    if (sentencepiece && (text.starts_with(" ") || text.starts_with("\u2581") || text.find('<') != std::string::npos))
+      continue;
     ++texts;
     equal += written->encode(text) == own->encode(text) ? 1 : 0;
   }
-  // What may differ: texts that are not in NFC, control tokens in the text that take spaces along.
-  EXPECT_GE(static_cast<double>(equal), 0.9 * static_cast<double>(texts)) << equal << " of " << texts;
+  EXPECT_GE(texts, 20u);
+  EXPECT_GE(static_cast<double>(equal), 0.95 * static_cast<double>(texts)) << equal << " of " << texts;
 }
 
 TEST(GgufTokenizerKeysOf, ABrokenPromiseIsFound) {
