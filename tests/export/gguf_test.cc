@@ -244,6 +244,53 @@ TEST(GgufExport, SaysWhatLlamaCppDoesNotCompute) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "yarn", dir / "m.gguf"); }, "rotary frequency"));
 }
 
+TEST(GgufExport, PrintsWhatAUserShouldKnow) {
+  const TempDir dir;
+  write_small_llama(dir / "plain");
+  EXPECT_TRUE(export_gguf(dir / "plain", dir / "m.gguf").written.notes.empty());
+  write_small_llama(dir / "window", {{"model_type", "mistral"}, {"sliding_window", 24}, {"head_dim", 16}});
+  EXPECT_THAT(export_gguf(dir / "window", dir / "m.gguf").written.notes,
+              testing::ElementsAre(testing::HasSubstr("context_length is 24, not 128")));
+}
+
+TEST(GgufExport, GivesBiasesWhereTheProgramAddsThem) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  test::write_calibration(dir / "calib.h5", dir / "model");
+  // A palette's layer is given a bias; the others of its kind, which have none, get zeros.
+  test::quantize(dir / "model", dir / "q",
+                 "{defaults: {format: int4-block, shifting: true}, layers: [{match: q_proj, format: float16}]}",
+                 {dir / "calib.h5"});
+  const ExportResult result = export_gguf(dir / "q", dir / "m.gguf");
+  EXPECT_EQ(result.read_back.rounded, 0u);
+  const auto file = GgufFile::open(dir / "m.gguf");
+  EXPECT_EQ(file->tensor("blk.0.attn_q.bias").type, BlockType::kF32);
+  const auto bytes = file->tensor("blk.0.attn_q.bias").data;
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }));
+  EXPECT_EQ(file->tensor("blk.1.ffn_down.bias").shape, (std::vector<std::uint64_t>{64}));
+
+  write_small_llama(dir / "qwen", {{"model_type", "qwen3"}, {"head_dim", 16}});
+  test::write_calibration(dir / "qwen.h5", dir / "qwen");
+  test::quantize(dir / "qwen", dir / "q", "defaults: {format: int4-block, shifting: true}", {dir / "qwen.h5"});
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "q", dir / "m.gguf"); },
+                                           "o_proj' has a bias, which llama.cpp does not add there",
+                                           "shifting: false"));
+}
+
+TEST(GgufExport, WritesATiedHeadWhereTheProgramWantsIt) {
+  const TempDir dir;
+  write_small_llama(dir / "llama", {{"tie_word_embeddings", true}});
+  export_gguf(dir / "llama", dir / "m.gguf");
+  EXPECT_EQ(GgufFile::open(dir / "m.gguf")->find("output.weight"), nullptr);
+  write_small_llama(dir / "olmo", {{"model_type", "olmo2"}, {"tie_word_embeddings", true}});
+  export_gguf(dir / "olmo", dir / "m.gguf");
+  const auto file = GgufFile::open(dir / "m.gguf");
+  const auto head = file->tensor("output.weight").data, embedding = file->tensor("token_embd.weight").data;
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), embedding.begin(), embedding.end()));
+  write_small_llama(dir / "cohere", {{"model_type", "cohere"}, {"layer_norm_eps", 1e-5}, {"rms_norm_eps", nullptr}});
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "cohere", dir / "m.gguf"); }, "a head of its own"));
+}
+
 TEST(GgufExport, PutsRotaryFactorsIntoTensors) {
   const TempDir dir;
   write_small_llama(dir / "model", {{"rope_scaling",
