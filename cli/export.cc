@@ -31,6 +31,7 @@ struct ExportArguments {
   CommonOptions common;
   std::filesystem::path model, output;
   std::string format = "dequantized", rest = "refuse", dtype, layout;
+  std::size_t context = 0;
   bool overwrite = false, golden = false, list = false;
 };
 
@@ -133,6 +134,7 @@ void run(const ExportArguments& arguments) {
   options.golden = arguments.golden;
   if (!arguments.dtype.empty()) options.dtype = choose("--dtype", arguments.dtype, kDtypes);
   if (!arguments.layout.empty()) options.layout = arguments.layout;
+  if (arguments.context > 0) options.context = arguments.context;
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   const exporting::ExportResult result = exporting::export_checkpoint({.model = arguments.model,
@@ -174,6 +176,9 @@ Command export_command(CLI::App& program) {
       ->type_name("NAME");
   app->add_option("--layout", arguments->layout, "Where a format has several: which, the first by default")
       ->type_name("NAME");
+  app->add_option("--context", arguments->context,
+                  "Where a format needs it: positions that a text may have (coreml: 2048, or what the model has)")
+      ->type_name("N");
   app->add_flag("--golden", arguments->golden, "Where a format has them: write tokens and logits to check against");
   app->add_flag("--list", arguments->list, "Print which format holds which storage, and do nothing else");
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");

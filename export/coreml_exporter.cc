@@ -94,14 +94,15 @@ Written write(const ExportPlan& plan, const std::filesystem::path& output, const
       }};
   coreml::ConstantPool pool;
   coreml::Model package = described(model, layout == coreml::Layout::kAne ? "ane" : "gpu");
+  const std::size_t positions =
+      plan.options.context.value_or(std::min(coreml::position_limit(architecture), kPositions));
   const auto add = [&](const std::string& name, std::size_t tokens) {
-    const std::size_t positions = std::min(coreml::position_limit(architecture), kPositions);
     coreml::Network network = coreml::build_network(architecture, weights, {layout, positions, tokens, kPast}, pool);
     package.functions[name] = std::move(network.function);
     package.interfaces[name] = std::move(network.interface);
   };
   if (layout == coreml::Layout::kAne) {
-    add("prompt", kPromptTokens);
+    add("prompt", std::min(kPromptTokens, positions));
     add("extend", 1);
     package.default_function = "prompt";
   } else {
@@ -123,6 +124,7 @@ constinit const Exporter kCoreMlExporter{.name = "coreml",
                                          .programs = "Core ML of macOS 15 and iOS 18, through coremltools or Swift",
                                          .suffix = ".mlpackage",
                                          .takes_golden = true,
+                                         .takes_context = true,
                                          .layouts = kLayouts,
                                          .fit = fit,
                                          .require_known = require_known,

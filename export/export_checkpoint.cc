@@ -25,6 +25,8 @@ void check_options(const Exporter& exporter, const ExportOptions& options) {
                  "--dtype: format {} has floats of its own; only dequantized takes it", exporter.name);
   NIBBLE_REQUIRE(!options.golden || exporter.takes_golden, InvalidArgument, "--golden: not for format {}",
                  exporter.name);
+  NIBBLE_REQUIRE(!options.context || exporter.takes_context, InvalidArgument,
+                 "--context: format {} sets no limit to the length of a text", exporter.name);
   if (!options.layout) return;
   NIBBLE_REQUIRE(!exporter.layouts.empty(), InvalidArgument, "--layout: format {} has only one", exporter.name);
   NIBBLE_REQUIRE(std::find(exporter.layouts.begin(), exporter.layouts.end(), *options.layout) != exporter.layouts.end(),

@@ -38,9 +38,10 @@ enum class Rest { kRefuse, kFloat16 };
 
 struct ExportOptions {
   Rest rest = Rest::kRefuse;
-  std::optional<DType> dtype = {};         ///< of floats, for formats with Exporter::takes_dtype
-  std::optional<std::string> layout = {};  ///< one of Exporter::layouts
-  bool golden = false;                     ///< tokens and logits beside it, for formats with Exporter::takes_golden
+  std::optional<DType> dtype = {};          ///< of floats, for formats with Exporter::takes_dtype
+  std::optional<std::string> layout = {};   ///< one of Exporter::layouts
+  std::optional<std::size_t> context = {};  ///< positions of a text, for formats with Exporter::takes_context
+  bool golden = false;                      ///< tokens and logits beside it, for formats with Exporter::takes_golden
 };
 
 /// Matrices that stand together in one tensor of the output, in the order of ExportModel::parts().
@@ -74,7 +75,7 @@ struct Exporter {
   std::string_view programs;     ///< "llama.cpp and what reads its files"
   std::string_view suffix = {};  ///< of the output's name, for a single file (".gguf") or package; empty: a directory
   bool directory = true;         ///< the output is a directory, published whole
-  bool takes_dtype = false, takes_golden = false;
+  bool takes_dtype = false, takes_golden = false, takes_context = false;
   std::span<const std::string_view> layouts = {};  ///< of ExportOptions::layout, the default first
 
   /// How it holds a storage (of a matrix with these extents, where they matter).

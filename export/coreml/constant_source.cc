@@ -83,13 +83,18 @@ class LookedUpMatrix final : public WeightSource {
   std::size_t rows() const override { return rows_; }
   std::size_t cols() const override { return codes_ * length_; }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    const std::size_t entries = std::size_t{1} << bits_;
+    const std::size_t size = (std::size_t{1} << bits_) * length_;
+    std::vector<float> table(size);
+    std::size_t loaded = static_cast<std::size_t>(-1);
     for (std::size_t r = begin; r < end; ++r)
-      for (std::size_t c = 0; c < codes_; ++c) {
-        const std::size_t table = r / rows_each_ * across_ + c / codes_each_;
-        const std::size_t entry = table * entries + code_at(code_bytes_, r * codes_ + c, bits_);
-        convert_to_f32(DType::kF16, table_bytes_.data() + entry * length_ * 2, length_, destination);
-        destination += length_;
+      for (std::size_t group = 0; group < across_; ++group) {
+        const std::size_t wanted = r / rows_each_ * across_ + group;
+        if (wanted != loaded) convert_to_f32(DType::kF16, table_bytes_.data() + wanted * size * 2, size, table.data());
+        loaded = wanted;
+        for (std::size_t c = group * codes_each_; c < (group + 1) * codes_each_; ++c) {
+          const float* entry = table.data() + code_at(code_bytes_, r * codes_ + c, bits_) * length_;
+          for (std::size_t j = 0; j < length_; ++j) *destination++ = entry[j];
+        }
       }
     weights_.check_intact();
   }

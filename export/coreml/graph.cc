@@ -58,7 +58,7 @@ Var Graph::constant(Value value, const std::string& name) {
   if (const auto found = small_.find(key); found != small_.end()) return found->second;
   Var var{unique(name), {value.type, false}};
   Operation operation{"const", {}, {{var.name, var.type}}, {}};
-  operation.attributes["name"] = Value{{DataType::kString, {}}, std::vector<std::string>{var.name}};
+  operation.attributes["name"] = Value{scalar_type(DataType::kString), std::vector<std::string>{var.name}};
   operation.attributes["val"] = value;
   function_.operations.push_back(std::move(operation));
   values_[var.name] = std::move(value);
@@ -66,28 +66,28 @@ Var Graph::constant(Value value, const std::string& name) {
 }
 
 Var Graph::integer(std::int32_t value) {
-  return constant({{DataType::kInt32, {}}, std::vector<std::int32_t>{value}}, "int_const");
+  return constant({scalar_type(DataType::kInt32), std::vector<std::int32_t>{value}}, "int_const");
 }
 Var Graph::integers(const std::vector<std::int32_t>& values) {
   return constant({{DataType::kInt32, {values.size()}}, values}, "ints_const");
 }
 Var Graph::flag(bool value) {
-  return constant({{DataType::kBool, {}}, std::vector<bool>{value}}, value ? "yes_const" : "no_const");
+  return constant({scalar_type(DataType::kBool), std::vector<bool>{value}}, value ? "yes_const" : "no_const");
 }
 Var Graph::flags(const std::vector<bool>& values) {
   return constant({{DataType::kBool, {values.size()}}, values}, "flags_const");
 }
 Var Graph::text(const std::string& value) {
-  return constant({{DataType::kString, {}}, std::vector<std::string>{value}}, "text_const");
+  return constant({scalar_type(DataType::kString), std::vector<std::string>{value}}, "text_const");
 }
 Var Graph::half(double value) {
   const std::uint16_t bits = f32_to_f16(static_cast<float>(value));
   return constant(
-      {{DataType::kFloat16, {}}, RawBytes{{static_cast<char>(bits & 0xFFu), static_cast<char>(bits >> 8u)}}},
+      {scalar_type(DataType::kFloat16), RawBytes{{static_cast<char>(bits & 0xFFu), static_cast<char>(bits >> 8u)}}},
       "half_const");
 }
 Var Graph::single(double value) {
-  return constant({{DataType::kFloat32, {}}, std::vector<float>{static_cast<float>(value)}}, "single_const");
+  return constant({scalar_type(DataType::kFloat32), std::vector<float>{static_cast<float>(value)}}, "single_const");
 }
 
 Var Graph::stored(const Constant& stored, const std::string& name) {
@@ -98,7 +98,7 @@ Var Graph::stored(const Constant& stored, const std::string& name) {
   Var var{unique(name), {stored.type, false}};
   Operation operation{stored.operation, {}, {{var.name, var.type}}, {}};
   for (const auto& [operand, value] : stored.operands) operation.inputs[operand] = {value};
-  operation.attributes["name"] = Value{{DataType::kString, {}}, std::vector<std::string>{var.name}};
+  operation.attributes["name"] = Value{scalar_type(DataType::kString), std::vector<std::string>{var.name}};
   function_.operations.push_back(std::move(operation));
   return small_[key] = var;
 }
@@ -115,7 +115,7 @@ Operation Graph::make(const std::string& type, const Inputs& inputs, const std::
   for (const TensorType& result : infer_types(type, operands))
     operation.outputs.push_back({unique(name), {result, false}});
   operation.attributes["name"] =
-      Value{{DataType::kString, {}},
+      Value{scalar_type(DataType::kString),
             std::vector<std::string>{operation.outputs.empty() ? unique(name) : operation.outputs.front().name}};
   return operation;
 }

@@ -92,6 +92,12 @@ bool TensorType::is_static() const { return std::find(shape.begin(), shape.end()
 
 std::uint64_t TensorType::elements() const { return checked_element_count(shape, "Core ML tensor"); }
 
+TensorType scalar_type(DataType type) {
+  TensorType scalar;
+  scalar.type = type;
+  return scalar;
+}
+
 std::string type_text(const TensorType& type) {
   std::vector<std::string> dimensions;
   for (const std::uint64_t n : type.shape) dimensions.push_back(n == kUnknown ? "?" : std::to_string(n));

@@ -47,6 +47,7 @@ struct TensorType {
   std::uint64_t elements() const;
 };
 std::string type_text(const TensorType& type);  ///< "fp16[1, ?, 384]"
+TensorType scalar_type(DataType type);
 
 /// The type of a value: a tensor, or a state that holds one.
 struct ValueType {

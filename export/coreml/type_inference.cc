@@ -140,7 +140,7 @@ Types gather(const Call& call) {
 Types range_1d(const Call& call) {
   call.only({"start", "end", "step"});
   for (const char* name : {"start", "end", "step"})
-    call.require(call.tensor(name) == TensorType{DataType::kInt32, {}}, std::string(name) + " must be an int32 scalar");
+    call.require(call.tensor(name) == scalar_type(DataType::kInt32), std::string(name) + " must be an int32 scalar");
   return {{DataType::kInt32, {kUnknown}}};
 }
 

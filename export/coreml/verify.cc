@@ -55,7 +55,7 @@ class FunctionVerifier {
   void check_attributes(const Operation& operation) const {
     const bool is_const = operation.type == "const";
     const auto name = operation.attributes.find("name");
-    NIBBLE_REQUIRE(name != operation.attributes.end() && name->second.type == TensorType({DataType::kString, {}}),
+    NIBBLE_REQUIRE(name != operation.attributes.end() && name->second.type == scalar_type(DataType::kString),
                    FormatError, "the attribute 'name' is missing or no text");
     NIBBLE_REQUIRE(operation.attributes.size() == (is_const ? 2u : 1u), FormatError, "attributes beside 'name'{}",
                    is_const ? " and 'val'" : "");

@@ -103,7 +103,7 @@ class SlotVerifier {
     if (joined == nullptr || joined->inputs.at("values").size() != 5) return {};
     const Integers* block = constant<Integers>(operand(*joined, "values", 0));
     const Operation* slot = maker(operand(*joined, "values", 3), "expand_dims");
-    for (const std::size_t i : {1, 2, 4})
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}, std::size_t{4}})
       if (!is(operand(*joined, "values", i), Integers{0})) return {};
     if (block == nullptr || block->size() != 1 || slot == nullptr || !is_slot(operand(*slot, "x"))) return {};
     return block->front();

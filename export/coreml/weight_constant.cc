@@ -111,7 +111,7 @@ Constant plan_palette(BlobPlan& plan, const Tensor& tensor, Rows rows, const std
       blob(plan, DataType::kFloat16, {rows.count() / each, 1, std::uint64_t{1} << width, spec.cluster_dim},
            tensor->name() + ".palette", tables_producer(tensor, rows, each, width, rounding));
   if (spec.cluster_dim > 1)
-    constant.operands["vector_axis"] = Value{{DataType::kInt32, {}}, std::vector<std::int32_t>{1}};
+    constant.operands["vector_axis"] = Value{scalar_type(DataType::kInt32), std::vector<std::int32_t>{1}};
   return constant;
 }
 

@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "export/coreml/package_weights.h"
+#include "export/coreml/verify.h"
+#include "export/export_checkpoint.h"
+#include "quant/job/quantize_model.h"
+#include "quant/store/load_model.h"
+#include "tests/export/coreml/mil_interpreter.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble::exporting {
+namespace {
+
+using test::TempDir;
+
+ExportResult export_coreml(const std::filesystem::path& model, const std::filesystem::path& output,
+                           ExportOptions options = {}) {
+  return export_checkpoint({.model = model,
+                            .output = output,
+                            .exporter = find_exporter("coreml"),
+                            .options = options,
+                            .overwrite = true,
+                            .progress = {}});
+}
+
+void quantize(const std::filesystem::path& model, const std::filesystem::path& output, const std::string& yaml) {
+  quant::quantize_model(
+      {.model = model, .output = output, .recipe = quant::Recipe::parse(yaml, "r"), .overwrite = true, .progress = {}});
+}
+
+// What a storage is written as, whether codes keep their values to the bit, and that the package computes what the
+// model does.
+TEST(CoreMlExporter, TranscodesEveryStorage) {
+  const TempDir dir;
+  test::tiny_gpt2(test::f16_tensor).write(dir / "gpt2");
+  test::tiny_llama(test::f16_tensor).write(dir / "llama");
+  struct Case {
+    const char* settings;
+    bool exact;
+  };
+  for (const auto model : {"gpt2", "llama"})
+    for (const auto& [settings, exact] :
+         {Case{"bits: 4", true}, Case{"bits: 3, granularity: channel", true},
+          Case{"bits: 2, granularity: channel-group, group_size: 8", true}, Case{"bits: 6, scaling: std", false},
+          Case{"bits: 4, palette_dtype: int8", false}, Case{"format: uniform, bits: 8, group_size: 0", true},
+          Case{"format: uniform, bits: 3, group_size: 0, zero_point: true", true}}) {
+      SCOPED_TRACE(testing::Message() << model << ", " << settings);
+      quantize(dir / model, dir / "q",
+               fmt::format("{{defaults: {{{}}}, layers: [{{match: 'wte|embed', bits: 4}}]}}", settings));
+      for (const auto layout : {"gpu", "ane"}) {
+        const ExportResult result = export_coreml(dir / "q", dir / "p.mlpackage", {.layout = layout});
+        EXPECT_GT(result.coded, 10u);
+        EXPECT_TRUE(result.as_floats.empty());
+        EXPECT_EQ(result.read_back.rounded == 0, exact);
+        EXPECT_GT(result.bits_per_weight, 2.0);
+        EXPECT_LT(result.bits_per_weight, 40.0);  // little matrices: tables weigh more than codes
+      }
+      static_cast<void>(export_coreml(dir / "q", dir / "p.mlpackage"));
+      const coreml::Package package = coreml::read_package(dir / "p.mlpackage");
+      test::MilInterpreter interpreter(package);
+      std::vector<std::uint32_t> tokens(20);
+      for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint32_t>(i * 7 % 40);
+      // Tables rounded to float16: 2^-12 of every weight, and a few such roundings in two blocks.
+      EXPECT_TRUE(test::relative_error_within(interpreter.extend_gpu(tokens), test::logits_of_model(dir / "q"), 2e-3));
+    }
+}
+
+TEST(CoreMlExporter, WritesTheSameBytesAgainAndReplacesWhatItWrote) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  for (const auto layout : {"gpu", "ane"}) {
+    static_cast<void>(export_coreml(dir / "model", dir / "a.mlpackage", {.layout = layout}));
+    static_cast<void>(export_coreml(dir / "model", dir / "b.mlpackage", {.layout = layout}));
+    const auto files = test::files_of(dir / "a.mlpackage");
+    EXPECT_EQ(files, test::files_of(dir / "b.mlpackage"));
+    EXPECT_EQ(files.size(), 3u);
+    EXPECT_TRUE(files.contains("Data/com.apple.CoreML/weights/weight.bin"));
+    const auto manifest = nlohmann::json::parse(files.at("Manifest.json"));
+    const std::string id = manifest.at("rootModelIdentifier");
+    EXPECT_EQ(id.size(), 36u);
+    EXPECT_EQ(id[14], '4');
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.mlpackage.partial"));
+}
+
+TEST(CoreMlExporter, RefusesByNameOrWritesFloats) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  test::write_calibration(dir / "calib.h5", dir / "model");
+  test::quantize(dir / "model", dir / "q", "{defaults: {bits: 2, outliers_large: 0.02}}", {dir / "calib.h5"});
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { static_cast<void>(export_coreml(dir / "q", dir / "p.mlpackage")); },
+                                         "q_proj", "outliers", "--rest float16"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "p.mlpackage"));
+  const ExportResult result = export_coreml(dir / "q", dir / "p.mlpackage", {.rest = Rest::kFloat16});
+  EXPECT_EQ(result.coded, 0u);
+  EXPECT_EQ(result.as_floats.size(), 14u);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { static_cast<void>(export_coreml(dir / "q", dir / "p")); },
+                                                 ".mlpackage"));
+}
+
+TEST(CoreMlExporter, WritesGoldenLogitsOfItsOwnEngine) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  static_cast<void>(export_coreml(dir / "model", dir / "p.mlpackage", {.golden = true}));
+  const auto facts = nlohmann::json::parse(test::read_file(dir / "p.mlpackage.golden.json"));
+  const auto tokens = facts.at("tokens").get<std::vector<std::uint32_t>>();
+  const std::string bytes = test::read_file(dir / facts.at("logits").get<std::string>());
+  ASSERT_EQ(bytes.size(), tokens.size() * 40 * 4);
+  std::vector<float> golden(tokens.size() * 40);
+  std::memcpy(golden.data(), bytes.data(), bytes.size());
+  const coreml::Package package = coreml::read_package(dir / "p.mlpackage");
+  test::MilInterpreter interpreter(package);
+  EXPECT_TRUE(test::relative_error_within(interpreter.extend_gpu(tokens), golden, 2e-3));  // float16 weights
+}
+
+TEST(CoreMlExporter, CatchesOneChangedCode) {
+  const TempDir dir;
+  test::tiny_llama(test::f16_tensor).write(dir / "model");
+  quantize(dir / "model", dir / "q", "{defaults: {bits: 4}}");
+  static_cast<void>(export_coreml(dir / "q", dir / "p.mlpackage"));
+  const ExportModel model(dir / "q");
+  const std::filesystem::path weights = coreml::weights_path(dir / "p.mlpackage");
+  const auto differs = [&] {
+    const auto provider = coreml::open_package_weights(dir / "p.mlpackage", model.architecture());
+    std::size_t different = 0;
+    for (const ExportPart& part : model.parts()) {
+      const auto written = provider->matrix(*part.parameter);
+      std::vector<float> a(part.values->rows() * part.values->cols()), b(a.size());
+      part.values->decode_rows(0, part.values->rows(), a.data());
+      written->decode_rows(0, part.values->rows(), b.data());
+      for (std::size_t i = 0; i < a.size(); ++i) different += a[i] != b[i] ? 1u : 0u;
+    }
+    return different;
+  };
+  EXPECT_EQ(differs(), 0u);
+  std::string bytes = test::read_file(weights);
+  const coreml::Package package = coreml::read_package(dir / "p.mlpackage");
+  for (const coreml::Operation& operation : package.model.functions.at("main").operations)
+    if (operation.type == "constexpr_lut_to_dense") {
+      const auto& value = std::get<coreml::Value>(operation.inputs.at("indices").front());
+      bytes[std::get<coreml::BlobReference>(value.data).offset + 64] ^= 1;
+      break;
+    }
+  test::write_file(weights, bytes);
+  EXPECT_EQ(differs(), 1u);
+}
+
+}  // namespace
+}  // namespace nibble::exporting
