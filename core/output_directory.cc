@@ -134,6 +134,11 @@ void OutputDirectory::add_text(std::string_view name, std::string_view text) con
 
 void OutputDirectory::add_companions(const fs::path& model) const { copy_companions(model, partial_); }
 
+void OutputDirectory::discard() {
+  std::error_code error;
+  fs::remove_all(partial_, error);  // what is left of it, a later run clears
+}
+
 void OutputDirectory::publish() {
   remove_tree(scratch());
   lock_->remove_file();

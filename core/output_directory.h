@@ -31,6 +31,8 @@ class OutputDirectory {
   void add_text(std::string_view name, std::string_view text) const;
   /// Copies what travels along with a model, where it is there: the tokenizer's files, licence, README.
   void add_companions(const std::filesystem::path& model) const;
+  /// Removes all of it, for work that a later run could not go on with.
+  void discard();
   /// Everything is written: removes scratch files, flushes, and gives the directory its name.
   void publish();
 

@@ -39,9 +39,11 @@ void check_output(const ExportRequest& request) {
   std::error_code error;
   NIBBLE_REQUIRE(!fs::equivalent(request.model, request.output, error), InvalidArgument,
                  "output '{}' is the model itself", request.output.string());
-  NIBBLE_REQUIRE(exporter.suffix.empty() || request.output.filename().string().ends_with(exporter.suffix),
-                 InvalidArgument, "--output: format {} needs a name that ends with {}, got '{}'", exporter.name,
-                 exporter.suffix, request.output.string());
+  const fs::path named = exporter.directory && !request.output.has_filename() ? request.output.parent_path()
+                                                                              : request.output;  // without a slash
+  NIBBLE_REQUIRE(exporter.suffix.empty() || named.filename().string().ends_with(exporter.suffix), InvalidArgument,
+                 "--output: format {} needs a name that ends with {}, got '{}'", exporter.name, exporter.suffix,
+                 request.output.string());
   NIBBLE_REQUIRE(exporter.directory || request.overwrite || !fs::exists(request.output, error), InvalidArgument,
                  "output '{}' exists; choose another or overwrite it", request.output.string());
 }
@@ -75,14 +77,19 @@ ExportResult result_of(const ExportPlan& plan, const Written& written, const Rea
 ExportResult export_to_directory(const ExportRequest& request, const ExportPlan& plan) {
   const Exporter& exporter = request.exporter;
   OutputDirectory directory(request.output, request.overwrite, fmt::format("nibble export, {}", exporter.name));
-  const Written written = exporter.write(plan, directory.partial(), request.progress);
-  ReadBack read_back;
-  {
-    const auto output = exporter.read(directory.partial(), plan.model);
-    read_back = compare_with_model(exporter, plan, *output, request.progress);
+  try {
+    const Written written = exporter.write(plan, directory.partial(), request.progress);
+    ReadBack read_back;
+    {
+      const auto output = exporter.read(directory.partial(), plan.model);
+      read_back = compare_with_model(exporter, plan, *output, request.progress);
+    }
+    directory.publish();
+    return result_of(plan, written, read_back, exporter);
+  } catch (...) {
+    directory.discard();
+    throw;
   }
-  directory.publish();
-  return result_of(plan, written, read_back, exporter);
 }
 
 ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {

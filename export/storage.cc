@@ -6,6 +6,15 @@
 
 namespace nibble::exporting {
 
+namespace {
+
+// Blocks as long as the row, or longer, are the row.
+std::size_t shared_inputs(const quant::TensorSpec& spec) {
+  return spec.coding == quant::Coding::kBlocks && spec.group_size >= spec.cols ? 0 : spec.group_size;
+}
+
+}  // namespace
+
 bool Storage::same_codes(const Storage& other) const {
   return format == other.format && bits == other.bits && group_size == other.group_size &&
          cluster_dim == other.cluster_dim && zero_points == other.zero_points && row_scales == other.row_scales &&
@@ -20,7 +29,7 @@ std::string Storage::text() const {
   spec.rows = rows;
   spec.cols = cols;
   spec.bits = bits;
-  spec.group_size = group_size;
+  spec.group_size = format == quant::Format::kInt4Block ? group() : group_size;  // which has no word for whole rows
   spec.cluster_dim = cluster_dim;
   std::string text = quant::storage_text({format, spec});
   if (palette() && palette_dtype == quant::PaletteDtype::kInt8) text += " of int8";
@@ -36,7 +45,7 @@ Storage storage_of(const quant::MappedQuantizedWeight& weight) {
   const quant::TensorSpec& spec = tensor.spec();
   Storage storage{.format = weight.stored().format,
                   .bits = spec.bits,
-                  .group_size = spec.group_size,
+                  .group_size = shared_inputs(spec),
                   .cluster_dim = spec.cluster_dim,
                   .zero_points = tensor.find("block_zero") != nullptr,
                   .row_scales = tensor.find("scale") != nullptr,
@@ -56,7 +65,7 @@ Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std:
   const bool palette = settings.has_palette();
   return {.format = settings.format,
           .bits = spec.bits,
-          .group_size = spec.group_size,
+          .group_size = shared_inputs(spec),
           .cluster_dim = spec.cluster_dim,
           .zero_points = !palette && settings.zero_point,
           .row_scales = palette && settings.scaling != quant::Scaling::kNone,
