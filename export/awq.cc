@@ -110,8 +110,9 @@ std::vector<CodedTensor> coded(const OutputMatrix& matrix, const ExportPlan& pla
            }}};
 }
 
-void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix>,
+void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix> matrices,
                std::span<const OutputMatrix> floats) {
+  if (matrices.empty()) return;
   nlohmann::ordered_json plain = nlohmann::ordered_json::array();
   for (const OutputMatrix& matrix : floats)
     if (is_block_linear(matrix)) plain.push_back(matrix.group->name);

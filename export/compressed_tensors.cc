@@ -84,6 +84,7 @@ nlohmann::ordered_json json_of(const Scheme& scheme, nlohmann::ordered_json targ
 // The most frequent scheme goes for every linear layer, the others for modules by name, which wins over the class.
 void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix> matrices,
                std::span<const OutputMatrix> floats) {
+  if (matrices.empty()) return;
   std::vector<Scheme> all;
   bool head = false;
   for (const OutputMatrix& matrix : matrices) {

@@ -77,6 +77,7 @@ std::string pattern_of(const std::string& module) {
 
 void configure(nlohmann::ordered_json& config, const ExportPlan&, std::span<const OutputMatrix> matrices,
                std::span<const OutputMatrix> floats) {
+  if (matrices.empty()) return;
   std::vector<Settings> all;
   bool zero_points = false, head = false;
   for (const OutputMatrix& matrix : matrices) {

@@ -16,6 +16,27 @@ using model::Parameter;
 using model::Role;
 using Head = KnownFamily::Head;
 
+// Some implementations have an MLP of four times the width, whatever the configuration says.
+std::string four_times_the_width(const Architecture& architecture) {
+  for (const model::BlockSpec& block : architecture.blocks)
+    if (block.intermediate() != 4 * architecture.hidden)
+      return fmt::format("its implementation has MLPs of 4 times the width, {}, and this one's have {}",
+                         4 * architecture.hidden, block.intermediate());
+  return {};
+}
+
+std::string no_dense_block(const Architecture& architecture) {
+  for (std::size_t i = 0; i < architecture.blocks.size(); ++i)
+    if (!architecture.blocks[i].experts)
+      return fmt::format("its implementation has experts in every block, and block {} has none", i);
+  return {};
+}
+
+constexpr Rename kMlxGpt2Keys[] = {{"n_positions", "n_ctx"}};
+constexpr Rename kMlxGptNeoxKeys[] = {{"rope_theta", "rotary_emb_base"}, {"partial_rotary_factor", "rotary_pct"}};
+constexpr Rename kMlxExpertKeys[] = {{"num_local_experts", "num_experts"}};
+constexpr Rename kMlxWindowKeys[] = {{"_sliding_window_pattern", "sliding_window_pattern"}};
+
 constexpr Rename kMlxGpt2[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptj[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptNeox[] = {
@@ -28,12 +49,16 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "exaone4"},
     {.family = "gemma", .head = Head::kTied},
     {.family = "gemma2", .head = Head::kTied},
-    {.family = "gemma3_text"},
+    {.family = "gemma3_text", .keys = kMlxWindowKeys},
     {.family = "glm4", .head = Head::kOwn},
-    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2},
-    {.family = "gpt_neox", .head = Head::kOwn, .renames = kMlxGptNeox},
+    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2, .keys = kMlxGpt2Keys},
+    {.family = "gpt_neox",
+     .head = Head::kOwn,
+     .renames = kMlxGptNeox,
+     .keys = kMlxGptNeoxKeys,
+     .objection = four_times_the_width},
     {.family = "gpt_oss", .head = Head::kOwn, .experts = "model.layers.{}.mlp.experts."},
-    {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj},
+    {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj, .objection = four_times_the_width},
     {.family = "granite"},
     {.family = "granitemoe", .experts = kMlxSparseExperts},
     {.family = "llama"},
@@ -42,13 +67,17 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "nemotron"},
     {.family = "olmo2"},
     {.family = "olmo3"},
-    {.family = "olmoe", .experts = kMlxMlpExperts},
+    {.family = "olmoe", .experts = kMlxMlpExperts, .keys = kMlxExpertKeys},
     {.family = "phi", .head = Head::kOwn},
     {.family = "phi3"},
     {.family = "qwen2"},
-    {.family = "qwen2_moe", .head = Head::kOwn, .experts = kMlxMlpExperts},
+    {.family = "qwen2_moe",
+     .head = Head::kOwn,
+     .experts = kMlxMlpExperts,
+     .keys = kMlxExpertKeys,
+     .objection = no_dense_block},
     {.family = "qwen3"},
-    {.family = "qwen3_moe", .experts = kMlxMlpExperts},
+    {.family = "qwen3_moe", .experts = kMlxMlpExperts, .keys = kMlxExpertKeys},
     {.family = "smollm3"},
     {.family = "stablelm", .head = Head::kOwn},
     {.family = "starcoder2"},
@@ -67,15 +96,16 @@ constexpr UnknownFamily kMlxUnknown[] = {
 constexpr std::string_view kStackedExperts =
     "transformers keeps the experts as stacks of floats, which are no linear layers to it";
 constexpr KnownFamily kLinearLayers[] = {
-    {.family = "bloom"},   {.family = "cohere"},    {.family = "exaone4"},     {.family = "falcon"},
-    {.family = "gemma"},   {.family = "gemma2"},    {.family = "gemma3_text"}, {.family = "glm4"},
-    {.family = "gpt_neo"}, {.family = "gpt_neox"},  {.family = "gptj"},        {.family = "granite"},
-    {.family = "llama"},   {.family = "ministral"}, {.family = "mistral"},     {.family = "nemotron"},
-    {.family = "olmo"},    {.family = "olmo2"},     {.family = "olmo3"},       {.family = "opt"},
-    {.family = "phi"},     {.family = "phi3"},      {.family = "qwen2"},       {.family = "qwen3"},
-    {.family = "smollm3"}, {.family = "stablelm"},  {.family = "starcoder2"},
+    {.family = "bloom"},      {.family = "cohere"},      {.family = "exaone4"}, {.family = "gemma"},
+    {.family = "gemma2"},     {.family = "gemma3_text"}, {.family = "glm4"},    {.family = "gpt_neo"},
+    {.family = "gpt_neox"},   {.family = "gptj"},        {.family = "granite"}, {.family = "llama"},
+    {.family = "mistral"},    {.family = "nemotron"},    {.family = "olmo"},    {.family = "olmo2"},
+    {.family = "olmo3"},      {.family = "opt"},         {.family = "phi"},     {.family = "phi3"},
+    {.family = "qwen2"},      {.family = "qwen3"},       {.family = "smollm3"}, {.family = "stablelm"},
+    {.family = "starcoder2"},
 };
 constexpr UnknownFamily kNoLinearLayers[] = {
+    {"falcon", "its projections are a Linear of their own, which looks for the weights that were packed"},
     {"gpt2", "its projections are Conv1D modules, and compressed-tensors quantizes only Linear ones"},
     {"gpt_oss", kStackedExperts},
     {"granitemoe", kStackedExperts},
@@ -137,6 +167,14 @@ void require_known_family(const ProgramFamilies& program, const Architecture& ar
   NIBBLE_REQUIRE(known->head == Head::kEither || tied == (known->head == Head::kTied), InvalidArgument,
                  "{} runs models of family {} only with a head {}, and this one's {}", program.program, family,
                  tied ? "of its own" : "tied to the embedding", tied ? "is tied" : "is its own");
+  const std::string objection = known->objection == nullptr ? "" : known->objection(architecture);
+  NIBBLE_REQUIRE(objection.empty(), InvalidArgument, "{} does not run this model of family {}: {}", program.program,
+                 family, objection);
+}
+
+std::span<const Rename> wanted_keys(const ProgramFamilies& program, const Architecture& architecture) {
+  const KnownFamily* known = find_known(program, architecture.family);
+  return known == nullptr ? std::span<const Rename>{} : known->keys;
 }
 
 std::string output_name(const ProgramFamilies& program, const Architecture& architecture, const std::string& tensor) {

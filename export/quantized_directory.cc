@@ -186,7 +186,7 @@ void write_config(const DirectoryFormat& format, const ExportPlan& plan, const D
   const model::Checkpoint& checkpoint = *plan.model.checkpoint();
   auto config =
       nlohmann::ordered_json::parse(quant::as_float_config(checkpoint.metadata(), dtype, plan.model.bias_flags()));
-  if (!directory.coded().empty()) format.configure(config, plan, directory.coded(), directory.floats());
+  format.configure(config, plan, directory.coded(), directory.floats());
   write_text(output / "config.json", config.dump(2) + "\n");
 }
 

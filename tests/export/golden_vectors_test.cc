@@ -86,11 +86,11 @@ std::string module_of(const Vector& vector) {
   return fmt::format("model.layers.0.self_attn.{}_proj", tall ? "q" : "k");
 }
 
+// That matrix alone is coded.
 std::string recipe_of(const Vector& vector) {
   return fmt::format(
-      "{{defaults: {{format: uniform, bits: {}, group_size: {}{}}}, layers: [{{match: '[kv]_proj', {}}}]}}",
-      vector.bits, vector.group, vector.zero_points ? ", zero_point: true" : "",
-      vector.format == "gptq" ? "format: float16" : fmt::format("bits: {}", vector.bits));
+      "{{defaults: {{format: float16}}, layers: [{{match: '{}', format: uniform, bits: {}, group_size: {}{}}}]}}",
+      module_of(vector), vector.bits, vector.group, vector.zero_points ? ", zero_point: true" : "");
 }
 
 TEST(GoldenVectors, AreReadExactly) {
