@@ -133,6 +133,36 @@ defaults:
   bits: 8
   group_size: 32
 )"},
+    {"mlx-4bit",
+     R"(# What `nibble export --format mlx` holds in its usual form: 4 bits and a float16 scale for 64 inputs, each scale
+# searched for the least squared error. Needs no calibration.
+defaults:
+  format: int4-block
+  group_size: 64
+  int4_scale: extreme-8
+  search: error
+)"},
+    {"compressed-tensors-4bit",
+     R"(# What `nibble export --format compressed-tensors` (and gptq, awq) holds in its usual form: 4 bits and a float16 scale
+# for 128 inputs, positive as quantizers there make them, searched for the least squared error. Needs no calibration.
+defaults:
+  format: int4-block
+  group_size: 128
+  int4_scale: absmax-7.5
+  search: error
+)"},
+    {"gptq-4bit",
+     R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128
+# inputs, error feedback through the inverse Hessian.
+defaults:
+  format: int4-block
+  group_size: 128
+  int4_scale: absmax-7.5
+  solver: gptq
+  hessian: plain
+  act_order: true
+  damping: 0.01
+)"},
 });
 
 constexpr auto kNames = [] {
