@@ -26,7 +26,7 @@
 #include "core/thread_pool.h"
 #include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
-#include "quant/store/load_model.h"
+#include "quant/job/calibrate_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -40,19 +40,12 @@ struct CalibrateArguments {
   bool head = false;
 };
 
-calib::RunSettings settings_of(const CalibrateArguments& arguments, const quant::LoadedModel& model,
-                               const model::Tokenizer* tokenizer, const datasets::CalibrationWindows& windows) {
-  const bool sampled = arguments.text.tokens.empty();
-  return {.model_hash = model.checkpoint->fingerprint(),
-          .tokenizer_hash = sampled ? tokenizer->fingerprint() : "none",
-          .text_hash = windows.fingerprint,
-          .sampling = sampled ? "random slices" : "consecutive windows",
-          .window_tokens = windows.length,
-          .seeds = {arguments.text.seed},
-          .flavour = calib::parse_fisher_flavour(arguments.fisher),
+quant::CalibrateOptions options_of(const CalibrateArguments& arguments) {
+  return {.collect = calib::parse_statistic_set(arguments.collect),
+          .fisher = calib::parse_fisher_flavour(arguments.fisher),
           .labels = calib::parse_labels(arguments.labels),
-          .head = arguments.head,
-          .collected = calib::parse_statistic_set(arguments.collect)};
+          .centre = arguments.centre,
+          .head = arguments.head};
 }
 
 void announce(const calib::CalibrationPlan& plan, double seconds, const calib::RunSettings& settings) {
@@ -65,13 +58,9 @@ void announce(const calib::CalibrationPlan& plan, double seconds, const calib::R
 
 // A mixture's experts are given different numbers of tokens; some texts never choose some of them.
 void warn_of_rare_experts(const model::Architecture& architecture, const calib::StatsFile& file) {
-  for (const model::Parameter* layer : model::linear_layers(architecture)) {
-    if (!layer->expert || !layer->input_of.empty()) continue;
-    const std::uint64_t tokens = file.layer(layer->module).tokens;
-    if (tokens >= layer->in) continue;
+  for (const quant::RareExpert& expert : quant::rare_experts(architecture, file))
     warn(fmt::format("{}: {} tokens chose this expert of {} inputs; quantizing it will do without statistics",
-                     layer->module, tokens, layer->in));
-  }
+                     expert.name, expert.tokens, expert.inputs));
 }
 
 void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
@@ -79,28 +68,21 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
+  const quant::CalibrationSource source = arguments.text.source();
   const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
   const datasets::CalibrationWindows windows =
-      read_calibration_windows(arguments.text, model.architecture, tokenizer.get(), arguments.model, bar.sink());
+      quant::read_calibration_windows(source, model.architecture, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   if (first) {
     for (const std::string& warning : datasets::warnings(windows)) warn(warning);
   }
 
-  calib::CalibrationJob job{.model = *model.transformer,
-                            .tokens = windows.tokens,
-                            .settings = settings_of(arguments, model, tokenizer.get(), windows),
-                            .output = arguments.output,
-                            .memory_bytes = parse_memory_size("--memory", arguments.text.memory),
-                            .progress = bar.sink(),
-                            .team = &mpi.team()};
-  if (arguments.centre == "own") {
-    job.centre = calib::Centre::kOwn;
-  } else if (arguments.centre != "none") {
-    job.centre = calib::Centre::kFile;
-    job.means = calib::StatsFile::open(arguments.centre);
-  }
+  calib::CalibrationJob job =
+      quant::calibration_job(model, tokenizer.get(), source, windows, options_of(arguments), arguments.output);
+  job.memory_bytes = parse_memory_size("--memory", arguments.text.memory);
+  job.progress = bar.sink();
+  job.team = &mpi.team();
   const calib::RunSettings settings = calib::complete_settings(job);
   const calib::CalibrationPlan plan = calib::plan_job(job);
   if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), settings);

@@ -1,17 +1,8 @@
 #include "cli/calibration_text.h"
 
-#include <algorithm>
-
 #include "cli/options.h"
-#include "core/error.h"
 
 namespace nibble::cli {
-namespace {
-
-constexpr std::uint64_t kDefaultSamples = 128, kDefaultLength = 512;
-
-}  // namespace
-
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
   app.add_option("--text", options.text, "Texts to sample from: .txt, .jsonl, also .gz and .zst")->type_name("FILE…");
   add_path(app, "--tokens", options.tokens, "FILE", "Consecutive windows of token ids (.u16, .u32) instead");
@@ -26,24 +17,13 @@ void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
       ->capture_default_str();
 }
 
-datasets::CalibrationWindows read_calibration_windows(const CalibrationTextOptions& options,
-                                                      const model::Architecture& architecture,
-                                                      const model::Tokenizer* tokenizer,
-                                                      const std::filesystem::path& model,
-                                                      const ProgressSink& progress) {
-  const std::size_t length =
-      options.length > 0 ? options.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
-  if (!options.tokens.empty())
-    return datasets::fixed_calibration_windows(options.tokens, architecture.vocabulary, length, options.samples);
-  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "--text: '{}' has no tokenizer; give token ids with --tokens",
-                 model.string());
-  const std::vector<std::filesystem::path> files(options.text.begin(), options.text.end());
-  return datasets::sample_calibration_windows(files, *tokenizer,
-                                              {.samples = options.samples > 0 ? options.samples : kDefaultSamples,
-                                               .length = length,
-                                               .seed = options.seed,
-                                               .field = options.field,
-                                               .progress = progress});
+quant::CalibrationSource CalibrationTextOptions::source() const {
+  return {.text = {text.begin(), text.end()},
+          .tokens = tokens,
+          .field = field,
+          .length = length,
+          .samples = samples,
+          .seed = seed};
 }
 
 }  // namespace nibble::cli

@@ -6,10 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/progress.h"
-#include "datasets/calibration_windows.h"
-#include "model/architecture/architecture.h"
-#include "model/tokenizer/tokenizer.h"
+#include "quant/job/calibrate_model.h"
 
 namespace nibble::cli {
 
@@ -19,15 +16,9 @@ struct CalibrationTextOptions {
   std::filesystem::path tokens;
   std::string field = "text", memory = "4G";
   std::uint64_t length = 0, samples = 0, seed = 0;
+  quant::CalibrationSource source() const;
   bool given() const { return !text.empty() || !tokens.empty(); }
 };
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options);
-
-/// Reads the windows for a model of `architecture`; `tokenizer` may be null with --tokens. `model` is for messages.
-/// Throws InvalidArgument, FormatError.
-datasets::CalibrationWindows read_calibration_windows(const CalibrationTextOptions& options,
-                                                      const model::Architecture& architecture,
-                                                      const model::Tokenizer* tokenizer,
-                                                      const std::filesystem::path& model, const ProgressSink& progress);
 
 }  // namespace nibble::cli

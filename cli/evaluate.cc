@@ -21,7 +21,7 @@
 #include "cli/table.h"
 #include "cli/token_input.h"
 #include "datasets/eval_windows.h"
-#include "eval/quality/reference_comparison.h"
+#include "eval/quality/text_quality.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -36,29 +36,6 @@ struct EvaluateArguments {
   bool skip_limits = false;
 };
 
-struct Quality {
-  eval::PerplexityResult result;
-  std::optional<eval::ReferenceComparison> comparison;
-};
-
-Quality measure_quality(const EvaluateArguments& arguments, const quant::LoadedModel& model, const TokenInput& input,
-                        eval::PerplexityOptions options) {
-  if (input.tokenizer) {
-    if (options.protocol == datasets::Protocol::kHalf) options.bos = input.tokenizer->added_bos();
-    options.byte_length = [&](model::TokenId id) { return input.tokenizer->byte_length(id); };
-  }
-  Quality quality;
-  if (arguments.reference.empty()) {
-    quality.result = eval::perplexity(*model.transformer, input.tokens, options);
-  } else {
-    const quant::LoadedModel reference = quant::load_model(arguments.reference);
-    quality.comparison =
-        eval::compare_with_reference(*model.transformer, *reference.transformer, input.tokens, options);
-    quality.result = quality.comparison->model;
-  }
-  return quality;
-}
-
 void run(const EvaluateArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
@@ -69,7 +46,11 @@ void run(const EvaluateArguments& arguments) {
   options.stride = arguments.stride;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
-  const Quality quality = measure_quality(arguments, model, input, options);
+  quant::LoadedModel reference;
+  if (!arguments.reference.empty()) reference = quant::load_model(arguments.reference);
+  const eval::TextQuality quality =
+      eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
+  reference = {};
 
   eval::SpeedOptions speed;
   const eval::Fit fit = eval::fit_context(
@@ -85,7 +66,7 @@ void run(const EvaluateArguments& arguments) {
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();
 
-  const eval::PerplexityResult& result = quality.result;
+  const eval::PerplexityResult& result = quality.perplexity;
   if (arguments.common.json) {
     nlohmann::ordered_json object = {{"model", arguments.model.string()},
                                      {"method", model.method},

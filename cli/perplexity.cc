@@ -34,7 +34,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
-#include "eval/quality/reference_comparison.h"
+#include "eval/quality/text_quality.h"
 #include "model/open/open_model.h"
 #include "quant/store/load_model.h"
 
@@ -179,20 +179,15 @@ void run(const PerplexityArguments& arguments) {
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
-  if (input.tokenizer) {
-    if (options.protocol == Protocol::kHalf) options.bos = input.tokenizer->added_bos();
-    options.byte_length = [&](model::TokenId id) { return input.tokenizer->byte_length(id); };
-  }
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
-  std::optional<eval::ReferenceComparison> comparison;
+  quant::LoadedModel reference;
   if (!arguments.reference.empty()) {
     require_same_tokenizer(input, arguments.reference);
-    const quant::LoadedModel reference = quant::load_model(arguments.reference);
-    comparison = eval::compare_with_reference(*model.transformer, *reference.transformer, input.tokens, options);
+    reference = quant::load_model(arguments.reference);
   }
-  const eval::PerplexityResult result =
-      comparison ? comparison->model : eval::perplexity(*model.transformer, input.tokens, options);
+  const eval::TextQuality quality =
+      eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
   bar.finish();
 
   const Report report{
@@ -200,8 +195,8 @@ void run(const PerplexityArguments& arguments) {
       .model = model,
       .input = input,
       .options = options,
-      .result = result,
-      .comparison = comparison,
+      .result = quality.perplexity,
+      .comparison = quality.comparison,
       .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
       .peak_anonymous_bytes = memory.bytes(),
   };

@@ -141,7 +141,7 @@ std::optional<quant::CalibrationText> read_text(const QuantizeArguments& argumen
   const model::Architecture& architecture = checkpoint->architecture();
   const auto tokenizer = options.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
   datasets::CalibrationWindows windows =
-      read_calibration_windows(options, architecture, tokenizer.get(), arguments.model, bar.sink());
+      quant::read_calibration_windows(options.source(), architecture, tokenizer.get(), arguments.model, bar.sink());
   bar.finish();
   for (const std::string& warning : datasets::warnings(windows)) warn(warning);
   return quant::CalibrationText{

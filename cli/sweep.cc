@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <filesystem>
@@ -18,11 +17,11 @@
 #include "cli/sweep_watch.h"
 #include "cli/version.h"
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/isa.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "eval/sweep/diff.h"
+#include "eval/sweep/environment.h"
+#include "eval/sweep/repetition.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
@@ -50,14 +49,6 @@ eval::Shard parse_shard(const std::string& text) {
   return shard;
 }
 
-eval::Facts environment() {
-  const VersionFacts version = version_facts();
-  return {{"version", version.version},    {"commit", version.git_commit},
-          {"compiler", version.compiler},  {"build", version.build_type},
-          {"processor", processor_name()}, {"instruction_set", std::string(isa_name(active_isa()))},
-          {"kernels", gemm_identity()},    {"threads", fmt::format("{}", thread_count())}};
-}
-
 eval::SweepOptions options_of(const SweepArguments& arguments) {
   eval::SweepOptions options;
   options.output = arguments.output;
@@ -66,7 +57,7 @@ eval::SweepOptions options_of(const SweepArguments& arguments) {
   options.memory_bytes = parse_memory_size("--memory", arguments.memory);
   options.retry_failed = arguments.retry_failed;
   options.shard = parse_shard(arguments.shard);
-  options.environment = environment();
+  options.environment = eval::run_environment(build_facts());
   return options;
 }
 
@@ -96,26 +87,18 @@ void run_cells(const SweepArguments& arguments, const eval::SweepPlan& plan) {
 
 void repeat(const SweepArguments& arguments) {
   const eval::SweepRecord record = eval::read_record(arguments.repeat);
-  const eval::SweepPlan plan = eval::plan_repetition(record);
-  const auto scratch = std::filesystem::temp_directory_path() / fmt::format("nibble-repeat-{}", ::getpid());
   eval::SweepOptions options = options_of(arguments);
-  if (options.output.empty()) options.output = scratch;
   SweepDisplay display(arguments.common.quiet, true);
   options.progress = [&](const eval::SweepProgress& progress) { display.update(progress); };
   eval::SweepRecord again;
-  options.finished = [&](const eval::SweepRecord& finished) { again = finished; };
   std::exception_ptr error;
   try {
-    eval::run_sweep(plan, options);
+    again = eval::repeat_record(record, options);
   } catch (...) {
     error = std::current_exception();
   }
   display.close();
-  std::error_code ignored;
-  std::filesystem::remove_all(scratch, ignored);
   if (error) std::rethrow_exception(error);
-  NIBBLE_REQUIRE(!again.id.empty(), InvalidArgument,
-                 "--repeat: '{}' has a record of this cell already; choose another -o", options.output.string());
   show_repetition(eval::diff_records(record, again), arguments.common.json);
 }
 

@@ -204,13 +204,4 @@ void show_repetition(const eval::RecordDiff& diff, bool json) {
   NIBBLE_REQUIRE(diff.same_measures, NumericalError, "the measures differ from the record's");
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 }  // namespace nibble::cli

@@ -38,7 +38,4 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
 /// What --repeat found. Throws NumericalError unless the measures are the same.
 void show_repetition(const eval::RecordDiff& diff, bool json);
 
-/// The processor's name, from the kernel.
-std::string processor_name();
-
 }  // namespace nibble::cli

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace nibble::cli {
 
@@ -12,5 +14,8 @@ struct VersionFacts {
   std::string build_type;  ///< "Release"
 };
 VersionFacts version_facts();  // build_facts.cc.in, filled in by CMake
+
+/// The same as records have it: version, commit, compiler, build.
+std::vector<std::pair<std::string, std::string>> build_facts();
 
 }  // namespace nibble::cli
