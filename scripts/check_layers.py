@@ -45,6 +45,7 @@ ALLOWED = {
     "eval/report": CORE | {"eval/sweep"},
     "eval/storage": CORE | {"model/checkpoint", "model/open", "quant/format", "quant/store"},
     "cli": None,    # the composition root: everything
+    "python": None,  # bindings of everything
     "tests": None,
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
 # their tests, a downstream project that uses the installed package, exports in the programs that they are for (SKIPPED
-# where these cannot be had), and some seconds of fuzzing for every parser of files.
-# One argument limits it: format|dev|release|package|clients|fuzz.
+# where these cannot be had), the Python package (SKIPPED likewise), and some seconds of fuzzing for every parser of files.
+# One argument limits it: format|dev|release|package|clients|python|fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -44,6 +44,11 @@ if wanted clients; then
   cmake --preset release >/dev/null
   cmake --build --preset release --target nibble_cli
   tests/clients/run.py
+fi
+
+if wanted python; then
+  step "Python package: wheel, tests, notebook"
+  scripts/test_python.sh
 fi
 
 if wanted fuzz; then

@@ -2,11 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/matrix_view.h"
+#include "quant/algo/palette.h"
 
 namespace nibble::quant {
+
+/// The best palette of every group of rows, as PaletteFitter::fit() has it: entries not rounded. The last group may be
+/// smaller; group_rows = 0: all rows are one. `weights` (out, in), or an empty view for ones.
+/// Throws as palettize(). Threads: groups run on all threads; results do not depend on their number.
+[[nodiscard]] std::vector<Palette> fit_palettes(MatrixView<const float> w, MatrixView<const float> weights,
+                                                std::size_t group_rows, const PaletteOptions& options);
 
 /// Settings of palettize().
 struct PalettizeOptions {

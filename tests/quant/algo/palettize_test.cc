@@ -37,6 +37,24 @@ double plain_cost(const Matrix<float>& w, const Matrix<float>* weights, const Pa
   return cost;
 }
 
+TEST(FitPalettes, AreThoseOfTheGroupsAlone) {
+  const Matrix<float> w = random_matrix(7, 50, 1);
+  const MatrixView<const float> columns = w.view().cols_slice(5, 30);  // rows with gaps between them
+  for (const std::size_t group_rows : {0u, 1u, 3u, 7u, 100u}) {
+    const std::vector<Palette> fitted = fit_palettes(columns, {}, group_rows, {.centroids = 5});
+    const std::size_t rows = group_rows == 0 ? 7 : std::min<std::size_t>(group_rows, 7);
+    ASSERT_EQ(fitted.size(), (7 + rows - 1) / rows);
+    for (std::size_t g = 0; g < fitted.size(); ++g) {
+      std::vector<float> values;
+      for (std::size_t r = g * rows; r < std::min<std::size_t>(7, (g + 1) * rows); ++r)
+        values.insert(values.end(), columns.row(r).begin(), columns.row(r).end());
+      const Palette expected = fit_palette(values, {}, {.centroids = 5});
+      EXPECT_TRUE(same_bits(fitted[g].centroids, expected.centroids));
+      EXPECT_EQ(fitted[g].cost, expected.cost);
+    }
+  }
+}
+
 TEST(Palettize, EveryGroupOfRowsGetsItsOwnOptimalPalette) {
   const Matrix<float> w = random_matrix(7, 50, 1), weights = [] {
     Matrix<float> m = random_matrix(7, 50, 2);

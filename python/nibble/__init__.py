@@ -1,0 +1,66 @@
+"""Quantization of language models: the libraries behind the `nibble` command, over numpy arrays and DLPack tensors.
+
+Functions read arrays where they lie: float32, anything with ``__dlpack__`` or a buffer, rows contiguous (docs/python.md).
+Long work releases the interpreter's lock, takes ``progress=`` and stops on Ctrl-C.
+"""
+
+from ._nibble import (
+    BlockRounding,
+    Calibration,
+    Checkpoint,
+    Comparison,
+    DescentResult,
+    Error,
+    FeedbackResult,
+    FormatError,
+    Grid,
+    HessianFactor,
+    InvalidArgument,
+    LayerStatistics,
+    Model,
+    NumericalError,
+    Palette,
+    Palettes,
+    Palettization,
+    PaletteWeight,
+    Perplexity,
+    QuantizedTensor,
+    Recipe,
+    ScaledPalettization,
+    Sequence,
+    Tokenizer,
+    VectorPalettization,
+    assign,
+    block_grid,
+    build_info,
+    calibrate,
+    compare,
+    coordinate_descent,
+    divergence,
+    factor_hessian,
+    fit_palette,
+    fit_palettes,
+    gptq,
+    hessian_error,
+    pack_codes,
+    palette_cost,
+    palette_grid,
+    palettize,
+    palettize_scaled,
+    palettize_vectors,
+    perplexity,
+    quantize,
+    quantize_tensor,
+    read_records,
+    round_blocks,
+    round_palette,
+    row_scales,
+    run_sweep,
+    search_blocks,
+    set_threads,
+    unpack_codes,
+)
+from ._frames import frame
+
+__version__ = build_info()["version"]
+__all__ = sorted(name for name in dir() if not name.startswith("_"))

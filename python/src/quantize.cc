@@ -1,0 +1,83 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "python/src/bindings.h"
+#include "python/src/calibration_source.h"
+#include "python/src/json.h"
+#include "python/src/long_work.h"
+#include "python/src/tokenizer.h"
+#include "quant/job/assemble.h"
+#include "quant/job/quantize_model.h"
+
+namespace nibble::python {
+namespace {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+std::optional<quant::CalibrationText> windows_of(const quant::CalibrationSource& source,
+                                                 const std::filesystem::path& model, const ProgressSink& sink) {
+  const auto checkpoint = model::Checkpoint::open(model);
+  const auto tokenizer = source.tokens.empty() ? tokenizer_of(model) : nullptr;
+  datasets::CalibrationWindows windows =
+      quant::read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, sink);
+  return quant::CalibrationText{
+      .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
+}
+
+nb::object quantize(const std::filesystem::path& model, const std::filesystem::path& output,
+                    const quant::Recipe& recipe, const std::optional<Paths>& calibration,
+                    const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
+                    std::size_t samples, std::size_t length, std::uint64_t seed, const std::string& field,
+                    bool overwrite, std::uint64_t memory_bytes, nb::handle progress) {
+  quant::QuantizeOptions options{.model = model, .output = output, .recipe = recipe};
+  if (calibration && std::holds_alternative<std::filesystem::path>(*calibration))
+    options.calibration = {std::get<std::filesystem::path>(*calibration)};
+  if (calibration && std::holds_alternative<std::vector<std::filesystem::path>>(*calibration))
+    options.calibration = std::get<std::vector<std::filesystem::path>>(*calibration);
+  options.overwrite = overwrite;
+  options.memory_bytes = memory_bytes;
+  std::optional<quant::CalibrationSource> source;
+  if (text || tokens) source = source_of(text, tokens, field, length, samples, seed);
+  const auto result = run_long<quant::QuantizeResult>(progress, [&](const ProgressSink& sink) {
+    if (source) options.text = windows_of(*source, model, sink);
+    options.progress = sink;
+    return quant::quantize_model(options);
+  });
+  return from_json(quant::report_json(result));
+}
+
+}  // namespace
+
+void bind_quantize(nb::module_& module) {
+  module.def(
+      "quantize", &quantize, "model"_a, "output"_a, "recipe"_a = quant::Recipe(), nb::kw_only(),
+      "calibration"_a = nb::none(), "text"_a = nb::none(), "tokens"_a = nb::none(), "samples"_a = 0, "length"_a = 0,
+      "seed"_a = 0, "field"_a = "text", "overwrite"_a = false, "memory_bytes"_a = std::uint64_t{4} << 30,
+      "progress"_a = nb::none(),
+      nb::sig("def quantize(model: str | os.PathLike, output: str | os.PathLike, recipe: Recipe = ..., *, "
+              "calibration: str | os.PathLike | typing.Sequence[str | os.PathLike] | None = None, "
+              "text: str | os.PathLike | typing.Sequence[str | os.PathLike] | None = None, "
+              "tokens: str | os.PathLike | None = None, samples: int = 0, length: int = 0, seed: int = 0, "
+              "field: str = 'text', overwrite: bool = False, memory_bytes: int = 4294967296, "
+              "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
+              "-> dict[str, typing.Any]"),
+      R"(Quantizes a float checkpoint by a recipe into the directory `output`: `nibble quantize`. calibration: files of this model,
+of which each statistic comes from the first that has it. text or tokens: for recipes with `sequential: true` or tuning.
+
+Returns what quantization.json says: "tensors", a list with bits per weight and errors of each, and the sums. The bytes do
+not depend on the number of threads. Ctrl-C loses nothing that was finished: the same call goes on from there.)");
+}
+
+}  // namespace nibble::python

@@ -1,0 +1,238 @@
+"""Checkpoints, calibrations, quantizing and running: against each other and against the files."""
+import json
+import threading
+
+import nibble
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def quantized(demo, tmp_path_factory):
+    output = tmp_path_factory.mktemp("quantized") / "gpt2-3bit"
+    report = nibble.quantize(demo / "gpt2-demo", output, nibble.Recipe(bits=3, granularity="channel"))
+    return output, report
+
+
+def test_checkpoint_shows_tensors_where_they_lie(demo):
+    checkpoint = nibble.Checkpoint(demo / "gpt2-demo")
+    config = json.loads((demo / "gpt2-demo" / "config.json").read_text())
+    assert checkpoint.config == config and checkpoint.vocabulary == config["vocab_size"]
+    raw = (demo / "gpt2-demo" / "model.safetensors").read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + size])
+    for name in checkpoint.tensor_names:
+        begin, end = header[name]["data_offsets"]
+        tensor = checkpoint.tensor(name)
+        assert tensor.tobytes() == raw[8 + size + begin:8 + size + end]
+        assert list(tensor.shape) == header[name]["shape"] and not tensor.flags.writeable
+        assert checkpoint.dtype(name) == header[name]["dtype"]
+        assert tensor.__array_interface__["data"][0] == checkpoint.tensor(name).__array_interface__["data"][0]
+
+
+def test_weights_have_their_own_rows(demo):
+    checkpoint = nibble.Checkpoint(demo / "gpt2-demo")
+    names = checkpoint.layers
+    fused = next(name for name in checkpoint.tensor_names if name.endswith("c_attn.weight") and ".0." in name)
+    stored = checkpoint.tensor(fused).astype(np.float32)  # (in, 3 · out)
+    width = stored.shape[0]
+    for part, name in enumerate(names[:3]):
+        np.testing.assert_array_equal(checkpoint.weight(name), stored[:, part * width:(part + 1) * width].T)
+        assert checkpoint.layer(name)["shape"] == (width, width)
+    with pytest.raises(nibble.InvalidArgument, match="did you mean"):
+        checkpoint.weight(names[0] + "x")
+    with pytest.raises(nibble.InvalidArgument, match="stores no codes"):
+        checkpoint.quantized(names[0])
+
+
+def test_calibration_is_lazy_and_consistent(calibration, demo):
+    layer = calibration[calibration.layers[0]]
+    out, width = layer.shape
+    assert layer.fisher.shape == (out, width) and np.all(layer.fisher >= 0)
+    hessian = layer.hessian()
+    np.testing.assert_array_equal(hessian, hessian.T)
+    # Diagonal of XᵀX / N is E[x²]; sums are stored as float32.
+    np.testing.assert_allclose(np.diag(hessian), layer.second_moment, rtol=1e-6)
+    centred = hessian - np.outer(layer.mean_input, layer.mean_input)
+    np.testing.assert_allclose(layer.hessian("centred"), centred, atol=1e-5 * np.abs(hessian).max())
+    assert np.all(layer.magnitude >= np.abs(layer.mean_input) - 1e-12)
+    assert layer.tokens == 4 * 64 and calibration.settings["windows"] == "4"
+    assert calibration.layers[0] in calibration and "nothing" not in calibration
+    again = nibble.calibrate(demo / "gpt2-demo", calibration.path, text=demo / "calibration.txt", samples=4, length=64,
+                             collect="activations,fisher,hessian,guided-hessian")  # complete: left as it is
+    assert again.layers == calibration.layers
+    with pytest.raises(nibble.InvalidArgument, match="guided"):
+        layer.hessian("guide")
+
+
+def test_recipes():
+    recipe = nibble.Recipe("gptq", bits=3)
+    assert recipe.as_dict()["defaults"]["bits"] == 3 and "gptq" in nibble.Recipe.presets()
+    assert nibble.Recipe.parse(recipe.text()) == recipe
+    assert recipe.with_keys({"damping": 0.02}) != recipe
+    assert nibble.Recipe(shifting=True).as_dict()["defaults"]["shifting"] is True
+    with pytest.raises(nibble.InvalidArgument, match="did you mean 'bits'"):
+        nibble.Recipe(bit=3)
+    with pytest.raises(nibble.InvalidArgument):
+        nibble.Recipe.parse("defaults: {bits: 17}")
+
+
+def test_quantize_writes_what_quantize_tensor_makes(quantized, demo):
+    output, report = quantized
+    original, made = nibble.Checkpoint(demo / "gpt2-demo"), nibble.Checkpoint(output)
+    assert report["tensors"] == json.loads((output / "quantization.json").read_text())["tensors"]
+    recipe = nibble.Recipe(bits=3, granularity="channel")
+    for name in original.layers[:6]:
+        tensor = nibble.quantize_tensor(original.weight(name), recipe, name)
+        stored = made.quantized(name)
+        assert tensor.parts == stored.parts and tensor.format == stored.format
+        for part in stored.parts:
+            np.testing.assert_array_equal(tensor.part(part), stored.part(part))
+            assert not stored.part(part).flags.writeable
+        np.testing.assert_array_equal(made.weight(name), tensor.decode())
+        np.testing.assert_array_equal(np.take_along_axis(stored.palettes(), stored.codes().astype(int), axis=1),
+                                      tensor.decode())
+    assert made.size()["bits_per_weight"] == pytest.approx(report["bits_per_weight"])
+    with pytest.raises(nibble.InvalidArgument, match="exist"):
+        nibble.quantize(demo / "gpt2-demo", output)
+
+
+def test_quantize_with_statistics_is_quantize_tensor(calibration, demo, tmp_path):
+    recipe = nibble.Recipe("gptq", bits=3)
+    kind = recipe.as_dict()["defaults"].get("hessian", "plain")
+    nibble.quantize(demo / "gpt2-demo", tmp_path / "gptq", recipe, calibration=calibration.path)
+    original, made = nibble.Checkpoint(demo / "gpt2-demo"), nibble.Checkpoint(tmp_path / "gptq")
+    name = original.layers[1]
+    tensor = nibble.quantize_tensor(original.weight(name), recipe, name, hessian=calibration[name].hessian(kind),
+                                    fisher=calibration[name].fisher, mean_input=calibration[name].mean_input)
+    np.testing.assert_array_equal(made.weight(name), tensor.decode())
+    with pytest.raises(nibble.InvalidArgument, match="asks for hessian; give hessian="):
+        nibble.quantize_tensor(original.weight(name), recipe, name)
+
+
+def test_shifting_corrects_the_mean_output(calibration, demo):
+    name = calibration.layers[0]
+    w, mean = nibble.Checkpoint(demo / "gpt2-demo").weight(name), calibration[name].mean_input
+    tensor = nibble.quantize_tensor(w, nibble.Recipe(bits=2, shifting=True), name, mean_input=mean)
+    expected = (w.astype(np.float64) - tensor.decode()) @ mean
+    np.testing.assert_allclose(tensor.bias_correction, expected, rtol=1e-5, atol=1e-6)  # stored as float32
+
+
+def test_logits_however_the_text_is_cut(demo, eval_text):
+    for name in ("gpt2-demo", "llama-demo"):
+        model = nibble.Model(demo / name)
+        ids = nibble.Tokenizer(demo / name).encode(eval_text)[:48]
+        whole = model.logits(ids)
+        assert whole.shape == (48, model.vocabulary)
+        np.testing.assert_array_equal(model.logits(ids, last=3), whole[-3:])
+        scale = np.abs(whole).max()
+        for cache in ("state", "io", "none"):
+            sequence = model.sequence(cache=cache, capacity=64)
+            first, second = sequence.extend(ids[:40], last=40), sequence.extend(ids[40:], last=8)
+            np.testing.assert_allclose(np.concatenate([first, second]), whole, atol=2e-5 * scale)
+            assert len(sequence) == 48
+        with pytest.raises(nibble.InvalidArgument, match="do not fit"):
+            sequence.extend(ids)
+
+
+def test_generate(demo):
+    model = nibble.Model(demo / "llama-demo")
+    tokens = model.generate("The door", max_tokens=12)
+    ids = np.concatenate([[] if model.bos is None else [], nibble.Tokenizer(demo / "llama-demo").encode("The door")])
+    bos = nibble.Tokenizer(demo / "llama-demo").added_bos
+    prompt = ([bos] if bos is not None else []) + [int(i) for i in ids]
+    np.testing.assert_array_equal(tokens, model.generate(prompt, max_tokens=12))
+    for step in range(3):  # greedy: each is the likeliest
+        logits = model.logits(prompt + [int(t) for t in tokens[:step]], last=1)[0]
+        assert tokens[step] == int(np.argmax(logits))
+    seen = []
+    stopped = model.generate("The door", max_tokens=12, on_token=lambda id: seen.append(id) or len(seen) == 5)
+    np.testing.assert_array_equal(stopped, tokens[:5])
+    assert seen == list(tokens[:5])
+    with pytest.raises(KeyError):
+        model.generate("The door", on_token=lambda id: {}[id])
+    np.testing.assert_array_equal(model.generate("The door", 8, temperature=1.0, seed=3),
+                                  model.generate("The door", 8, temperature=1.0, seed=3))
+
+
+def test_loglikelihood_however_requests_share(demo, eval_text, rng):
+    for name in ("gpt2-demo", "llama-demo"):
+        model = nibble.Model(demo / name)
+        ids = [int(i) for i in nibble.Tokenizer(demo / name).encode(eval_text)]
+        requests = [(ids[:100], ids[100:100 + n]) for n in (1, 2, 5)]           # endings of one context
+        requests += [(ids[:100], [int(t) for t in rng.integers(0, 200, 4)]) for _ in range(3)]
+        requests += [(ids[:60], ids[60:80]), (ids[:70], ids[70:71])]            # one the beginning of another
+        requests += [(ids[i:i + 3], ids[i + 3:i + 4]) for i in range(0, 200, 17)]
+        requests += [(ids[:2 * model.max_positions], ids[:3])]                  # too long: loses its beginning
+        together = model.loglikelihood(requests)
+        for (context, continuation), (score, greedy) in zip(requests, together):
+            text = (context + continuation)[:-1][-model.max_positions:]
+            logits = model.logits(text, last=len(continuation)).astype(np.float64)
+            logits -= logits.max(axis=1, keepdims=True)
+            p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            # Rows of float32 logits differ by where they stand in a product: 2e-5 of their size, over a few tokens.
+            assert score == pytest.approx(sum(p[i, t] for i, t in enumerate(continuation)), abs=2e-3)
+            assert greedy == all(int(np.argmax(p[i])) == t for i, t in enumerate(continuation))
+    with pytest.raises(nibble.InvalidArgument, match="at least one token of context"):
+        model.loglikelihood([([], [1])])
+
+
+def test_perplexity_and_compare(quantized, demo, eval_text):
+    reference, model = nibble.Model(demo / "gpt2-demo", "reference"), nibble.Model(quantized[0])
+    tokens = nibble.Tokenizer(demo / "gpt2-demo").encode(eval_text)
+    result = nibble.perplexity(reference, tokens=tokens, protocol="blocks", context=64)
+    blocks = [tokens[i:i + 64] for i in range(0, len(tokens) - 63, 64)]
+    means = []
+    for block in blocks:
+        logits = reference.logits(block).astype(np.float64)
+        p = logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True)) - logits.max(1, keepdims=True)
+        means.append(-np.mean([p[i, t] for i, t in enumerate(block[1:])]))
+    np.testing.assert_allclose(result.window_nll, means, rtol=1e-4)
+    assert result.perplexity == pytest.approx(np.exp(np.mean(means)), rel=1e-4)
+    comparison = nibble.compare(model, reference, text=eval_text, context=64)
+    assert comparison.kl > 0 and 0 < comparison.top1_agreement < 1
+    assert comparison.model.perplexity == pytest.approx(nibble.perplexity(model, text=eval_text, context=64).perplexity)
+    p, q = reference.logits(tokens[:8]), model.logits(tokens[:8])
+    a, b = (x.astype(np.float64) - np.log(np.exp(x.astype(np.float64)).sum(1, keepdims=True)) for x in (p, q))
+    np.testing.assert_allclose(nibble.divergence(p, q), (np.exp(a) * (a - b)).sum(1), rtol=1e-9, atol=1e-12)
+    with pytest.raises(nibble.InvalidArgument, match="got 2 of them"):
+        nibble.perplexity(model, text="a", tokens=[1])
+
+
+def test_python_threads_take_turns(demo):
+    model = nibble.Model(demo / "gpt2-demo")
+    expected = model.logits([1, 2, 3])
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            if not np.array_equal(model.logits([1, 2, 3]), expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_sweep_as_a_frame(demo, tmp_path):
+    pytest.importorskip("pandas")
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"""
+models: [{demo / "gpt2-demo"}]
+evaluations:
+  - {{name: eval, text: {demo / "eval.txt"}, max_tokens: 512, protocol: blocks, context: 64, divergence: true}}
+grid:
+  bits: [3, 2]
+list:
+  - float
+""")
+    records = nibble.run_sweep(sweep, tmp_path / "results")
+    table = nibble.frame(records)
+    assert len(table) == len(records) and set(table.columns) >= {"model", "recipe", "bits", "perplexity", "kl"}
+    by_bits = table.dropna(subset=["bits"]).set_index("bits")["perplexity"]
+    assert by_bits[2] > by_bits[3]
+    assert nibble.frame(tmp_path / "results").equals(table)
+    assert all(record["environment"]["threads"] for record in records)
