@@ -142,10 +142,10 @@ void bind_calibration(nb::module_& module) {
           nb::sig("def shape(self) -> tuple[int, int]"))
       .def_prop_ro(
           "tokens", [](const LayerStatistics& self) { return self.info().tokens; }, "rows of X that were summed")
-      .def_prop_ro("mean_input", &LayerStatistics::mean_input, "(in) float64: E[x]")
-      .def_prop_ro("second_moment", &LayerStatistics::second_moment, "(in) float64: E[x²]")
-      .def_prop_ro("magnitude", &LayerStatistics::magnitude, "(in) float64: E|x|")
-      .def_prop_ro("fisher", &LayerStatistics::fisher,
+      .def_prop_ro("mean_input", &LayerStatistics::mean_input, nb::rv_policy::automatic, "(in) float64: E[x]")
+      .def_prop_ro("second_moment", &LayerStatistics::second_moment, nb::rv_policy::automatic, "(in) float64: E[x²]")
+      .def_prop_ro("magnitude", &LayerStatistics::magnitude, nb::rv_policy::automatic, "(in) float64: E|x|")
+      .def_prop_ro("fisher", &LayerStatistics::fisher, nb::rv_policy::automatic,
                    "(out, in) float32: squared gradients of the loss, mean over windows (docs/methods.md)")
       .def(
           "hessian", &LayerStatistics::hessian, "kind"_a = "plain",

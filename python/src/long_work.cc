@@ -1,5 +1,7 @@
 #include "python/src/long_work.h"
 
+#include <nanobind/stl/string.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -72,13 +74,13 @@ void run_long(nb::handle progress, const std::function<void(const ProgressSink&)
     mailbox.finish(std::move(error));
   });
 
-  std::optional<nb::python_error> raised;
+  std::exception_ptr raised;  // whatever it is: the worker is waited for first
   const auto guarded = [&](const auto& call) {
     if (raised) return;
     try {
       call();
-    } catch (nb::python_error& error) {
-      raised.emplace(std::move(error));
+    } catch (...) {
+      raised = std::current_exception();
       mailbox.stop = true;
     }
   };
@@ -98,7 +100,7 @@ void run_long(nb::handle progress, const std::function<void(const ProgressSink&)
     worker.join();
   }
   if (!tell.is_none()) guarded([&] { nb::module_::import_("nibble._progress").attr("close")(tell); });
-  if (raised) throw std::move(*raised);
+  if (raised) std::rethrow_exception(raised);
   if (mailbox.error()) std::rethrow_exception(mailbox.error());
 }
 

@@ -56,8 +56,13 @@ void bind_recipe(nb::module_& module) {
 
 Recipe("gptq", bits=3) is a preset with keys of `defaults` changed; a dict of keys such as {"budget.bits": [2, 3, 4]}
 goes to with_keys(). A key that is unknown, or that others leave without meaning, is an InvalidArgument that says so.)")
-      .def(nb::new_(&make_recipe), "preset"_a = nb::none(), "keys"_a,
-           nb::sig("def __init__(self, preset: str | None = None, **keys: object) -> None"))
+      .def(
+          "__init__",
+          [](Recipe* self, const std::optional<std::string>& preset, const nb::kwargs& keys) {
+            new (self) Recipe(make_recipe(preset, keys));
+          },
+          "preset"_a = nb::none(), "keys"_a,
+          nb::sig("def __init__(self, preset: str | None = None, **keys: object) -> None"))
       .def_static(
           "parse", [](const std::string& yaml) { return Recipe::parse(yaml, "the recipe"); }, "yaml"_a,
           "YAML, so JSON too.")

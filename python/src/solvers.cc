@@ -186,9 +186,11 @@ void bind_results(nb::module_& module) {
                                    "update_palette(), update_scales() and refine() change. Its arrays are copies.")
       .def(nb::new_(&palette_weight), "palettes"_a, "codes"_a, nb::kw_only(), "group_rows"_a = 0,
            "scales"_a = nb::none(), "Copies all three.")
-      .def_prop_ro("palettes", &copy_of<&quant::PaletteWeight::palettes>, "(groups, k) float32, rows ascending")
-      .def_prop_ro("codes", &copy_of<&quant::PaletteWeight::codes>, "(out, in) uint8")
-      .def_prop_ro("scales", &copy_of<&quant::PaletteWeight::scales>, "(out) float32, or empty for ones")
+      .def_prop_ro("palettes", &copy_of<&quant::PaletteWeight::palettes>, nb::rv_policy::automatic,
+                   "(groups, k) float32, rows ascending")
+      .def_prop_ro("codes", &copy_of<&quant::PaletteWeight::codes>, nb::rv_policy::automatic, "(out, in) uint8")
+      .def_prop_ro("scales", &copy_of<&quant::PaletteWeight::scales>, nb::rv_policy::automatic,
+                   "(out) float32, or empty for ones")
       .def_ro("group_rows", &quant::PaletteWeight::group_rows)
       .def(
           "update_palette", &update_palette, "w"_a, "hessian"_a, "palette_dtype"_a = "float16",

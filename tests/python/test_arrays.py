@@ -76,14 +76,14 @@ def test_results_are_handed_over_not_copied():
 
 
 def test_a_large_array_takes_no_second_one():
-    """fit, assign and round over 256 MB: the process must not grow by another 256 MB."""
+    """fit, scale and cost over 128 MB: the process must not grow by half of that."""
     script = """
 import numpy as np, nibble
 
 def anonymous():
     return int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1]) / 1024
 
-w = np.zeros((16384, 4096), np.float32)
+w = np.zeros((8192, 4096), np.float32)
 w += np.linspace(-1, 1, 4096, dtype=np.float32)
 before = anonymous()
 import threading
@@ -91,14 +91,14 @@ peak, stop = [before], threading.Event()
 def watch():
     while not stop.wait(0.005): peak[0] = max(peak[0], anonymous())
 thread = threading.Thread(target=watch); thread.start()
-nibble.fit_palettes(w, centroids=4, group_rows=1, gap=0.5)
+nibble.fit_palettes(w, centroids=2, group_rows=1, gap=0.5)
 nibble.row_scales(w)
 nibble.palette_cost(w, np.array([-1, 0, 1], np.float32))
 stop.set(); thread.join()
 print(peak[0] - before)
 """
     grown = float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-    assert grown < 128, f"{grown} MiB more for an array of 256 MiB"
+    assert grown < 64, f"{grown} MiB more for an array of 128 MiB"
 
 
 def test_token_ids_of_any_integer_type(demo):
@@ -106,9 +106,11 @@ def test_token_ids_of_any_integer_type(demo):
     ids = tokenizer.encode("The door opened")
     for form in (list(map(int, ids)), ids.astype(np.int64), ids.astype(np.uint16), ids.astype(np.int32)):
         assert tokenizer.decode(form) == "The door opened"
-    for wrong, message in (([-1], "-1 at index 0"), ([1.5], ""), (np.ones(2), "whole numbers, got float64")):
-        with pytest.raises((nibble.InvalidArgument, TypeError, RuntimeError), match=message):
+    for wrong, message in (([-1], "-1 at index 0"), (np.ones(2), "whole numbers, got float64")):
+        with pytest.raises(nibble.InvalidArgument, match=message):
             tokenizer.decode(wrong)
+    with pytest.raises((TypeError, RuntimeError)):
+        tokenizer.decode([1.5])
 
 
 def test_instruction_sets_agree():

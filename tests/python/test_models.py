@@ -124,8 +124,9 @@ def test_logits_however_the_text_is_cut(demo, eval_text):
         ids = nibble.Tokenizer(demo / name).encode(eval_text)[:48]
         whole = model.logits(ids)
         assert whole.shape == (48, model.vocabulary)
-        np.testing.assert_array_equal(model.logits(ids, last=3), whole[-3:])
         scale = np.abs(whole).max()
+        # Fewer rows are multiplied in another order: float32 networks of this depth agree to 2e-5 of their logits.
+        np.testing.assert_allclose(model.logits(ids, last=3), whole[-3:], atol=2e-5 * scale)
         for cache in ("state", "io", "none"):
             sequence = model.sequence(cache=cache, capacity=64)
             first, second = sequence.extend(ids[:40], last=40), sequence.extend(ids[40:], last=8)
@@ -138,9 +139,9 @@ def test_logits_however_the_text_is_cut(demo, eval_text):
 def test_generate(demo):
     model = nibble.Model(demo / "llama-demo")
     tokens = model.generate("The door", max_tokens=12)
-    ids = np.concatenate([[] if model.bos is None else [], nibble.Tokenizer(demo / "llama-demo").encode("The door")])
-    bos = nibble.Tokenizer(demo / "llama-demo").added_bos
-    prompt = ([bos] if bos is not None else []) + [int(i) for i in ids]
+    tokenizer = nibble.Tokenizer(demo / "llama-demo")
+    prompt = [tokenizer.added_bos] if tokenizer.added_bos is not None else []
+    prompt += [int(id) for id in tokenizer.encode("The door")]
     np.testing.assert_array_equal(tokens, model.generate(prompt, max_tokens=12))
     for step in range(3):  # greedy: each is the likeliest
         logits = model.logits(prompt + [int(t) for t in tokens[:step]], last=1)[0]

@@ -106,7 +106,7 @@ def test_round_palette(rng):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: nibble.fit_palette(np.zeros(0, np.float32)), "at least one|empty|expected"),
+    (lambda: nibble.fit_palette(np.zeros(0, np.float32)), "there are no values"),
     (lambda: nibble.fit_palette(np.array([1, np.nan], np.float32)), "1"),
     (lambda: nibble.fit_palette(np.ones(3, np.float32), -np.ones(3, np.float32)), "weight"),
     (lambda: nibble.fit_palette(np.ones(3, np.float32), centroids=257), "256"),
