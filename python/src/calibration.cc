@@ -21,11 +21,11 @@
 #include "calib/stats/stats_file.h"
 #include "core/choice.h"
 #include "core/error.h"
+#include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/calibration_source.h"
 #include "python/src/long_work.h"
-#include "python/src/tokenizer.h"
 #include "quant/job/calibrate_model.h"
 
 namespace nibble::python {
@@ -104,7 +104,7 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
                                         .head = head};
   run_long(progress, [&](const ProgressSink& sink) {
     const quant::LoadedModel loaded = quant::load_model(model);
-    const auto tokenizer = source.tokens.empty() ? tokenizer_of(model) : nullptr;
+    const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
     const auto windows = quant::read_calibration_windows(source, loaded.architecture, tokenizer.get(), model, sink);
     calib::CalibrationJob job = quant::calibration_job(loaded, tokenizer.get(), source, windows, options, output);
     job.memory_bytes = memory_bytes;

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/suggest.h"
 #include "core/thread_pool.h"
+#include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/json.h"
@@ -39,7 +40,7 @@ struct PyCheckpoint {
 std::unique_ptr<PyCheckpoint> open_checkpoint(const std::filesystem::path& directory) {
   return unlocked([&] {
     auto opened = std::make_unique<PyCheckpoint>();
-    opened->checkpoint = model::Checkpoint::open(directory);
+    opened->checkpoint = model::open_checkpoint(directory);
     opened->quantized = quant::open_quantized_weights(opened->checkpoint);
     opened->weights = quant::make_weight_provider(opened->checkpoint, opened->quantized);
     return opened;

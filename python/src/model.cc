@@ -20,13 +20,13 @@
 #include "core/error.h"
 #include "core/stopped.h"
 #include "eval/quality/continuations.h"
+#include "model/open/open_model.h"
 #include "model/transformer/cache/cache_names.h"
 #include "model/transformer/cache/sequence.h"
 #include "model/transformer/sampling.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/long_work.h"
-#include "python/src/tokenizer.h"
 
 namespace nibble::python {
 namespace {
@@ -47,7 +47,7 @@ std::unique_ptr<PyModel> open_model(const std::filesystem::path& path, const std
     auto opened = std::make_unique<PyModel>();
     opened->path = path;
     opened->loaded = quant::load_model(path, options);
-    opened->tokenizer = tokenizer_of(path);
+    opened->tokenizer = model::open_tokenizer_if_any(path);
     opened->compute = compute;
     return opened;
   });

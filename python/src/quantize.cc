@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/open/open_model.h"
 #include "python/src/bindings.h"
 #include "python/src/calibration_source.h"
 #include "python/src/json.h"
 #include "python/src/long_work.h"
-#include "python/src/tokenizer.h"
 #include "quant/job/assemble.h"
 #include "quant/job/quantize_model.h"
 
@@ -28,8 +28,8 @@ using namespace nb::literals;
 
 std::optional<quant::CalibrationText> windows_of(const quant::CalibrationSource& source,
                                                  const std::filesystem::path& model, const ProgressSink& sink) {
-  const auto checkpoint = model::Checkpoint::open(model);
-  const auto tokenizer = source.tokens.empty() ? tokenizer_of(model) : nullptr;
+  const auto checkpoint = model::open_checkpoint(model);
+  const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
   datasets::CalibrationWindows windows =
       quant::read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, sink);
   return quant::CalibrationText{

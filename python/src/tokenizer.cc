@@ -1,5 +1,3 @@
-#include "python/src/tokenizer.h"
-
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -7,9 +5,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 
@@ -25,16 +26,10 @@ struct SharedTokenizer {
 
 }  // namespace
 
-std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& checkpoint) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"})
-    if (std::filesystem::exists(checkpoint / name)) return model::Tokenizer::open(checkpoint);
-  return nullptr;
-}
-
 void bind_tokenizer(nb::module_& module) {
   nb::class_<SharedTokenizer>(module, "Tokenizer", "Text to token ids and back, as the checkpoint's own files say.")
       .def(nb::new_([](const std::filesystem::path& checkpoint) {
-             return SharedTokenizer{model::Tokenizer::open(checkpoint)};
+             return SharedTokenizer{model::open_tokenizer(checkpoint)};
            }),
            "checkpoint"_a)
       .def(
