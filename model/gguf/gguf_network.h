@@ -18,8 +18,8 @@ std::size_t gguf_context(const Architecture& architecture, const GgufArchitectur
 /// in other blocks, another scale of scores …
 const GgufArchitecture& gguf_architecture_for(const Architecture& architecture);
 
-/// What a user should know of the file: a context that was cut, and where llama.cpp's values differ for all files of such
-/// networks.
+/// What a user should know of the file: a context that was cut, and where llama.cpp's values differ for all files of
+/// such networks.
 std::vector<std::string> gguf_notes(const Architecture& architecture, const GgufArchitecture& names);
 
 }  // namespace nibble::model

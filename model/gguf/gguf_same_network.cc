@@ -67,8 +67,8 @@ class Comparison {
     same("number of elements that turn", own->dims, theirs->dims);
     same("whether neighbours turn together", own->interleaved, theirs->interleaved);
     number("magnitude of rotary embeddings", own->scaling.magnitude, theirs->scaling.magnitude);
-    // llama.cpp always rounds the bounds of YaRN's ramp, which gpt-oss does not: everybody's files of it are so, and the
-    // reader takes them for what they are files of.
+    // llama.cpp always rounds the bounds of YaRN's ramp, which gpt-oss does not: everybody's files of it are so, and
+    // the reader takes them for what they are files of.
     RotarySpec file = *theirs;
     if (family_ == "gpt_oss") file.scaling.truncate = own->scaling.truncate;
     for (const std::size_t length : std::set<std::size_t>{1, context_}) {

@@ -17,8 +17,7 @@ namespace nibble::test {
 /// `vocabulary` tokens, with fillers between. Requires vocabulary > 258.
 inline nlohmann::json byte_level_tokenizer(std::size_t vocabulary) {
   nlohmann::json vocab = nlohmann::json::object();
-  for (unsigned byte = 0; byte < 256; ++byte)
-    vocab[model::spell_bytes(std::string(1, static_cast<char>(byte)))] = byte;
+  for (unsigned byte = 0; byte < 256; ++byte) vocab[model::spell_bytes(std::string(1, static_cast<char>(byte)))] = byte;
   for (const std::string token : {"th", "the"}) vocab[token] = vocab.size();
   while (vocab.size() + 1 < vocabulary) vocab[fmt::format("filler{}", vocab.size())] = vocab.size();
   const nlohmann::json byte_level = {
