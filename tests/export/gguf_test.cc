@@ -150,7 +150,7 @@ TEST(GgufExport, SaysWhatTheConverterSaysInItsTypes) {
   EXPECT_EQ(text("general.architecture"), "llama");
   EXPECT_EQ(text("general.type"), "model");
   EXPECT_EQ(text("general.name"), "a-name");
-  EXPECT_EQ(text("general.size_label"), "0.1M");
+  EXPECT_EQ(text("general.size_label"), "100K");  // 99,840 weights
   EXPECT_EQ(number("general.file_type"), 1u);
   EXPECT_EQ(number("general.quantization_version"), 2u);
   EXPECT_EQ(number("llama.block_count"), 2u);
@@ -300,7 +300,8 @@ TEST(GgufExport, PutsRotaryFactorsIntoTensors) {
                                       {"high_freq_factor", 4.0},
                                       {"original_max_position_embeddings", 64}}}});
   export_gguf(dir / "model", dir / "m.gguf");
-  const GgufTensor factors = GgufFile::open(dir / "m.gguf")->tensor("rope_freqs.weight");
+  const auto file = GgufFile::open(dir / "m.gguf");
+  const GgufTensor& factors = file->tensor("rope_freqs.weight");
   ASSERT_EQ(factors.shape, (std::vector<std::uint64_t>{8}));
   for (std::size_t i = 0; i < 8; ++i) {
     // Wavelengths below 64 / 4 stay, those above 64 are divided by 8, and between is a blend.
@@ -320,7 +321,8 @@ TEST(GgufExport, TakesChatTemplatesAlong) {
       dir / "model" / "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})");
   export_gguf(dir / "model", dir / "m.gguf");
-  const auto& metadata = GgufFile::open(dir / "m.gguf")->metadata();
+  const auto file = GgufFile::open(dir / "m.gguf");
+  const auto& metadata = file->metadata();
   EXPECT_EQ(*metadata.text("tokenizer.chat_template"), "D");
   EXPECT_EQ(*metadata.text("tokenizer.chat_template.tool_use"), "T");
   EXPECT_EQ(metadata.find("tokenizer.chat_templates")->array()->text(0), "tool_use");
