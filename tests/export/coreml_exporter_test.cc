@@ -61,7 +61,7 @@ TEST(CoreMlExporter, TranscodesEveryStorage) {
         EXPECT_TRUE(result.as_floats.empty());
         EXPECT_EQ(result.read_back.rounded == 0, exact);
         EXPECT_GT(result.bits_per_weight, 2.0);
-        EXPECT_LT(result.bits_per_weight, 40.0);  // little matrices: tables weigh more than codes
+        EXPECT_LE(result.bits_per_weight, 70.0);  // 6 bits, and for each row of 16 a table of 64 float16
       }
       static_cast<void>(export_coreml(dir / "q", dir / "p.mlpackage"));
       const coreml::Package package = coreml::read_package(dir / "p.mlpackage");
