@@ -67,8 +67,11 @@ EXPORTS = [
     ("coreml", "gpt2", ["core_ml"]),
     ("coreml", "llama", ["core_ml"]),
     *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "gpt_oss")
-      for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"), ("mlx", "mlx"))),
-    *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq")),
+      for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"))),
+    # gemma3 has fewer blocks here than mlx-lm wants (one without a window); gpt_oss: mlx-lm loads no float checkpoint to compare with
+    *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),
+    *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq") if (f, m) != ("gptq", "mistral")),
+    ("gptq", "mistral", ["gptq_model"]),  # transformers does not know which layers gptqmodel left out
     ("coreml", "qwen2", ["core_ml"]),
 ]
 

@@ -78,7 +78,8 @@ class Loaded(Model):
         for name, value in tensors.items():
             if config["model_type"] == "gpt2" and ".c_" in name:
                 value = value.T  # its checkpoints hold (in, out)
-            parts = sorted((n for n in constants if n == plain(name) or n.startswith(plain(name) + "_") and constants[n].squeeze().ndim == 2), key=part_order)
+            part = re.compile(re.escape(plain(name)) + r"(_weight)?(_[qkv])?(_rows\d+)?")
+            parts = sorted((n for n in constants if part.fullmatch(n) and constants[n].squeeze().ndim == 2), key=part_order)
             want[name] = value
             if parts:
                 pieces = [constants[n].squeeze() for n in parts]
@@ -88,10 +89,8 @@ class Loaded(Model):
 
 def part_order(name):
     """q, k, v of a fused matrix; else the number of the first row"""
-    last = name.rsplit("_", 1)[-1]
-    if last in ("q", "k", "v"):
-        return "qkv".index(last)
-    return int(re.sub(r"\D", "", last) or 0)
+    kind, row = re.search(r"(?:_([qkv]))?(?:_rows(\d+))?$", name).groups()
+    return "qkv".index(kind) if kind else 0, int(row or 0)
 
 
 def open_model(path):
