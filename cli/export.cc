@@ -144,6 +144,8 @@ void run(const ExportArguments& arguments) {
                                                                        .overwrite = arguments.overwrite,
                                                                        .progress = bar.sink()});
   bar.finish();
+  if (result.coded == 0 && arguments.format != "dequantized")
+    warn("no matrix is written as codes: this is the model in floats, in the form of that format");
   for (const std::string& matrix : result.as_floats) warn("written in 16 bits: " + matrix);
   for (const std::string& note : result.written.notes) warn(note);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -172,7 +174,8 @@ Command export_command(CLI::App& program) {
                   "What becomes of coded matrices that the format cannot hold: refuse, or float16, written as floats")
       ->type_name("HOW")
       ->capture_default_str();
-  app->add_option("--dtype", arguments->dtype, "Of dequantized floats: float16 (default), bfloat16, float32")
+  app->add_option("--dtype", arguments->dtype,
+                  "Of the floats of formats that leave it open: float16 (default), bfloat16, float32")
       ->type_name("NAME");
   app->add_option("--layout", arguments->layout, "Where a format has several: which, the first by default")
       ->type_name("NAME");

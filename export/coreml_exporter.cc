@@ -109,7 +109,6 @@ Written write(const ExportPlan& plan, const std::filesystem::path& output, const
     add(std::string(coreml::kMainFunction), 0);
   }
   coreml::write_package(output, package, pool.blobs(), progress);
-  if (plan.options.golden) write_golden(model, output);
   written.bytes = pool.blobs().file_bytes();
   return written;
 }
@@ -123,13 +122,14 @@ std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output,
 constinit const Exporter kCoreMlExporter{.name = "coreml",
                                          .programs = "Core ML of macOS 15 and iOS 18, through coremltools or Swift",
                                          .suffix = ".mlpackage",
-                                         .takes_golden = true,
                                          .takes_context = true,
                                          .layouts = kLayouts,
                                          .fit = fit,
                                          .require_known = require_known,
                                          .group_name = group_name,
                                          .write = write,
-                                         .read = read};
+                                         .read = read,
+                                         .golden_files = golden_files,
+                                         .write_golden = write_golden};
 
 }  // namespace nibble::exporting

@@ -29,13 +29,6 @@ std::vector<float> logits_of(const model::Model& transformer, const std::vector<
   return all;
 }
 
-std::string base_of(const std::filesystem::path& package) {
-  std::string name = package.string();
-  constexpr std::string_view kPartial = ".partial";
-  if (name.ends_with(kPartial)) name.resize(name.size() - kPartial.size());
-  return name + ".golden";
-}
-
 void write(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   OutputFile file(path);
   file.write(bytes);
@@ -43,6 +36,11 @@ void write(const std::filesystem::path& path, std::span<const std::byte> bytes) 
 }
 
 }  // namespace
+
+std::vector<std::filesystem::path> golden_files(const std::filesystem::path& package) {
+  const std::filesystem::path name = package.has_filename() ? package : package.parent_path();  // without a slash
+  return {name.string() + ".golden.json", name.string() + ".golden.f32"};
+}
 
 void write_golden(const ExportModel& model, const std::filesystem::path& package) {
   const model::Architecture& architecture = model.architecture();
@@ -57,15 +55,15 @@ void write_golden(const ExportModel& model, const std::filesystem::path& package
     tokens.push_back(static_cast<model::TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
   }
   const std::vector<float> logits = logits_of(*transformer, tokens, tokens.size());
-  const std::string base = base_of(package);
+  const auto files = golden_files(package);
   const nlohmann::ordered_json json{{"tokens", tokens},
-                                    {"logits", std::filesystem::path(base + ".f32").filename().string()},
+                                    {"logits", files[1].filename().string()},
                                     {"rows", tokens.size()},
                                     {"vocabulary", architecture.vocabulary},
                                     {"arithmetic", "float32, one prompt without a cache"}};
   const std::string text = json.dump(1) + "\n";
-  write(base + ".json", std::as_bytes(std::span(text)));
-  write(base + ".f32", std::as_bytes(std::span(logits)));
+  write(files[0], std::as_bytes(std::span(text)));
+  write(files[1], std::as_bytes(std::span(logits)));
 }
 
 }  // namespace nibble::exporting

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 void check_options(const Exporter& exporter, const ExportOptions& options) {
   NIBBLE_REQUIRE(!options.dtype || exporter.takes_dtype, InvalidArgument,
-                 "--dtype: format {} has floats of its own; only dequantized takes it", exporter.name);
-  NIBBLE_REQUIRE(!options.golden || exporter.takes_golden, InvalidArgument, "--golden: not for format {}",
+                 "--dtype: format {} decides on the type of its floats by itself", exporter.name);
+  NIBBLE_REQUIRE(!options.golden || exporter.write_golden, InvalidArgument, "--golden: not for format {}",
                  exporter.name);
   NIBBLE_REQUIRE(!options.context || exporter.takes_context, InvalidArgument,
                  "--context: format {} sets no limit to the length of a text", exporter.name);
@@ -44,8 +44,35 @@ void check_output(const ExportRequest& request) {
   NIBBLE_REQUIRE(exporter.suffix.empty() || named.filename().string().ends_with(exporter.suffix), InvalidArgument,
                  "--output: format {} needs a name that ends with {}, got '{}'", exporter.name, exporter.suffix,
                  request.output.string());
-  NIBBLE_REQUIRE(exporter.directory || request.overwrite || !fs::exists(request.output, error), InvalidArgument,
-                 "output '{}' exists; choose another or overwrite it", request.output.string());
+  for (const Exporter* other : exporters())
+    NIBBLE_REQUIRE(other->suffix == exporter.suffix || other->suffix.empty() ||
+                       !named.filename().string().ends_with(other->suffix),
+                   InvalidArgument, "--output: '{}' is what format {} calls its files; format {} makes a directory",
+                   request.output.string(), other->name, exporter.name);
+  NIBBLE_REQUIRE(named.filename() != exporter.suffix, InvalidArgument, "--output: '{}' is only a suffix",
+                 request.output.string());
+  const fs::path inside =
+      fs::weakly_canonical(named, error).lexically_relative(fs::weakly_canonical(request.model, error));
+  NIBBLE_REQUIRE(inside.empty() || *inside.begin() == "..", InvalidArgument, "output '{}' lies inside the model '{}'",
+                 request.output.string(), request.model.string());
+  std::vector<fs::path> others =
+      exporter.golden_files && request.options.golden ? exporter.golden_files(request.output) : std::vector<fs::path>{};
+  if (!exporter.directory) {
+    NIBBLE_REQUIRE(!fs::is_directory(request.output, error), InvalidArgument, "output '{}' is a directory, not a file",
+                   request.output.string());
+    others.push_back(request.output);
+  }
+  for (const fs::path& file : others)
+    NIBBLE_REQUIRE(request.overwrite || !fs::exists(file, error), InvalidArgument,
+                   "output '{}' exists; choose another or overwrite it", file.string());
+}
+
+// What stands beside the output belongs to it: written after it, and not left over from another.
+void finish_golden(const ExportRequest& request, const ExportModel& model) {
+  if (!request.exporter.golden_files) return;
+  std::error_code error;
+  for (const fs::path& file : request.exporter.golden_files(request.output)) fs::remove(file, error);
+  if (request.options.golden) request.exporter.write_golden(model, request.output);
 }
 
 double linear_weights(const model::Architecture& architecture) {
@@ -94,6 +121,8 @@ ExportResult export_to_directory(const ExportRequest& request, const ExportPlan&
 
 ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {
   const Exporter& exporter = request.exporter;
+  std::error_code created;
+  fs::create_directories(fs::absolute(request.output).parent_path(), created);  // its failure is the next one's
   FileLock lock(request.output.string() + ".lock", request.output);
   const fs::path unchecked = request.output.string() + ".unchecked";  // it gets its name when it was read back
   std::error_code error;
@@ -138,7 +167,9 @@ ExportResult export_checkpoint(const ExportRequest& request) {
   const ExportModel model(request.model);
   if (request.exporter.require_known) request.exporter.require_known(model.architecture());
   const ExportPlan plan = plan_export(request.exporter, model, request.options);
-  return request.exporter.directory ? export_to_directory(request, plan) : export_to_file(request, plan);
+  ExportResult result = request.exporter.directory ? export_to_directory(request, plan) : export_to_file(request, plan);
+  finish_golden(request, model);
+  return result;
 }
 
 void require_exportable(const Exporter& exporter, const fs::path& model, const quant::Recipe& recipe) {
@@ -162,7 +193,7 @@ void require_exportable(const Exporter& exporter, const fs::path& model, const q
                          "the same settings for all of them");
       if (fit.kind == Fit::Kind::kRefused) refusals.push_back({item.layer.module, storage, fit});
     }
-  refuse(exporter, refusals);
+  refuse(exporter, refusals, "Change the recipe, or leave --for out");
 }
 
 std::vector<ListedFit> listed_fits(const Exporter& exporter) {

@@ -19,17 +19,15 @@ Fit fit_of(const Exporter& exporter, const Storage& storage) {
                       "`nibble quantize` of this model with a preset for the format");
 }
 
-void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals) {
+void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals, std::string_view advice) {
   if (refusals.empty()) return;
   const Refusal& first = refusals.front();
   const std::string more =
       refusals.size() == 1 ? "" : fmt::format(" ({} matrices in all are refused)", refusals.size());
   const std::string nearest =
       first.fit.nearest.empty() ? "" : fmt::format("; the nearest that it holds: {}", first.fit.nearest);
-  throw InvalidArgument(fmt::format(
-      "{}: cannot hold '{}', stored as {}: {}{}{}. Quantize with such a recipe (`nibble quantize --for {}` says so "
-      "early), or have it written in 16 bits: --rest float16",
-      exporter.name, first.module, first.storage.text(), first.fit.why, nearest, more, exporter.name));
+  throw InvalidArgument(fmt::format("{}: cannot hold '{}', stored as {}: {}{}{}. {}", exporter.name, first.module,
+                                    first.storage.text(), first.fit.why, nearest, more, advice));
 }
 
 ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const ExportOptions& options) {
@@ -61,7 +59,12 @@ ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const
     }
     if (!first.coded()) group.as_floats = true;
   }
-  if (options.rest == Rest::kRefuse) refuse(exporter, refusals);
+  if (options.rest == Rest::kRefuse)
+    refuse(
+        exporter, refusals,
+        fmt::format("Quantize with such a recipe (`nibble quantize --for {}` says so early), or have it written in 16 "
+                    "bits: --rest float16",
+                    exporter.name));
   return plan;
 }
 

@@ -19,8 +19,8 @@ struct Refusal {
   Storage storage;
   Fit fit;
 };
-/// Throws the InvalidArgument for `refusals`, unless there are none.
-void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals);
+/// Throws the InvalidArgument for `refusals`, with what to do about it, unless there are none.
+void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals, std::string_view advice);
 
 /// The tensor of the output that a matrix is part of.
 std::string group_name(const Exporter& exporter, const model::Architecture& architecture,

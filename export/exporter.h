@@ -41,7 +41,7 @@ struct ExportOptions {
   std::optional<DType> dtype = {};          ///< of floats, for formats with Exporter::takes_dtype
   std::optional<std::string> layout = {};   ///< one of Exporter::layouts
   std::optional<std::size_t> context = {};  ///< positions of a text, for formats with Exporter::takes_context
-  bool golden = false;                      ///< tokens and logits beside it, for formats with Exporter::takes_golden
+  bool golden = false;                      ///< tokens and logits beside it, for formats with Exporter::write_golden
 };
 
 /// Matrices that stand together in one tensor of the output, in the order of ExportModel::parts().
@@ -75,7 +75,7 @@ struct Exporter {
   std::string_view programs;     ///< "llama.cpp and what reads its files"
   std::string_view suffix = {};  ///< of the output's name, for a single file (".gguf") or package; empty: a directory
   bool directory = true;         ///< the output is a directory, published whole
-  bool takes_dtype = false, takes_golden = false, takes_context = false;
+  bool takes_dtype = false, takes_context = false;
   std::span<const std::string_view> layouts = {};  ///< of ExportOptions::layout, the default first
 
   /// How it holds a storage (of a matrix with these extents, where they matter).
@@ -91,6 +91,9 @@ struct Exporter {
   /// Reads it back through code of its own: what its values are in the terms of the architecture.
   std::unique_ptr<model::WeightProvider> (*read)(const std::filesystem::path& output,
                                                  const ExportModel& model) = nullptr;
+  /// What stands beside `output` for ExportOptions::golden, and writing it; null: this format has no such thing.
+  std::vector<std::filesystem::path> (*golden_files)(const std::filesystem::path& output) = nullptr;
+  void (*write_golden)(const ExportModel& model, const std::filesystem::path& output) = nullptr;
 };
 
 /// All formats, in the order of `nibble export --list`.

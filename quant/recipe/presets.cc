@@ -151,6 +151,15 @@ defaults:
   int4_scale: absmax-7.5
   search: error
 )"},
+    {"ane-palette",
+     R"(# What `nibble export --format coreml` holds exactly and the Neural Engine decodes by itself: a palette of 16 float16
+# values for each group of 16 output rows, by exact k-means. Needs no calibration.
+defaults:
+  format: palette
+  bits: 4
+  granularity: channel-group
+  group_size: 16
+)"},
     {"gptq-4bit",
      R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128
 # inputs, error feedback through the inverse Hessian.
