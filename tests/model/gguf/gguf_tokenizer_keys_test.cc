@@ -77,7 +77,7 @@ TEST_P(GgufTokenizerKeys, DescribeTheSameTokenizer) {
     if (sentencepiece && (text.starts_with(" ") || text.starts_with("\u2581") || text.find('<') != std::string::npos))
       continue;
     ++texts;
-    equal += written->encode(text) == own->encode(text) ? 1 : 0;
+    equal += static_cast<std::size_t>(written->encode(text) == own->encode(text));
   }
   EXPECT_GE(texts, 20u);
   EXPECT_GE(static_cast<double>(equal), 0.95 * static_cast<double>(texts)) << equal << " of " << texts;

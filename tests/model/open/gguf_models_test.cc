@@ -38,7 +38,7 @@ TEST_P(GgufModels, ComputeTheLogitsOfTheirFamily) {
   for (const auto& row : golden["logits"])
     for (const auto& value : row) expected.push_back(value.get<float>());
   std::vector<float> got;
-  for (const std::size_t row : {11, 23})
+  for (const std::size_t row : {std::size_t{11}, std::size_t{23}})
     got.insert(got.end(), logits.row(row).data(), logits.row(row).data() + logits.cols());
   EXPECT_TRUE(relative_error_within(got, expected, kLogits));
 }
