@@ -77,8 +77,8 @@ def main():
     w = checkpoint.weight(name)
     rows = w[chosen.choice(len(w), min(arguments.rows, len(w)), replace=False)]
     sensitivities = chosen.lognormal(sigma=2.0, size=rows.shape).astype(np.float32)
-    print(f"{len(rows)} rows of {rows.shape[1]} from {name}; one thread; median of {arguments.repeat} passes\n")
-    print("| weights | k | method | µs per row | worst cost | mean cost |\n|---|---|---|---|---|---|")
+    print(f"{len(rows)} rows of {rows.shape[1]} from {name}; one thread, processor time; median of {arguments.repeat} passes\n")
+    print("| weights | k | method | µs per row (processor) | worst cost | mean cost |\n|---|---|---|---|---|---|")
     for weighted in (False, True):
         for bits in arguments.bits:
             found = []
@@ -89,10 +89,10 @@ def main():
                 centroids = [fit(x, s, 2**bits) for x, s in given]  # warm: compiled, paged in
                 times = []
                 for _ in range(arguments.repeat):
-                    begin = time.perf_counter()
+                    begin = time.process_time()
                     for x, s in given:
                         fit(x, s, 2**bits)
-                    times.append((time.perf_counter() - begin) / len(rows))
+                    times.append((time.process_time() - begin) / len(rows))
                 found.append((title, statistics.median(times), [cost(x, s, c) for (x, s), c in zip(given, centroids)]))
             best = np.min([costs for _, _, costs in found], axis=0)
             for title, seconds, costs in found:
