@@ -63,7 +63,7 @@ std::vector<float> decoded(const GgufTensor& tensor) {
 TEST(GgufFit, TakesTheNarrowestTypeThatHoldsEveryDifferenceOfCodeAndZero) {
   for (unsigned bits = 2; bits <= 8; ++bits)
     for (const bool zero_points : {false, true})
-      for (const std::size_t group : {0, 32, 64, 128, 256}) {
+      for (const std::size_t group : {0u, 32u, 64u, 128u, 256u}) {
         SCOPED_TRACE(testing::Message() << bits << " bits, " << zero_points << ", group " << group);
         int least = 0, most = 0;
         for (int code = 0; code < 1 << bits; ++code)

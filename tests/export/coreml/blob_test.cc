@@ -138,7 +138,7 @@ TEST(CoreMlBlob, RefusesFilesThatAreWrong) {
         static_cast<void>(file.find({DataType::kUInt2, {5}}, 64));
       },
       "type 12"));
-  for (const std::size_t size : {0, 10, 63, 70, 127, 129}) {
+  for (const std::size_t size : {0u, 10u, 63u, 70u, 127u, 129u}) {
     test::write_file(dir / "bad", good.substr(0, size));
     EXPECT_THROW(BlobFile cut(dir / "bad"), FormatError) << size;
   }
