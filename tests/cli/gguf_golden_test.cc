@@ -101,8 +101,8 @@ TEST_P(LlamaCppFiles, AreQuantizedOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LlamaCppFiles, testing::Values("gpt2-Q3_K_M", "llama-IQ4_XS", "llama-Q4_K_M"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& test) {
+                           std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

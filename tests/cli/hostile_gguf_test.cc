@@ -441,7 +441,7 @@ TEST_P(HostileGguf, IsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, HostileGguf, testing::ValuesIn(cases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // What they are made of is a model that every part of is right.
 TEST(HostileGgufModel, RunsBeforeItIsSpoiled) {
