@@ -115,18 +115,26 @@ constexpr UnknownFamily kNoLinearLayers[] = {
     {"qwen3_moe", kStackedExperts},
 };
 
+// Loaded and compared with gptqmodel or transformers: cohere, gemma, gemma2, gemma3_text, gpt2, gpt_neo, gptj, llama,
+// mistral, olmo, opt, phi, phi3, qwen2; as AWQ bloom, gpt2, llama, mistral, phi3, qwen2. The others have the same
+// linear layers and stand in its list of families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
-    {.family = "bloom"},   {.family = "cohere"},   {.family = "exaone4"},     {.family = "falcon"},
-    {.family = "gemma"},   {.family = "gemma2"},   {.family = "gemma3_text"}, {.family = "glm4"},
-    {.family = "gpt2"},    {.family = "gpt_neo"},  {.family = "gpt_neox"},    {.family = "gptj"},
-    {.family = "granite"}, {.family = "llama"},    {.family = "mistral"},     {.family = "nemotron"},
-    {.family = "olmo"},    {.family = "olmo2"},    {.family = "olmo3"},       {.family = "opt"},
-    {.family = "phi"},     {.family = "phi3"},     {.family = "qwen2"},       {.family = "qwen3"},
-    {.family = "smollm3"}, {.family = "stablelm"}, {.family = "starcoder2"},
+    {.family = "bloom"},    {.family = "cohere"},     {.family = "exaone4"},     {.family = "falcon"},
+    {.family = "gemma"},    {.family = "gemma2"},     {.family = "gemma3_text"}, {.family = "glm4"},
+    {.family = "gpt2"},     {.family = "gpt_neo"},    {.family = "gptj"},        {.family = "granite"},
+    {.family = "llama"},    {.family = "mistral"},    {.family = "nemotron"},    {.family = "olmo"},
+    {.family = "olmo2"},    {.family = "olmo3"},      {.family = "opt"},         {.family = "phi"},
+    {.family = "phi3"},     {.family = "qwen2"},      {.family = "qwen3"},       {.family = "smollm3"},
+    {.family = "stablelm"}, {.family = "starcoder2"},
 };
 constexpr UnknownFamily kGptqUnknown[] = {
-    {"gpt_oss", kStackedExperts}, {"granitemoe", kStackedExperts}, {"mixtral", kStackedExperts},
-    {"olmoe", kStackedExperts},   {"qwen2_moe", kStackedExperts},  {"qwen3_moe", kStackedExperts},
+    {"gpt_neox", "its weights are read as they are, but the logits there are not numbers"},
+    {"gpt_oss", kStackedExperts},
+    {"granitemoe", kStackedExperts},
+    {"mixtral", kStackedExperts},
+    {"olmoe", kStackedExperts},
+    {"qwen2_moe", kStackedExperts},
+    {"qwen3_moe", kStackedExperts},
 };
 
 const KnownFamily* find_known(const ProgramFamilies& program, std::string_view family) {

@@ -34,7 +34,8 @@ struct UnknownFamily {
   std::string_view family, why;
 };
 
-/// The families of one program, as data: each was loaded there, and its logits compared.
+/// The families of one program, as data: loaded there and their logits compared, unless a comment beside them says
+/// otherwise.
 struct ProgramFamilies {
   std::string_view program;  ///< with the version that was tried: "mlx-lm 0.32"
   std::span<const KnownFamily> known;
