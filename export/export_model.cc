@@ -28,7 +28,11 @@ struct Floats {
 
 Floats floats_of(const model::Checkpoint& checkpoint, const model::NarrowTensors& narrow, const Parameter& parameter) {
   for (const std::string& name : {parameter.weight_module + ".weight", parameter.weight.tensor}) {
-    if (const auto found = narrow.find(name)) return {.dtype = DType::kF16, .foreign = found->storage()};
+    if (const auto found = narrow.find(name)) {
+      const auto dtype = dtype_from_name(found->storage());  // rows that another program moved, but left as they were
+      if (dtype && is_float(*dtype)) return {.dtype = *dtype};
+      return {.dtype = DType::kF16, .foreign = found->storage()};
+    }
     if (const auto stored = model::find_tensor_name(checkpoint, name)) {
       const model::EncodedTensor* const encoded = checkpoint.encoded(*stored);
       const auto dtype = encoded != nullptr ? dtype_from_name(encoded->storage) : checkpoint.tensor(*stored).dtype;
