@@ -121,11 +121,16 @@ TEST_P(Vocabularies, GiveTheIdsOfTheModelsOwnTokenizer) {
   std::size_t checked = 0;
   for (std::size_t begin = 0; begin <= all.size() && std::getline(lines, line); ++checked) {
     const std::size_t end = std::min(all.find(kBetween, begin), all.size());
-    write_file(dir / "text.txt", all.substr(begin, end - begin));
+    const std::string text = all.substr(begin, end - begin);
+    write_file(dir / "text.txt", text);
     begin = end + kBetween.size();
     std::istringstream numbers(line);
     std::vector<unsigned> expected;
     for (unsigned id = 0; numbers >> id;) expected.push_back(id);
+    if (text.empty()) {  // which the command refuses; model/gguf's own test has it
+      EXPECT_TRUE(expected.empty());
+      continue;
+    }
     const auto result = nibble_json({"tokenize", shared_path(base), "--text", dir / "text.txt", "--ids"});
     EXPECT_EQ(result["ids"].get<std::vector<unsigned>>(), expected) << "text " << checked;
   }
