@@ -8,9 +8,9 @@ namespace nibble::exporting {
 
 namespace {
 
-// Blocks as long as the row, or longer, are the row.
+// Blocks longer than the row are the row. (As long as it: they keep their name, which other matrices share.)
 std::size_t shared_inputs(const quant::TensorSpec& spec) {
-  return spec.coding == quant::Coding::kBlocks && spec.group_size >= spec.cols ? 0 : spec.group_size;
+  return spec.coding == quant::Coding::kBlocks && spec.group_size > spec.cols ? 0 : spec.group_size;
 }
 
 }  // namespace
