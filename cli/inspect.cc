@@ -134,9 +134,7 @@ void write_graph(const InspectArguments& arguments) {
                  "--graph: expected a file that ends in .dot, .svg or .json, got '{}'", arguments.graph.string());
   const auto checkpoint = model::open_checkpoint(arguments.model);
   const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
-  OutputFile file(arguments.graph);
-  file.write(text);
-  file.commit();
+  write_file(arguments.graph, text);
   print(fmt::format("{} ({})\n", arguments.graph.string(), human_bytes(text.size())));
 }
 

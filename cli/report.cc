@@ -47,9 +47,7 @@ void run(const ReportArguments& arguments) {
   for (const std::string& output : arguments.outputs) texts.push_back(contents(output, input, report));
   nlohmann::ordered_json written = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    OutputFile file(arguments.outputs[i]);
-    file.write(texts[i]);
-    file.commit();
+    write_file(arguments.outputs[i], texts[i]);
     written.push_back({{"path", arguments.outputs[i]}, {"bytes", texts[i].size()}});
   }
   for (const std::string& warning : report.warnings) warn(warning);

@@ -43,9 +43,7 @@ void write_token_file(const std::filesystem::path& path, std::span<const model::
                    "--output: token {} has id {}, which .u16 cannot hold; use .u32", i, tokens[i]);
     for (std::size_t b = 0; b < width; ++b) bytes.push_back(static_cast<std::byte>(tokens[i] >> (8 * b)));
   }
-  OutputFile file(path);
-  file.write(bytes);
-  file.commit();
+  write_file(path, bytes);
 }
 
 void run(const TokenizeArguments& arguments) {

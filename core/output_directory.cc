@@ -119,20 +119,14 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
   clear_except_lock(partial_);
   fs::create_directories(scratch(), error);
   require_ok(error, "create", scratch());
-  OutputFile state(partial_ / kState);
-  state.write(fingerprint);
-  state.commit();
+  write_file(partial_ / kState, fingerprint);
 }
 
 OutputDirectory::~OutputDirectory() = default;
 
 void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
-  OutputFile file(partial_ / name);
-  file.write(text);
-  file.commit();
+  write_file(partial_ / name, text);
 }
-
-void OutputDirectory::add_companions(const fs::path& model) const { copy_companions(model, partial_); }
 
 void OutputDirectory::discard() {
   std::error_code error;

@@ -29,8 +29,6 @@ class OutputDirectory {
   std::filesystem::path scratch() const { return partial_ / "scratch"; }
   /// Writes a file into partial(), flushed to disk.
   void add_text(std::string_view name, std::string_view text) const;
-  /// Copies what travels along with a model, where it is there: the tokenizer's files, licence, README.
-  void add_companions(const std::filesystem::path& model) const;
   /// Removes all of it, for work that a later run could not go on with.
   void discard();
   /// Everything is written: removes scratch files, flushes, and gives the directory its name.
@@ -41,7 +39,7 @@ class OutputDirectory {
   std::optional<FileLock> lock_;
 };
 
-/// Copies what travels along with a model, where it is there, flushed: what OutputDirectory::add_companions() does.
+/// Copies what travels along with a model, where it is there, flushed: the tokenizer's files, licence, README.
 void copy_companions(const std::filesystem::path& model, const std::filesystem::path& directory);
 
 }  // namespace nibble

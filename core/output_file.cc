@@ -75,6 +75,16 @@ void OutputFile::commit() {
   sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
 }
 
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  write_file(path, std::as_bytes(std::span(text)));
+}
+
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) fail("cannot open", path);

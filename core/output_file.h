@@ -31,6 +31,10 @@ class OutputFile {
   std::uint64_t written_ = 0;
 };
 
+/// Writes the whole of a file at once, as OutputFile does.
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 /// While one lives, files written under `directory` are renamed into place but not flushed to disk: for scratch that is
 /// quickly made, soon deleted, and after a power cut not trusted. A killed process loses nothing of it.
 class UnflushedDirectory {

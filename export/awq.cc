@@ -160,10 +160,7 @@ std::shared_ptr<const WeightSource> source(const std::shared_ptr<const model::Ch
   fields.require_one_of("quant_method", {"awq"});
   fields.require_one_of("version", {"gemm"});
   (void)fields.integer("bits", 4, 4);
-  const nlohmann::json& size = fields.at("group_size", "a number");
-  NIBBLE_REQUIRE(size == -1 || (size.is_number_unsigned() && size > 0), FormatError,
-                 "{}: group_size: expected -1 or a positive number, got {}", fields.what(), size.dump());
-  const std::size_t group = size == -1 ? wanted.cols : size.get<std::size_t>();
+  const std::size_t group = group_size_of(fields, wanted.cols);
   NIBBLE_REQUIRE(wanted.cols % group == 0 && wanted.rows % 8 == 0, FormatError,
                  "'{}': ({}, {}) does not consist of words of 8 outputs and groups of {} inputs", wanted.module,
                  wanted.rows, wanted.cols, group);
@@ -184,29 +181,9 @@ std::shared_ptr<const WeightSource> source(const std::shared_ptr<const model::Ch
 constexpr DirectoryFormat kAwqFormat{.families = kAwqFamilies, .coded = coded, .configure = configure};
 constexpr DirectoryReading kAwqReading{.families = kAwqFamilies, .mark = "qweight", .source = source};
 
-void require_known(const model::Architecture& architecture) { require_known_family(kAwqFamilies, architecture); }
-
-std::string group_name(const model::Architecture& architecture, const model::Parameter& parameter) {
-  return output_module(kAwqFamilies, architecture, parameter);
-}
-
-Written write(const ExportPlan& plan, const std::filesystem::path& output, const ProgressSink& progress) {
-  return write_directory(kAwqFormat, plan, output, progress);
-}
-
-std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output, const ExportModel& model) {
-  return read_directory(kAwqReading, output, model.architecture());
-}
-
 }  // namespace
 
-constinit const Exporter kAwqExporter{.name = "awq",
-                                      .programs = "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7)",
-                                      .takes_dtype = true,
-                                      .fit = fit,
-                                      .require_known = require_known,
-                                      .group_name = group_name,
-                                      .write = write,
-                                      .read = read};
+constinit const Exporter kAwqExporter =
+    directory_exporter<kAwqFormat, kAwqReading>("awq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7)", fit);
 
 }  // namespace nibble::exporting

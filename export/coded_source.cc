@@ -198,6 +198,13 @@ template std::uint32_t element(const TensorView&, std::size_t);
 template std::int32_t element(const TensorView&, std::size_t);
 template std::int64_t element(const TensorView&, std::size_t);
 
+std::size_t group_size_of(const JsonFields& fields, std::size_t cols) {
+  const nlohmann::json& size = fields.at("group_size", "a number");
+  NIBBLE_REQUIRE(size == -1 || (size.is_number_unsigned() && size > 0), FormatError,
+                 "{}: group_size: expected -1 or a positive number, got {}", fields.what(), size.dump());
+  return size == -1 ? cols : size.get<std::size_t>();
+}
+
 TensorView require_tensor(const model::Checkpoint& checkpoint, const std::string& name, std::span<const DType> dtypes,
                           const std::vector<std::uint64_t>& shape, std::size_t slices, std::size_t slice) {
   TensorView view = checkpoint.tensor(name);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json_fields.h"
 #include "core/linear_op.h"
 #include "export/program_families.h"
 #include "model/checkpoint/checkpoint.h"
@@ -65,6 +66,10 @@ T element(const model::TensorView& view, std::size_t index);
 model::TensorView require_tensor(const model::Checkpoint& checkpoint, const std::string& name,
                                  std::span<const DType> dtypes, const std::vector<std::uint64_t>& shape,
                                  std::size_t slices = 0, std::size_t slice = 0);
+
+/// Inputs that share a scale, after the key `group_size` of `fields`: a number, or -1 for the whole row of `cols`.
+/// Throws FormatError for others.
+std::size_t group_size_of(const JsonFields& fields, std::size_t cols);
 
 /// Which coded matrix of a file is wanted.
 struct WantedMatrix {

@@ -183,34 +183,13 @@ constexpr DirectoryFormat kCompressedTensorsFormat{
 constexpr DirectoryReading kCompressedTensorsReading{
     .families = kCompressedTensorsFamilies, .mark = "weight_packed", .source = source};
 
-void require_known(const model::Architecture& architecture) {
-  require_known_family(kCompressedTensorsFamilies, architecture);
-}
-
-std::string group_name(const model::Architecture& architecture, const model::Parameter& parameter) {
-  return output_module(kCompressedTensorsFamilies, architecture, parameter);
-}
-
-Written write(const ExportPlan& plan, const std::filesystem::path& output, const ProgressSink& progress) {
-  return write_directory(kCompressedTensorsFormat, plan, output, progress);
-}
-
-std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output, const ExportModel& model) {
-  return read_directory(kCompressedTensorsReading, output, model.architecture());
-}
-
 }  // namespace
 
-constinit const Exporter kCompressedTensorsExporter{
-    .name = "compressed-tensors",
-    .programs =
+constinit const Exporter kCompressedTensorsExporter =
+    directory_exporter<kCompressedTensorsFormat, kCompressedTensorsReading>(
+        "compressed-tensors",
         "transformers and vLLM (tried: transformers 5.23, compressed-tensors 0.20; with zero points only where "
         "it is told to dequantize)",
-    .takes_dtype = true,
-    .fit = fit,
-    .require_known = require_known,
-    .group_name = group_name,
-    .write = write,
-    .read = read};
+        fit);
 
 }  // namespace nibble::exporting

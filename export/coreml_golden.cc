@@ -29,12 +29,6 @@ std::vector<float> logits_of(const model::Model& transformer, const std::vector<
   return all;
 }
 
-void write(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  OutputFile file(path);
-  file.write(bytes);
-  file.commit();
-}
-
 }  // namespace
 
 std::vector<std::filesystem::path> golden_files(const std::filesystem::path& package) {
@@ -62,8 +56,8 @@ void write_golden(const ExportModel& model, const std::filesystem::path& package
                                     {"vocabulary", architecture.vocabulary},
                                     {"arithmetic", "float32, one prompt without a cache"}};
   const std::string text = json.dump(1) + "\n";
-  write(files[0], std::as_bytes(std::span(text)));
-  write(files[1], std::as_bytes(std::span(logits)));
+  write_file(files[0], text);
+  write_file(files[1], std::as_bytes(std::span(logits)));
 }
 
 }  // namespace nibble::exporting

@@ -1,11 +1,11 @@
 #include <map>
 
 #include "core/checked_math.h"
-#include "core/output_directory.h"
-#include "export/companions.h"
+#include "core/output_file.h"
 #include "export/exporter.h"
 #include "export/float_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
+#include "model/open/companions.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::exporting {
@@ -32,8 +32,8 @@ Written write(const ExportPlan& plan, const std::filesystem::path& output, const
   for (const model::Parameter* layer : model::linear_layers(model.architecture()))
     written.linear_bits += layer->weights() * dtype_size(dtype) * 8;
   writer.commit();
-  write_text(output / "config.json", quant::as_float_config(model.checkpoint()->metadata(), dtype, model.bias_flags()));
-  add_companions(model, output);
+  write_file(output / "config.json", quant::as_float_config(model.checkpoint()->metadata(), dtype, model.bias_flags()));
+  model::add_companions(model.checkpoint()->directory(), output);
   return written;
 }
 

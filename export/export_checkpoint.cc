@@ -101,18 +101,20 @@ ExportResult result_of(const ExportPlan& plan, const Written& written, const Rea
   return result;
 }
 
-ExportResult export_to_directory(const ExportRequest& request, const ExportPlan& plan) {
+// Writes all of it to `where`, reads that back and compares.
+ExportResult write_checked(const ExportRequest& request, const ExportPlan& plan, const fs::path& where) {
   const Exporter& exporter = request.exporter;
-  OutputDirectory directory(request.output, request.overwrite, fmt::format("nibble export, {}", exporter.name));
+  const Written written = exporter.write(plan, where, request.progress);
+  const auto output = exporter.read(where, plan.model);
+  return result_of(plan, written, compare_with_model(exporter, plan, *output, request.progress), exporter);
+}
+
+ExportResult export_to_directory(const ExportRequest& request, const ExportPlan& plan) {
+  OutputDirectory directory(request.output, request.overwrite, fmt::format("nibble export, {}", request.exporter.name));
   try {
-    const Written written = exporter.write(plan, directory.partial(), request.progress);
-    ReadBack read_back;
-    {
-      const auto output = exporter.read(directory.partial(), plan.model);
-      read_back = compare_with_model(exporter, plan, *output, request.progress);
-    }
+    ExportResult result = write_checked(request, plan, directory.partial());
     directory.publish();
-    return result_of(plan, written, read_back, exporter);
+    return result;
   } catch (...) {
     directory.discard();
     throw;
@@ -120,25 +122,19 @@ ExportResult export_to_directory(const ExportRequest& request, const ExportPlan&
 }
 
 ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {
-  const Exporter& exporter = request.exporter;
   std::error_code created;
   fs::create_directories(fs::absolute(request.output).parent_path(), created);  // its failure is the next one's
   FileLock lock(request.output.string() + ".lock", request.output);
   const fs::path unchecked = request.output.string() + ".unchecked";  // it gets its name when it was read back
   std::error_code error;
   try {
-    const Written written = exporter.write(plan, unchecked, request.progress);
-    ReadBack read_back;
-    {
-      const auto output = exporter.read(unchecked, plan.model);
-      read_back = compare_with_model(exporter, plan, *output, request.progress);
-    }
+    ExportResult result = write_checked(request, plan, unchecked);
     fs::rename(unchecked, request.output, error);
     if (error)
       throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);
     sync_directory(fs::absolute(request.output).parent_path());
     lock.remove_file();
-    return result_of(plan, written, read_back, exporter);
+    return result;
   } catch (...) {
     fs::remove(unchecked, error);
     lock.remove_file();

@@ -34,10 +34,8 @@ Floats floats_of(const model::Checkpoint& checkpoint, const model::NarrowTensors
       return {.dtype = DType::kF16, .foreign = found->storage()};
     }
     if (const auto stored = model::find_tensor_name(checkpoint, name)) {
-      const model::EncodedTensor* const encoded = checkpoint.encoded(*stored);
-      const auto dtype = encoded != nullptr ? dtype_from_name(encoded->storage) : checkpoint.tensor(*stored).dtype;
-      if (dtype && is_float(*dtype)) return {.dtype = *dtype};
-      return {.dtype = DType::kF16, .foreign = encoded != nullptr ? encoded->storage : ""};
+      const DType dtype = checkpoint.tensor(*stored).dtype;
+      return {.dtype = is_float(dtype) ? dtype : DType::kF16};
     }
   }
   return {.dtype = DType::kF32};

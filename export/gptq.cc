@@ -166,10 +166,7 @@ std::shared_ptr<const WeightSource> source(const std::shared_ptr<const model::Ch
   const bool own = base.contains("dynamic") && base.at("dynamic").contains(key);
   const JsonFields settings(own ? base.at("dynamic").at(key) : base, "config.json: settings of " + wanted.module);
   const auto bits = static_cast<unsigned>(settings.integer("bits", 2, 8));
-  const nlohmann::json& size = settings.at("group_size", "a number");
-  NIBBLE_REQUIRE(size == -1 || (size.is_number_unsigned() && size > 0), FormatError,
-                 "{}: group_size: expected -1 or a positive number, got {}", settings.what(), size.dump());
-  const std::size_t group = size == -1 ? wanted.cols : size.get<std::size_t>();
+  const std::size_t group = group_size_of(settings, wanted.cols);
   const std::size_t groups = wanted.cols / group + (wanted.cols % group != 0 ? 1 : 0);
   constexpr DType kWords[] = {DType::kI32};
   constexpr DType kHalves[] = {DType::kF16};
@@ -188,30 +185,9 @@ std::shared_ptr<const WeightSource> source(const std::shared_ptr<const model::Ch
 constexpr DirectoryFormat kGptqFormat{.families = kGptqFamilies, .coded = coded, .configure = configure};
 constexpr DirectoryReading kGptqReading{.families = kGptqFamilies, .mark = "qweight", .source = source};
 
-void require_known(const model::Architecture& architecture) { require_known_family(kGptqFamilies, architecture); }
-
-std::string group_name(const model::Architecture& architecture, const model::Parameter& parameter) {
-  return output_module(kGptqFamilies, architecture, parameter);
-}
-
-Written write(const ExportPlan& plan, const std::filesystem::path& output, const ProgressSink& progress) {
-  return write_directory(kGptqFormat, plan, output, progress);
-}
-
-std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output, const ExportModel& model) {
-  return read_directory(kGptqReading, output, model.architecture());
-}
-
 }  // namespace
 
-constinit const Exporter kGptqExporter{
-    .name = "gptq",
-    .programs = "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23)",
-    .takes_dtype = true,
-    .fit = fit,
-    .require_known = require_known,
-    .group_name = group_name,
-    .write = write,
-    .read = read};
+constinit const Exporter kGptqExporter = directory_exporter<kGptqFormat, kGptqReading>(
+    "gptq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23)", fit);
 
 }  // namespace nibble::exporting

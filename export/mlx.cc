@@ -182,29 +182,9 @@ constexpr DirectoryFormat kMlxFormat{
     .families = kMlxFamilies, .metadata = "mlx", .out_in = true, .coded = coded, .configure = configure};
 constexpr DirectoryReading kMlxReading{.families = kMlxFamilies, .out_in = true, .mark = "scales", .source = source};
 
-void require_known(const model::Architecture& architecture) { require_known_family(kMlxFamilies, architecture); }
-
-std::string group_name(const model::Architecture& architecture, const model::Parameter& parameter) {
-  return output_module(kMlxFamilies, architecture, parameter);
-}
-
-Written write(const ExportPlan& plan, const std::filesystem::path& output, const ProgressSink& progress) {
-  return write_directory(kMlxFormat, plan, output, progress);
-}
-
-std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output, const ExportModel& model) {
-  return read_directory(kMlxReading, output, model.architecture());
-}
-
 }  // namespace
 
-constinit const Exporter kMlxExporter{.name = "mlx",
-                                      .programs = "mlx-lm on Apple's processors (tried: mlx 0.32.4, mlx-lm 0.32.2)",
-                                      .takes_dtype = true,
-                                      .fit = fit,
-                                      .require_known = require_known,
-                                      .group_name = group_name,
-                                      .write = write,
-                                      .read = read};
+constinit const Exporter kMlxExporter = directory_exporter<kMlxFormat, kMlxReading>(
+    "mlx", "mlx-lm on Apple's processors (tried: mlx 0.32.4, mlx-lm 0.32.2)", fit);
 
 }  // namespace nibble::exporting

@@ -9,10 +9,11 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/output_file.h"
 #include "core/thread_pool.h"
-#include "export/companions.h"
 #include "export/float_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
+#include "model/open/companions.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::exporting {
@@ -187,7 +188,7 @@ void write_config(const DirectoryFormat& format, const ExportPlan& plan, const D
   auto config =
       nlohmann::ordered_json::parse(quant::as_float_config(checkpoint.metadata(), dtype, plan.model.bias_flags()));
   format.configure(config, plan, directory.coded(), directory.floats());
-  write_text(output / "config.json", config.dump(2) + "\n");
+  write_file(output / "config.json", config.dump(2) + "\n");
 }
 
 }  // namespace
@@ -248,7 +249,7 @@ Written write_directory(const DirectoryFormat& format, const ExportPlan& plan, c
   }
   writer.commit();
   write_config(format, plan, directory, output);
-  add_companions(plan.model, output);
+  model::add_companions(plan.model.checkpoint()->directory(), output);
   return written;
 }
 

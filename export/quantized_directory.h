@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "export/coded_source.h"
 #include "export/exporter.h"
 #include "export/integer_grid.h"
 #include "export/program_families.h"
@@ -68,6 +69,25 @@ Settings most_frequent(const std::vector<Settings>& settings) {
   for (const Settings& one : settings) ++count[one];
   return std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;
+}
+
+/// The line of such a format: kFormat writes it, kReading reads it back, and `fit` says what it holds.
+template <const DirectoryFormat& kFormat, const DirectoryReading& kReading>
+constexpr Exporter directory_exporter(std::string_view name, std::string_view programs, Fit (*fit)(const Storage&)) {
+  return {.name = name,
+          .programs = programs,
+          .takes_dtype = true,
+          .fit = fit,
+          .require_known =
+              [](const model::Architecture& architecture) { require_known_family(kFormat.families, architecture); },
+          .group_name =
+              [](const model::Architecture& architecture, const model::Parameter& parameter) {
+                return output_module(kFormat.families, architecture, parameter);
+              },
+          .write = [](const ExportPlan& plan, const std::filesystem::path& output,
+                      const ProgressSink& progress) { return write_directory(kFormat, plan, output, progress); },
+          .read = [](const std::filesystem::path& output,
+                     const ExportModel& model) { return read_directory(kReading, output, model.architecture()); }};
 }
 
 /// Why `storage` cannot stand in a format of integers with scales for groups of inputs, with codes of one of the widths

@@ -81,12 +81,9 @@ void write_package(const fs::path& directory, const Model& model, const BlobPlan
   NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", weights.parent_path().string(), error.message());
   const std::string weights_hash = blobs.write(weights, progress);
   const std::string bytes = encode_model(model);
-  OutputFile file(model_path(directory));
-  file.write(bytes);
-  file.commit();
-  OutputFile manifest(directory / "Manifest.json");
-  manifest.write(manifest_text(uuid_of(hash_hex(std::as_bytes(std::span(bytes)))), uuid_of(weights_hash)));
-  manifest.commit();
+  write_file(model_path(directory), bytes);
+  write_file(directory / "Manifest.json",
+             manifest_text(uuid_of(hash_hex(std::as_bytes(std::span(bytes)))), uuid_of(weights_hash)));
   for (const fs::path& folder : {weights.parent_path(), model_path(directory).parent_path(), directory / "Data"})
     sync_directory(folder);
 }

@@ -285,9 +285,7 @@ std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, 
   TuningRun run(job, shards);
   result = run.run();
   for (std::size_t i = 0; i < shards.size(); ++i) tuned[i] = tuned_shard(job, run.network(), i, shards[i]);
-  OutputFile file(result_file(job));
-  file.write(tuning_json(result).dump());
-  file.commit();
+  write_file(result_file(job), tuning_json(result).dump());
   return tuned;
 }
 
