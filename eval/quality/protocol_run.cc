@@ -94,13 +94,7 @@ Estimate ProtocolRun::estimate(std::span<const double> per_target) const {
   if (options_.protocol == Protocol::kHalf)
     return {mean(per_target), sample_deviation(per_target) / std::sqrt(static_cast<double>(per_target.size()) - 1.0)};
   const std::vector<double> means = window_means(per_target);
-  return {mean(options_.average == Average::kTokens ? per_target : means),
-          sample_deviation(means) / std::sqrt(static_cast<double>(means.size()))};
-}
-
-Estimate ProtocolRun::estimate_by_window(std::span<const double> per_target) const {
-  const std::vector<double> means = window_means(per_target);
-  return {mean(per_target), sample_deviation(means) / std::sqrt(static_cast<double>(means.size()))};
+  return {mean(options_.average == Average::kTokens ? per_target : means), standard_error(means)};
 }
 
 double ProtocolRun::bits_per_byte(std::span<const double> nll) const {

@@ -40,9 +40,6 @@ class ProtocolRun {
   /// standard error (sd / √windows, or for `half` sd / √(targets - 1)).
   Estimate estimate(std::span<const double> per_target) const;
 
-  /// The mean over all targets with the standard error that windows taken as independent draws give, sd(window means) /
-  /// √windows, whatever the protocol: tokens of one window are not independent. NaN for a single window.
-  Estimate estimate_by_window(std::span<const double> per_target) const;
   /// The mean over the targets of each window.
   std::vector<double> window_means(std::span<const double> per_target) const;
 

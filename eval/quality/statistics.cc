@@ -24,6 +24,10 @@ double sample_deviation(std::span<const double> values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
+double standard_error(std::span<const double> values) {
+  return sample_deviation(values) / std::sqrt(static_cast<double>(values.size()));
+}
+
 std::vector<double> quantiles(std::vector<double> values, std::span<const double> q) {
   const bool has_nan = std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); });
   if (values.empty() || has_nan) return std::vector<double>(q.size(), kNaN);

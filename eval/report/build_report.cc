@@ -96,7 +96,7 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     // The float model has no settings: it is the baseline, and a line in figures and lists.
     Entries quantized;
     std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
-                 [](const Entry* entry) { return fact(entry->record.configuration, "recipe") != "null"; });
+                 [](const Entry* entry) { return !is_float_model(*entry); });
     PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
     if (!options.rows.empty()) pivot.rows = options.rows;
     if (!options.columns.empty()) pivot.columns = options.columns;

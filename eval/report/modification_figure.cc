@@ -5,6 +5,7 @@
 #include <map>
 
 #include "eval/report/figures.h"
+#include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 
 namespace nibble::eval {
@@ -120,8 +121,7 @@ std::string signed_number(double value, int digits) {
 std::optional<Figure> modification_figure(const Entries& comparable) {
   std::map<std::string_view, Entries, decltype(&natural_less)> by_bits(&natural_less);
   for (const Entry* entry : comparable)
-    if (fact(entry->record.configuration, "recipe") != "null" && std::isfinite(loss(*entry)))
-      by_bits[entry->setting("bits")].push_back(entry);
+    if (!is_float_model(*entry) && std::isfinite(loss(*entry))) by_bits[entry->setting("bits")].push_back(entry);
 
   Figure figure{.title = "What each single modification does",
                 .caption =
