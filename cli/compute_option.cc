@@ -1,22 +1,8 @@
 #include "cli/compute_option.h"
 
-#include <array>
-
-#include "core/choice.h"
+#include "quant/store/compute_modes.h"
 
 namespace nibble::cli {
-namespace {
-
-using quant::Compute;
-using quant::LoadOptions;
-
-constexpr std::array<Choice<LoadOptions>, 4> kModes = {{{"reference", {.packed = false}},
-                                                        {"exact", {.packed = true, .compute = Compute::kExact}},
-                                                        {"bf16", {.packed = true, .compute = Compute::kBf16}},
-                                                        {"int8", {.packed = true, .compute = Compute::kInt8}}}};
-
-}  // namespace
-
 void add_compute(CLI::App& app, std::string& name) {
   app.add_option("--compute", name,
                  "Products of the weights just as the format defines them: reference (decoded from the file at every "
@@ -25,6 +11,6 @@ void add_compute(CLI::App& app, std::string& name) {
       ->capture_default_str();
 }
 
-LoadOptions load_options(std::string_view compute) { return choose("--compute", compute, kModes); }
+quant::LoadOptions load_options(std::string_view compute) { return choose("--compute", compute, quant::kComputeModes); }
 
 }  // namespace nibble::cli

@@ -34,6 +34,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "datasets/eval_windows.h"
+#include "eval/quality/average_names.h"
 #include "eval/quality/text_quality.h"
 #include "model/open/open_model.h"
 #include "quant/store/load_model.h"
@@ -43,8 +44,6 @@ namespace {
 
 using datasets::Protocol;
 using eval::Average;
-
-constexpr std::array<Choice<Average>, 2> kAverages = {{{"windows", Average::kWindows}, {"tokens", Average::kTokens}}};
 
 struct PerplexityArguments {
   CommonOptions common;
@@ -59,7 +58,7 @@ struct PerplexityArguments {
 eval::PerplexityOptions options_of(const PerplexityArguments& arguments, const model::Architecture& architecture) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
-  options.average = choose("--average", arguments.average, kAverages);
+  options.average = choose("--average", arguments.average, eval::kAverages);
   options.forward.attention = choose("--attention", arguments.attention, kAttentions);
   const bool sliding = options.protocol == Protocol::kSliding;
   NIBBLE_REQUIRE(sliding || arguments.stride == 0, InvalidArgument,
@@ -73,7 +72,7 @@ eval::PerplexityOptions options_of(const PerplexityArguments& arguments, const m
 
 std::string_view average_name(const eval::PerplexityOptions& options) {
   if (options.protocol == Protocol::kHalf) return "tokens";
-  return name_of(options.average, kAverages);
+  return name_of(options.average, eval::kAverages);
 }
 
 struct Report {

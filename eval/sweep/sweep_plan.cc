@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/hash.h"
+#include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
@@ -47,7 +48,7 @@ Json evaluation_json(const EvaluationTokens& tokens, const PerplexityOptions& op
             {"protocol", datasets::protocol_name(options.protocol)},
             {"context", options.context},
             {"stride", options.stride},
-            {"average", options.average == Average::kTokens ? "tokens" : "windows"},
+            {"average", name_of(options.average, kAverages)},
             {"bos", nullptr},
             {"divergence", divergence}};
   if (tokens.tokenizer) json["tokenizer_hash"] = tokens.tokenizer->fingerprint();
@@ -87,7 +88,7 @@ std::string source_text(const SweepEvaluation& evaluation) {
   if (evaluation.context > 0) json["context"] = evaluation.context;
   if (evaluation.protocol == datasets::Protocol::kSliding) {
     if (evaluation.stride > 0) json["stride"] = evaluation.stride;
-    json["average"] = evaluation.average == Average::kTokens ? "tokens" : "windows";
+    json["average"] = name_of(evaluation.average, kAverages);
   }
   if (evaluation.divergence) json["divergence"] = true;
   return json.dump();

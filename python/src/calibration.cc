@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "calib/stats/derived.h"
+#include "calib/stats/hessian_names.h"
 #include "calib/stats/merge_stats.h"
 #include "calib/stats/stats_file.h"
 #include "core/choice.h"
@@ -36,11 +37,6 @@ using calib::HessianKind;
 using calib::LayerStats;
 using calib::StatisticSet;
 
-constexpr std::array<Choice<HessianKind>, 4> kHessianKinds = {{{"plain", HessianKind::kPlain},
-                                                               {"centred", HessianKind::kCentred},
-                                                               {"guided", HessianKind::kGuided},
-                                                               {"guided-centred", HessianKind::kGuidedCentred}}};
-
 /// The statistics of one layer, each read from the file when it is first asked for.
 class LayerStatistics {
  public:
@@ -55,7 +51,7 @@ class LayerStatistics {
     return to_numpy(unlocked([&] { return narrowed(calib::mean_fisher(read({.fisher = true}))); }));
   }
   NumpyMatrix<float> hessian(const std::string& kind) const {
-    const HessianKind chosen = choose("kind", kind, kHessianKinds);
+    const HessianKind chosen = choose("kind", kind, calib::kHessianKinds);
     const bool centred = chosen == HessianKind::kCentred || chosen == HessianKind::kGuidedCentred;
     const bool guided = chosen == HessianKind::kGuided || chosen == HessianKind::kGuidedCentred;
     const StatisticSet what{.activations = centred, .hessian = !guided, .guided_hessian = guided};

@@ -27,22 +27,17 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/long_work.h"
+#include "quant/store/compute_modes.h"
 
 namespace nibble::python {
 namespace {
 
 using namespace nb::literals;
 using model::TokenId;
-using quant::Compute;
 using quant::LoadOptions;
 
-constexpr std::array<Choice<LoadOptions>, 4> kModes = {{{"reference", {.packed = false}},
-                                                        {"exact", {.packed = true, .compute = Compute::kExact}},
-                                                        {"bf16", {.packed = true, .compute = Compute::kBf16}},
-                                                        {"int8", {.packed = true, .compute = Compute::kInt8}}}};
-
 std::unique_ptr<PyModel> open_model(const std::filesystem::path& path, const std::string& compute) {
-  const LoadOptions options = choose("compute", compute, kModes);
+  const LoadOptions options = choose("compute", compute, quant::kComputeModes);
   return unlocked([&] {
     auto opened = std::make_unique<PyModel>();
     opened->path = path;

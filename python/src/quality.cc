@@ -12,6 +12,7 @@
 #include "core/choice.h"
 #include "core/error.h"
 #include "datasets/text_source.h"
+#include "eval/quality/average_names.h"
 #include "eval/quality/softmax_comparison.h"
 #include "eval/quality/text_quality.h"
 #include "python/src/arrays.h"
@@ -25,9 +26,6 @@ namespace {
 using namespace nb::literals;
 using eval::PerplexityResult;
 using eval::ReferenceComparison;
-
-constexpr std::array<Choice<eval::Average>, 2> kAverages = {
-    {{"windows", eval::Average::kWindows}, {"tokens", eval::Average::kTokens}}};
 
 /// Where the tokens come from: ids, a text, or a file of text.
 struct Input {
@@ -52,7 +50,7 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
   const std::vector<model::TokenId> tokens = read(input, model);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(protocol);
-  options.average = choose("average", average, kAverages);
+  options.average = choose("average", average, eval::kAverages);
   options.context = context;
   options.stride = stride;
   NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || (stride == 0 && average == "windows"),

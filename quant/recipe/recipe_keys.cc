@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "calib/stats/hessian_names.h"
 #include "core/choice.h"
 #include "core/error.h"
 #include "core/suggest.h"
@@ -171,10 +172,6 @@ constexpr std::array<Choice<Sign>, 3> kSigns{
     {{"plain", Sign::kPlain}, {"flip", Sign::kFlip}, {"search", Sign::kSearch}}};
 constexpr std::array<Choice<Solver>, 3> kSolvers{
     {{"nearest", Solver::kNearest}, {"gptq", Solver::kGptq}, {"coordinate-descent", Solver::kCoordinateDescent}}};
-constexpr std::array<Choice<HessianKind>, 4> kHessians{{{"plain", HessianKind::kPlain},
-                                                        {"centred", HessianKind::kCentred},
-                                                        {"guided", HessianKind::kGuided},
-                                                        {"guided-centred", HessianKind::kGuidedCentred}}};
 constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale::kExtreme8},
                                                         {"absmax-7", Int4Scale::kAbsmax7},
                                                         {"absmax-7.5", Int4Scale::kAbsmax7_5},
@@ -208,7 +205,7 @@ std::vector<RecipeKey> make_keys() {
       count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
       flag("shifting", &S::shifting, always, kCodedOnly),
       choice("solver", &S::solver, kSolvers, always, kCodedOnly),
-      choice("hessian", &S::hessian, kHessians, is_solved, kSolvedOnly),
+      choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
       flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
