@@ -14,6 +14,7 @@
 #include "core/suggest.h"
 #include "core/thread_pool.h"
 #include "model/architecture/families.h"
+#include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/checkpoint/shard_index.h"
@@ -103,16 +104,7 @@ class MappedCheckpoint final : public Checkpoint {
   }
 
   std::string fingerprint() const override {
-    {
-      const std::lock_guard lock(fingerprint_mutex_);
-      if (fingerprint_) return *fingerprint_;
-    }
-    // Computed without the lock: a thread that waited for it inside a parallel_for() body would keep this one from the
-    // thread pool. Two threads that ask first both compute, and agree.
-    std::string computed = compute_fingerprint();
-    const std::lock_guard lock(fingerprint_mutex_);
-    fingerprint_ = computed;
-    return computed;
+    return fingerprint_.get([this] { return compute_fingerprint(); });
   }
 
  private:
@@ -188,8 +180,7 @@ class MappedCheckpoint final : public Checkpoint {
   std::uint64_t bytes_ = 0;
   mutable std::mutex architecture_mutex_;
   mutable std::optional<Architecture> architecture_;
-  mutable std::mutex fingerprint_mutex_;
-  mutable std::optional<std::string> fingerprint_;
+  KeptFingerprint fingerprint_;
 };
 
 }  // namespace

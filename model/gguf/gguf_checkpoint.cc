@@ -12,6 +12,7 @@
 #include "core/suggest.h"
 #include "core/thread_pool.h"
 #include "model/architecture/families.h"
+#include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/checkpoint/tensor_text.h"
 #include "model/gguf/gguf_config.h"
@@ -94,15 +95,7 @@ class GgufCheckpoint final : public Checkpoint {
   }
 
   std::string fingerprint() const override {
-    {
-      const std::lock_guard lock(fingerprint_mutex_);
-      if (fingerprint_) return *fingerprint_;
-    }
-    // Without the lock, for the reason that MappedCheckpoint gives.
-    std::string computed = compute_fingerprint();
-    const std::lock_guard lock(fingerprint_mutex_);
-    fingerprint_ = computed;
-    return computed;
+    return fingerprint_.get([this] { return compute_fingerprint(); });
   }
 
  private:
@@ -218,8 +211,8 @@ class GgufCheckpoint final : public Checkpoint {
   std::unique_ptr<GgufWeightProvider> weights_;
   std::map<std::string, Entry> entries_;
   std::vector<std::string> names_;
-  mutable std::mutex vectors_mutex_, fingerprint_mutex_;
-  mutable std::optional<std::string> fingerprint_;
+  mutable std::mutex vectors_mutex_;
+  KeptFingerprint fingerprint_;
 };
 
 }  // namespace
