@@ -4,11 +4,14 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
 
 namespace nibble::exporting {
 namespace {
 
-constexpr std::size_t kPiece = 1 << 18;  // values
+constexpr std::size_t kPiece = 1 << 18;  // values that a thread compares at a time
+constexpr std::size_t kStretch =
+    1 << 24;  // values after which mapped pages are given back: what bounds resident memory
 
 struct Tolerance {
   double relative = 0.0, absolute = 0.0;
@@ -27,61 +30,70 @@ Tolerance float_tolerance(const ExportOptions& options) {
   return options.dtype == DType::kBF16 ? kRoundedToBf16 : kRoundedToF16;
 }
 
-class Comparison {
- public:
-  void add(const std::string& name, std::size_t row, std::span<const float> expected, std::span<const float> got,
-           const Tolerance& tolerance) {
-    result_.values += expected.size();
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (got[i] == expected[i]) continue;
-      const double want = expected[i], read = got[i], difference = std::abs(read - want);
-      NIBBLE_REQUIRE(difference <= tolerance.relative * std::abs(want) + tolerance.absolute, NumericalError,
-                     "{}: what was written and read back differs at ({}, {}): expected {}, got {}", name, row, i, want,
-                     read);
-      ++result_.rounded;
-      result_.largest_difference = std::max(result_.largest_difference, difference);
-    }
+// Compares values of a piece that begins at `row`, and counts them.
+ReadBack compare(const std::string& name, std::size_t row, std::size_t cols, std::span<const float> expected,
+                 std::span<const float> got, const Tolerance& tolerance) {
+  ReadBack result{.values = expected.size()};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    const double want = expected[i], read = got[i], difference = std::abs(read - want);
+    NIBBLE_REQUIRE(difference <= tolerance.relative * std::abs(want) + tolerance.absolute, NumericalError,
+                   "{}: what was written and read back differs at ({}, {}): expected {}, got {}", name, row + i / cols,
+                   i % cols, want, read);
+    ++result.rounded;
+    result.largest_difference = std::max(result.largest_difference, difference);
   }
-  ReadBack& result() { return result_; }
+  return result;
+}
 
- private:
-  ReadBack result_;
-};
+void add(ReadBack& sum, const ReadBack& part) {
+  sum.values += part.values;
+  sum.rounded += part.rounded;
+  sum.largest_difference = std::max(sum.largest_difference, part.largest_difference);
+}
+
+// A matrix, in pieces on all threads.
+ReadBack compare(const std::string& name, const WeightSource& expected, const WeightSource& got,
+                 const Tolerance& tolerance) {
+  const std::size_t rows = expected.rows(), cols = expected.cols();
+  NIBBLE_REQUIRE(got.rows() == rows && got.cols() == cols, NumericalError,
+                 "{}: what was written and read back has shape ({}, {}), expected ({}, {})", name, got.rows(),
+                 got.cols(), rows, cols);
+  const std::size_t piece = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, cols));
+  const std::size_t stretch = std::max<std::size_t>(1, kStretch / std::max<std::size_t>(1, cols));
+  std::vector<std::vector<float>> want(thread_count()), read(thread_count());
+  std::vector<ReadBack> found(thread_count());
+  for (std::size_t first = 0; first < rows; first += stretch) {
+    parallel_for_tiles(std::min(stretch, rows - first), piece, [&](std::size_t from, std::size_t to) {
+      const std::size_t thread = thread_index(), begin = first + from, end = first + to;
+      want[thread].resize((end - begin) * cols);
+      read[thread].resize((end - begin) * cols);
+      expected.decode_rows(begin, end, want[thread].data());
+      got.decode_rows(begin, end, read[thread].data());
+      add(found[thread], compare(name, begin, cols, want[thread], read[thread], tolerance));
+    });
+    expected.release();
+    got.release();
+  }
+  ReadBack result;
+  for (const ReadBack& part : found) add(result, part);
+  return result;
+}
 
 }  // namespace
 
 ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, const model::WeightProvider& output,
                             const ProgressSink& progress) {
   const ExportModel& model = plan.model;
-  Comparison comparison;
-  std::vector<float> expected, got;
+  ReadBack result;
   double done = 0.0, total = 0.0;
   for (const ExportPart& part : model.parts()) total += static_cast<double>(part.parameter->weights());
   for (const ExportPart& part : model.parts()) {
     const bool coded = !plan.group_of(part).as_floats;
     const bool exact = coded && exporter.fit(part.storage).kind == Fit::Kind::kExact;
-    const auto written = output.matrix(*part.parameter);
-    const std::size_t rows = part.values->rows(), cols = part.values->cols();
-    NIBBLE_REQUIRE(written->rows() == rows && written->cols() == cols, NumericalError,
-                   "{}: what was written and read back has shape ({}, {}), expected ({}, {})", part.parameter->module,
-                   written->rows(), written->cols(), rows, cols);
-    const std::size_t step = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, cols));
-    for (std::size_t begin = 0; begin < rows; begin += step) {
-      const std::size_t end = std::min(rows, begin + step), count = (end - begin) * cols;
-      expected.resize(count);
-      got.resize(count);
-      part.values->decode_rows(begin, end, expected.data());
-      written->decode_rows(begin, end, got.data());
-      for (std::size_t i = begin; i < end; ++i)
-        comparison.add(part.parameter->module, i, std::span(expected).subspan((i - begin) * cols, cols),
-                       std::span(got).subspan((i - begin) * cols, cols),
-                       exact   ? kEqual
-                       : coded ? kRoundedToF16
-                               : float_tolerance(plan.options));
-    }
-    part.values->release();
-    written->release();
-    if (coded) comparison.result().coded_values += part.parameter->weights();
+    const Tolerance tolerance = exact ? kEqual : coded ? kRoundedToF16 : float_tolerance(plan.options);
+    add(result, compare(part.parameter->module, *part.values, *output.matrix(*part.parameter), tolerance));
+    if (coded) result.coded_values += part.parameter->weights();
     done += static_cast<double>(part.parameter->weights());
     if (progress) progress({"reading back", done, total, "weights"});
   }
@@ -92,9 +104,9 @@ ReadBack compare_with_model(const Exporter& exporter, const ExportPlan& plan, co
       if (tensor.zeros && !output.contains(tensor.name)) continue;
       const std::vector<float> values =
           tensor.zeros ? std::vector<float>(stored.part.count) : model.weights().vector(stored);
-      comparison.add(tensor.name, stored.slice, values, output.vector(stored), of_vectors);
+      add(result, compare(tensor.name, stored.slice, values.size(), values, output.vector(stored), of_vectors));
     }
-  return comparison.result();
+  return result;
 }
 
 }  // namespace nibble::exporting
