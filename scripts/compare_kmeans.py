@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """One-dimensional k-means of the same rows by nibble, kmeans1d, flash1dkmeans and scikit-learn: time and cost reached.
 
-    compare_kmeans.py MODEL [--bits 2 3 4] [--rows 64] [--repeat 3]
+    compare_kmeans.py MODEL [--bits 2 3 4] [--rows 64 | --tensors 2] [--repeat 3]
 
-Needs python/requirements-bench.txt. Rows are those of a checkpoint's layers, float32, without weights (kmeans1d has none) and
-with sensitivities (nibble and scikit-learn). Each method is given one thread and its own defaults, except that scikit-learn starts
+Needs python/requirements-bench.txt. Rows are those of a checkpoint's widest layer, float32, or with --tensors whole layers, each as one row; without weights
+(kmeans1d has none) and with sensitivities. Each method is given one thread and its own defaults, except that scikit-learn starts
 once from k-means++. Costs are summed in float64 over the same values, relative to the best of all.
 """
 import argparse
@@ -67,17 +67,22 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--bits", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--tensors", type=int, default=0, help="whole layers in place of rows")
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     nibble.set_threads(1)
     checkpoint = nibble.Checkpoint(arguments.model)
     chosen = np.random.default_rng(0)
-    name = max(checkpoint.layers, key=lambda layer: checkpoint.layer(layer)["shape"][1])
-    w = checkpoint.weight(name)
-    rows = w[chosen.choice(len(w), min(arguments.rows, len(w)), replace=False)]
+    wide = max(checkpoint.layers, key=lambda layer: checkpoint.layer(layer)["shape"][1])
+    if arguments.tensors:
+        alike = [layer for layer in checkpoint.layers if checkpoint.layer(layer)["shape"] == checkpoint.layer(wide)["shape"]]
+        rows = np.stack([checkpoint.weight(layer).ravel() for layer in alike[:arguments.tensors]])
+    else:
+        w = checkpoint.weight(wide)
+        rows = w[chosen.choice(len(w), min(arguments.rows, len(w)), replace=False)]
     sensitivities = chosen.lognormal(sigma=2.0, size=rows.shape).astype(np.float32)
-    print(f"{len(rows)} rows of {rows.shape[1]} from {name}; one thread, processor time; median of {arguments.repeat} passes\n")
+    print(f"{len(rows)} {'tensors' if arguments.tensors else 'rows'} of {rows.shape[1]} values, {wide} {'and the like' if arguments.tensors else ''}; one thread, processor time; median of {arguments.repeat} passes\n")
     print("| weights | k | method | µs per row (processor) | worst cost | mean cost |\n|---|---|---|---|---|---|")
     for weighted in (False, True):
         for bits in arguments.bits:

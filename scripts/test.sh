@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
-# their tests, a downstream project that uses the installed package, and exports in the programs that they are for (SKIPPED
-# where these cannot be had). One argument limits it: format|dev|release|package|clients. Two more run only when they are
-# named, which keeps the whole under 45 minutes on 2 cores: `python` (the wheel and its tests) and `fuzz` (20 seconds for
-# every parser of files).
+# their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook, and
+# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had). One argument limits it:
+# format|dev|release|package|python|clients. Two more run only when they are named, which keeps the whole under 45 minutes on
+# 2 cores: `harness` (lm-evaluation-harness's own model against ours) and `fuzz` (20 seconds for every parser of files).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -41,6 +41,11 @@ if wanted package; then
   build/install/bin/nibble version
 fi
 
+if wanted python; then
+  step "Python package: wheel, tests, notebook"
+  scripts/test_python.sh
+fi
+
 if wanted clients; then
   step "exports in the programs that they are for"
   cmake --preset release >/dev/null
@@ -48,9 +53,9 @@ if wanted clients; then
   tests/clients/run.py
 fi
 
-if named python; then
-  step "Python package: wheel, tests, notebook"
-  scripts/test_python.sh
+if named harness; then
+  step "lm-evaluation-harness, item by item"
+  scripts/test_harness.sh
 fi
 
 if named fuzz; then

@@ -123,7 +123,7 @@ class NibbleLM(TemplateLM):
 
         def stop(token):
             ids.append(token)
-            text = self.tokenizer.decode(ids, skip_special=True)
+            text = self._text(ids)
             return token == self.eot_token_id or any(term and term in text for term in until)
 
         sampling = {}
@@ -131,7 +131,11 @@ class NibbleLM(TemplateLM):
             sampling = {"temperature": kwargs.get("temperature", 1.0), "top_p": kwargs.get("top_p", 1.0),
                         "top_k": kwargs.get("top_k", 0)}
         self.model.generate(prompt, room, on_token=stop, **sampling)
-        return self.tokenizer.decode(ids, skip_special=True)
+        return self._text(ids)
+
+    def _text(self, ids):
+        """Without special tokens, and without ids of an embedding padded beyond the tokenizer: these are no text."""
+        return self.tokenizer.decode([i for i in ids if i < self.tokenizer.vocabulary_size], skip_special=True)
 
 
 def main():
