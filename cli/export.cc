@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/dtype_names.h"
 #include "cli/human.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -22,8 +23,6 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::array<Choice<DType>, 3> kDtypes{
-    {{"float16", DType::kF16}, {"bfloat16", DType::kBF16}, {"float32", DType::kF32}}};
 constexpr std::array<Choice<exporting::Rest>, 2> kRests{
     {{"refuse", exporting::Rest::kRefuse}, {"float16", exporting::Rest::kFloat16}}};
 

@@ -92,9 +92,10 @@ int run_program(int argc, char** argv) {
   const std::vector<Command> commands = {
       inspect_command(program),    calibrate_command(program),      quantize_command(program),
       perplexity_command(program), compare_logits_command(program), tokenize_command(program),
-      generate_command(program),   export_command(program),         synthesize_command(program),
-      diff_command(program),       report_command(program),         sweep_command(program),
-      speed_command(program),      evaluate_command(program),       version_command(program),
+      generate_command(program),   export_command(program),         rotate_command(program),
+      synthesize_command(program), diff_command(program),           report_command(program),
+      sweep_command(program),      speed_command(program),          evaluate_command(program),
+      version_command(program),
   };
 
   const auto selected = [&]() -> const Command* {

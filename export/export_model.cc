@@ -58,7 +58,8 @@ std::vector<Stored> vectors_of(const model::Architecture& architecture, const mo
 
 }  // namespace
 
-ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model::open_checkpoint(path)) {
+ExportModel::ExportModel(const std::filesystem::path& path)
+    : checkpoint_(model::open_checkpoint(path)), architecture_(&checkpoint_->architecture()) {
   quant::QuantizedWeights quantized = quant::open_quantized_weights(checkpoint_);
   weights_ = quant::make_weight_provider(checkpoint_, quantized);
   const model::NarrowTensors narrow(*checkpoint_);
@@ -79,6 +80,21 @@ ExportModel::ExportModel(const std::filesystem::path& path) : checkpoint_(model:
     part.storage.role = p->role;
     parts_.push_back(std::move(part));
   }
+  add_tensors();
+}
+
+ExportModel::ExportModel(std::shared_ptr<const model::Checkpoint> checkpoint, const model::Architecture& architecture,
+                         std::unique_ptr<model::WeightProvider> weights)
+    : checkpoint_(std::move(checkpoint)), architecture_(&architecture), weights_(std::move(weights)) {
+  for (const Parameter* p : model::matrices(architecture))
+    parts_.push_back({.parameter = p,
+                      .values = weights_->matrix(*p),
+                      .coded = {},
+                      .storage = {.bits = 32, .rows = p->out, .cols = p->in, .foreign = {}, .role = p->role}});
+  add_tensors();
+}
+
+void ExportModel::add_tensors() {
   add_matrices();
   add_vectors();
   add_missing_biases();

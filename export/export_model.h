@@ -41,9 +41,13 @@ class ExportModel {
  public:
   /// Throws FormatError.
   explicit ExportModel(const std::filesystem::path& path);
+  /// Floats of another making: what `weights` gives for `architecture`, which it must not outlive; `checkpoint` is
+  /// where they come from.
+  ExportModel(std::shared_ptr<const model::Checkpoint> checkpoint, const model::Architecture& architecture,
+              std::unique_ptr<model::WeightProvider> weights);
 
   const std::shared_ptr<const model::Checkpoint>& checkpoint() const { return checkpoint_; }
-  const model::Architecture& architecture() const { return checkpoint_->architecture(); }
+  const model::Architecture& architecture() const { return *architecture_; }
   const model::WeightProvider& weights() const { return *weights_; }
   const std::vector<ExportTensor>& tensors() const { return tensors_; }  ///< in name order
   /// The matrices, each alone, in the order of use (model::matrices()).
@@ -55,11 +59,13 @@ class ExportModel {
   std::vector<float> vector_values(const ExportTensor& tensor) const;
 
  private:
+  void add_tensors();
   void add_matrices();
   void add_vectors();
   void add_missing_biases();
 
   std::shared_ptr<const model::Checkpoint> checkpoint_;
+  const model::Architecture* architecture_;
   std::unique_ptr<model::WeightProvider> weights_;
   std::vector<ExportPart> parts_;
   std::vector<ExportTensor> tensors_;
