@@ -82,7 +82,7 @@ def main():
         w = checkpoint.weight(wide)
         rows = w[chosen.choice(len(w), min(arguments.rows, len(w)), replace=False)]
     sensitivities = chosen.lognormal(sigma=2.0, size=rows.shape).astype(np.float32)
-    print(f"{len(rows)} {'tensors' if arguments.tensors else 'rows'} of {rows.shape[1]} values, {wide} {'and the like' if arguments.tensors else ''}; one thread, processor time; median of {arguments.repeat} passes\n")
+    print(f"{len(rows)} {'tensors' if arguments.tensors else 'rows'} of {rows.shape[1]} values, {wide}{' and its like' if arguments.tensors else ''}; one thread, processor time; median of {arguments.repeat} passes\n")
     print("| weights | k | method | µs per row (processor) | worst cost | mean cost |\n|---|---|---|---|---|---|")
     for weighted in (False, True):
         for bits in arguments.bits:
