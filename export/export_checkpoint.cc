@@ -212,6 +212,7 @@ std::vector<ListedFit> listed_fits(const Exporter& exporter) {
   add({.format = Format::kPalette, .bits = 4, .palette_dtype = quant::PaletteDtype::kFloat32});
   add({.format = Format::kPalette, .bits = 4, .cluster_dim = 2});
   add({.format = Format::kPalette, .bits = 4, .outliers = true});
+  add({.format = Format::kPalette, .bits = 2, .window_bits = 6});
   std::vector<ListedFit> fits;
   for (const Storage& storage : storages) fits.push_back({storage.text(), exporter.fit(storage)});
   return fits;

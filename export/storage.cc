@@ -17,8 +17,9 @@ std::size_t shared_inputs(const quant::TensorSpec& spec) {
 
 bool Storage::same_codes(const Storage& other) const {
   return format == other.format && bits == other.bits && group_size == other.group_size &&
-         cluster_dim == other.cluster_dim && zero_points == other.zero_points && row_scales == other.row_scales &&
-         outliers == other.outliers && palette_dtype == other.palette_dtype && cols == other.cols;
+         cluster_dim == other.cluster_dim && window_bits == other.window_bits && zero_points == other.zero_points &&
+         row_scales == other.row_scales && outliers == other.outliers && palette_dtype == other.palette_dtype &&
+         cols == other.cols;
 }
 
 std::string Storage::text() const {
@@ -31,6 +32,7 @@ std::string Storage::text() const {
   spec.bits = bits;
   spec.group_size = format == quant::Format::kInt4Block ? group() : group_size;  // which has no word for whole rows
   spec.cluster_dim = cluster_dim;
+  spec.window_bits = window_bits;
   std::string text = quant::storage_text({format, spec});
   if (palette() && palette_dtype == quant::PaletteDtype::kInt8) text += " of int8";
   if (palette() && palette_dtype == quant::PaletteDtype::kFloat32) text += " of float32";
@@ -47,6 +49,7 @@ Storage storage_of(const quant::MappedQuantizedWeight& weight) {
                   .bits = spec.bits,
                   .group_size = shared_inputs(spec),
                   .cluster_dim = spec.cluster_dim,
+                  .window_bits = spec.window_bits,
                   .zero_points = tensor.find("block_zero") != nullptr,
                   .row_scales = tensor.find("scale") != nullptr,
                   .outliers = tensor.find("outlier_rows") != nullptr,
@@ -67,6 +70,7 @@ Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std:
           .bits = spec.bits,
           .group_size = shared_inputs(spec),
           .cluster_dim = spec.cluster_dim,
+          .window_bits = spec.window_bits,
           .zero_points = !palette && settings.zero_point,
           .row_scales = palette && settings.scaling != quant::Scaling::kNone,
           .outliers = settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0,

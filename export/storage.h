@@ -16,6 +16,7 @@ struct Storage {
   /// Blocks: inputs that share a scale, 0 for the whole row. Palettes: rows that share a palette, 0 for all.
   std::size_t group_size = 0;
   std::size_t cluster_dim = 1;  ///< palettes: inputs of one code
+  unsigned window_bits = 0;     ///< palettes: bits of a code where codes overlap, else 0
   bool zero_points = false;     ///< blocks: value = (code - zero) scale, with a zero for each block
   bool row_scales = false;      ///< palettes: a scale for each row
   bool outliers = false;        ///< palettes: some weights kept apart

@@ -32,6 +32,17 @@ struct Kind {
 };
 using Kinds = std::map<std::string, Kind>;
 
+// Codes that overlap count for the bits that are each weight's own.
+Matrix window_matrix(const model::TensorView& view, const std::shared_ptr<const quant::MappedQuantizedWeight>& weight) {
+  const quant::TensorSpec& spec = weight->tensor().spec();
+  return {view, spec.rows, spec.cols, [weight](std::uint64_t row, std::vector<std::uint32_t>& values) {
+            const quant::TensorSpec& windowed = weight->tensor().spec();
+            nibble::Matrix<std::uint16_t> codes(1, windowed.cols);
+            weight->tensor().read_codes(row, codes);
+            for (const std::uint16_t code : codes.values()) values.push_back(code & ((1u << windowed.bits) - 1u));
+          }};
+}
+
 Matrix code_matrix(const model::TensorView& view, const quant::TensorSpec& spec) {
   return {view, spec.rows, spec.codes_per_row(), [=](std::uint64_t row, std::vector<std::uint32_t>& values) {
             std::vector<std::uint8_t> codes(spec.codes_per_row());
@@ -69,7 +80,8 @@ Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
     Kind& codes = kinds[fmt::format("codes, {} bit{}", spec.bits, spec.bits == 1 ? "" : "s")];
     codes.width = spec.bits;
     codes.offset_binary = true;
-    codes.matrices.push_back(code_matrix(checkpoint->tensor(module + ".codes"), spec));
+    const model::TensorView view = checkpoint->tensor(module + ".codes");
+    codes.matrices.push_back(spec.windowed() ? window_matrix(view, weight) : code_matrix(view, spec));
     for (const auto& [suffix, what] : {std::pair(".scale", "row scales"), std::pair(".block_scale", "block scales"),
                                        std::pair(".block_zero", "block zeros")})
       if (checkpoint->contains(module + suffix)) add_numbers(kinds, what, checkpoint->tensor(module + suffix));

@@ -28,6 +28,7 @@ void add_values(const WeightSource& source, const quant::QuantizedTensor& quanti
   if (spec.coding == quant::Coding::kPalette && spec.palettes() == 1 && spec.cluster_dim == 1) {
     const std::vector<float> palette = values_of(quantized, "palette");
     record.palette.assign(palette.begin(), palette.end());
+    std::sort(record.palette.begin(), record.palette.end());  // windows have an order of their own
   }
   Matrix<float> w(source.rows(), source.cols());
   source.decode_rows(0, w.rows(), w.data());

@@ -14,6 +14,7 @@
 #include "quant/algo/coordinate_descent.h"
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/palette_rounding.h"
+#include "quant/algo/window_rounding.h"
 
 namespace nibble::quant {
 namespace {
@@ -21,17 +22,20 @@ namespace {
 constexpr std::size_t kRowTile = 128;
 constexpr double kTolerance = 1e-10;  // of the slope's squared length: products in float are good for 1e-12
 
-std::size_t rows_per_group(const PaletteWeight& weight) {
+template <class Code>
+std::size_t rows_per_group(const BasicPaletteWeight<Code>& weight) {
   return weight.group_rows == 0 ? weight.codes.rows() : weight.group_rows;
 }
 
-double scale_of(const PaletteWeight& weight, std::size_t row) {
+template <class Code>
+double scale_of(const BasicPaletteWeight<Code>& weight, std::size_t row) {
   return weight.scales.empty() ? 1.0 : static_cast<double>(weight.scales[row]);
 }
 
 /// (groups, k): for each entry the sum of s_i (D H)_ij over the places (i, j) that hold its code, with the rows of D
 /// (out, in) as `fill_row` writes them.
-Matrix<double> sums_by_entry(MatrixView<const float> h, const PaletteWeight& weight,
+template <class Code>
+Matrix<double> sums_by_entry(MatrixView<const float> h, const BasicPaletteWeight<Code>& weight,
                              const std::function<void(std::size_t row, std::span<float> values)>& fill_row) {
   const std::size_t rows = weight.codes.rows(), n = weight.codes.cols(), k = weight.palettes.cols();
   Matrix<double> by_row(rows, k);
@@ -53,7 +57,8 @@ Matrix<double> sums_by_entry(MatrixView<const float> h, const PaletteWeight& wei
 
 /// The diagonal of A without the coupling between inputs: what conjugate gradients are preconditioned with. 0 for
 /// entries that no input has.
-Matrix<double> uncoupled_diagonal(MatrixView<const float> h, const PaletteWeight& weight) {
+template <class Code>
+Matrix<double> uncoupled_diagonal(MatrixView<const float> h, const BasicPaletteWeight<Code>& weight) {
   Matrix<double> result(weight.palettes.rows(), weight.palettes.cols());
   for (std::size_t i = 0; i < weight.codes.rows(); ++i) {
     const auto codes = weight.codes.row(i);
@@ -66,9 +71,10 @@ Matrix<double> uncoupled_diagonal(MatrixView<const float> h, const PaletteWeight
 
 /// Conjugate gradients on A c = b from the palettes as they are, for all groups side by side: each step is one product
 /// with H.
+template <class Code>
 class PaletteSolver {
  public:
-  PaletteSolver(MatrixView<const float> w, MatrixView<const float> h, const PaletteWeight& weight)
+  PaletteSolver(MatrixView<const float> w, MatrixView<const float> h, const BasicPaletteWeight<Code>& weight)
       : h_(h),
         weight_(weight),
         diagonal_(uncoupled_diagonal(h, weight)),
@@ -140,33 +146,39 @@ class PaletteSolver {
   }
 
   MatrixView<const float> h_;
-  const PaletteWeight& weight_;
+  const BasicPaletteWeight<Code>& weight_;
   Matrix<double> diagonal_, entries_, direction_, slope_;  // (groups, k)
   std::vector<double> length_, least_;                     // (groups): slopeᵀ slope / diagonal, and where to stop
 };
 
-/// Stores a palette rounded and sorted, and lets the codes of its rows follow.
-void store_sorted(std::span<const double> entries, DType dtype, std::size_t group, PaletteWeight& weight) {
+/// Stores a palette rounded and, unless it is one of windows, sorted, and lets the codes of its rows follow.
+template <class Code>
+void store_rounded(std::span<const double> entries, DType dtype, std::size_t group, BasicPaletteWeight<Code>& weight) {
   const std::size_t k = entries.size();
   std::vector<float> rounded(k);
   std::transform(entries.begin(), entries.end(), rounded.begin(),
                  [](double entry) { return static_cast<float>(entry); });
   round_palette(rounded, dtype, group);
+  if (weight.window_step > 0) {
+    std::copy(rounded.begin(), rounded.end(), weight.palettes.row(group).begin());
+    return;
+  }
   std::vector<std::size_t> order(k);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rounded[a] < rounded[b]; });
-  std::vector<std::uint8_t> new_code(k);
+  std::vector<Code> new_code(k);
   for (std::size_t c = 0; c < k; ++c) {
     weight.palettes(group, c) = rounded[order[c]];
-    new_code[order[c]] = static_cast<std::uint8_t>(c);
+    new_code[order[c]] = static_cast<Code>(c);
   }
   const std::size_t begin = group * rows_per_group(weight);
   const std::size_t end = std::min(begin + rows_per_group(weight), weight.codes.rows());
   for (std::size_t r = begin; r < end; ++r)
-    for (std::uint8_t& code : weight.codes.row(r)) code = new_code[code];
+    for (Code& code : weight.codes.row(r)) code = new_code[code];
 }
 
-void require_valid(MatrixView<const float> w, MatrixView<const float> h, const PaletteWeight& weight) {
+template <class Code>
+void require_valid(MatrixView<const float> w, MatrixView<const float> h, const BasicPaletteWeight<Code>& weight) {
   const std::size_t rows = w.rows(), group_rows = std::max<std::size_t>(1, rows_per_group(weight));
   NIBBLE_REQUIRE(!w.empty() && h.rows() == w.cols() && h.cols() == w.cols() && weight.codes.rows() == rows &&
                      weight.codes.cols() == w.cols() && (weight.scales.empty() || weight.scales.size() == rows) &&
@@ -178,20 +190,33 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, const P
                  weight.palettes.rows(), group_rows);
   const std::size_t k = weight.palettes.cols();
   NIBBLE_REQUIRE(k >= 1 && std::all_of(weight.codes.values().begin(), weight.codes.values().end(),
-                                       [&](std::uint8_t code) { return code < k; }),
+                                       [&](Code code) { return code < k; }),
                  InvalidArgument, "palettes under a Hessian: a code is not below {}, the entries of a palette", k);
+  NIBBLE_REQUIRE(
+      (weight.window_step > 0) == (sizeof(Code) == 2) && (weight.window_step == 0 || weight.palettes.rows() == 1),
+      InvalidArgument, "palettes under a Hessian: windows that go on by {} bits, of {} palettes", weight.window_step,
+      weight.palettes.rows());
+}
+
+PaletteRounding rounding_of(const PaletteWeight& weight) { return {weight.palettes, weight.group_rows, weight.scales}; }
+
+WindowRounding rounding_of(const WindowedWeight& weight) {
+  return {weight.palettes.row(0), weight.window_step, weight.codes.rows(), weight.scales};
 }
 
 }  // namespace
 
-void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype, PaletteWeight& weight) {
+template <class Code>
+void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype,
+                     BasicPaletteWeight<Code>& weight) {
   require_valid(w, h, weight);
-  const Matrix<double> entries = PaletteSolver(w, h, weight).solve();
+  const Matrix<double> entries = PaletteSolver<Code>(w, h, weight).solve();
   for (std::size_t group = 0; group < entries.rows(); ++group)
-    store_sorted(entries.row(group), palette_dtype, group, weight);
+    store_rounded<Code>(entries.row(group), palette_dtype, group, weight);
 }
 
-void update_scales(MatrixView<const float> w, MatrixView<const float> h, PaletteWeight& weight) {
+template <class Code>
+void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPaletteWeight<Code>& weight) {
   require_valid(w, h, weight);
   weight.scales.resize(w.rows(), 1.0f);
   parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
@@ -212,17 +237,17 @@ void update_scales(MatrixView<const float> w, MatrixView<const float> h, Palette
   });
 }
 
+template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
-                              const RefineOptions& options, PaletteWeight& weight) {
+                              const RefineOptions& options, BasicPaletteWeight<Code>& weight) {
   require_valid(w, h, weight);
-  const auto rounding = [&](const PaletteWeight& of) { return PaletteRounding(of.palettes, of.group_rows, of.scales); };
-  RefineHistory losses{hessian_error(w, h, rounding(weight), weight.codes)};
-  PaletteWeight running = weight;
+  RefineHistory losses{hessian_error(w, h, rounding_of(weight), weight.codes)};
+  BasicPaletteWeight<Code> running = weight;
   double best = losses.front();
   for (std::size_t i = 0; i <= options.iterations && options.iterations > 0; ++i) {
     update_palettes(w, h, options.palette_dtype, running);
     if (options.scales) update_scales(w, h, running);
-    PaletteRounding nearest = rounding(running);
+    auto nearest = rounding_of(running);
     const bool last = i == options.iterations;
     if (!last && feedback != nullptr) running.codes = round_with_feedback(w, *feedback, nearest).codes;
     losses.push_back(!last && options.sweeps > 0 ? coordinate_descent(w, h, nearest, options.sweeps, running.codes).loss
@@ -234,5 +259,14 @@ RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float>
   }
   return losses;
 }
+
+template void update_palettes(MatrixView<const float>, MatrixView<const float>, DType, PaletteWeight&);
+template void update_palettes(MatrixView<const float>, MatrixView<const float>, DType, WindowedWeight&);
+template void update_scales(MatrixView<const float>, MatrixView<const float>, PaletteWeight&);
+template void update_scales(MatrixView<const float>, MatrixView<const float>, WindowedWeight&);
+template RefineHistory refine_palettes(MatrixView<const float>, MatrixView<const float>, const HessianFactor*,
+                                       const RefineOptions&, PaletteWeight&);
+template RefineHistory refine_palettes(MatrixView<const float>, MatrixView<const float>, const HessianFactor*,
+                                       const RefineOptions&, WindowedWeight&);
 
 }  // namespace nibble::quant

@@ -11,12 +11,18 @@
 namespace nibble::quant {
 
 /// A weight as palettes, row scales and codes: value (i, j) = scales[i] · palettes(i / group_rows, codes(i, j)).
-struct PaletteWeight {
-  Matrix<float> palettes;      ///< (groups, k), rows ascending
+template <class Code>
+struct BasicPaletteWeight {
+  Matrix<float> palettes;      ///< (groups, k); rows ascending, except those of windows
   std::size_t group_rows = 0;  ///< rows that share a palette; 0 = all
   std::vector<float> scales;   ///< (out), or empty for ones
-  Matrix<std::uint8_t> codes;  ///< (out, in)
+  Matrix<Code> codes;          ///< (out, in)
+  /// Windows (quant/format/windowed_codes.h): bits from one to the next. They have one palette, in their own order.
+  unsigned window_step = 0;
 };
+
+using PaletteWeight = BasicPaletteWeight<std::uint8_t>;
+using WindowedWeight = BasicPaletteWeight<std::uint16_t>;  ///< codes are windows
 
 /// The palettes that are best under H for the codes and scales as they are (GANQ's and LNQ's codebook step, pooled over
 /// the rows of a group): the minimum over c of Σ_i tr(Δ_i H Δ_iᵀ), by the normal equations
@@ -24,13 +30,17 @@ struct PaletteWeight {
 ///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
 ///
 /// solved for the change of c by conjugate gradients, at most k steps: entries that no input has, or that A
-/// does not determine, stay. Entries are rounded to `palette_dtype` (round_palette()), sorted, and the codes follow.
+/// does not determine, stay. Entries are rounded to `palette_dtype` (round_palette()), sorted, and the codes follow;
+/// those of windows keep their order.
 ///
 /// Before that rounding the loss does not rise. w (out, in), h (in, in).
 /// Throws InvalidArgument for shapes that do not fit; NumericalError for an entry that is not finite in its type.
 /// Cost: m·n² multiply-adds through gemm() at first and for each step. Memory: 8·k bytes per row, and 8 bytes per
 /// weight of a tile of 128 rows on each thread. Threads: all; results do not depend on their number.
-void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype, PaletteWeight& weight);
+/// Code, here and below: std::uint8_t and std::uint16_t.
+template <class Code>
+void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype,
+                     BasicPaletteWeight<Code>& weight);
 
 /// The scales that are best under H for the palettes and codes as they are, rounded to float16:
 ///
@@ -38,7 +48,8 @@ void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType
 ///
 /// a row where the divisor is 0, or the result not finite in float16, keeps its scale. Starts from ones where there are
 /// no scales. Cost: m·n² multiply-adds through gemm().
-void update_scales(MatrixView<const float> w, MatrixView<const float> h, PaletteWeight& weight);
+template <class Code>
+void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPaletteWeight<Code>& weight);
 
 /// Settings of refine_palettes().
 struct RefineOptions {
@@ -54,7 +65,8 @@ using RefineHistory = std::vector<double>;
 /// Alternates palettes (and scales) under H with codes, which are chosen anew by round_with_feedback() where `feedback`
 /// is given and then improved by `options.sweeps` sweeps of coordinate descent; ends with an update of the palettes.
 /// Leaves the best of all these, the start included, in `weight`.
+template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
-                              const RefineOptions& options, PaletteWeight& weight);
+                              const RefineOptions& options, BasicPaletteWeight<Code>& weight);
 
 }  // namespace nibble::quant

@@ -11,23 +11,29 @@
 namespace nibble::quant {
 
 /// How a column of values, one per row, becomes codes: what error feedback and coordinate descent are generic over.
-/// Different rows may be handled on different threads at once.
-class ColumnRounding {
+/// Different rows may be handled on different threads at once. Code: std::uint8_t, or std::uint16_t for codes that need
+/// it.
+template <class Code>
+class BasicColumnRounding {
  public:
-  virtual ~ColumnRounding() = default;
+  virtual ~BasicColumnRounding() = default;
+
+  /// Whether codes of a column depend on each other, so that round() is to be given all rows at once.
+  virtual bool whole_columns() const { return false; }
 
   /// Codes for `values`, meant for input `column` of rows first_row …, and what the codes decode to. Never fails,
   /// whatever the values.
-  virtual void round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,
+  virtual void round(std::size_t column, std::size_t first_row, std::span<const float> values, Code* codes,
                      float* decoded) const = 0;
-  virtual void decode(std::size_t column, std::size_t first_row, std::span<const std::uint8_t> codes,
-                      float* decoded) const = 0;
+  virtual void decode(std::size_t column, std::size_t first_row, std::span<const Code> codes, float* decoded) const = 0;
 
   /// Inputs per block whose grid is to be chosen anew, by adapt(), when the first of them is reached; 0 = never.
   virtual std::size_t adaptive_block() const { return 0; }
   /// `current` (rows, inputs of the block): the weights as they are when the block is reached.
   virtual void adapt(std::size_t /*block*/, std::size_t /*first_row*/, MatrixView<const float> /*current*/) {}
 };
+
+using ColumnRounding = BasicColumnRounding<std::uint8_t>;
 
 /// Nearest entry of s_i · c_k. The scales may be negative; where one is 0 everything decodes to 0.
 class PaletteRounding final : public ColumnRounding {

@@ -15,11 +15,12 @@ namespace {
 constexpr std::size_t kBlock = 128, kRowTile = 128;
 
 /// decoded - w of all codes.
-Matrix<float> errors_of(MatrixView<const float> w, const ColumnRounding& rounding,
-                        MatrixView<const std::uint8_t> codes) {
+template <class Code>
+Matrix<float> errors_of(MatrixView<const float> w, const BasicColumnRounding<Code>& rounding,
+                        MatrixView<const Code> codes) {
   Matrix<float> errors(w.rows(), w.cols());
   parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
-    std::vector<std::uint8_t> column(end - begin);
+    std::vector<Code> column(end - begin);
     std::vector<float> decoded(end - begin);
     for (std::size_t c = 0; c < w.cols(); ++c) {
       for (std::size_t r = begin; r < end; ++r) column[r - begin] = codes(r, c);
@@ -31,12 +32,13 @@ Matrix<float> errors_of(MatrixView<const float> w, const ColumnRounding& roundin
 }
 
 /// One sweep over a tile of rows. Returns whether a code changed.
-bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
-                std::size_t first_row, MatrixView<float> errors, MatrixView<std::uint8_t> codes) {
+template <class Code>
+bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
+                std::size_t first_row, MatrixView<float> errors, MatrixView<Code> codes) {
   const std::size_t rows = errors.rows(), n = w.cols();
   Matrix<float> slopes(std::min(kBlock, n), rows);  // H · error, input by input, up to date for the running block
   std::vector<float> targets(rows), decoded(rows), changes(rows);
-  std::vector<std::uint8_t> column(rows);
+  std::vector<Code> column(rows);
   bool changed = false;
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t width = std::min(kBlock, n - begin);
@@ -70,7 +72,8 @@ bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const Colu
   return changed;
 }
 
-void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixView<const std::uint8_t> codes) {
+template <class Code>
+void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixView<const Code> codes) {
   NIBBLE_REQUIRE(!w.empty() && h.rows() == w.cols() && h.cols() == w.cols() && codes.rows() == w.rows() &&
                      codes.cols() == w.cols(),
                  InvalidArgument,
@@ -80,19 +83,22 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixV
 
 }  // namespace
 
-DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
-                                 std::size_t sweeps, MatrixView<std::uint8_t> codes) {
-  require_valid(w, h, codes);
-  Matrix<float> errors = errors_of(w, rounding, codes);
+template <class Code>
+DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h,
+                                 const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
+                                 std::type_identity_t<MatrixView<Code>> codes) {
+  require_valid<Code>(w, h, codes);
+  Matrix<float> errors = errors_of<Code>(w, rounding, codes);
+  const std::size_t size = rounding.whole_columns() ? w.rows() : kRowTile;
   DescentResult result;
   result.loss_before = hessian_error(errors, h);
   NIBBLE_REQUIRE(std::isfinite(result.loss_before), NumericalError,
                  "coordinate_descent: the loss before the first sweep is {}: NaN or infinite weights or Hessian",
                  result.loss_before);
-  std::vector<std::uint8_t> active((w.rows() + kRowTile - 1) / kRowTile, 1);
+  std::vector<std::uint8_t> active((w.rows() + size - 1) / size, 1);
   while (result.sweeps < sweeps && std::find(active.begin(), active.end(), 1) != active.end()) {
-    parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
-      std::uint8_t& tile = active[begin / kRowTile];
+    parallel_for_tiles(w.rows(), size, [&](std::size_t begin, std::size_t end) {
+      std::uint8_t& tile = active[begin / size];
       if (tile == 0) return;
       const std::size_t rows = end - begin;
       tile = sweep_tile(w, h, rounding, begin, errors.view().rows_slice(begin, rows), codes.rows_slice(begin, rows));
@@ -103,10 +109,21 @@ DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const flo
   return result;
 }
 
-double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
-                     MatrixView<const std::uint8_t> codes) {
-  require_valid(w, h, codes);
-  return hessian_error(errors_of(w, rounding, codes), h);
+template <class Code>
+double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
+                     std::type_identity_t<MatrixView<const Code>> codes) {
+  require_valid<Code>(w, h, codes);
+  return hessian_error(errors_of<Code>(w, rounding, codes), h);
 }
+
+template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>, const ColumnRounding&,
+                                          std::size_t, MatrixView<std::uint8_t>);
+template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>,
+                                          const BasicColumnRounding<std::uint16_t>&, std::size_t,
+                                          MatrixView<std::uint16_t>);
+template double hessian_error(MatrixView<const float>, MatrixView<const float>, const ColumnRounding&,
+                              MatrixView<const std::uint8_t>);
+template double hessian_error(MatrixView<const float>, MatrixView<const float>,
+                              const BasicColumnRounding<std::uint16_t>&, MatrixView<const std::uint16_t>);
 
 }  // namespace nibble::quant

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/matrix_view.h"
 #include "quant/algo/column_rounding.h"
@@ -26,11 +27,17 @@ struct DescentResult {
 /// Cost     m·n² multiply-adds through gemm() per sweep and m·n·128 in plain loops, and as much as one sweep for each
 /// of
 ///          the two losses. Memory: 4 bytes per weight. Threads: all; results do not depend on their number.
-DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
-                                 std::size_t sweeps, MatrixView<std::uint8_t> codes);
+/// With a rounding of whole columns a step is one column, and the calling thread works alone.
+/// Code: std::uint8_t and std::uint16_t.
+template <class Code>
+DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h,
+                                 const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
+                                 std::type_identity_t<MatrixView<Code>> codes);
 
 /// tr(Δ H Δᵀ) of codes, Δ = w - decoded.
-[[nodiscard]] double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const ColumnRounding& rounding,
-                                   MatrixView<const std::uint8_t> codes);
+template <class Code>
+[[nodiscard]] double hessian_error(MatrixView<const float> w, MatrixView<const float> h,
+                                   const BasicColumnRounding<Code>& rounding,
+                                   std::type_identity_t<MatrixView<const Code>> codes);
 
 }  // namespace nibble::quant

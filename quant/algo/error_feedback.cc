@@ -17,10 +17,11 @@ constexpr std::size_t kBlock = 128, kRowTile = 128;
 
 /// The rows of one tile on their way through the inputs. Within a block of inputs the values lie input by input, so
 /// that the loops over rows run over contiguous numbers; what comes after the block is updated once, by gemm().
+template <class Code>
 class Tile {
  public:
   Tile(MatrixView<const float> w, std::size_t first_row, std::size_t rows, const HessianFactor& factor,
-       ColumnRounding& rounding, Matrix<std::uint8_t>& codes)
+       BasicColumnRounding<Code>& rounding, Matrix<Code>& codes)
       : w_(w),
         first_row_(first_row),
         rows_(rows),
@@ -102,16 +103,17 @@ class Tile {
   MatrixView<const float> w_;
   std::size_t first_row_, rows_;
   const HessianFactor& factor_;
-  ColumnRounding& rounding_;
-  Matrix<std::uint8_t>& codes_;
+  BasicColumnRounding<Code>& rounding_;
+  Matrix<Code>& codes_;
   Matrix<float> current_;          // (rows, in): in the factor's order, up to date from the running block on
   Matrix<float> values_, errors_;  // (block, rows)
   std::vector<float> decoded_;     // (rows)
-  std::vector<std::uint8_t> column_codes_;
+  std::vector<Code> column_codes_;
   double loss_ = 0.0;
 };
 
-void require_valid(MatrixView<const float> w, const HessianFactor& factor, const ColumnRounding& rounding) {
+template <class Code>
+void require_valid(MatrixView<const float> w, const HessianFactor& factor, const BasicColumnRounding<Code>& rounding) {
   NIBBLE_REQUIRE(!w.empty() && factor.order.size() == w.cols(), InvalidArgument,
                  "round_with_feedback: weights ({}, {}) and a Hessian of {} inputs do not fit", w.rows(), w.cols(),
                  factor.order.size());
@@ -127,13 +129,16 @@ void require_valid(MatrixView<const float> w, const HessianFactor& factor, const
 
 }  // namespace
 
-FeedbackResult round_with_feedback(MatrixView<const float> w, const HessianFactor& factor, ColumnRounding& rounding) {
+template <class Code>
+BasicFeedbackResult<Code> round_with_feedback(MatrixView<const float> w, const HessianFactor& factor,
+                                              BasicColumnRounding<Code>& rounding) {
   require_valid(w, factor, rounding);
-  FeedbackResult result;
-  result.codes = Matrix<std::uint8_t>(w.rows(), w.cols());
-  std::vector<double> losses((w.rows() + kRowTile - 1) / kRowTile);
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
-    losses[begin / kRowTile] = Tile(w, begin, end - begin, factor, rounding, result.codes).run();
+  BasicFeedbackResult<Code> result;
+  result.codes = Matrix<Code>(w.rows(), w.cols());
+  const std::size_t tile = rounding.whole_columns() ? w.rows() : kRowTile;
+  std::vector<double> losses((w.rows() + tile - 1) / tile);
+  parallel_for_tiles(w.rows(), tile, [&](std::size_t begin, std::size_t end) {
+    losses[begin / tile] = Tile<Code>(w, begin, end - begin, factor, rounding, result.codes).run();
   });
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
   NIBBLE_REQUIRE(std::isfinite(result.loss), NumericalError,
@@ -142,5 +147,9 @@ FeedbackResult round_with_feedback(MatrixView<const float> w, const HessianFacto
   result.loss = std::max(0.0, result.loss);
   return result;
 }
+
+template FeedbackResult round_with_feedback(MatrixView<const float>, const HessianFactor&, ColumnRounding&);
+template BasicFeedbackResult<std::uint16_t> round_with_feedback(MatrixView<const float>, const HessianFactor&,
+                                                                BasicColumnRounding<std::uint16_t>&);
 
 }  // namespace nibble::quant

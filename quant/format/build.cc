@@ -89,14 +89,17 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 }  // namespace
 
-QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
-                                    std::span<const float> palette, DType palette_dtype, std::span<const float> scale) {
+namespace {
+
+// A palette of 2^window_bits or 2^bits entries beside `codes`.
+QuantizedTensor with_palette(std::string name, const TensorSpec& spec, TensorPart codes, std::span<const float> palette,
+                             DType palette_dtype, std::span<const float> scale) {
   check_count(name, "palette values", palette.size(), spec.palettes() * spec.entries() * spec.cluster_dim);
   if (!scale.empty()) check_count(name, "scales", scale.size(), spec.rows);
   std::vector<std::uint64_t> shape{spec.palettes(), spec.entries()};
   if (spec.cluster_dim > 1) shape.push_back(spec.cluster_dim);
   std::vector<TensorPart> parts;
-  parts.push_back(codes_part(name, spec, codes));
+  parts.push_back(std::move(codes));
   if (palette_dtype == DType::kI8) {
     add_int8_palette(name, std::move(shape), palette, parts);
   } else {
@@ -104,6 +107,34 @@ QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, st
   }
   if (!scale.empty()) parts.push_back(float_part(name, "scale", DType::kF16, {spec.rows}, scale));
   return {std::move(name), spec, std::move(parts)};
+}
+
+}  // namespace
+
+QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
+                                    std::span<const float> palette, DType palette_dtype, std::span<const float> scale) {
+  NIBBLE_REQUIRE(!spec.windowed(), InvalidArgument, "{}: expected windows, got codes of bytes", name);
+  TensorPart part = codes_part(name, spec, codes);
+  return with_palette(std::move(name), spec, std::move(part), palette, palette_dtype, scale);
+}
+
+QuantizedTensor make_windowed_tensor(std::string name, const TensorSpec& spec, MatrixView<const std::uint16_t> codes,
+                                     std::span<const float> palette, DType palette_dtype,
+                                     std::span<const float> scale) {
+  NIBBLE_REQUIRE(spec.windowed() && codes.rows() == spec.rows && codes.cols() == spec.cols, InvalidArgument,
+                 "{}: expected ({}, {}) windows of {} bits, got ({}, {})", name, spec.rows, spec.cols, spec.window_bits,
+                 codes.rows(), codes.cols());
+  const WindowedLayout layout = spec.windows();
+  layout.check();
+  std::vector<std::byte> bytes(layout.bytes());
+  std::vector<std::uint16_t> column(spec.rows);
+  for (std::size_t j = 0; j < spec.cols; ++j) {
+    for (std::size_t i = 0; i < spec.rows; ++i) column[i] = codes(i, j);
+    pack_windows(layout, column, std::span(bytes).subspan(j * layout.column_bytes(), layout.column_bytes()));
+  }
+  return with_palette(std::move(name), spec,
+                      owned_part("codes", DType::kU8, {spec.cols, layout.column_bytes()}, std::move(bytes)), palette,
+                      palette_dtype, scale);
 }
 
 QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const float> w,

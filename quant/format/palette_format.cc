@@ -6,29 +6,14 @@ namespace nibble::quant {
 namespace {
 
 constexpr unsigned kBits[] = {1, 2, 3, 4, 6, 8};
-constexpr std::string_view kKeys[] = {"bits",
-                                      "granularity",
-                                      "group_size",
-                                      "palette_dtype",
-                                      "scaling",
-                                      "cluster_dim",
-                                      "weighting",
-                                      "weighting_scale",
-                                      "sign",
-                                      "joint_iterations",
-                                      "shifting",
-                                      "solver",
-                                      "hessian",
-                                      "act_order",
-                                      "static_groups",
-                                      "damping",
-                                      "codebook_iterations",
-                                      "sequential",
-                                      "input_scaling",
-                                      "outliers_sensitive",
-                                      "outliers_large"};
+constexpr std::string_view kKeys[] = {
+    "bits",        "granularity",   "group_size",         "palette_dtype", "scaling",          "cluster_dim",
+    "window_bits", "weighting",     "weighting_scale",    "sign",          "joint_iterations", "shifting",
+    "solver",      "hessian",       "act_order",          "static_groups", "damping",          "codebook_iterations",
+    "sequential",  "input_scaling", "outliers_sensitive", "outliers_large"};
 
 std::string describe(const TensorSpec& spec) {
+  if (spec.windowed()) return fmt::format("palette {}-bit window-{} tensor", spec.bits, spec.window_bits);
   const std::string vectors = spec.cluster_dim == 1 ? "" : fmt::format(" vectors of {}", spec.cluster_dim);
   const std::string rows = spec.group_size == 0   ? "tensor"
                            : spec.group_size == 1 ? "channel"

@@ -88,6 +88,11 @@ QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<
                  "{}: expected cluster_dim 1, or 2 or 4 with a palette, got {}", name_, dim);
   NIBBLE_REQUIRE(spec_.cols % dim == 0, FormatError, "{}: {} inputs cannot be cut into vectors of {}", name_,
                  spec_.cols, dim);
+  if (spec_.windowed()) {
+    NIBBLE_REQUIRE(spec_.coding == Coding::kPalette && dim == 1 && spec_.group_size == 0, FormatError,
+                   "{}: windowed codes need one palette of scalars for the whole tensor", name_);
+    spec_.windows().check();
+  }
   for (const TensorPart& part : parts_) {
     const auto known = known_suffixes(spec_.coding);
     NIBBLE_REQUIRE(std::find(known.begin(), known.end(), part.suffix) != known.end(), FormatError,
@@ -95,7 +100,9 @@ QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<
                    spec_.coding == Coding::kPalette ? "palette" : "block", fmt::join(known, ", "));
     NIBBLE_REQUIRE(find(part.suffix) == &part, FormatError, "{}.{}: given twice", name_, part.suffix);
   }
-  codes_ = &require("codes", kOnlyU8, {spec_.rows, spec_.row_bytes()});
+  codes_ = &require("codes", kOnlyU8,
+                    spec_.windowed() ? std::vector<std::uint64_t>{spec_.cols, spec_.windows().column_bytes()}
+                                     : std::vector<std::uint64_t>{spec_.rows, spec_.row_bytes()});
   if (spec_.coding == Coding::kPalette) {
     palette_scale_ = find("palette_scale");
     scale_ = find("scale");
@@ -153,7 +160,7 @@ void QuantizedTensor::check_palette() const {
   std::vector<float> table;
   for (std::size_t group = 0; group < spec_.palettes(); ++group) {
     load_palette(group, table);
-    NIBBLE_REQUIRE(spec_.cluster_dim > 1 || std::is_sorted(table.begin(), table.end()), FormatError,
+    NIBBLE_REQUIRE(spec_.cluster_dim > 1 || spec_.windowed() || std::is_sorted(table.begin(), table.end()), FormatError,
                    "{}.palette: expected ascending entries in palette {}", name_, group);
     for (const float entry : table) largest_entry = std::max(largest_entry, std::abs(entry));
   }
@@ -177,6 +184,7 @@ void QuantizedTensor::read_outliers() {
   const TensorPart *rows = find("outlier_rows"), *columns = find("outlier_columns");
   outlier_values_ = find("outlier_values");
   if (rows == nullptr && columns == nullptr && outlier_values_ == nullptr) return;
+  NIBBLE_REQUIRE(!spec_.windowed(), FormatError, "{}: outliers are not allowed with windowed codes", name_);
   outlier_rows_ = read_i32(require("outlier_rows", kOnlyI32, {spec_.rows + 1}));
   const auto bad_row = std::is_sorted_until(outlier_rows_.begin(), outlier_rows_.end());
   NIBBLE_REQUIRE(outlier_rows_.front() == 0 && bad_row == outlier_rows_.end(), FormatError,
@@ -206,7 +214,22 @@ std::uint64_t QuantizedTensor::stored_bits() const {
 }
 
 std::span<const std::byte> QuantizedTensor::code_row(std::size_t row) const {
+  NIBBLE_REQUIRE(!spec_.windowed(), InvalidArgument,
+                 "{}: the codes of a windowed palette run down the outputs: they have no rows", name_);
   return codes_->bytes.subspan(row * spec_.row_bytes(), spec_.row_bytes());
+}
+
+void QuantizedTensor::read_codes(std::size_t first_row, MatrixView<std::uint16_t> codes) const {
+  NIBBLE_REQUIRE(
+      codes.cols() == spec_.codes_per_row() && first_row <= spec_.rows && codes.rows() <= spec_.rows - first_row,
+      InvalidArgument, "{}: ({}, {}) codes from row {} on of ({}, {})", name_, codes.rows(), codes.cols(), first_row,
+      spec_.rows, spec_.codes_per_row());
+  if (spec_.windowed()) return unpack_window_block(spec_.windows(), codes_->bytes, first_row, 0, codes);
+  std::vector<std::uint8_t> row_codes(codes.cols());
+  for (std::size_t row = 0; row < codes.rows(); ++row) {
+    unpack_codes(code_row(first_row + row), spec_.bits, row_codes);
+    std::copy(row_codes.begin(), row_codes.end(), codes.row(row).begin());
+  }
 }
 
 void QuantizedTensor::load_palette(std::size_t group, std::vector<float>& table) const {
@@ -221,6 +244,7 @@ void QuantizedTensor::load_palette(std::size_t group, std::vector<float>& table)
 void QuantizedTensor::decode_rows(std::size_t begin, std::size_t end, float* destination) const {
   NIBBLE_REQUIRE(begin <= end && end <= spec_.rows, InvalidArgument, "{}: rows [{}, {}) of a matrix of {} rows", name_,
                  begin, end, spec_.rows);
+  if (spec_.windowed()) return decode_window_rows(begin, end, destination);
   spec_.coding == Coding::kPalette ? decode_palette_rows(begin, end, destination)
                                    : decode_block_rows(begin, end, destination);
 }
@@ -258,6 +282,24 @@ void QuantizedTensor::decode_palette_rows(std::size_t begin, std::size_t end, fl
     for (auto i = static_cast<std::size_t>(outlier_rows_[row]); i < static_cast<std::size_t>(outlier_rows_[row + 1]);
          ++i)
       out[outlier_columns_[i]] += float_at(*outlier_values_, i);
+  }
+}
+
+void QuantizedTensor::decode_window_rows(std::size_t begin, std::size_t end, float* destination) const {
+  thread_local std::vector<float> table;
+  thread_local std::vector<std::uint16_t> codes;
+  constexpr std::size_t kRows = 64;  // of codes at a time
+  load_palette(0, table);
+  codes.resize(std::min(kRows, end - begin) * spec_.cols);
+  for (std::size_t first = begin; first < end; first += kRows) {
+    const std::size_t rows = std::min(kRows, end - first);
+    unpack_window_block(spec_.windows(), codes_->bytes, first, 0, {codes.data(), rows, spec_.cols});
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::uint16_t* row = codes.data() + r * spec_.cols;
+      float* out = destination + (first + r - begin) * spec_.cols;
+      const float scale = scale_ != nullptr ? float_at(*scale_, first + r) : 1.0f;
+      for (std::size_t j = 0; j < spec_.cols; ++j) out[j] = table[row[j]] * scale;
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "core/dtype.h"
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
+#include "quant/format/windowed_codes.h"
 
 namespace nibble::quant {
 
@@ -25,12 +26,15 @@ struct TensorSpec {
   unsigned bits = 4;
   std::size_t group_size = 0;   ///< palette: rows per palette, 0 = all; blocks: inputs per block, 0 = the whole row
   std::size_t cluster_dim = 1;  ///< palette: consecutive inputs per code
+  unsigned window_bits = 0;     ///< palette: codes are windows of so many bits (windowed_codes.h); 0 = codes of `bits`
 
   std::size_t codes_per_row() const { return cols / cluster_dim; }
-  std::size_t row_bytes() const;  ///< of packed codes
-  std::size_t palettes() const;   ///< ceil(rows / group_size); the last one may serve fewer rows
-  std::size_t blocks() const;     ///< per row, ceil(cols / group_size); the last one may be shorter
-  std::size_t entries() const { return std::size_t{1} << bits; }
+  bool windowed() const { return window_bits != 0; }
+  WindowedLayout windows() const { return {rows, cols, bits, window_bits}; }  ///< of a windowed palette's codes
+  std::size_t row_bytes() const;                                              ///< of packed codes, unless windowed
+  std::size_t palettes() const;  ///< ceil(rows / group_size); the last one may serve fewer rows
+  std::size_t blocks() const;    ///< per row, ceil(cols / group_size); the last one may be shorter
+  std::size_t entries() const { return std::size_t{1} << (windowed() ? window_bits : bits); }
 };
 
 /// One stored tensor of a quantized weight P: P.codes, P.palette, … `bytes` may be unaligned.
@@ -47,7 +51,8 @@ struct TensorPart {
 /// | part | shape, dtype | |
 /// |---|---|---|
 /// | codes | (rows, row_bytes) U8 | quant/format/codes.h |
-/// | palette | (palettes, 2^bits[, cluster_dim]) F16, F32 or I8 | ascending for scalars |
+/// | | windowed: (cols, column_bytes) U8 | quant/format/windowed_codes.h |
+/// | palette | (palettes, 2^bits[, cluster_dim]) F16, F32 or I8 | ascending for scalars; windowed: (1, 2^window_bits) |
 /// | palette_scale | (palettes) F16 or F32 | with an I8 palette only: an entry is its integer times this |
 /// | scale | (rows) F16 | optional; not with cluster_dim > 1 |
 /// | block_scale, block_zero | (rows, blocks) F16, U8 | without block_zero, zero = 2^(bits-1) |
@@ -56,6 +61,7 @@ struct TensorPart {
 /// Decoding, in float: palette    w_ij = scale_i · palette[i / group_size][code_ij]  [+ outlier]
 ///                     blocks     w_ij = (code_ij − zero) · block_scale, of row i and block j / group_size
 /// One rounding per operation. Vector palettes: code c of a row covers inputs c·cluster_dim … (c+1)·cluster_dim − 1.
+/// Windowed palettes serve the whole tensor, and have no outliers.
 ///
 /// Threads: const calls may run concurrently. Decoding reads codes, palettes and scales where they lie (mapped).
 class QuantizedTensor final : public WeightSource {
@@ -75,8 +81,11 @@ class QuantizedTensor final : public WeightSource {
   std::uint64_t weights() const { return static_cast<std::uint64_t>(spec_.rows) * spec_.cols; }
 
   // For kernels, which keep a layout of their own.
-  const TensorPart* find(std::string_view suffix) const;       ///< null when absent
-  std::span<const std::byte> code_row(std::size_t row) const;  ///< packed, row_bytes()
+  const TensorPart* find(std::string_view suffix) const;  ///< null when absent
+  /// Packed, row_bytes(). Throws InvalidArgument for windowed codes, which do not lie by rows.
+  std::span<const std::byte> code_row(std::size_t row) const;
+  /// Codes of rows [first_row, first_row + codes.rows()), (rows, codes_per_row), however they lie.
+  void read_codes(std::size_t first_row, MatrixView<std::uint16_t> codes) const;
   /// The entries of palette `group` as float, (entries[, cluster_dim]); palettes only.
   void load_palette(std::size_t group, std::vector<float>& table) const;
   const std::vector<std::int32_t>& outlier_rows() const { return outlier_rows_; }  ///< empty without outliers
@@ -93,6 +102,7 @@ class QuantizedTensor final : public WeightSource {
   void check_blocks() const;
   void read_outliers();
   void decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const;
+  void decode_window_rows(std::size_t begin, std::size_t end, float* destination) const;
   void decode_block_rows(std::size_t begin, std::size_t end, float* destination) const;
 
   std::string name_;
@@ -110,6 +120,11 @@ class QuantizedTensor final : public WeightSource {
 /// NumericalError when one is not finite, else InvalidArgument.
 QuantizedTensor make_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
                                     std::span<const float> palette, DType palette_dtype, std::span<const float> scale);
+
+/// The same for a windowed palette: codes (rows, cols) are windows that overlap down each column (windowed_codes.h),
+/// palette (2^window_bits). Throws InvalidArgument for those that do not, as well.
+QuantizedTensor make_windowed_tensor(std::string name, const TensorSpec& spec, MatrixView<const std::uint16_t> codes,
+                                     std::span<const float> palette, DType palette_dtype, std::span<const float> scale);
 
 /// `dense` with some weights kept apart: those of w (rows, cols) at `rows` (rows + 1) and `columns`, as the parts
 /// outlier_rows and outlier_columns say. The sparse value is w less what `dense` decodes to there, in float16. Throws

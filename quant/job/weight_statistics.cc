@@ -81,7 +81,7 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
   constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
-                          kSolver = 10, kVectors = 8, kOutliers = 17;
+                          kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20;
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols(), rows = item.source->rows();
   const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
@@ -91,6 +91,7 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   if (settings.weighting != Weighting::kNone) bytes += in_work * kPaletteWeights;
   if (settings.scaling != Scaling::kNone) bytes += item.weights() * kScaled;
   if (fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
+  if (settings.has_palette() && settings.window_bits != 0) bytes += item.weights() * kWindows;
   if (settings.cluster_dim > 1) bytes += item.weights() * kVectors;
   if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;

@@ -150,7 +150,8 @@ std::uint64_t PackedWeight::bytes(bool in_bytes) const {
 }
 
 bool can_pack(const TensorSpec& spec) {
-  if (spec.coding == Coding::kPalette) return spec.cluster_dim == 1 && spec.bits == kept_bits(spec.bits);
+  if (spec.coding == Coding::kPalette)
+    return spec.cluster_dim == 1 && !spec.windowed() && spec.bits == kept_bits(spec.bits);
   return spec.blocks() == 1 || spec.group_size % kBlockInputs == 0;
 }
 

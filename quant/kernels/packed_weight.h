@@ -41,7 +41,8 @@ struct PackedWeight {
   std::uint64_t bytes(bool in_bytes = false) const;
 };
 
-/// Whether there is a packed layout for the tensor: scalar palettes; blocks of a multiple of 32 inputs, or whole rows.
+/// Whether there is a packed layout for the tensor: scalar palettes, not windowed; blocks of a multiple of 32 inputs,
+/// or whole rows.
 bool can_pack(const TensorSpec& spec);
 
 /// Requires can_pack(). Reads the tensor once, on all threads.

@@ -108,6 +108,24 @@ defaults:
   epochs: 4
   learning_rate: 0.001
 )"},
+    {"windowed",
+     R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all
+# bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
+# in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Finer, and
+# slower to make: --set window_bits=8. More bits: --set bits=3
+defaults:
+  format: palette
+  bits: 2
+  window_bits: 6
+  granularity: tensor
+  weighting: fisher
+  scaling: std
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+)"},
     {"gguf-q4_0",
      R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
 # the least squared error. Needs no calibration.

@@ -13,6 +13,7 @@
 #include "core/choice.h"
 #include "core/error.h"
 #include "core/suggest.h"
+#include "quant/format/windowed_codes.h"
 
 namespace nibble::quant {
 namespace {
@@ -148,6 +149,22 @@ RecipeKey cluster_dim_key() {
   return key;
 }
 
+RecipeKey window_bits_key() {
+  // 0, which recipes need not say, is not printed: those without windows stay what they were.
+  RecipeKey key = key_of(
+      "window_bits", &TensorSettings::window_bits, [](const TensorSettings& s) { return s.window_bits != 0; },
+      "format: palette");
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    unsigned value = 0;
+    NIBBLE_REQUIRE(
+        parse_integer(text, value) && (value == 0 || (value >= kLeastWindowBits && value <= kMostWindowBits)),
+        InvalidArgument, "window_bits: expected 0 (codes that do not overlap) or {} to {}, got '{}'", kLeastWindowBits,
+        kMostWindowBits, text);
+    s.window_bits = value;
+  };
+  return key;
+}
+
 // The words of keys, in the order of docs/recipe.md.
 constexpr std::array<Choice<Granularity>, 3> kGranularities{{{"tensor", Granularity::kTensor},
                                                              {"channel-group", Granularity::kChannelGroup},
@@ -197,6 +214,7 @@ std::vector<RecipeKey> make_keys() {
       choice("palette_dtype", &S::palette_dtype, kPaletteDtypes, always, kPaletteOnly),
       choice("scaling", &S::scaling, kScalings, always, kPaletteOnly),
       cluster_dim_key(),
+      window_bits_key(),
       choice("search", &S::search, kSearches, always, kGridOnly),
       choice("weighting", &S::weighting, kWeightings, weighted,
              "format: palette, or int4-block and uniform with search"),
@@ -237,10 +255,37 @@ const RecipeKey& find_recipe_key(std::string_view name) {
   throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, names)));
 }
 
+namespace {
+
+// What a palette that is read through windows cannot go with.
+void check_windows(const TensorSettings& s) {
+  NIBBLE_REQUIRE(s.bits <= kMostWindowStep && s.bits < s.window_bits, InvalidArgument,
+                 "window_bits: windows of {} bits go on by 1 to {} bits from one weight to the next, and overlap: bits "
+                 "is {}",
+                 s.window_bits, std::min(kMostWindowStep, s.window_bits - 1), s.bits);
+  NIBBLE_REQUIRE(s.granularity == Granularity::kTensor, InvalidArgument,
+                 "window_bits: streams run down all outputs, which share one palette: it needs granularity: tensor");
+  NIBBLE_REQUIRE(s.cluster_dim == 1, InvalidArgument,
+                 "window_bits: its palettes are of scalars: it needs cluster_dim: 1");
+  NIBBLE_REQUIRE(s.sign == Sign::kPlain, InvalidArgument,
+                 "window_bits: signs of rows are not searched under a windowed palette: it needs sign: plain");
+  NIBBLE_REQUIRE(s.scaling != Scaling::kLeastSquares, InvalidArgument,
+                 "window_bits: scaling: least-squares keeps the palette, and codes that overlap are not chosen row by "
+                 "row; say scaling: std with joint_iterations");
+  NIBBLE_REQUIRE(s.weighting_scale == WeightingScale::kObjective, InvalidArgument,
+                 "window_bits: its palettes are fitted to the squared error itself: it needs weighting_scale: "
+                 "objective");
+  NIBBLE_REQUIRE(s.outliers_sensitive == 0.0 && s.outliers_large == 0.0, InvalidArgument,
+                 "window_bits: no weights are kept apart beside codes that overlap: it needs outliers of 0");
+}
+
+}  // namespace
+
 void check_combination(const TensorSettings& s) {
   const StorageFormat& format = s.stored_as();
   NIBBLE_REQUIRE(!format.takes("bits") || contains(format.bits, s.bits), InvalidArgument,
                  "bits: expected {} with format: {}, got {}", fmt::join(format.bits, ", "), format.name, s.bits);
+  if (s.has_palette() && s.window_bits != 0) check_windows(s);
   if (s.group_size) {
     NIBBLE_REQUIRE(format.group_sizes.empty() || contains(format.group_sizes, *s.group_size), InvalidArgument,
                    "group_size: expected {} inputs per block with {}{}, got {}", fmt::join(format.group_sizes, ", "),

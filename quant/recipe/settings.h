@@ -32,6 +32,7 @@ struct TensorSettings {
   Granularity granularity = Granularity::kTensor;
   std::optional<std::size_t> group_size;  ///< as given; effective_group_size() fills in the default
   std::size_t cluster_dim = 1;
+  unsigned window_bits = 0;  ///< 0: codes do not overlap
   PaletteDtype palette_dtype = PaletteDtype::kFloat16;
   Weighting weighting = Weighting::kNone;
   Scaling scaling = Scaling::kNone;

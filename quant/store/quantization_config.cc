@@ -50,6 +50,7 @@ StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   stored.spec.bits = static_cast<unsigned>(fields.integer("bits", 1, 8));
   stored.spec.group_size = fields.integer("group_size", 0, kMostGroup);
   stored.spec.cluster_dim = fields.integer_or("cluster_dim", 1, 1, 4);
+  stored.spec.window_bits = static_cast<unsigned>(fields.integer_or("window_bits", 0, 0, kMostWindowBits));
   fields.refuse_unread();
   return stored;
 }
@@ -60,6 +61,7 @@ OrderedJson stored_tensor_json(const StoredTensor& stored) {
                    {"bits", stored.spec.bits},
                    {"group_size", stored.spec.group_size}};
   if (stored.spec.cluster_dim != 1) json["cluster_dim"] = stored.spec.cluster_dim;
+  if (stored.spec.windowed()) json["window_bits"] = stored.spec.window_bits;
   return json;
 }
 
@@ -74,7 +76,8 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
            .cols = cols,
            .bits = settings.code_bits(),
            .group_size = settings.effective_group_size(),
-           .cluster_dim = settings.cluster_dim}};
+           .cluster_dim = settings.cluster_dim,
+           .window_bits = settings.has_palette() ? settings.window_bits : 0}};
 }
 
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {

@@ -8,6 +8,7 @@
 #include "quant/algo/scaled_palette.h"
 #include "quant/algo/sensitivity.h"
 #include "quant/algo/vector_palette.h"
+#include "quant/algo/windowed_palette.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::quant {
@@ -90,6 +91,23 @@ QuantizedTensor dense_and_sparse(const std::string& name, const Matrix<float>& w
   return with_outliers(stored(name, w, settings, fitted), w, outliers.rows, outliers.columns);
 }
 
+QuantizedTensor windowed(const std::string& name, const Matrix<float>& w, MatrixView<const float> weights,
+                         const TensorSettings& settings, const WeightStatistics& statistics, WeightParts& made) {
+  WindowedPaletteOptions options{.bits = settings.bits,
+                                 .window_bits = settings.window_bits,
+                                 .palette_dtype = palette_dtype(settings),
+                                 .scale = {},
+                                 .joint_iterations = settings.joint_iterations,
+                                 .seed = settings.seed};
+  if (settings.scaling != Scaling::kNone)
+    options.scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd;
+  WindowedWeight weight = palettize_windows(w, weights, options).weight;
+  if (settings.solver != Solver::kNearest)
+    made.solver = solve_window_codes(w, statistics.hessian, settings, palette_dtype(settings), weight);
+  return make_windowed_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, weight.codes,
+                              weight.palettes.values(), palette_dtype(settings), weight.scales);
+}
+
 }  // namespace
 
 Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
@@ -107,8 +125,9 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
   Matrix<float> weights = sensitivity_weights(w, settings.weighting, statistics);
   if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0)
     return dense_and_sparse(name, w, std::move(weights), settings, statistics, made);
-  ScaledPalettization fitted =
-      fit_palettes(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), settings);
+  const MatrixView<const float> given = weights.size() == 0 ? MatrixView<const float>() : weights.view();
+  if (settings.window_bits != 0) return windowed(name, w, given, settings, statistics, made);
+  ScaledPalettization fitted = fit_palettes(w, given, settings);
   made.optimality_gap = fitted.optimality_gap;
   if (settings.solver != Solver::kNearest)
     made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), nullptr, fitted);

@@ -13,8 +13,8 @@ namespace nibble::quant {
 Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics);
 
 /// `format: palette` for a finite weight w (out, in): outliers set apart, palettes (of scalars, with or without row
-/// scales, or of vectors) fitted to the rest, codes chosen or solved for. Sets `made`'s figures of the method.
-/// Throws NumericalError as the methods do.
+/// scales, of vectors, or windowed) fitted to the rest, codes chosen or solved for. Sets `made`'s figures of the
+/// method. Throws NumericalError as the methods do.
 QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
                                const WeightStatistics& statistics, WeightParts& made);
 

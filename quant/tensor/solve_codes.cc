@@ -8,6 +8,7 @@
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/hessian.h"
 #include "quant/algo/pinned_rounding.h"
+#include "quant/algo/window_rounding.h"
 
 namespace nibble::quant {
 namespace {
@@ -31,11 +32,24 @@ std::size_t sweeps_for(const TensorSettings& settings) {
   return settings.solver == Solver::kCoordinateDescent ? kSweeps : 0;
 }
 
-Matrix<std::uint8_t> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                           const HessianFactor& factor, ColumnRounding& rounding) {
-  Matrix<std::uint8_t> codes = round_with_feedback(w, factor, rounding).codes;
+template <class Code>
+Matrix<Code> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                   const HessianFactor& factor, BasicColumnRounding<Code>& rounding) {
+  Matrix<Code> codes = round_with_feedback(w, factor, rounding).codes;
   if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0) coordinate_descent(w, h, rounding, sweeps, codes);
   return codes;
+}
+
+// Rounds of palettes (and scales) and codes, from the codes that are there.
+template <class Code>
+void refine(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings, DType palette_dtype,
+            const HessianFactor& factor, BasicPaletteWeight<Code>& weight) {
+  refine_palettes(w, h, settings.solver == Solver::kGptq ? &factor : nullptr,
+                  {.iterations = settings.codebook_iterations,
+                   .sweeps = sweeps_for(settings),
+                   .scales = !weight.scales.empty(),
+                   .palette_dtype = palette_dtype},
+                  weight);
 }
 
 SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_share, factor.silent_inputs}; }
@@ -58,15 +72,20 @@ SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h
                        .group_rows = settings.effective_group_size(),
                        .scales = std::move(fitted.scales),
                        .codes = std::move(fitted.codes)};
-  refine_palettes(w, objective, settings.solver == Solver::kGptq ? &factor : nullptr,
-                  {.iterations = settings.codebook_iterations,
-                   .sweeps = sweeps_for(settings),
-                   .scales = !weight.scales.empty(),
-                   .palette_dtype = palette_dtype},
-                  weight);
+  refine(w, objective, settings, palette_dtype, factor, weight);
   fitted.palettes = std::move(weight.palettes);
   fitted.scales = std::move(weight.scales);
   fitted.codes = std::move(weight.codes);
+  return figures_of(factor);
+}
+
+SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                 DType palette_dtype, WindowedWeight& weight) {
+  const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
+  WindowRounding rounding(weight.palettes.row(0), settings.bits, w.rows(), weight.scales);
+  weight.codes = solve(w, objective, settings, factor, rounding);
+  if (settings.codebook_iterations > 0) refine(w, objective, settings, palette_dtype, factor, weight);
   return figures_of(factor);
 }
 

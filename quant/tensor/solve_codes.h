@@ -5,6 +5,7 @@
 #include "core/dtype.h"
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
+#include "quant/algo/codebook_update.h"
 #include "quant/algo/outliers.h"
 #include "quant/algo/scaled_palette.h"
 #include "quant/recipe/settings.h"
@@ -25,6 +26,10 @@ struct SolverFigures {
 /// `outliers`, if any, stay what they are in w (PinnedRounding); then without codebook_iterations.
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                   DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted);
+
+/// The same for a windowed palette, whose palette and scales are in `weight`; without outliers.
+SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                 DType palette_dtype, WindowedWeight& weight);
 
 /// The same on uniform grids: the codes on those of `rounded`, or, without static_groups, grids as error feedback
 /// finds them.

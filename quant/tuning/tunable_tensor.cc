@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "quant/algo/palette_rounding.h"
-#include "quant/format/codes.h"
 
 namespace nibble::quant {
 namespace {
@@ -26,7 +25,7 @@ struct RowGradient {
   std::span<double> palette, scales;
 };
 
-void add_palette_row(const QuantizedTensor& at, std::span<const std::uint8_t> codes, std::span<const float> palette,
+void add_palette_row(const QuantizedTensor& at, std::span<const std::uint16_t> codes, std::span<const float> palette,
                      float scale, std::span<const float> g, const RowGradient& out) {
   const std::size_t dim = at.spec().cluster_dim;
   double scale_gradient = 0.0;
@@ -40,7 +39,7 @@ void add_palette_row(const QuantizedTensor& at, std::span<const std::uint8_t> co
   if (!out.scales.empty()) out.scales[0] += scale_gradient;
 }
 
-void add_block_row(const QuantizedTensor& at, std::size_t row, std::span<const std::uint8_t> codes,
+void add_block_row(const QuantizedTensor& at, std::size_t row, std::span<const std::uint16_t> codes,
                    std::span<const float> g, std::span<double> scales) {
   const TensorSpec& spec = at.spec();
   const TensorPart* zeros = at.find("block_zero");
@@ -84,7 +83,7 @@ std::shared_ptr<const QuantizedTensor> TunableTensor::rounded() const {
     const std::size_t size = spec.entries() * spec.cluster_dim;
     for (std::size_t group = 0; group < spec.palettes(); ++group) {
       const auto entries = std::span(values.palette).subspan(group * size, size);
-      if (spec.cluster_dim == 1)
+      if (spec.cluster_dim == 1 && !spec.windowed())
         for (std::size_t k = 1; k < size; ++k) entries[k] = std::max(entries[k], entries[k - 1]);
       round_palette(entries, dtype, group);
     }
@@ -114,9 +113,10 @@ void TunableTensor::gradient(const QuantizedTensor& at, MatrixView<const float> 
     const std::size_t begin = tile * kTileRows, end = std::min(spec.rows, begin + kTileRows);
     const std::size_t first_group = begin / group_rows;
     if (palette_values_ > 0) of_tile[tile].resize(((end - 1) / group_rows - first_group + 1) * palette_size);
-    std::vector<std::uint8_t> codes(spec.codes_per_row());
+    Matrix<std::uint16_t> tile_codes(end - begin, spec.codes_per_row());
+    at.read_codes(begin, tile_codes);
     for (std::size_t row = begin; row < end; ++row) {
-      unpack_codes(at.code_row(row), spec.bits, codes);
+      const std::span<const std::uint16_t> codes = std::as_const(tile_codes).row(row - begin);
       const auto scales =
           scale_out.empty() ? std::span<double>() : scale_out.subspan(row * scales_per_row, scales_per_row);
       if (!palettes) {

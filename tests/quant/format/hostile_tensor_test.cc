@@ -212,6 +212,56 @@ TEST(HostilePaletteTensor, IsRefusedWithTheReason) {
   for (const auto& damaged : cases) expect_refused(kPaletteSpec, palette_parts(), damaged);
 }
 
+// A (3, 2) weight of windows of 4 bits that go on by 2: 8 bits for each input.
+const TensorSpec kWindowedSpec{.rows = 3, .cols = 2, .bits = 2, .window_bits = 4};
+std::vector<TensorPart> windowed_parts() {
+  std::vector<std::uint16_t> palette(16, kOne);
+  palette[0] = kTwo;  // in no order
+  return {part<std::uint8_t>("codes", DType::kU8, {2, 1}, {0x1B, 0x2C}),
+          part<std::uint16_t>("palette", DType::kF16, {1, 16}, palette),
+          part<std::uint16_t>("scale", DType::kF16, {3}, {kOne, kTwo, kOne})};
+}
+
+TEST(HostileWindowedTensor, TheUndamagedOneIsFine) {
+  EXPECT_NO_THROW(QuantizedTensor("p", kWindowedSpec, windowed_parts()));
+}
+
+TEST(HostileWindowedTensor, IsRefusedWithTheReason) {
+  const std::vector<Damaged> cases{
+      {"windows of 3 bits", [](auto& s, auto&) { s.window_bits = 3; }, {"window_bits", "got 3"}},
+      {"windows of 60 bits", [](auto& s, auto&) { s.window_bits = 60; }, {"window_bits", "got 60"}},
+      {"windows that do not overlap", [](auto& s, auto&) { s.bits = 4; }, {"fewer than the 4 of a window"}},
+      {"windows of blocks", [](auto& s, auto&) { s.coding = Coding::kBlocks; }, {"mlp.c_fc", "one palette"}},
+      {"windows of groups of rows", [](auto& s, auto&) { s.group_size = 2; }, {"mlp.c_fc", "one palette"}},
+      {"windows of vectors", [](auto& s, auto&) { s.cluster_dim = 2; }, {"mlp.c_fc", "one palette"}},
+      {"codes by rows",
+       [](auto&, auto& p) {
+         replace(p, part<std::uint8_t>("codes", DType::kU8, {3, 1}, {0, 0, 0}));
+       },
+       {"mlp.c_fc.codes", "expected shape (2, 1)", "got (3, 1)"}},
+      {"a stream without its last bits", [](auto& s, auto&) { s.window_bits = 5; }, {"mlp.c_fc.codes", "(2, 2)"}},
+      {"a palette of codes",
+       [](auto&, auto& p) {
+         replace(p, part<std::uint16_t>("palette", DType::kF16, {1, 4}, {0, 0, 0, 0}));
+       },
+       {"mlp.c_fc.palette", "expected shape (1, 16)"}},
+      {"NaN in the palette",
+       [](auto&, auto& p) {
+         replace(p, part<std::uint16_t>("palette", DType::kF16, {1, 16}, std::vector<std::uint16_t>(16, kNan)));
+       },
+       {"mlp.c_fc.palette", "finite", "index 0"}},
+      {"outliers",
+       [](auto&, auto& p) {
+         p.push_back(part<std::int32_t>("outlier_rows", DType::kI32, {4}, {0, 0, 0, 0}));
+         p.push_back(part<std::int32_t>("outlier_columns", DType::kI32, {0}, {}));
+         p.push_back(part<std::uint16_t>("outlier_values", DType::kF16, {0}, {}));
+       },
+       {"outliers are not allowed"}},
+      {"streams that overflow 64 bits", [](auto& s, auto&) { s.rows = ~std::size_t{0}; }, {"overflows 64 bits"}},
+  };
+  for (const auto& damaged : cases) expect_refused(kWindowedSpec, windowed_parts(), damaged);
+}
+
 // A (2, 5) weight of 4 bits in blocks of 4, the last one short.
 const TensorSpec kBlockSpec{Coding::kBlocks, 2, 5, 4, 4, 1};
 std::vector<TensorPart> block_parts() {

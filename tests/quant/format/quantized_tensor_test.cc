@@ -115,6 +115,84 @@ TEST(PaletteTensor, CountsEveryStoredBit) {
   EXPECT_EQ(example.tensor().weights(), 7 * 24);
 }
 
+// Windows of a random stream for each input.
+Matrix<std::uint16_t> random_windows(const WindowedLayout& layout, std::uint64_t seed) {
+  Random random(seed);
+  Matrix<std::uint16_t> codes(layout.rows, layout.cols);
+  for (std::size_t j = 0; j < layout.cols; ++j)
+    for (std::size_t i = 0; i < layout.rows; ++i) {
+      const std::uint64_t fresh = random.below(layout.entries());
+      const unsigned shared = layout.window_bits - layout.bits;
+      codes(i, j) = static_cast<std::uint16_t>(
+          i == 0 ? fresh : (fresh >> shared << shared | static_cast<std::uint64_t>(codes(i - 1, j)) >> layout.bits));
+    }
+  return codes;
+}
+
+TEST(WindowedTensor, DecodesAsTheFormulaSaysAtEveryWidthAndOddSize) {
+  std::uint64_t seed = 0;
+  for (unsigned bits = 1; bits <= kMostWindowStep; ++bits)
+    for (unsigned window_bits = std::max(kLeastWindowBits, bits + 1); window_bits <= kMostWindowBits; ++window_bits)
+      for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{1, 1}, {7, 5}, {130, 3}, {64, 16}})
+        for (const bool scaled : {false, true}) {
+          SCOPED_TRACE(testing::Message()
+                       << bits << " of " << window_bits << " bits, " << rows << " x " << cols << ", seed " << seed);
+          const TensorSpec spec{.rows = rows, .cols = cols, .bits = bits, .window_bits = window_bits};
+          Random random(seed++);
+          const auto codes = random_windows(spec.windows(), seed);
+          std::vector<float> palette(spec.entries()), scale(scaled ? rows : 0);
+          for (float& value : palette) value = random_half(random);
+          for (float& value : scale) value = random_half(random);
+          const auto tensor = make_windowed_tensor("w", spec, codes, palette, DType::kF16, scale);
+          std::vector<float> expected;
+          for (std::size_t i = 0; i < rows; ++i)
+            for (std::size_t j = 0; j < cols; ++j)
+              expected.push_back(scaled ? palette[codes(i, j)] * scale[i] : palette[codes(i, j)]);
+          ASSERT_TRUE(test::same_bits(decode(tensor), expected));
+          Matrix<std::uint16_t> back(rows, cols);
+          tensor.read_codes(0, back);
+          ASSERT_TRUE(std::equal(back.values().begin(), back.values().end(), codes.values().begin()));
+          std::vector<float> last(cols);
+          tensor.decode_rows(rows - 1, rows, last.data());
+          ASSERT_TRUE(test::same_bits(last, std::span(expected).last(cols)));
+        }
+}
+
+TEST(WindowedTensor, CountsEveryStoredBit) {
+  // 100 rows of 2 bits and 4 more: 204 bits, 26 bytes an input; 64 float16 and 100 scales.
+  const TensorSpec spec{.rows = 100, .cols = 7, .bits = 2, .window_bits = 6};
+  const auto tensor = make_windowed_tensor("w", spec, random_windows(spec.windows(), 1), std::vector<float>(64),
+                                           DType::kF16, std::vector<float>(100));
+  EXPECT_EQ(tensor.stored_bits(), 7 * 26 * 8 + 64 * 16 + 100 * 16);
+}
+
+TEST(WindowedTensor, TakesOtherValuesInAnyOrder) {
+  const TensorSpec spec{.rows = 9, .cols = 4, .bits = 2, .window_bits = 4};
+  std::vector<float> palette(16);
+  for (std::size_t q = 0; q < 16; ++q) palette[q] = static_cast<float>((5 * q) % 16) - 8.0f;
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    const auto tensor = make_windowed_tensor("w", spec, random_windows(spec.windows(), 2), palette, dtype, {});
+    CodeValues values = code_values(tensor);
+    EXPECT_TRUE(test::same_bits(values.palette, palette));
+    std::reverse(values.palette.begin(), values.palette.end());
+    EXPECT_TRUE(test::same_bits(code_values(with_code_values(tensor, values)).palette, values.palette));
+  }
+}
+
+TEST(WindowedTensor, HasNoRowsOfCodes) {
+  const TensorSpec spec{.rows = 3, .cols = 2, .bits = 2, .window_bits = 6};
+  const auto codes = random_windows(spec.windows(), 3);
+  const std::vector<float> palette(64);
+  const auto tensor = make_windowed_tensor("w", spec, codes, palette, DType::kF16, {});
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)tensor.code_row(0); }, "they have no rows"));
+  Matrix<std::uint16_t> room(2, 2);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { tensor.read_codes(2, room); }, "from row 2 on of (3, 2)"));
+  auto broken = codes;
+  broken(1, 0) = static_cast<std::uint16_t>(broken(1, 0) ^ 1u);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { (void)make_windowed_tensor("w", spec, broken, palette, DType::kF16, {}); }, "row 1", "does not overlap"));
+}
+
 TEST(PaletteTensor, OfIntegersMultipliesByItsScale) {
   const std::vector<std::uint8_t> codes{0x21, 0x03};  // rows (1, 2) and (3, 0) of 4-bit codes
   std::vector<std::int8_t> palette(16, 127);

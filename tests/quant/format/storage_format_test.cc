@@ -44,6 +44,7 @@ TEST(StorageFormats, DescribeThemselvesAsReportsShowThem) {
   EXPECT_EQ(text(Format::kPalette, {.bits = 4, .group_size = 8}), "palette 4-bit channel-group 8");
   EXPECT_EQ(text(Format::kPalette, {.bits = 8, .group_size = 0, .cluster_dim = 2}),
             "palette 8-bit vectors of 2 tensor");
+  EXPECT_EQ(text(Format::kPalette, {.bits = 2, .group_size = 0, .window_bits = 6}), "palette 2-bit window-6 tensor");
   EXPECT_EQ(text(Format::kUniform, {.coding = Coding::kBlocks, .bits = 3, .group_size = 0}), "uniform 3-bit row");
   EXPECT_EQ(text(Format::kUniform, {.coding = Coding::kBlocks, .bits = 5, .group_size = 64}), "uniform 5-bit block 64");
   EXPECT_EQ(text(Format::kInt4Block, {.coding = Coding::kBlocks, .group_size = 32}), "int4-block 32");

@@ -111,6 +111,9 @@ TEST(Recipe, RefusesValuesOutOfRange) {
   EXPECT_TRUE(refused("defaults: {format: int4-block, group_size: 0}", "group_size", "got 0"));
   EXPECT_TRUE(refused("defaults: {granularity: channel-group, group_size: 0}", "group_size", "granularity: tensor"));
   EXPECT_TRUE(refused("defaults: {cluster_dim: 3}", "cluster_dim: expected 1, 2 or 4"));
+  EXPECT_TRUE(refused("defaults: {window_bits: 3}", "window_bits: expected 0", "or 4 to 10, got '3'"));
+  EXPECT_TRUE(refused("defaults: {window_bits: 11}", "got '11'"));
+  EXPECT_TRUE(refused("{defaults: {bits: 2, window_bits: 6}, layers: [{match: a, bits: 6}]}", "rule 1", "window_bits"));
   EXPECT_TRUE(refused("defaults: {shifting: yes}", "shifting: expected true or false, got 'yes'"));
   EXPECT_TRUE(refused("defaults: {solver: gptq, damping: nan}", "damping"));
   EXPECT_TRUE(refused("defaults: {solver: gptq, damping: -0.1}", "damping: expected a number from 0 to 1"));
@@ -148,6 +151,15 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: uniform, outliers_large: 0.01}", "outliers_large"},
       {"{outliers_large: 0.01, solver: gptq, codebook_iterations: 1}", "codebook_iterations: 0"},
       {"{cluster_dim: 2, solver: gptq}", "cluster_dim"},
+      {"{format: uniform, window_bits: 6}", "it goes with format: palette"},
+      {"{bits: 6, window_bits: 6}", "go on by 1 to 4 bits"},
+      {"{bits: 4, window_bits: 4}", "go on by 1 to 3 bits"},
+      {"{bits: 2, window_bits: 6, granularity: channel}", "needs granularity: tensor"},
+      {"{bits: 2, window_bits: 6, cluster_dim: 2}", "needs cluster_dim: 1"},
+      {"{bits: 2, window_bits: 6, scaling: std, sign: search}", "needs sign: plain"},
+      {"{bits: 2, window_bits: 6, scaling: std, weighting_scale: plain}", "weighting_scale: objective"},
+      {"{bits: 2, window_bits: 6, scaling: least-squares}", "say scaling: std with joint_iterations"},
+      {"{bits: 2, window_bits: 6, outliers_large: 0.01}", "outliers of 0"},
       {"{solver: gptq, hessian: centred}", "say shifting: true"},
       {"{solver: coordinate-descent, hessian: guided-centred}", "or hessian: guided"},
   };
@@ -168,6 +180,9 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{cluster_dim: 4}", "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
         "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
         "{bits: 1}", "{bits: 8, palette_dtype: float32}", "{format: float16}", "{input_scaling: awq}",
+        "{bits: 2, window_bits: 6}",
+        "{bits: 3, window_bits: 10, scaling: absmax, joint_iterations: 4, weighting: fisher}",
+        "{bits: 4, window_bits: 8, palette_dtype: int8, solver: gptq, codebook_iterations: 2, input_scaling: awq}",
         "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}"})
     EXPECT_NO_THROW(Recipe::parse("defaults: " + std::string(section), "r")) << section;
 }

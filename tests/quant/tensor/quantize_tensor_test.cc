@@ -86,6 +86,13 @@ std::vector<std::string> all_recipes() {
                       dim, granularity));
     }
   }
+  for (const auto windows :
+       {"bits: 2, window_bits: 6, weighting: fisher",
+        "bits: 3, window_bits: 8, scaling: std, joint_iterations: 2, palette_dtype: int8, weighting: magnitude",
+        "bits: 2, window_bits: 5, scaling: absmax, solver: gptq, shifting: true, palette_dtype: float32",
+        "bits: 4, window_bits: 7, scaling: std, solver: gptq, codebook_iterations: 1",
+        "bits: 1, window_bits: 4, scaling: std, solver: coordinate-descent, codebook_iterations: 1"})
+    recipes.push_back(windows);
   for (const auto grid : {"format: int4-block", "format: int4-block, int4_scale: absmax-7.5",
                           "format: int4-block, int4_scale: minmax, zero_point: true", "format: uniform, bits: 2",
                           "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16"})

@@ -37,6 +37,19 @@ QuantizedTensor palette_example(Random& random, std::size_t rows, std::size_t gr
                              scaled ? random_halves(random, rows) : std::vector<float>());
 }
 
+// Entries in no order, codes that overlap down the rows.
+QuantizedTensor windowed_example(Random& random, std::size_t rows) {
+  const TensorSpec spec{.rows = rows, .cols = 12, .bits = 2, .window_bits = 5};
+  Matrix<std::uint16_t> codes(rows, spec.cols);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < spec.cols; ++j)
+      codes(i, j) = static_cast<std::uint16_t>(
+          i == 0 ? random.below(32) : (random.below(4) << 3 | static_cast<std::uint64_t>(codes(i - 1, j)) >> 2));
+  std::vector<float> palette;
+  for (std::size_t q = 0; q < spec.entries(); ++q) palette.push_back(0.25f * static_cast<float>(7 * q % 32) - 4.0f);
+  return make_windowed_tensor("w", spec, codes, palette, DType::kF16, random_halves(random, rows));
+}
+
 QuantizedTensor block_example(Random& random, std::size_t rows, std::size_t block, bool zeros) {
   const TensorSpec spec{
       .coding = Coding::kBlocks, .rows = rows, .cols = 37, .bits = 4, .group_size = block, .cluster_dim = 1};
@@ -80,6 +93,7 @@ TEST(TunableTensor, GradientsAreThoseOfDifferences) {
   examples.push_back(palette_example(random, 150, 60, 1, true));  // groups across tiles
   examples.push_back(palette_example(random, 5, 2, 4, false));
   examples.push_back(palette_example(random, 9, 0, 2, false, DType::kF32));
+  examples.push_back(windowed_example(random, 150));
   examples.push_back(block_example(random, 70, 16, false));
   examples.push_back(block_example(random, 3, 0, true));
   for (const QuantizedTensor& tensor : examples) {
