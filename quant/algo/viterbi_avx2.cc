@@ -19,11 +19,6 @@ struct Avx2 {
   static F multiply(F a, F b) { return _mm256_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm256_min_ps(a, b); }
   static Bits less(F a, F b) { return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ))); }
-  static float lowest(F a) {
-    __m128 low = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    low = _mm_min_ps(low, _mm_movehl_ps(low, low));
-    return _mm_cvtss_f32(_mm_min_ss(low, _mm_shuffle_ps(low, low, 1)));
-  }
   static F in_order(F a) { return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(a), 0xD8)); }
   static F even(F a, F b) { return in_order(_mm256_shuffle_ps(a, b, 0x88)); }
   static F odd(F a, F b) { return in_order(_mm256_shuffle_ps(a, b, 0xDD)); }

@@ -19,7 +19,6 @@ struct Avx512 {
   static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm512_min_ps(a, b); }
   static Bits less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-  static float lowest(F a) { return _mm512_reduce_min_ps(a); }
   static F even(F a, F b) {
     return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
   }

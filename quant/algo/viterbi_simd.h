@@ -3,7 +3,7 @@
 // The forward pass over vectors of groups; included by one file per instruction set, each with a V of its own:
 //
 //   V::F, V::Bits     a vector of V::kLanes floats, and an integer of as many bits
-//   load, store, broadcast, add, subtract, multiply, minimum(a, b) = a < b ? a : b, less(a, b) as Bits, lowest(a)
+//   load, store, broadcast, add, subtract, multiply, minimum(a, b) = a < b ? a : b, less(a, b) as Bits
 //   even(a, b), odd(a, b)   of the lanes of a and then b, every other
 //   strided<n>(a, b)        lane l = a[(n·l + b) mod lanes]
 namespace nibble::quant::viterbi_kernels {
@@ -91,10 +91,12 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
         __builtin_memcpy(planes + bit * kPlane + c * sizeof chosen[bit], &chosen[bit], sizeof chosen[bit]);
     }
     if (row % kRowsBetweenLeast == 0) {
-      F lowest = least[0];
-      for (unsigned c = 1; c < kChunks; ++c) lowest = V::minimum(least[c], lowest);
-      lowest = V::broadcast(V::lowest(lowest));
-      for (unsigned c = 0; c < kChunks; ++c) least[c] = V::subtract(least[c], lowest);
+      // Through memory: GCC 12 makes wrong code of a reduction in registers here.
+      float lanes[kGroups];
+      for (unsigned c = 0; c < kChunks; ++c) V::store(lanes + c * kLanes, least[c]);
+      float lowest = lanes[0];
+      for (unsigned g = 1; g < kGroups; ++g) lowest = lanes[g] < lowest ? lanes[g] : lowest;
+      for (unsigned c = 0; c < kChunks; ++c) least[c] = V::subtract(least[c], V::broadcast(lowest));
     }
     if constexpr (kChunks == 1) {
 #pragma GCC unroll 16

@@ -17,7 +17,7 @@ struct WindowedPaletteOptions {
   unsigned bits = 2;         ///< from one window to the next: 1 to 4
   unsigned window_bits = 6;  ///< 4 to 10, more than `bits`: a palette of 2^window_bits entries
   DType palette_dtype = DType::kF16;
-  std::optional<RowScale> scale;     ///< of every row; none: ones
+  std::optional<RowScale> scale{};   ///< of every row; none: ones
   std::size_t joint_iterations = 0;  ///< at most this many rounds of: scales, palette, codes
   std::size_t starts = 1;            ///< palettes tried, at least 1
   std::size_t rounds = 200;          ///< of annealing for each

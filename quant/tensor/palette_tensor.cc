@@ -96,7 +96,6 @@ QuantizedTensor windowed(const std::string& name, const Matrix<float>& w, Matrix
   WindowedPaletteOptions options{.bits = settings.bits,
                                  .window_bits = settings.window_bits,
                                  .palette_dtype = palette_dtype(settings),
-                                 .scale = {},
                                  .joint_iterations = settings.joint_iterations,
                                  .seed = settings.seed};
   if (settings.scaling != Scaling::kNone)

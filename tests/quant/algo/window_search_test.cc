@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -77,7 +78,7 @@ TEST(WindowSearch, FindsTheBestOfAllStreams) {
         ASSERT_TRUE(is_stream(codes, bits, window_bits));
         // Sums of at most 14 squares in float: two streams closer than that are as good.
         const double least = least_cost(problem, bits, window_bits);
-        EXPECT_TRUE(near(cost_of(problem, codes), least, 1e-5 * (1.0 + least)));
+        EXPECT_TRUE(near(cost_of(problem, codes), least, {.abs = 1e-5, .rel = 1e-5}));
       }
 }
 
@@ -105,7 +106,7 @@ TEST(WindowSearch, OfManyRowsCostsWhatPlainDynamicProgrammingDoes) {
     }
     const double least = *std::min_element(costs.begin(), costs.end());
     // 64 additions of costs around 10 between subtractions: each choice is good to 64 · 10 · 2^-24, of 1000.
-    EXPECT_TRUE(near(cost_of(problem, codes), least, 1e-5 * least));
+    EXPECT_TRUE(near(cost_of(problem, codes), least, {.rel = 1e-5}));
   }
 }
 

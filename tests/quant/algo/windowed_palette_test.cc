@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.h"
@@ -94,7 +95,7 @@ TEST(WindowedPalette, CostsWhatItSaysAndJointRoundsNeverRaiseIt) {
                                        {.bits = 2, .window_bits = 5, .scale = RowScale::kStd, .joint_iterations = 6});
     ASSERT_TRUE(are_streams(fit.weight, 5));
     const double cost = plain_cost(w, weighted ? weights : Matrix<float>(), fit.weight);
-    EXPECT_TRUE(near(fit.cost, cost, 1e-6 * cost));  // roots of weights in float
+    EXPECT_TRUE(near(fit.cost, cost, {.rel = 1e-6}));  // roots of weights in float
     ASSERT_GE(fit.history.size(), 2u);
     for (std::size_t n = 1; n < fit.history.size(); ++n) EXPECT_LE(fit.history[n], fit.history[n - 1]);
     EXPECT_LT(fit.history.back(), fit.history.front());
@@ -180,7 +181,7 @@ TEST_F(WindowedSolving, NoSweepOfDescentRaisesTheLoss) {
     const double after = plain_loss(w_, h_, fit_);
     EXPECT_TRUE(are_streams(fit_, 6));
     EXPECT_LE(after, before * (1.0 + 1e-5));  // products in float
-    EXPECT_TRUE(near(result.loss, after, 1e-4 * after));
+    EXPECT_TRUE(near(result.loss, after, {.rel = 1e-4}));
     before = after;
   }
 }
@@ -207,7 +208,7 @@ TEST_F(WindowedSolving, RoundsKeepTheBestThatTheySaw) {
         refine_palettes(w_, h_, feedback ? &factor : nullptr, {.iterations = 3, .sweeps = 2, .scales = true}, weight);
     const double after = plain_loss(w_, h_, weight);
     EXPECT_TRUE(are_streams(weight, 6));
-    EXPECT_TRUE(near(after, *std::min_element(losses.begin(), losses.end()), 1e-4 * after));
+    EXPECT_TRUE(near(after, *std::min_element(losses.begin(), losses.end()), {.rel = 1e-4}));
     EXPECT_LT(after, 0.9 * before);
   }
 }
