@@ -6,6 +6,7 @@ set(NIBBLE_FLAGS_x86_avx512
   -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
   -Wno-uninitialized $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # GCC 12 warns about its own intrinsics (GCC bug 105593)
 set(NIBBLE_FLAGS_x86_avx512_vnni ${NIBBLE_FLAGS_x86_avx512} -mavx512vnni -mavx512vbmi)
+set(NIBBLE_FLAGS_x86_avx512_vbmi ${NIBBLE_FLAGS_x86_avx512_vnni} -mavx512vbmi2)
 function(nibble_isa_sources name isa)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     return()

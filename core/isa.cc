@@ -51,6 +51,14 @@ bool has_avx512_vnni() {
 #endif
 }
 
+bool has_avx512_vbmi2() {
+#if defined(__x86_64__)
+  return has_avx512_vnni() && __builtin_cpu_supports("avx512vbmi2");
+#else
+  return false;
+#endif
+}
+
 bool has_avx512_bf16() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -34,6 +34,9 @@ Isa active_isa();
 /// Whether this processor has AVX-512 VNNI and VBMI as well (of kAvx512 not all have).
 bool has_avx512_vnni();
 
+/// Whether it has AVX-512 VBMI2 besides those: all but the oldest of them.
+bool has_avx512_vbmi2();
+
 /// Whether this processor has AVX-512 BF16 as well.
 bool has_avx512_bf16();
 

@@ -6,6 +6,7 @@
 #include "core/linear_op.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/kernels/compute.h"
+#include "quant/kernels/packed_weight.h"
 
 namespace nibble::quant {
 
@@ -17,6 +18,9 @@ namespace nibble::quant {
 /// `bias` is empty or has one value per row; throws InvalidArgument otherwise.
 std::unique_ptr<LinearOp<float>> make_packed_linear(const QuantizedTensor& tensor, std::vector<float> bias,
                                                     Compute compute);
+
+/// The same over a weight that is packed already.
+std::unique_ptr<LinearOp<float>> make_packed_linear(PackedWeight weight, std::vector<float> bias, Compute compute);
 
 /// The same over a float weight, read where it lies when `source` has plain rows; stored transposed, it is turned over
 /// into memory first.

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "quant/kernels/window_products.h"
 
 namespace nibble::quant {
 
-PackedSource::PackedSource(std::shared_ptr<const PackedWeight> weight)
-    : weight_(std::move(weight)), decode_(select_panel_decode(weight_->layout.bits, weight_->kind)) {}
+PackedSource::PackedSource(std::shared_ptr<const PackedWeight> weight) : weight_(std::move(weight)) {
+  if (!weight_->windowed()) decode_ = select_panel_decode(weight_->layout.bits, weight_->kind);
+}
 
 void PackedSource::decode_panel(std::size_t panel, std::size_t rows, float* destination, std::size_t stride) const {
   const PackedWeight& w = *weight_;
@@ -38,6 +40,7 @@ void PackedSource::decode_panel(std::size_t panel, std::size_t rows, float* dest
 void PackedSource::decode_rows_transposed(std::size_t begin, std::size_t end, float* destination) const {
   NIBBLE_REQUIRE(begin <= end && end <= rows() && begin % kPanelRows == 0, InvalidArgument,
                  "packed source: rows [{}, {}) of {}, expected a first row that starts a panel", begin, end, rows());
+  if (weight_->windowed()) return decode_windows(*weight_, begin, end, destination, 1, end - begin);
   for (std::size_t row = begin; row < end; row += kPanelRows)
     decode_panel(row / kPanelRows, std::min(kPanelRows, end - row), destination + (row - begin), end - begin);
 }
@@ -45,6 +48,7 @@ void PackedSource::decode_rows_transposed(std::size_t begin, std::size_t end, fl
 void PackedSource::decode_rows(std::size_t begin, std::size_t end, float* destination) const {
   NIBBLE_REQUIRE(begin <= end && end <= rows(), InvalidArgument, "packed source: rows [{}, {}) of {}", begin, end,
                  rows());
+  if (weight_->windowed()) return decode_windows(*weight_, begin, end, destination, cols(), 1);
   const std::size_t panel_rows = weight_->layout.panel_rows;
   if (panel_rows == 1) {
     for (std::size_t row = begin; row < end; ++row) decode_panel(row, 1, destination + (row - begin) * cols(), 1);

@@ -16,7 +16,7 @@ class PackedSource final : public WeightSource {
   std::size_t rows() const override { return weight_->rows; }
   std::size_t cols() const override { return weight_->cols; }
   const std::shared_ptr<const PackedWeight>& weight() const { return weight_; }
-  bool stored_transposed() const override { return weight_->layout.panel_rows == kPanelRows; }
+  bool stored_transposed() const override { return weight_->windowed() || weight_->layout.panel_rows == kPanelRows; }
   /// Rows in any order; of panels of 16 rows at the speed of plain loops.
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;
   /// Throws InvalidArgument unless `begin` is a multiple of 16.
@@ -27,7 +27,7 @@ class PackedSource final : public WeightSource {
   void decode_panel(std::size_t panel, std::size_t rows, float* destination, std::size_t stride) const;
 
   std::shared_ptr<const PackedWeight> weight_;
-  PanelDecode decode_;
+  PanelDecode decode_ = nullptr;  ///< none for windows
 };
 
 }  // namespace nibble::quant

@@ -7,6 +7,7 @@
 #include "quant/kernels/code_layout.h"
 #include "quant/kernels/exact_matvec.h"
 #include "quant/kernels/huge_buffer.h"
+#include "quant/kernels/window_layout.h"
 
 namespace nibble::quant {
 
@@ -22,6 +23,8 @@ struct PackedWeight {
   /// For int8 mode: palettes of up to 6 bits in bytes, (palettes, byte_entries()): entry = step · byte + lowest within
   /// step / 2, step = (highest - lowest) / 255.
   std::vector<std::uint8_t> byte_tables;
+  WindowLayout windows;                                     ///< instead of `kind` and `layout`, if step > 0
+  std::vector<std::uint8_t> byte_planes;                    ///< windows of up to 8 bits: WindowTables::planes
   std::vector<float> byte_step, byte_lowest;                ///< (rows), palettes: step and lowest times the row's scale
   std::size_t rows_per_table = 0;                           ///< 0: one table for all rows
   HugeBuffer block_scales;                                  ///< (panels, blocks, 16) float16
@@ -30,6 +33,7 @@ struct PackedWeight {
   std::vector<std::int32_t> outlier_rows, outlier_columns;  ///< CSR; empty without outliers
   std::vector<float> outlier_values;
 
+  bool windowed() const { return windows.step > 0; }
   std::size_t entries() const { return std::size_t{1} << layout.bits; }
   /// Entries of a byte table: they repeat to fill a lane of 16 bytes.
   std::size_t byte_entries() const { return entries() < 16 ? 16 : entries(); }

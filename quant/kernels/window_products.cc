@@ -1,0 +1,165 @@
+#include "quant/kernels/window_products.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "quant/kernels/packed_products.h"
+#include "quant/kernels/token_groups.h"
+#include "quant/kernels/window_kernels.h"
+#include "quant/kernels/window_packing.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kTableBytes = 256;  // what kernels on bytes take of a table
+
+using Places = std::array<std::size_t, kWindowRows>;
+constexpr Places places_by(std::size_t (*place)(std::size_t)) {
+  Places places{};
+  for (std::size_t row = 0; row < kWindowRows; ++row) places[row] = place(row);
+  return places;
+}
+constexpr Places kFloatPlaces = places_by(float_place), kBytePlaces = places_by(byte_place);
+
+// Byte p of every entry, lowest first.
+std::vector<std::uint8_t> byte_planes(std::span<const float> palette) {
+  std::vector<std::uint8_t> planes;
+  for (unsigned p = 0; p < sizeof(float); ++p)
+    for (std::size_t i = 0; i < kTableBytes; ++i) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &palette[i % palette.size()], sizeof bits);
+      planes.push_back(static_cast<std::uint8_t>(bits >> 8 * p));
+    }
+  return planes;
+}
+
+// entry = step · byte + lowest within step / 2.
+void add_window_bytes(PackedWeight& packed) {
+  const auto [least, most] = std::minmax_element(packed.tables.begin(), packed.tables.end());
+  const float lowest = *least, step = (*most - lowest) / 255.0f;
+  for (std::size_t i = 0; i < kTableBytes; ++i) {
+    const float entry = packed.tables[i % packed.tables.size()];
+    const float place = step > 0.0f ? std::min(255.0f, (entry - lowest) / step + 0.5f) : 0.0f;
+    packed.byte_tables.push_back(static_cast<std::uint8_t>(place));
+  }
+  for (std::size_t row = 0; row < packed.rows; ++row) {
+    const float scale = packed.row_scale.empty() ? 1.0f : packed.row_scale[row];
+    packed.byte_step.push_back(scale * step);
+    packed.byte_lowest.push_back(scale * lowest);
+  }
+}
+
+WindowTables tables_of(const PackedWeight& w) {
+  const bool small = w.windows.bits <= 8;
+  return {w.tables.data(), small ? w.byte_planes.data() : nullptr, small ? w.byte_tables.data() : nullptr};
+}
+
+// action(first panel, panels, first row, rows that exist), on all threads.
+template <class Action>
+void for_panel_runs(const PackedWeight& w, const Action& action) {
+  const std::size_t panels = w.windows.panels(w.rows);
+  parallel_for_tiles(panels, run_length(panels, w.windows.panel_bytes(w.cols)),
+                     [&](std::size_t begin, std::size_t end) {
+                       const std::size_t first = begin * kWindowRows;
+                       action(begin, end - begin, first, std::min(w.rows - first, (end - begin) * kWindowRows));
+                     });
+}
+
+std::size_t place_of(const Places& places, std::size_t row) {
+  return row / kWindowRows * kWindowRows + places[row % kWindowRows];
+}
+
+}  // namespace
+
+PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byte> streams,
+                          std::span<const float> palette, std::vector<float> row_scale) {
+  layout.check();
+  NIBBLE_REQUIRE(palette.size() == layout.entries() && (row_scale.empty() || row_scale.size() == layout.rows),
+                 InvalidArgument, "windows: {} entries and {} scales, expected {} and {} or none", palette.size(),
+                 row_scale.size(), layout.entries(), layout.rows);
+  PackedWeight packed;
+  packed.rows = layout.rows;
+  packed.cols = layout.cols;
+  packed.windows = {layout.bits, layout.window_bits};
+  packed.codes = pack_window_streams(packed.windows, layout.rows, layout.cols, streams, layout.column_bytes());
+  packed.tables.assign(palette.begin(), palette.end());
+  packed.row_scale = std::move(row_scale);
+  if (layout.window_bits > 8) return packed;
+  packed.byte_planes = byte_planes(palette);
+  add_window_bytes(packed);
+  return packed;
+}
+
+void multiply_windows(const PackedWeight& w, std::span<const float> bias, MatrixView<const float> x,
+                      MatrixView<float> y) {
+  const std::size_t padded = w.windows.padded_inputs(w.cols);
+  thread_local Activations activations;
+  Activations& arranged = activations;  // the calling thread's, for all threads
+  arrange_activations(x, padded, false, false, arranged);
+  const WindowKernels& kernels = select_window_kernels(w.windows);
+  for_panel_runs(w, [&](std::size_t panel, std::size_t panels, std::size_t first, std::size_t rows) {
+    thread_local std::vector<float> sums;
+    const std::size_t all = panels * kWindowRows, panel_bytes = w.windows.panel_bytes(w.cols);
+    sums.resize(x.rows() * all);
+    kernels.matvec({w.codes.data() + panel * panel_bytes, panels, panel_bytes, padded / kHalfInputs, w.windows,
+                    tables_of(w), arranged.values.data(), arranged.stride, x.rows(), sums.data(), all});
+    for (std::size_t t = 0; t < x.rows(); ++t) {
+      const std::span<float> out = y.row(t);
+      const float* token = sums.data() + t * all;
+      for (std::size_t i = 0; i < rows; ++i) out[first + i] = token[place_of(kFloatPlaces, i)];
+      if (!w.row_scale.empty())
+        for (std::size_t i = 0; i < rows; ++i) out[first + i] *= w.row_scale[first + i];
+      add_outliers_and_bias(w, bias, x.row(t), first, rows, out);
+    }
+  });
+}
+
+void multiply_windows_int8(const PackedWeight& w, std::span<const float> bias, std::span<const float> x,
+                           std::span<float> y) {
+  const std::size_t padded = w.windows.padded_inputs(w.cols);
+  thread_local QuantizedActivations quantized;
+  QuantizedActivations& q = quantized;  // the calling thread's, for all threads
+  quantize_activations(x, padded, active_int8_matvec().quantize, false, q);
+  const WindowInt8Kernels& kernels = *select_window_int8_kernels(w.windows);
+  for_panel_runs(w, [&](std::size_t panel, std::size_t panels, std::size_t first, std::size_t rows) {
+    thread_local std::vector<float> sums;
+    const std::size_t panel_bytes = w.windows.panel_bytes(w.cols);
+    sums.resize(panels * kWindowRows);
+    kernels.matvec({w.codes.data() + panel * panel_bytes, panels, panel_bytes, padded / kHalfInputs, w.windows,
+                    tables_of(w), q.values.data(), q.scales.data(), q.sums.data(), sums.data()});
+    for (std::size_t i = 0; i < rows; ++i)
+      y[first + i] = w.byte_step[first + i] * sums[place_of(kBytePlaces, i)] + w.byte_lowest[first + i] * q.total;
+    add_outliers_and_bias(w, bias, x, first, rows, y);
+  });
+}
+
+void decode_windows(const PackedWeight& w, std::size_t begin, std::size_t end, float* destination,
+                    std::size_t row_stride, std::size_t input_stride) {
+  const WindowKernels& kernels = select_window_kernels(w.windows);
+  alignas(64) std::array<float, kHalfInputs * kWindowRows> decoded;
+  for (std::size_t row = begin; row < end;) {
+    const std::size_t panel = row / kWindowRows, stop = std::min(end, (panel + 1) * kWindowRows);
+    const std::uint8_t* codes = w.codes.data() + panel * w.windows.panel_bytes(w.cols);
+    for (std::size_t first = 0; first < w.cols; first += kHalfInputs) {
+      kernels.decode(w.windows, tables_of(w), codes, first / kHalfInputs, decoded.data());
+      for (std::size_t j = 0; j < std::min(kHalfInputs, w.cols - first); ++j) {
+        float* to = destination + (row - begin) * row_stride + (first + j) * input_stride;
+        for (std::size_t r = row; r < stop; ++r, to += row_stride) {
+          const float entry = decoded[j * kWindowRows + kFloatPlaces[r % kWindowRows]];
+          *to = w.row_scale.empty() ? entry : w.row_scale[r] * entry;
+        }
+      }
+    }
+    row = stop;
+  }
+  if (w.outlier_rows.empty()) return;
+  for (std::size_t r = begin; r < end; ++r)
+    for (auto i = static_cast<std::size_t>(w.outlier_rows[r]); i < static_cast<std::size_t>(w.outlier_rows[r + 1]); ++i)
+      destination[(r - begin) * row_stride + static_cast<std::size_t>(w.outlier_columns[i]) * input_stride] +=
+          w.outlier_values[i];
+}
+
+}  // namespace nibble::quant
