@@ -143,7 +143,7 @@ bool is_scaled_grid(const QuantizedTensor& tensor) {
 }  // namespace
 
 std::uint64_t PackedWeight::bytes(bool in_bytes) const {
-  const std::uint64_t palettes = in_bytes ? byte_tables.size() + sizeof(float) * (byte_step.size() + byte_lowest.size())
+  const std::uint64_t palettes = in_bytes ? byte_entries_read() + sizeof(float) * (byte_step.size() + byte_lowest.size())
                                           : sizeof(float) * (tables.size() + row_scale.size());
   return codes.size() + block_scales.size() + block_zeros.size() + palettes + sizeof(float) * outlier_values.size() +
          sizeof(std::int32_t) * (outlier_rows.size() + outlier_columns.size());

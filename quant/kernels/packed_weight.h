@@ -41,6 +41,8 @@ struct PackedWeight {
   const float* table_of(std::size_t row) const {
     return tables.data() + (rows_per_table == 0 ? 0 : row / rows_per_table * entries());
   }
+  /// Of byte_tables, less what is there twice so that kernels need not look: windows have fewer entries than 256.
+  std::size_t byte_entries_read() const { return windowed() ? tables.size() : byte_tables.size(); }
   /// What a product reads: tables of floats, or those of bytes for int8 mode.
   std::uint64_t bytes(bool in_bytes = false) const;
 };
