@@ -5,8 +5,19 @@
 
 #include "quant/kernels/int8_matvec.h"
 #include "quant/kernels/quantized_tiles.h"
+#include "quant/kernels/window_kernels.h"
 
 namespace nibble::quant {
+
+/// Instead of codes in panels of 16 rows: vectors of windows (byte_place()), whose lanes are rows further apart.
+struct Int8MatmulWindows {
+  WindowUnpack unpack;
+  const std::uint8_t* codes;
+  std::size_t panel_bytes;
+  WindowLayout layout;
+  WindowTables tables;
+  std::size_t first;  ///< vector, 8 of each panel of windows
+};
 
 /// Up to `most_panels` panels of 16 rows of a packed weight (quant/kernels/code_layout.h) and tiles of tokens.
 struct Int8MatmulArgs {
@@ -18,6 +29,7 @@ struct Int8MatmulArgs {
   const std::uint16_t* block_scales;     ///< (panels, blocks, 16) float16
   const std::uint8_t* block_zeros;       ///< the same shape, or null: taken care of by Int8Tiles::starts
   const float *byte_step, *byte_lowest;  ///< palettes: (rows), as PackedWeight
+  const Int8MatmulWindows* windows;      ///< or null
   Int8Tiles x;
   float* sums;  ///< room for (tiles, tokens of a tile, panels, 16) while it lasts, all 0; ends of lines are faster
   float* y;     ///< (x.tokens, y_stride): min(rows, 16 panels) products per token
@@ -32,6 +44,7 @@ using Int8Matmul = void (*)(const Int8MatmulArgs&);
 /// By kept width and kind, as Int8MatvecTable.
 struct Int8MatmulTable {
   Int8Matmul by_width[6][3];
+  Int8Matmul windows;       ///< whose `less` is that of shared palettes
   int less[6][3];           ///< products are of (byte - less): part of Int8Tiles::starts
   std::size_t most_panels;  ///< at a time
   std::size_t tile_tokens;  ///< of Int8Tiles
@@ -40,5 +53,7 @@ extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx5
 
 /// The kernels that go with active_int8_matvec().
 const Int8MatmulTable& active_int8_matmul();
+/// And those that go with select_window_int8_kernels(): of the same instruction set.
+const Int8MatmulTable& window_int8_matmul();
 
 }  // namespace nibble::quant

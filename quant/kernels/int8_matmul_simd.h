@@ -214,6 +214,17 @@ void blocks(const Int8MatmulArgs& args) {
       });
 }
 
+template <class V>
+void windows(const Int8MatmulArgs& args) {
+  const Int8MatmulWindows& w = *args.windows;
+  for_each_step<V, typename V::template BlockProduct<typename V::AnyBytes, false>, false>(
+      args, [&](std::size_t panel, Step<V>& step) {
+        const std::size_t vector = w.first + panel;
+        w.unpack(w.layout, w.tables, w.codes + vector / 8 * w.panel_bytes, vector % 8, step.first_block, step.blocks,
+                 step.weights[panel]);
+      });
+}
+
 template <class V, int kBits>
 constexpr int kLessOfEntries = V::template Entries<kBits>::Product::kLess;
 template <class V, int kBits>
@@ -231,6 +242,7 @@ constexpr Int8MatmulTable table() {
            NIBBLE_WIDTH(4),
            NIBBLE_WIDTH(6),
            {nullptr, nullptr, blocks<V, 8>}},
+          windows<V>,
           {NIBBLE_LESS(1), NIBBLE_LESS(2), NIBBLE_LESS(3), NIBBLE_LESS(4), NIBBLE_LESS(6), {0, 0, kLessOfCodes<V, 8>}},
           static_cast<std::size_t>(V::kTilePanels),
           static_cast<std::size_t>(V::kTileTokens)};

@@ -74,6 +74,7 @@ class WindowLinear final : public LinearOp<float> {
     if (x.cols() != in_features() || y.cols() != out_features() || x.rows() != y.rows())
       return matrix_.forward(x, y);  // which says what is wrong with the shapes
     if (!int8_) return x.rows() > kMostExactTokens ? matrix_.forward(x, y) : multiply_windows(*weight_, bias_, x, y);
+    if (x.rows() > kMostInt8MatvecTokens) return multiply_windows_int8_tokens(*weight_, bias_, x, y);
     for (std::size_t t = 0; t < x.rows(); ++t) multiply_windows_int8(*weight_, bias_, x.row(t), y.row(t));
   }
 

@@ -8,7 +8,7 @@ namespace {
 template <int kParts>
 struct ShuffledBytes {
   WindowLayout layout;
-  __m256i parts[kParts];
+  __m256i parts[std::size_t{kParts}];
   __m128i to_upper;  ///< from a word's second window to its upper byte
 
   ShuffledBytes(const WindowLayout& of, const WindowTables& tables)

@@ -46,8 +46,23 @@ void matvec(const WindowInt8Args& args) {
 }
 
 template <class V, class Cutter>
+void unpack(const WindowLayout& layout, const WindowTables& tables, const std::uint8_t* panel, std::size_t wanted,
+            std::size_t first, std::size_t halves, std::uint8_t* bytes) {
+  const Cutter cutter(layout, tables);
+  unroll<kPairs>([&](auto m) {
+    if (m.index != wanted) return;
+    for (std::size_t half = first; half < first + halves; ++half) {
+      const std::uint8_t *units = panel + layout.units_at(half), *after = panel + layout.after_at(half);
+      for (std::size_t u = 0; u < kHalfUnits; ++u, bytes += 64)
+        V::store_bytes(bytes,
+                       cutter.unit(units + u * layout.unit_bytes(), after + u * kUnitInputs).template bytes<m.value>());
+    }
+  });
+}
+
+template <class V, class Cutter>
 constexpr WindowInt8Kernels kernels() {
-  return {matvec<V, Cutter>};
+  return {matvec<V, Cutter>, unpack<V, Cutter>};
 }
 
 }  // namespace nibble::quant::window_int8

@@ -58,9 +58,15 @@ struct WindowInt8Args {
 /// integers (at most 32 · 255 · 127), outer ones float32 with FMA.
 using WindowInt8Matvec = void (*)(const WindowInt8Args&);
 
+/// Bytes of vector m (byte_place()) of a panel's half groups [first, first + halves): (8 halves, 64), as the products
+/// of bytes of the same instruction set like them.
+using WindowUnpack = void (*)(const WindowLayout& layout, const WindowTables& tables, const std::uint8_t* panel,
+                              std::size_t m, std::size_t first, std::size_t halves, std::uint8_t* bytes);
+
 /// Kernels of windows of up to 8 bits on products of bytes.
 struct WindowInt8Kernels {
   WindowInt8Matvec matvec;
+  WindowUnpack unpack;
 };
 
 /// By what a processor can do. Gathers take any window; VBMI, indexed by step - 1 and whether there are more than 64

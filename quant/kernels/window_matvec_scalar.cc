@@ -61,9 +61,21 @@ void plain_int8_matvec(const WindowInt8Args& args) {
   }
 }
 
+void plain_unpack(const WindowLayout& layout, const WindowTables& tables, const std::uint8_t* panel, std::size_t wanted,
+                  std::size_t first, std::size_t halves, std::uint8_t* bytes) {
+  for (std::size_t half = first; half < first + halves; ++half)
+    for (std::size_t u = 0; u < kHalfUnits; ++u, bytes += 64)
+      for_each_window(layout, panel + layout.units_at(half) + u * layout.unit_bytes(),
+                      panel + layout.after_at(half) + u * kUnitInputs,
+                      [&](std::size_t t, std::size_t row, std::size_t code) {
+                        const std::size_t place = byte_place(row);
+                        if (place / 16 == wanted) bytes[place % 16 * 4 + t] = tables.bytes[code];
+                      });
+}
+
 }  // namespace
 
 const WindowKernels kWindowScalar = window_matvec::kernels<VectorScalar, PlainDecoder, 4>();
-const WindowInt8Kernels kWindowInt8Scalar = {plain_int8_matvec};
+const WindowInt8Kernels kWindowInt8Scalar = {plain_int8_matvec, plain_unpack};
 
 }  // namespace nibble::quant

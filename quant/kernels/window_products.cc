@@ -52,11 +52,6 @@ void add_window_bytes(PackedWeight& packed) {
   }
 }
 
-WindowTables tables_of(const PackedWeight& w) {
-  const bool small = w.windows.bits <= 8;
-  return {w.tables.data(), small ? w.byte_planes.data() : nullptr, small ? w.byte_tables.data() : nullptr};
-}
-
 // action(first panel, panels, first row, rows that exist), on all threads.
 template <class Action>
 void for_panel_runs(const PackedWeight& w, const Action& action) {
@@ -73,6 +68,11 @@ std::size_t place_of(const Places& places, std::size_t row) {
 }
 
 }  // namespace
+
+WindowTables window_tables(const PackedWeight& w) {
+  const bool small = w.windows.bits <= 8;
+  return {w.tables.data(), small ? w.byte_planes.data() : nullptr, small ? w.byte_tables.data() : nullptr};
+}
 
 PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byte> streams,
                           std::span<const float> palette, std::vector<float> row_scale) {
@@ -105,7 +105,7 @@ void multiply_windows(const PackedWeight& w, std::span<const float> bias, Matrix
     const std::size_t all = panels * kWindowRows, panel_bytes = w.windows.panel_bytes(w.cols);
     sums.resize(x.rows() * all);
     kernels.matvec({w.codes.data() + panel * panel_bytes, panels, panel_bytes, padded / kHalfInputs, w.windows,
-                    tables_of(w), arranged.values.data(), arranged.stride, x.rows(), sums.data(), all});
+                    window_tables(w), arranged.values.data(), arranged.stride, x.rows(), sums.data(), all});
     for (std::size_t t = 0; t < x.rows(); ++t) {
       const std::span<float> out = y.row(t);
       const float* token = sums.data() + t * all;
@@ -129,7 +129,7 @@ void multiply_windows_int8(const PackedWeight& w, std::span<const float> bias, s
     const std::size_t panel_bytes = w.windows.panel_bytes(w.cols);
     sums.resize(panels * kWindowRows);
     kernels.matvec({w.codes.data() + panel * panel_bytes, panels, panel_bytes, padded / kHalfInputs, w.windows,
-                    tables_of(w), q.values.data(), q.scales.data(), q.sums.data(), sums.data()});
+                    window_tables(w), q.values.data(), q.scales.data(), q.sums.data(), sums.data()});
     for (std::size_t i = 0; i < rows; ++i)
       y[first + i] = w.byte_step[first + i] * sums[place_of(kBytePlaces, i)] + w.byte_lowest[first + i] * q.total;
     add_outliers_and_bias(w, bias, x, first, rows, y);
@@ -144,7 +144,7 @@ void decode_windows(const PackedWeight& w, std::size_t begin, std::size_t end, f
     const std::size_t panel = row / kWindowRows, stop = std::min(end, (panel + 1) * kWindowRows);
     const std::uint8_t* codes = w.codes.data() + panel * w.windows.panel_bytes(w.cols);
     for (std::size_t first = 0; first < w.cols; first += kHalfInputs) {
-      kernels.decode(w.windows, tables_of(w), codes, first / kHalfInputs, decoded.data());
+      kernels.decode(w.windows, window_tables(w), codes, first / kHalfInputs, decoded.data());
       for (std::size_t j = 0; j < std::min(kHalfInputs, w.cols - first); ++j) {
         float* to = destination + (row - begin) * row_stride + (first + j) * input_stride;
         for (std::size_t r = row; r < stop; ++r, to += row_stride) {
@@ -155,11 +155,6 @@ void decode_windows(const PackedWeight& w, std::size_t begin, std::size_t end, f
     }
     row = stop;
   }
-  if (w.outlier_rows.empty()) return;
-  for (std::size_t r = begin; r < end; ++r)
-    for (auto i = static_cast<std::size_t>(w.outlier_rows[r]); i < static_cast<std::size_t>(w.outlier_rows[r + 1]); ++i)
-      destination[(r - begin) * row_stride + static_cast<std::size_t>(w.outlier_columns[i]) * input_stride] +=
-          w.outlier_values[i];
 }
 
 }  // namespace nibble::quant

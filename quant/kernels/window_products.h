@@ -5,6 +5,7 @@
 #include "core/matrix_view.h"
 #include "quant/format/windowed_codes.h"
 #include "quant/kernels/packed_weight.h"
+#include "quant/kernels/window_kernels.h"
 
 // Y = X Wᵀ + b over a packed weight of windows, and what makes one. Products are on all threads; the same bits whatever
 // the number of threads, and for a token whatever others come with it.
@@ -23,6 +24,13 @@ void multiply_windows(const PackedWeight& weight, std::span<const float> bias, M
 /// One token in int8 mode. Requires windows of up to 8 bits.
 void multiply_windows_int8(const PackedWeight& weight, std::span<const float> bias, std::span<const float> x,
                            std::span<float> y);
+
+/// Many tokens: X (tokens, cols), Y (tokens, rows). Unpacks the codes once per thousand tokens.
+void multiply_windows_int8_tokens(const PackedWeight& weight, std::span<const float> bias, MatrixView<const float> x,
+                                  MatrixView<float> y);
+
+/// What kernels read of a weight's tables.
+WindowTables window_tables(const PackedWeight& weight);
 
 /// w[r - begin, j] (rows apart by `row_stride`, inputs by `input_stride`) of rows [begin, end), just the values of the
 /// format.
