@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "quant/format/codes.h"
+#include "quant/kernels/window_products.h"
 
 namespace nibble::quant {
 namespace {
@@ -134,6 +135,15 @@ void pack_palettes(PackedWeight& packed, const QuantizedTensor& tensor) {
   }
 }
 
+PackedWeight pack_windowed_palette(const QuantizedTensor& tensor) {
+  std::vector<float> palette, row_scale;
+  tensor.load_palette(0, palette);
+  if (const TensorPart* scale = tensor.find("scale")) row_scale = to_floats(*scale);
+  const TensorPart* integers = tensor.find("palette_scale");
+  return pack_windows(tensor.spec().windows(), tensor.find("codes")->bytes, palette, std::move(row_scale),
+                      integers == nullptr ? 0.0f : to_floats(*integers).front());
+}
+
 // One scale per row and no zero point: the grid is a palette that all rows share.
 bool is_scaled_grid(const QuantizedTensor& tensor) {
   const TensorSpec& spec = tensor.spec();
@@ -143,21 +153,24 @@ bool is_scaled_grid(const QuantizedTensor& tensor) {
 }  // namespace
 
 std::uint64_t PackedWeight::bytes(bool in_bytes) const {
-  const std::uint64_t palettes = in_bytes ? byte_entries_read() + sizeof(float) * (byte_step.size() + byte_lowest.size())
-                                          : sizeof(float) * (tables.size() + row_scale.size());
+  const std::uint64_t palettes = in_bytes
+                                     ? byte_entries_read() + sizeof(float) * (byte_step.size() + byte_lowest.size())
+                                     : sizeof(float) * (tables.size() + row_scale.size());
   return codes.size() + block_scales.size() + block_zeros.size() + palettes + sizeof(float) * outlier_values.size() +
          sizeof(std::int32_t) * (outlier_rows.size() + outlier_columns.size());
 }
 
 bool can_pack(const TensorSpec& spec) {
   if (spec.coding == Coding::kPalette)
-    return spec.cluster_dim == 1 && !spec.windowed() && spec.bits == kept_bits(spec.bits);
+    return spec.windowed() ? WindowLayout::holds(spec.bits, spec.window_bits)
+                           : spec.cluster_dim == 1 && spec.bits == kept_bits(spec.bits);
   return spec.blocks() == 1 || spec.group_size % kBlockInputs == 0;
 }
 
 PackedWeight pack_weight(const QuantizedTensor& tensor) {
   const TensorSpec& spec = tensor.spec();
   NIBBLE_REQUIRE(can_pack(spec), InvalidArgument, "{}: no packed layout for this tensor", tensor.name());
+  if (spec.windowed()) return pack_windowed_palette(tensor);
   PackedWeight packed;
   packed.rows = spec.rows;
   packed.cols = spec.cols;

@@ -47,8 +47,8 @@ struct PackedWeight {
   std::uint64_t bytes(bool in_bytes = false) const;
 };
 
-/// Whether there is a packed layout for the tensor: scalar palettes, not windowed; blocks of a multiple of 32 inputs,
-/// or whole rows.
+/// Whether there is a packed layout for the tensor: scalar palettes, windowed ones unless their windows overlap by
+/// more than 8 bits (WindowLayout::holds()); blocks of a multiple of 32 inputs, or whole rows.
 bool can_pack(const TensorSpec& spec);
 
 /// Requires can_pack(). Reads the tensor once, on all threads.

@@ -33,7 +33,7 @@ struct WindowMatvecArgs {
 ///          whatever others come with it.
 using WindowMatvec = void (*)(const WindowMatvecArgs&);
 
-/// w (32, 128): w[j, float_place(r)] = entries[code_rj] of one half group of a panel.
+/// w (32, 128), aligned to 64 bytes: w[j, float_place(r)] = entries[code_rj] of one half group of a panel.
 using WindowDecode = void (*)(const WindowLayout& layout, const WindowTables& tables, const std::uint8_t* panel,
                               std::size_t half, float* w);
 
@@ -69,7 +69,7 @@ struct WindowInt8Kernels {
   WindowUnpack unpack;
 };
 
-/// By what a processor can do. Gathers take any window; VBMI, indexed by step - 1 and whether there are more than 64
+/// By what a processor can do. Shifts take any window; VBMI, indexed by step - 1 and whether there are more than 64
 /// entries, those of up to 8 bits, on processors with has_avx512_vbmi2().
 extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowVbmi[4][2];
 extern const WindowInt8Kernels kWindowInt8Scalar, kWindowInt8Avx2[2], kWindowInt8Vbmi[4][2];

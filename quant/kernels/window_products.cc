@@ -36,10 +36,11 @@ std::vector<std::uint8_t> byte_planes(std::span<const float> palette) {
   return planes;
 }
 
-// entry = step · byte + lowest within step / 2.
-void add_window_bytes(PackedWeight& packed) {
+// entry = step · byte + lowest, within step / 2 or, with integers, just so.
+void add_window_bytes(PackedWeight& packed, float integer_step) {
   const auto [least, most] = std::minmax_element(packed.tables.begin(), packed.tables.end());
-  const float lowest = *least, step = (*most - lowest) / 255.0f;
+  const float step = integer_step > 0.0f ? integer_step : (*most - *least) / 255.0f;
+  const float lowest = integer_step > 0.0f ? -128.0f * integer_step : *least;
   for (std::size_t i = 0; i < kTableBytes; ++i) {
     const float entry = packed.tables[i % packed.tables.size()];
     const float place = step > 0.0f ? std::min(255.0f, (entry - lowest) / step + 0.5f) : 0.0f;
@@ -75,7 +76,7 @@ WindowTables window_tables(const PackedWeight& w) {
 }
 
 PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byte> streams,
-                          std::span<const float> palette, std::vector<float> row_scale) {
+                          std::span<const float> palette, std::vector<float> row_scale, float integer_step) {
   layout.check();
   NIBBLE_REQUIRE(palette.size() == layout.entries() && (row_scale.empty() || row_scale.size() == layout.rows),
                  InvalidArgument, "windows: {} entries and {} scales, expected {} and {} or none", palette.size(),
@@ -89,7 +90,7 @@ PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byt
   packed.row_scale = std::move(row_scale);
   if (layout.window_bits > 8) return packed;
   packed.byte_planes = byte_planes(palette);
-  add_window_bytes(packed);
+  add_window_bytes(packed, integer_step);
   return packed;
 }
 

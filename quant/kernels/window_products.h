@@ -12,10 +12,11 @@
 namespace nibble::quant {
 
 /// Streams of windows (quant/format/windowed_codes.h), the palette of all of them (2^window_bits) and a scale per row,
-/// or none, as the kernels read them. Throws InvalidArgument for sizes that are not the layout's and for windows
-/// without a packed layout (WindowLayout::holds()).
+/// or none, as the kernels read them. `integer_step`: what one is of a palette of integers from -127 to 127, 0 for
+/// others; such entries are themselves in int8 mode, others rounded to 255 steps. Throws InvalidArgument for sizes that
+/// are not the layout's and for windows without a packed layout (WindowLayout::holds()).
 PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byte> streams,
-                          std::span<const float> palette, std::vector<float> row_scale);
+                          std::span<const float> palette, std::vector<float> row_scale, float integer_step = 0.0f);
 
 /// X (tokens, cols), Y (tokens, rows), bias (rows) or empty. Decodes the codes once for all tokens.
 void multiply_windows(const PackedWeight& weight, std::span<const float> bias, MatrixView<const float> x,

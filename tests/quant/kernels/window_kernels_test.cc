@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,19 +15,28 @@
 #include "core/random.h"
 #include "quant/kernels/window_packing.h"
 #include "tests/support/compare.h"
+#include "tests/support/guarded.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {
 namespace {
 
-// Random streams, and what their windows mean, bit by bit.
+using test::Guarded;
+
+template <class T>
+std::unique_ptr<Guarded<T>> guarded(const T* values, std::size_t count) {
+  return std::make_unique<Guarded<T>>(std::span<const T>(values, count));
+}
+
+// Random streams, and what their windows mean, bit by bit. What kernels read ends at a page that nobody may touch.
 struct Windows {
   std::size_t rows, cols;
   WindowLayout layout;
   std::vector<std::byte> streams;
   std::vector<float> entries;
   std::vector<std::uint8_t> planes, bytes;
-  HugeBuffer packed;
+  std::unique_ptr<Guarded<std::uint8_t>> packed, guarded_planes, guarded_bytes;
+  std::unique_ptr<Guarded<float>> guarded_entries;
 
   Windows(std::size_t of_rows, std::size_t of_cols, unsigned step, unsigned bits, Random& random)
       : rows(of_rows), cols(of_cols), layout{step, bits}, streams(cols * column_bytes()) {
@@ -40,7 +50,11 @@ struct Windows {
         bytes.push_back(i < layout.entries() ? static_cast<std::uint8_t>(random.below(256))
                                              : bytes[i % layout.entries()]);
     }
-    packed = pack_window_streams(layout, rows, cols, streams, column_bytes());
+    const HugeBuffer codes = pack_window_streams(layout, rows, cols, streams, column_bytes());
+    packed = guarded(codes.data(), codes.size());
+    guarded_entries = guarded(entries.data(), entries.size());
+    guarded_planes = guarded(planes.data(), planes.size());
+    guarded_bytes = guarded(bytes.data(), bytes.size());
   }
   static std::uint32_t bits_of(float value) {
     std::uint32_t bits = 0;
@@ -59,7 +73,8 @@ struct Windows {
   std::size_t padded() const { return layout.padded_inputs(cols); }
   std::size_t all_rows() const { return layout.panels(rows) * kWindowRows; }
   WindowTables tables() const {
-    return {entries.data(), planes.empty() ? nullptr : planes.data(), bytes.empty() ? nullptr : bytes.data()};
+    return {guarded_entries->data(), planes.empty() ? nullptr : guarded_planes->data(),
+            bytes.empty() ? nullptr : guarded_bytes->data()};
   }
   std::string describe() const {
     return fmt::format("({}, {}) windows of {} bits, {} apart", rows, cols, layout.bits, layout.step);
@@ -100,7 +115,7 @@ TEST(WindowKernels, DecodeJustTheEntriesOfEveryWindow) {
       for (std::size_t half = 0; half < windows.padded() / kHalfInputs; ++half) {
         alignas(64) float w[kHalfInputs * kWindowRows];
         kernels.decode(windows.layout, windows.tables(),
-                       windows.packed.data() + panel * windows.layout.panel_bytes(windows.cols), half, w);
+                       windows.packed->data() + panel * windows.layout.panel_bytes(windows.cols), half, w);
         for (std::size_t j = 0; j < kHalfInputs && half * kHalfInputs + j < windows.cols; ++j)
           for (std::size_t r = 0; r < kWindowRows && panel * kWindowRows + r < windows.rows; ++r) {
             actual.push_back(w[j * kWindowRows + float_place(r)]);
@@ -117,13 +132,14 @@ TEST(WindowKernels, SumsOfManyTokensAreWithinTheBoundOfTheirContract) {
   for_each_windows(10, random, [&](const Windows& windows) {
     constexpr std::size_t kTokens = 6;  // four together, and two
     const std::size_t padded = windows.padded(), all_rows = windows.all_rows();
-    std::vector<float> x(kTokens * padded), y(kTokens * all_rows);
+    std::vector<float> x(kTokens * padded);
     for (std::size_t t = 0; t < kTokens; ++t)
       for (std::size_t j = 0; j < windows.cols; ++j) x[t * padded + j] = static_cast<float>(random.normal());
-    std::fill(y.begin(), y.end(), -1.0f);
+    const auto guarded_x = guarded(x.data(), x.size());
+    Guarded<float> y(kTokens * all_rows);
     select_window_kernels(windows.layout)
-        .matvec({windows.packed.data(), windows.layout.panels(windows.rows), windows.layout.panel_bytes(windows.cols),
-                 padded / kHalfInputs, windows.layout, windows.tables(), x.data(), padded, kTokens, y.data(),
+        .matvec({windows.packed->data(), windows.layout.panels(windows.rows), windows.layout.panel_bytes(windows.cols),
+                 padded / kHalfInputs, windows.layout, windows.tables(), guarded_x->data(), padded, kTokens, y.data(),
                  all_rows});
     for (std::size_t t = 0; t < kTokens; ++t) {
       for (std::size_t r = 0; r < windows.rows; ++r) {
@@ -134,7 +150,7 @@ TEST(WindowKernels, SumsOfManyTokensAreWithinTheBoundOfTheirContract) {
           sum += product;
           magnitude += std::abs(product);
         }
-        const float actual = y[t * all_rows + r / kWindowRows * kWindowRows + float_place(r % kWindowRows)];
+        const float actual = y.values()[t * all_rows + r / kWindowRows * kWindowRows + float_place(r % kWindowRows)];
         // Twice eps: the scalar kernels round products apart.
         ASSERT_TRUE(test::near(static_cast<double>(actual), sum,
                                {.abs = 2 * (static_cast<double>(padded) + 1) * 0x1p-24 * magnitude}))
@@ -150,22 +166,25 @@ TEST(WindowKernels, SumsOfBytesAreJustTheIntegersTimesTheirScales) {
     const std::size_t padded = windows.padded(), halves = padded / kHalfInputs;
     std::vector<std::int8_t> x(padded);
     std::vector<std::int32_t> x_sums(halves);
-    std::vector<float> x_scales(halves), y(windows.all_rows());
+    std::vector<float> x_scales(halves);
     for (std::size_t j = 0; j < windows.cols; ++j) {
       x[j] = static_cast<std::int8_t>(static_cast<int>(random.below(255)) - 127);
       x_sums[j / kHalfInputs] += x[j];
     }
     for (auto& scale : x_scales) scale = random.below(2) == 0 ? 1.0f : 0.5f;  // sums below 2^23 halves: exact
-    std::fill(y.begin(), y.end(), -1.0f);
+    const auto guarded_x = guarded(x.data(), x.size());
+    const auto scales = guarded(x_scales.data(), x_scales.size());
+    const auto sums = guarded(x_sums.data(), x_sums.size());
+    Guarded<float> y(windows.all_rows());
     select_window_int8_kernels(windows.layout)
-        ->matvec({windows.packed.data(), windows.layout.panels(windows.rows), windows.layout.panel_bytes(windows.cols),
-                  halves, windows.layout, windows.tables(), x.data(), x_scales.data(), x_sums.data(), y.data()});
+        ->matvec({windows.packed->data(), windows.layout.panels(windows.rows), windows.layout.panel_bytes(windows.cols),
+                  halves, windows.layout, windows.tables(), guarded_x->data(), scales->data(), sums->data(), y.data()});
     for (std::size_t r = 0; r < windows.rows; ++r) {
       double sum = 0.0;
       for (std::size_t j = 0; j < windows.cols; ++j)
         sum += static_cast<double>(x_scales[j / kHalfInputs]) * windows.bytes[windows.code(r, j)] * x[j];
-      ASSERT_TRUE(
-          test::near(static_cast<double>(y[r / kWindowRows * kWindowRows + byte_place(r % kWindowRows)]), sum, {}))
+      ASSERT_TRUE(test::near(
+          static_cast<double>(y.values()[r / kWindowRows * kWindowRows + byte_place(r % kWindowRows)]), sum, {}))
           << "row " << r;
     }
   });

@@ -157,6 +157,22 @@ TEST(WindowProducts, Int8OfABytePaletteAndIntegersIsExact) {
   }
 }
 
+TEST(WindowProducts, Int8OfAPaletteOfIntegersHasNoErrorOfTheWeights) {
+  Random random(10);
+  Example example({200, 64, 3, 7}, false, true, random);
+  for (float& entry : example.palette) entry = (static_cast<float>(random.below(255)) - 127.0f) * 0.25f;
+  const Matrix<float> w = example.weights();
+  Matrix<float> x(1, 64), y(1, 200);
+  for (std::size_t j = 0; j < 64; ++j) x(0, j) = j % 32 == 5 ? 127.0f : static_cast<float>(random.below(255)) - 127.0f;
+  make_packed_linear(pack_windows(example.layout, example.streams, example.palette, {}, 0.25f), {}, Compute::kInt8)
+      ->forward(x, y);
+  for (std::size_t r = 0; r < 200; ++r) {
+    double sum = 0.0;  // of quarters below 2^19: exact in float
+    for (std::size_t j = 0; j < 64; ++j) sum += static_cast<double>(w(r, j)) * static_cast<double>(x(0, j));
+    ASSERT_TRUE(test::near(static_cast<double>(y(0, r)), sum, {})) << "row " << r;
+  }
+}
+
 TEST(WindowProducts, PassNaNOnInInt8) {
   Random random(5);
   const Example example({20, 70, 2, 6}, false, false, random);
@@ -201,6 +217,38 @@ TEST(WindowProducts, NameTheirKernels) {
   EXPECT_EQ(name(8, Compute::kExact), "packed_exact_" + widest);
   EXPECT_EQ(name(6, Compute::kInt8), "packed_int8_" + (widest == "avx512" ? "avx2" : widest));
   EXPECT_EQ(name(10, Compute::kInt8), "packed_exact_" + isa);  // no products of bytes
+}
+
+TEST(WindowProducts, AreWhatAStoredTensorIsPackedFor) {
+  Random random(11);
+  for (const unsigned window_bits : {6u, 8u, 10u}) {
+    const WindowedLayout layout{150, 40, 2, window_bits};
+    Matrix<std::uint16_t> codes(150, 40);
+    std::vector<std::byte> streams(layout.bytes());
+    for (auto& byte : streams) byte = static_cast<std::byte>(random.below(256));
+    unpack_window_block(layout, streams, 0, 0, codes.view());
+    std::vector<float> palette(layout.entries()), scale(150, 0.5f);
+    for (float& entry : palette) entry = static_cast<float>(random.below(17)) - 8.0f;
+    TensorSpec spec{Coding::kPalette, 150, 40, 2};
+    spec.window_bits = window_bits;
+    ASSERT_TRUE(can_pack(spec));
+    const QuantizedTensor tensor = make_windowed_tensor("weight", spec, codes.view(), palette, DType::kF16, scale);
+    const auto op = make_packed_linear(tensor, {}, Compute::kExact);
+    const Matrix<float> x = random_inputs(2, 40, true, random);
+    Matrix<float> y(2, 150);
+    op->forward(x, y);
+    std::vector<float> w(150 * 40);
+    tensor.decode_rows(0, 150, w.data());
+    for (std::size_t t = 0; t < 2; ++t)
+      for (std::size_t r = 0; r < 150; ++r) {
+        double sum = 0.0;
+        for (std::size_t j = 0; j < 40; ++j) sum += static_cast<double>(w[r * 40 + j]) * static_cast<double>(x(t, j));
+        ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {})) << "row " << r;
+      }
+  }
+  TensorSpec wide{Coding::kPalette, 150, 40, 1};
+  wide.window_bits = 10;
+  EXPECT_FALSE(can_pack(wide));  // nine bits of overlap: decoded
 }
 
 TEST(WindowProducts, RefuseWhatDoesNotFit) {
