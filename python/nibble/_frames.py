@@ -41,12 +41,15 @@ def _row(record):
     row = {"id": record["id"]}
     row.update((name, _number(value)) for name, value in record.get("settings", {}).items())
     row.update((column, _value(record, path)) for column, path in _MEASURES.items())
+    for speed in record.get("speeds", []):
+        for measure in ("first_token_seconds", "tokens_per_second"):
+            row[f"{measure}_{speed['context']}"] = _value(speed, (measure, "median"))
     return row
 
 
 def frame(source):
     """A pandas DataFrame of `source`: records (read_records(), run_sweep()) or a directory of them, a row for each cell
-    with labels, settings and measures; or the result of quantize(), a row for each tensor."""
+    with labels, settings and measures (speeds: medians, a column for each context); or the result of quantize(), a row for each tensor."""
     import pandas  # only who asks for frames needs it
 
     from ._nibble import read_records

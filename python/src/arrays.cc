@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "quant/algo/finite.h"
 
 namespace nibble::python {
 namespace {
@@ -128,6 +129,14 @@ Floats& Floats::flat() {
   return *this;
 }
 
+const Floats& Floats::finite() const {
+  for (std::size_t r = 0; r < view_.rows(); ++r)
+    if (const auto found = quant::first_not_finite(view_.row(r)))
+      throw InvalidArgument(
+          fmt::format("{}: expected finite values, got {} at ({}, {})", name_, view_(r, *found), r, *found));
+  return *this;
+}
+
 std::span<const float> Floats::values() const {
   NIBBLE_REQUIRE(view_.stride() == view_.cols() || view_.rows() < 2, InvalidArgument,
                  "{}: expected values without gaps between them", name_);
@@ -170,6 +179,13 @@ MatrixView<std::uint8_t> in_place(const WritableCodes& codes, std::string_view n
   return {codes.data(), rows, cols, rows < 2 ? cols : static_cast<std::size_t>(codes.stride(0))};
 }
 
+void require_below(MatrixView<const std::uint8_t> codes, std::size_t limit, std::string_view name) {
+  for (std::size_t r = 0; r < codes.rows(); ++r)
+    for (std::size_t c = 0; c < codes.cols(); ++c)
+      NIBBLE_REQUIRE(codes(r, c) < limit, InvalidArgument, "{}: {} at ({}, {}) is not below {}", name, codes(r, c), r,
+                     c, limit);
+}
+
 std::vector<std::uint32_t> ids_of(nb::handle ids, std::string_view name) {
   std::vector<std::uint32_t> result;
   const auto add = [&](auto id) {
@@ -179,8 +195,17 @@ std::vector<std::uint32_t> ids_of(nb::handle ids, std::string_view name) {
     result.push_back(static_cast<std::uint32_t>(id));
   };
   AnyArray array;
+  const bool text = PyUnicode_Check(ids.ptr()) != 0 || PyBytes_Check(ids.ptr()) != 0;
+  NIBBLE_REQUIRE(!text, InvalidArgument, "{}: expected token ids, got text; a Tokenizer makes ids of it", name);
   if (!nb::try_cast(ids, array, true)) {
-    for (nb::handle id : ids) add(nb::cast<std::int64_t>(id));
+    NIBBLE_REQUIRE(PySequence_Check(ids.ptr()) != 0, InvalidArgument, "{}: expected a sequence of token ids, got {}",
+                   name, nb::type_name(ids.type()).c_str());
+    for (nb::handle id : ids) {
+      std::int64_t value = 0;
+      NIBBLE_REQUIRE(nb::try_cast(id, value), InvalidArgument, "{}: expected whole numbers, got {} at index {}", name,
+                     nb::type_name(id.type()).c_str(), result.size());
+      add(value);
+    }
     return result;
   }
   NIBBLE_REQUIRE(array.ndim() == 1, InvalidArgument, "{}: expected one dimension, got {}", name, array.ndim());
@@ -203,6 +228,10 @@ std::vector<std::uint32_t> ids_of(nb::handle ids, std::string_view name) {
     collect(std::int64_t{});
   } else if (dtype == nb::dtype<std::int32_t>()) {
     collect(std::int32_t{});
+  } else if (dtype == nb::dtype<std::int16_t>()) {
+    collect(std::int16_t{});
+  } else if (dtype == nb::dtype<std::int8_t>()) {
+    collect(std::int8_t{});
   } else if (dtype == nb::dtype<std::uint16_t>()) {
     collect(std::uint16_t{});
   } else if (dtype == nb::dtype<std::uint8_t>()) {

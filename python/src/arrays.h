@@ -40,6 +40,8 @@ class Floats {
   std::span<const float> values() const;
   /// Copies unless the values lie without gaps.
   Floats& flat();
+  /// Throws InvalidArgument for a NaN or an infinity, saying where.
+  const Floats& finite() const;
   bool copied() const { return copied_; }
   std::size_t dimensions() const { return dimensions_; }
 
@@ -68,7 +70,11 @@ class Codes {
 /// Where codes are changed in place. Throws InvalidArgument unless rows are contiguous.
 MatrixView<std::uint8_t> in_place(const WritableCodes& codes, std::string_view name);
 
-/// Whole numbers of any integer type, as ids. Throws InvalidArgument for others, and for negative or huge ones.
+/// Throws InvalidArgument naming the first code that is not below `limit`.
+void require_below(MatrixView<const std::uint8_t> codes, std::size_t limit, std::string_view name);
+
+/// Whole numbers of any integer type, an array or a sequence of them, as ids. Throws InvalidArgument for anything else,
+/// and for negative or huge ones.
 std::vector<std::uint32_t> ids_of(nb::handle ids, std::string_view name);
 
 template <class T>

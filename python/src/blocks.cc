@@ -30,6 +30,7 @@ BlockRounding search_blocks(const AnyArray& w, const MaybeArray& weights, const 
   NIBBLE_REQUIRE(!weights || !hessian, InvalidArgument, "search_blocks: expected weights or a hessian, got both");
   const Floats values(w, "w"), f(weights, "weights"), h(hessian, "hessian");
   const auto options = options_of(bits, block, scale);
+  if (hessian) h.finite();
   return unlocked([&] {
     return hessian ? quant::search_blocks_hessian(values.matrix(), h.matrix(), options)
                    : quant::search_blocks(values.matrix(), f.matrix(), options);

@@ -78,6 +78,9 @@ struct PyCalibration {
 };
 
 LayerStatistics layer(const PyCalibration& self, const std::string& module) {
+  if (!self.file->contains(module))
+    throw nb::key_error(
+        fmt::format("{}: there is no layer '{}'; .layers lists them", self.file->path().string(), module).c_str());
   return {self.file, self.file->layer(module)};
 }
 
@@ -155,6 +158,9 @@ over outputs of the squared gradient; "guided-centred".)");
       .def("__len__", [](const PyCalibration& self) { return self.file->layers().size(); })
       .def("__contains__", [](const PyCalibration& self, const std::string& name) { return self.file->contains(name); })
       .def("__getitem__", &layer, "module"_a)
+      .def(
+          "__iter__", [](const PyCalibration& self) { return nb::iter(nb::cast(layers(self))); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"), "Over the names of layers, as `layers`.")
       .def_prop_ro(
           "settings",
           [](const PyCalibration& self) {

@@ -1,6 +1,7 @@
 #include "python/src/errors.h"
 
 #include <exception>
+#include <typeinfo>
 
 #include "core/error.h"
 
@@ -45,6 +46,8 @@ void bind_errors(nb::module_& module) {
       PyErr_SetString(numerical_class, e.what());
     } catch (const Error& e) {
       PyErr_SetString(error_class, e.what());
+    } catch (const std::bad_cast&) {
+      PyErr_SetString(PyExc_TypeError, "a value is of a type that cannot be used here");
     }
   });
 }

@@ -27,9 +27,12 @@ class Grid {
     grid->palettes_ = copied(Floats(palettes, "palettes").matrix());
     if (scales) {
       Floats values(*scales, "scales");
+      values.finite();
       const auto flat = values.flat().values();
       grid->scales_.assign(flat.begin(), flat.end());
     }
+    grid->group_rows_ = group_rows;
+    grid->entries_ = grid->palettes_.cols();
     grid->rounding_ = std::make_unique<quant::PaletteRounding>(grid->palettes_.view(), group_rows, grid->scales_);
     return grid;
   }
@@ -42,11 +45,31 @@ class Grid {
     auto rounding =
         unlocked([&] { return std::make_unique<quant::GridRounding>(values.matrix(), options, static_groups); });
     grid->blocks_ = rounding.get();
+    grid->rows_ = values.matrix().rows();
+    grid->cols_ = values.matrix().cols();
+    grid->entries_ = std::size_t{1} << bits;
     grid->rounding_ = std::move(rounding);
     return grid;
   }
 
   quant::ColumnRounding& rounding() { return *rounding_; }
+  std::size_t entries() const { return entries_; }  ///< codes are below it
+
+  /// Throws InvalidArgument unless it is a grid for weights of this shape: solvers index it by row and input.
+  void require_fits(MatrixView<const float> w) const {
+    NIBBLE_REQUIRE(w.rows() > 0 && w.cols() > 0, InvalidArgument, "w: expected rows and columns, got ({}, {})",
+                   w.rows(), w.cols());
+    if (blocks_ != nullptr) {
+      NIBBLE_REQUIRE(w.rows() == rows_ && w.cols() == cols_, InvalidArgument,
+                     "grid: made for weights ({}, {}), but w is ({}, {})", rows_, cols_, w.rows(), w.cols());
+      return;
+    }
+    const std::size_t groups = group_rows_ == 0 ? 1 : w.rows() / group_rows_ + (w.rows() % group_rows_ != 0 ? 1 : 0);
+    NIBBLE_REQUIRE(palettes_.rows() == groups, InvalidArgument, "grid: {} palettes, but {} rows need {}",
+                   palettes_.rows(), w.rows(), groups);
+    NIBBLE_REQUIRE(scales_.empty() || scales_.size() == w.rows(), InvalidArgument, "grid: {} scales for {} rows",
+                   scales_.size(), w.rows());
+  }
   const quant::GridRounding* blocks() const { return blocks_; }
 
  private:
@@ -59,6 +82,8 @@ class Grid {
 
   Matrix<float> palettes_;  // few: their own copy, so that they outlive the caller's array
   std::vector<float> scales_;
+  std::size_t group_rows_ = 0, entries_ = 0;
+  std::size_t rows_ = 0, cols_ = 0;  ///< of the weights that a grid of blocks was made for
   std::unique_ptr<quant::ColumnRounding> rounding_;
   const quant::GridRounding* blocks_ = nullptr;
 };
@@ -72,6 +97,9 @@ quant::HessianFactor factor_hessian(const AnyArray& hessian, double damping, boo
 
 quant::FeedbackResult gptq(const AnyArray& w, const quant::HessianFactor& factor, Grid& grid) {
   const Floats values(w, "w");
+  grid.require_fits(values.matrix());
+  NIBBLE_REQUIRE(factor.order.size() == values.matrix().cols(), InvalidArgument, "factor: of {} inputs, but w has {}",
+                 factor.order.size(), values.matrix().cols());
   return unlocked([&] { return quant::round_with_feedback(values.matrix(), factor, grid.rounding()); });
 }
 
@@ -79,6 +107,12 @@ quant::DescentResult coordinate_descent(const AnyArray& w, const AnyArray& hessi
                                         const WritableCodes& codes, std::size_t sweeps) {
   const Floats values(w, "w"), h(hessian, "hessian");
   const MatrixView<std::uint8_t> changed = in_place(codes, "codes");
+  grid.require_fits(values.finite().matrix());
+  h.finite();
+  NIBBLE_REQUIRE(changed.rows() == values.matrix().rows() && changed.cols() == values.matrix().cols(), InvalidArgument,
+                 "codes: ({}, {}), but w is ({}, {})", changed.rows(), changed.cols(), values.matrix().rows(),
+                 values.matrix().cols());
+  require_below(changed, grid.entries(), "codes");
   return unlocked(
       [&] { return quant::coordinate_descent(values.matrix(), h.matrix(), grid.rounding(), sweeps, changed); });
 }
@@ -100,6 +134,9 @@ quant::PaletteWeight palette_weight(const AnyArray& palettes, const AnyArray& co
                                     const MaybeArray& scales) {
   const auto entries = Floats(palettes, "palettes");
   const auto given = Codes(codes, "codes");
+  NIBBLE_REQUIRE(entries.finite().matrix().cols() >= 1 && entries.matrix().cols() <= 256, InvalidArgument,
+                 "palettes: expected 1 to 256 entries, got {}", entries.matrix().cols());
+  require_below(given.matrix(), entries.matrix().cols(), "codes");
   quant::PaletteWeight weight;
   weight.palettes = Matrix<float>(entries.matrix().rows(), entries.matrix().cols());
   for (std::size_t r = 0; r < weight.palettes.rows(); ++r)
@@ -119,12 +156,16 @@ quant::PaletteWeight palette_weight(const AnyArray& palettes, const AnyArray& co
 void update_palette(quant::PaletteWeight& weight, const AnyArray& w, const AnyArray& hessian,
                     const std::string& palette_dtype) {
   const Floats values(w, "w"), h(hessian, "hessian");
+  values.finite();
+  h.finite();
   const DType dtype = choose("palette_dtype", palette_dtype, kPaletteDtypes);
   unlocked([&] { quant::update_palettes(values.matrix(), h.matrix(), dtype, weight); });
 }
 
 void update_scales(quant::PaletteWeight& weight, const AnyArray& w, const AnyArray& hessian) {
   const Floats values(w, "w"), h(hessian, "hessian");
+  values.finite();
+  h.finite();
   unlocked([&] { quant::update_scales(values.matrix(), h.matrix(), weight); });
 }
 

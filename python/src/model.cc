@@ -97,6 +97,7 @@ std::unique_ptr<PySequence> make_sequence(PyModel& self, const std::string& cach
 NumpyMatrix<float> extend(PySequence& self, nb::handle tokens, std::size_t last) {
   const std::vector<TokenId> ids = ids_of(tokens, "tokens");
   return to_numpy(self.model.exclusively([&] {
+    NIBBLE_REQUIRE(last <= ids.size(), InvalidArgument, "extend: the last {} of {} tokens", last, ids.size());
     Matrix<float> all(last, self.model.loaded.architecture.vocabulary);
     std::size_t next = 0;
     self.sequence->extend(ids, last, [&](std::span<const std::size_t> handed, MatrixView<const float> some) {
@@ -148,8 +149,9 @@ std::vector<std::pair<double, bool>> loglikelihood(PyModel& self,
   questions.reserve(requests.size());
   for (const auto& [context, continuation] : requests)
     questions.push_back({ids_of(context, "context"), ids_of(continuation, "continuation")});
+  const auto caller = PyModel::require_free({&self});
   const auto result = run_long<eval::ContinuationResult>(progress, [&](const ProgressSink& sink) {
-    const std::lock_guard lock(self.mutex);
+    const PyModel::Turn turn(caller, self);
     return eval::score_continuations(*self.loaded.transformer, questions,
                                      {.max_tokens = max_tokens, .batch_tokens = batch_tokens, .progress = sink});
   });
@@ -159,6 +161,35 @@ std::vector<std::pair<double, bool>> loglikelihood(PyModel& self,
 }
 
 }  // namespace
+
+std::thread::id PyModel::require_free(std::initializer_list<const PyModel*> models) {
+  const std::thread::id caller = std::this_thread::get_id();
+  for (const PyModel* model : models)
+    NIBBLE_REQUIRE(model == nullptr || model->user_ != caller, InvalidArgument,
+                   "'{}': this model is in the middle of the call that called back; open it a second time for work in "
+                   "callbacks",
+                   model->path.string());
+  return caller;
+}
+
+PyModel::Turn::Turn(std::thread::id caller, PyModel& model, PyModel* other) : model_(model), other_(other) {
+  if (other_ != nullptr && other_ != &model_) {
+    std::lock(model_.mutex_, other_->mutex_);
+    other_->user_ = caller;
+  } else {
+    model_.mutex_.lock();
+    other_ = nullptr;
+  }
+  model_.user_ = caller;
+}
+
+PyModel::Turn::~Turn() {
+  for (PyModel* model : {&model_, other_})
+    if (model != nullptr) {
+      model->user_ = std::thread::id();
+      model->mutex_.unlock();
+    }
+}
 
 std::vector<TokenId> prompt_ids(const PyModel& self, const std::string& text) {
   const model::Tokenizer& tokenizer = require_tokenizer(self);

@@ -18,6 +18,8 @@ constexpr std::size_t kRowTile = 64;
 NumpyMatrix<std::uint8_t> pack_codes(const AnyArray& codes, unsigned bits) {
   const Codes given(codes, "codes");
   const MatrixView<const std::uint8_t> rows = given.matrix();
+  // Before anything of that size is made.
+  NIBBLE_REQUIRE(bits >= 1 && bits <= 8, InvalidArgument, "pack_codes: bits: expected 1 to 8, got {}", bits);
   return to_numpy(unlocked([&] {
     Matrix<std::uint8_t> packed(rows.rows(), quant::packed_row_bytes(rows.cols(), bits));
     parallel_for_tiles(rows.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {

@@ -28,6 +28,9 @@ struct Palettes {
 
 quant::Palette fit_palette(const AnyArray& x, const MaybeArray& weights, std::size_t centroids, double gap) {
   Floats values(x, "x"), w(weights, "weights");
+  bool alike = !weights || weights->ndim() == x.ndim();
+  for (std::size_t d = 0; alike && weights && d < x.ndim(); ++d) alike = weights->shape(d) == x.shape(d);
+  NIBBLE_REQUIRE(alike, InvalidArgument, "fit_palette: weights have another shape than x");
   const std::span<const float> flat_values = values.flat().values();
   const std::span<const float> flat_weights = !weights ? std::span<const float>() : w.flat().values();
   return unlocked([&] { return quant::fit_palette(flat_values, flat_weights, {.centroids = centroids, .gap = gap}); });
@@ -52,9 +55,9 @@ Palettes fit_palettes(const AnyArray& w, const MaybeArray& weights, std::size_t 
 NumpyMatrix<std::uint8_t> assign(const AnyArray& w, const AnyArray& palettes, std::size_t group_rows) {
   constexpr std::size_t kRowTile = 16;
   const Floats values(w, "w"), entries(palettes, "palettes");
-  const MatrixView<const float> x = values.matrix(), c = entries.matrix();
+  const MatrixView<const float> x = values.finite().matrix(), c = entries.finite().matrix();
   if (group_rows == 0) group_rows = std::max<std::size_t>(1, x.rows());
-  const std::size_t groups = (x.rows() + group_rows - 1) / group_rows;
+  const std::size_t groups = x.rows() / group_rows + (x.rows() % group_rows != 0 ? 1 : 0);
   NIBBLE_REQUIRE(c.rows() == groups, InvalidArgument,
                  "assign: {} rows in groups of {} need {} palettes, got {}; group_rows says how many rows share one",
                  x.rows(), group_rows, groups, c.rows());
@@ -70,6 +73,8 @@ NumpyMatrix<std::uint8_t> assign(const AnyArray& w, const AnyArray& palettes, st
 
 double palette_cost(const AnyArray& x, const AnyArray& centroids, const MaybeArray& weights) {
   Floats values(x, "x"), entries(centroids, "centroids"), w(weights, "weights");
+  values.finite();
+  entries.finite();
   const auto flat_x = values.flat().values(), flat_c = entries.flat().values();
   const auto flat_w = !weights ? std::span<const float>() : w.flat().values();
   return unlocked([&] { return quant::palette_cost(flat_x, flat_w, flat_c); });
@@ -174,7 +179,7 @@ void bind_palettes(nb::module_& module) {
     E(c) = sum_i w[i] · min_k (x[i] - c[k])²
 
 With w = 1 this is plain weight error; with w the diagonal of the Fisher matrix the second-order estimate of the loss
-increase (SqueezeLLM, arXiv:2306.07629). x: any shape; weights: as many values, finite and >= 0, or None for ones; both
+increase (SqueezeLLM, arXiv:2306.07629). x: any shape; weights: the same shape, finite and >= 0, or None for ones; both
 float32, read in place where their values lie without gaps. centroids: 1 to 256. gap: relative distance to the optimum
 that may remain; 0 proves it. One thread: for many rows, fit_palettes(). The arrays are only read.)");
   module.def(

@@ -38,6 +38,7 @@ struct Input {
 std::vector<model::TokenId> read(const Input& input, const PyModel& model) {
   const int given = (input.tokens ? 1 : 0) + (input.text ? 1 : 0) + (input.file ? 1 : 0);
   NIBBLE_REQUIRE(given == 1, InvalidArgument, "expected one of tokens=, text= and file=, got {} of them", given);
+  NIBBLE_REQUIRE(!input.hf_join || input.file, InvalidArgument, "hf_join says how the rows of file= are joined");
   if (input.tokens) return ids_of(*input.tokens, "tokens");
   NIBBLE_REQUIRE(model.tokenizer != nullptr, InvalidArgument,
                  "'{}' has no tokenizer; give tokens=", model.path.string());
@@ -55,17 +56,11 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
   options.stride = stride;
   NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || (stride == 0 && average == "windows"),
                  InvalidArgument, "stride and average belong to protocol='sliding', got '{}'", protocol);
+  const auto caller = PyModel::require_free({&model, reference});
   // The tokenizer says which BOS and how many bytes; of ids from elsewhere as well, as the command line has it.
   return run_long<eval::TextQuality>(progress, [&](const ProgressSink& sink) {
     options.progress = sink;
-    std::unique_lock first(model.mutex, std::defer_lock);
-    std::unique_lock<std::mutex> second;
-    if (reference != nullptr && reference != &model) {
-      second = std::unique_lock(reference->mutex, std::defer_lock);
-      std::lock(first, second);
-    } else {
-      first.lock();
-    }
+    const PyModel::Turn turn(caller, model, reference);
     return eval::text_quality(*model.loaded.transformer,
                               reference == nullptr ? nullptr : reference->loaded.transformer.get(), tokens,
                               model.tokenizer.get(), options);
@@ -95,6 +90,8 @@ ReferenceComparison compare(PyModel& model, PyModel& reference, std::optional<nb
 
 NumpyVector<double> divergence(const AnyArray& reference, const AnyArray& logits) {
   const Floats p(reference, "reference"), q(logits, "logits");
+  p.finite();
+  q.finite();
   const auto a = p.matrix(), b = q.matrix();
   NIBBLE_REQUIRE(a.rows() == b.rows() && a.cols() == b.cols(), InvalidArgument,
                  "divergence: reference is ({}, {}) but logits ({}, {})", a.rows(), a.cols(), b.rows(), b.cols());

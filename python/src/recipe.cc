@@ -77,7 +77,17 @@ goes to with_keys(). A key that is unknown, or that others leave without meaning
       .def(
           "as_dict", [](const Recipe& recipe) { return from_json(recipe.canonical_json().dump()); },
           nb::sig("def as_dict(self) -> dict[str, typing.Any]"))
-      .def("__eq__", [](const Recipe& a, const Recipe& b) { return a.canonical_text() == b.canonical_text(); })
+      .def(
+          "__eq__",
+          [](const Recipe& self, nb::handle other) {
+            return nb::isinstance<Recipe>(other) &&
+                   self.canonical_text() == nb::cast<const Recipe&>(other).canonical_text();
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Recipe& self) { return nb::hash(nb::cast(self.canonical_text())); })
+      .def("__getstate__", [](const Recipe& self) { return self.canonical_text(); })
+      .def("__setstate__",
+           [](Recipe& self, const std::string& text) { new (&self) Recipe(Recipe::parse(text, "the recipe")); })
       .def("__repr__",
            [](const Recipe& recipe) { return "Recipe.parse(\"\"\"\n" + recipe.canonical_text() + "\"\"\")"; });
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "core/error.h"
@@ -43,6 +44,9 @@ Matrix<double> matrix_of(const MaybeArray& array, std::string_view name) {
 
 std::vector<double> vector_of(const MaybeArray& array, std::string_view name) {
   const Matrix<double> values = matrix_of(array, name);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    NIBBLE_REQUIRE(std::isfinite(values.data()[i]), InvalidArgument, "{}: expected finite values, got {} at {}", name,
+                   values.data()[i], i);
   return {values.values().begin(), values.values().end()};
 }
 
@@ -55,6 +59,8 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
                        const MaybeArray& second_moment, const MaybeArray& magnitude) {
   const Floats values(w, "w");
   const MatrixView<const float> view = values.matrix();
+  NIBBLE_REQUIRE(view.rows() > 0 && view.cols() > 0, InvalidArgument, "w: expected rows and columns, got ({}, {})",
+                 view.rows(), view.cols());
   const quant::TensorSettings settings = recipe.settings(name + ".weight");
   NIBBLE_REQUIRE(settings.coded(), InvalidArgument, "quantize_tensor: the recipe leaves '{}' float", name);
   quant::WeightStatistics statistics{.fisher = matrix_of(fisher, "fisher"),
