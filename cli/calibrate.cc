@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calib/collect/collector.h"
+#include "calib/collect/extend.h"
 #include "calib/stats/merge_stats.h"
 #include "cli/calibrate_show.h"
 #include "cli/calibration_text.h"
@@ -34,7 +35,7 @@ namespace {
 struct CalibrateArguments {
   CommonOptions common;
   CalibrationTextOptions text;
-  std::filesystem::path model, output, show;
+  std::filesystem::path model, output, show, extend;
   std::vector<std::string> merge;
   std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none";
   bool head = false;
@@ -86,7 +87,11 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const calib::RunSettings settings = calib::complete_settings(job);
   const calib::CalibrationPlan plan = calib::plan_job(job);
   if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), settings);
-  calib::calibrate(job);
+  if (arguments.extend.empty()) {
+    calib::calibrate(job);
+  } else {
+    calib::extend_calibration(job, arguments.extend);
+  }
   bar.finish();
   if (!first) return;
   warn_of_rare_experts(model.architecture, *calib::StatsFile::open(arguments.output));
@@ -139,6 +144,7 @@ void run(const CalibrateArguments& arguments) {
   const int modes = (collects ? 1 : 0) + (arguments.merge.empty() ? 0 : 1) + (arguments.show.empty() ? 0 : 1);
   NIBBLE_REQUIRE(modes == 1, InvalidArgument, "calibrate: expected one of MODEL, --merge and --show, got {} of them",
                  modes);
+  NIBBLE_REQUIRE(collects || arguments.extend.empty(), InvalidArgument, "calibrate: --extend goes with a MODEL");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "calibrate: -o, the file to write, is missing");
   if (!arguments.merge.empty()) return merge(arguments);
@@ -170,12 +176,16 @@ Command calibrate_command(CLI::App& program) {
       ->capture_default_str();
   app->add_flag("--head", arguments->head, "Collect the output layer too");
   add_path(*app, "-o,--output", arguments->output, "FILE", "Calibration file to write (HDF5)");
+  add_path(*app, "--extend", arguments->extend, "FILE",
+           "Calibration file of the first of these windows: only the others are run");
   app->add_option("--merge", arguments->merge, "Calibration files to add up into -o")->type_name("FILE…");
   add_path(*app, "--show", arguments->show, "FILE", "Print what a calibration file holds, layer by layer");
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 16 -o build/calib.h5\n"
+      "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 \\\n"
+      "    --extend build/calib.h5 -o build/calib-64.h5\n"
       "  nibble calibrate --show build/calib.h5\n"
       "A run that was interrupted goes on when the same command is given again.");
   return {app, [arguments] { run(*arguments); }};

@@ -19,15 +19,16 @@ namespace {
 
 /// One line of the table; NaN where the file lacks the statistic.
 struct LayerSummary {
-  double mean_magnitude = std::numeric_limits<double>::quiet_NaN();  ///< mean of |x| over tokens and inputs
-  double outlier_ratio = std::numeric_limits<double>::quiet_NaN();   ///< max |x| / rms
-  double fisher_mass = std::numeric_limits<double>::quiet_NaN();     ///< sum of the mean Fisher matrix
-  double dead_channels = std::numeric_limits<double>::quiet_NaN();   ///< inputs that were always 0
+  double mean_magnitude = std::numeric_limits<double>::quiet_NaN();    ///< mean of |x| over tokens and inputs
+  double outlier_ratio = std::numeric_limits<double>::quiet_NaN();     ///< max |x| / rms
+  double fisher_mass = std::numeric_limits<double>::quiet_NaN();       ///< sum of the mean Fisher matrix
+  double effective_tokens = std::numeric_limits<double>::quiet_NaN();  ///< of the guided Hessian
+  double dead_channels = std::numeric_limits<double>::quiet_NaN();     ///< inputs that were always 0
 };
 
 LayerSummary summarize(const calib::StatsFile& file, const std::string& module) {
   calib::StatisticSet wanted = file.settings().collected;
-  wanted.hessian = wanted.guided_hessian = false;
+  wanted.hessian = false;
   const calib::LayerStats layer = file.read(module, wanted);
   LayerSummary summary;
   if (wanted.activations) {
@@ -37,6 +38,7 @@ LayerSummary summarize(const calib::StatsFile& file, const std::string& module) 
     summary.outlier_ratio = calib::outlier_ratio(layer);
     summary.dead_channels = static_cast<double>(calib::dead_channels(layer).size());
   }
+  if (wanted.guided_hessian) summary.effective_tokens = calib::effective_tokens(layer);
   if (wanted.fisher) {
     double sum = 0.0;
     for (const float value : layer.fisher.values()) sum += static_cast<double>(value);
@@ -56,8 +58,15 @@ void show_calibration(const std::filesystem::path& path, bool json) {
   const calib::RunSettings& run = file->settings();
   nlohmann::ordered_json object = {{"file", path.string()}, {"tokens", run.windows * run.window_tokens}};
   for (const auto& [name, value] : calib::describe(run)) object["settings"][name] = value;
-  Table table(
-      {{"layer", Align::kLeft}, {"out"}, {"in"}, {"tokens"}, {"mean |x|"}, {"max/rms"}, {"Fisher mass"}, {"dead"}});
+  Table table({{"layer", Align::kLeft},
+               {"out"},
+               {"in"},
+               {"tokens"},
+               {"mean |x|"},
+               {"max/rms"},
+               {"Fisher mass"},
+               {"guided tokens"},
+               {"dead"}});
   for (const calib::LayerInfo& info : file->layers()) {
     const LayerSummary summary = summarize(*file, info.module);
     object["layers"].push_back({{"layer", info.module},
@@ -67,10 +76,12 @@ void show_calibration(const std::filesystem::path& path, bool json) {
                                 {"mean_abs_x", summary.mean_magnitude},
                                 {"outlier_ratio", summary.outlier_ratio},
                                 {"fisher_mass", summary.fisher_mass},
+                                {"effective_tokens", summary.effective_tokens},
                                 {"dead_channels", summary.dead_channels}});
     table.add_row({info.module, fmt::format("{}", info.out), fmt::format("{}", info.in), with_separators(info.tokens),
                    cell(summary.mean_magnitude, "{:.4f}"), cell(summary.outlier_ratio, "{:.1f}"),
-                   cell(summary.fisher_mass, "{:.4g}"), cell(summary.dead_channels, "{:.0f}")});
+                   cell(summary.fisher_mass, "{:.4g}"), cell(summary.effective_tokens, "{:.0f}"),
+                   cell(summary.dead_channels, "{:.0f}")});
   }
   if (json) return print_json(object);
   print(aligned_facts({
@@ -84,8 +95,8 @@ void show_calibration(const std::filesystem::path& path, bool json) {
   }));
   print(fmt::format("\n{}", table.text()));
   print(
-      "max/rms: largest |x| over the root mean square; Fisher mass: sum of the mean Fisher matrix; dead: inputs that "
-      "were always 0.\n");
+      "max/rms: largest |x| over the root mean square; Fisher mass: sum of the mean Fisher matrix; guided tokens: how "
+      "many of equal weight would tell as much as the guided Hessian's; dead: inputs that were always 0.\n");
 }
 
 }  // namespace nibble::cli

@@ -26,8 +26,7 @@ coreml::Layout layout_of(const ExportOptions& options) {
 }
 
 Fit fit(const Storage& storage) {
-  if (storage.outliers)
-    return Fit::refused("weights that are kept apart", "the same without outliers_sensitive and outliers_large");
+  if (storage.outliers) return Fit::refused("weights that are kept apart", "the same without outliers");
   if (storage.blocks() && storage.group() < storage.cols && storage.cols % storage.group() != 0)
     return Fit::refused(fmt::format("blocks that do not divide rows of {} inputs", storage.cols),
                         "format: palette, bits: 4, granularity: channel-group");

@@ -73,7 +73,7 @@ Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std:
           .window_bits = spec.window_bits,
           .zero_points = !palette && settings.zero_point,
           .row_scales = palette && settings.scaling != quant::Scaling::kNone,
-          .outliers = settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0,
+          .outliers = settings.keeps_outliers(),
           .palette_dtype = settings.palette_dtype,
           .rows = rows,
           .cols = cols};

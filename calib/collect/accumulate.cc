@@ -147,7 +147,10 @@ void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, W
       s[t] = total / static_cast<double>(dy.cols());
     }
   });
-  for (const double value : s) sums.sum_s += value;
+  for (const double value : s) {
+    sums.sum_s += value;
+    sums.sum_s2 = sums.sum_s2.value_or(0.0) + value * value;
+  }
   parallel_for_tiles(x.cols(), kColumnTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = 0; t < x.rows(); ++t) {
       const float* row = x.row(t).data();

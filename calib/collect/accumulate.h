@@ -39,7 +39,7 @@ void mirror_upper(Matrix<double>& sums);
 void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, Windows windows,
                 Matrix<double>& fisher);
 
-/// sum_s, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
+/// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
 void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums);
 
 /// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the

@@ -125,11 +125,13 @@ void BlockSums::reduce(Team& team) {
   for (Entry& entry : entries_) {
     LayerSums& sums = entry.sums;
     // Counts fit a double exactly: they are below 2^53.
-    double counts[] = {static_cast<double>(sums.tokens), static_cast<double>(sums.samples), sums.sum_s};
+    double counts[] = {static_cast<double>(sums.tokens), static_cast<double>(sums.samples), sums.sum_s,
+                       sums.sum_s2.value_or(0.0)};
     team.sum(counts);
     sums.tokens = static_cast<std::uint64_t>(counts[0]);
     sums.samples = static_cast<std::uint64_t>(counts[1]);
     sums.sum_s = counts[2];
+    sums.sum_s2 = counts[3];
     if (entry.follows) {
       const LayerSums& owner = entries_.at(index_.at(sums.input_of)).sums;
       sums.sum_x = owner.sum_x;

@@ -305,6 +305,7 @@ class Calibration {
       LayerStats back = work_.load(i, Pass::kBackward, expected(i));
       layer.fisher = std::move(back.fisher);
       layer.sum_s = back.sum_s;
+      layer.sum_s2 = back.sum_s2;
       layer.sum_s_x = std::move(back.sum_s_x);
       layer.sum_s_xxt = std::move(back.sum_s_xxt);
     }

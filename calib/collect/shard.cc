@@ -1,10 +1,14 @@
 #include "calib/collect/shard.h"
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/error.h"
@@ -16,7 +20,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::string_view kMagic = "NIBBLE calib shard 1\n";
+constexpr std::string_view kMagic = "NIBBLE calib shard 2\n";
 constexpr std::uint64_t kMaxText = 4096;
 
 // The one list of what a shard holds, for both directions: first what decides the sizes, then the arrays.
@@ -33,6 +37,9 @@ void visit_shape(Layer& layer, Visitor& visitor) {
 template <class Layer, class Visitor>
 void visit_arrays(Layer& layer, Visitor& visitor) {
   visitor.number(layer.sum_s);
+  double squares = layer.sum_s2.value_or(std::numeric_limits<double>::quiet_NaN());
+  visitor.number(squares);
+  if constexpr (!std::is_const_v<Layer>) layer.sum_s2 = std::isnan(squares) ? std::nullopt : std::optional(squares);
   visitor.array(layer.sum_x, layer.in);
   visitor.array(layer.sum_x2, layer.in);
   visitor.array(layer.sum_abs_x, layer.in);

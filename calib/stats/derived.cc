@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 
@@ -87,6 +88,12 @@ Matrix<double> hessian(const LayerStats& layer, HessianKind kind) {
     }
   }
   return h;
+}
+
+double effective_tokens(const LayerStats& layer) {
+  require(layer, {.guided_hessian = true});
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return layer.sum_s2.value_or(0.0) > 0.0 ? layer.sum_s * layer.sum_s / *layer.sum_s2 : kUnknown;
 }
 
 std::vector<std::size_t> dead_channels(const LayerStats& layer) {

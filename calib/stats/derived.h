@@ -29,6 +29,10 @@ Matrix<double> hessian(const LayerStats& layer, HessianKind kind);
 /// sum_s_x / sum_s for the guided kinds (zero when sum_s is 0).
 std::vector<double> correction_mean(const LayerStats& layer, HessianKind kind);
 
+/// (Σ s)² / Σ s²: so many tokens of equal weight would tell as much as the guided Hessian's, whose weights s are heavy
+/// in the tail (Kish's effective sample size). NaN where the file lacks Σ s² or every s is 0.
+double effective_tokens(const LayerStats& layer);
+
 /// Inputs that were 0 for every token.
 std::vector<std::size_t> dead_channels(const LayerStats& layer);
 

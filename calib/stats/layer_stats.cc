@@ -73,6 +73,7 @@ void check_layer(const LayerStats& layer, std::string_view what) {
   if (holds.hessian) check_symmetric_sums(layer.sum_xxt, "sum_xxt", layer, what);
   if (holds.guided_hessian) {
     check_values(std::span(&layer.sum_s, 1), 1, true, "sum_s", layer, what);
+    if (layer.sum_s2) check_values(std::span(&*layer.sum_s2, 1), 1, true, "sum_s2", layer, what);
     check_values<double>(layer.sum_s_x, layer.in, false, "sum_s_x", layer, what);
     check_symmetric_sums(layer.sum_s_xxt, "sum_s_xxt", layer, what);
   }
@@ -120,6 +121,7 @@ void LayerSums::add(const LayerStats& other) {
   add_to<float, double>(other.fisher.values(), fisher.values());
   add_to<float, double>(other.sum_xxt.values(), sum_xxt.values());
   sum_s += other.sum_s;
+  sum_s2 = sum_s2 && other.sum_s2 ? std::optional(*sum_s2 + *other.sum_s2) : std::nullopt;
   add_to<double, double>(other.sum_s_x, sum_s_x);
   add_to<float, double>(other.sum_s_xxt.values(), sum_s_xxt.values());
 }
@@ -145,6 +147,7 @@ LayerStats LayerSums::rounded() const {
           .fisher = round_to_float(fisher),
           .sum_xxt = round_to_float(sum_xxt),
           .sum_s = sum_s,
+          .sum_s2 = what.guided_hessian ? sum_s2 : std::nullopt,
           .sum_s_x = sum_s_x,
           .sum_s_xxt = round_to_float(sum_s_xxt)};
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,9 +28,10 @@ struct LayerStats {
   std::vector<float> min_x = {}, max_x = {};                    ///< (in)
   Matrix<float> fisher = {};                                    ///< (out, in): sum of squared gradients
   Matrix<float> sum_xxt = {};                                   ///< (in, in): XᵀX
-  double sum_s = 0.0;                ///< guided Hessian: sum of s_t = mean over outputs j of dY_tj²
-  std::vector<double> sum_s_x = {};  ///< (in): sum of s_t x_t
-  Matrix<float> sum_s_xxt = {};      ///< (in, in): sum of s_t x_t x_tᵀ
+  double sum_s = 0.0;                 ///< guided Hessian: sum of s_t = mean over outputs j of dY_tj²
+  std::optional<double> sum_s2 = {};  ///< sum of s_t²; the first files of version 2 lack it
+  std::vector<double> sum_s_x = {};   ///< (in): sum of s_t x_t
+  Matrix<float> sum_s_xxt = {};       ///< (in, in): sum of s_t x_t x_tᵀ
 
   /// What is not empty.
   StatisticSet holds() const;
@@ -66,6 +68,7 @@ struct LayerSums {
   std::vector<float> min_x, max_x;
   Matrix<double> fisher, sum_xxt, sum_s_xxt;
   double sum_s = 0.0;
+  std::optional<double> sum_s2 = 0.0;  ///< empty as soon as a part lacks it
   std::vector<double> sum_s_x;
 };
 

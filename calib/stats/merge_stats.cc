@@ -57,20 +57,23 @@ RunSettings merged_settings(std::span<const RunSettings> parts) {
 }
 
 void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output) {
-  std::vector<std::shared_ptr<const StatsFile>> files;
   std::vector<RunSettings> settings;
-  for (const std::filesystem::path& path : inputs) {
-    files.push_back(StatsFile::open(path));
-    settings.push_back(files.back()->settings());
-  }
-  StatsWriter writer(output, merged_settings(settings));
+  for (const std::filesystem::path& path : inputs) settings.push_back(StatsFile::open(path)->settings());
+  merge_stats(inputs, merged_settings(settings), output);
+}
+
+void merge_stats(std::span<const std::filesystem::path> inputs, const RunSettings& merged,
+                 const std::filesystem::path& output) {
+  std::vector<std::shared_ptr<const StatsFile>> files;
+  for (const std::filesystem::path& path : inputs) files.push_back(StatsFile::open(path));
+  StatsWriter writer(output, merged);
   for (const auto& file : files) {
     NIBBLE_REQUIRE(file->layers().size() == files[0]->layers().size(), InvalidArgument,
                    "merge: '{}' holds {} layers, '{}' holds {}", file->path().string(), file->layers().size(),
                    files[0]->path().string(), files[0]->layers().size());
   }
   for (const LayerInfo& info : files[0]->layers()) {
-    StatisticSet what = settings[0].collected;
+    StatisticSet what = merged.collected;
     if (!info.input_of.empty()) what.hessian = false;  // merged with the layer that holds it
     LayerSums sums(info.module, info.out, info.in, what);
     sums.input_of = info.input_of;

@@ -18,5 +18,8 @@ RunSettings merged_settings(std::span<const RunSettings> parts);
 /// within 2^-24·(its own magnitude + the sum of the parts' magnitudes) of the sum over all windows.
 /// Throws InvalidArgument (fewer than two files, other settings, other layers), FormatError (a file).
 void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output);
+/// The same under settings that the caller answers for: those of a run over the windows of all inputs, in their order.
+void merge_stats(std::span<const std::filesystem::path> inputs, const RunSettings& merged,
+                 const std::filesystem::path& output);
 
 }  // namespace nibble::calib

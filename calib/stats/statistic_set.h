@@ -10,7 +10,7 @@ struct StatisticSet {
   bool activations = false;     ///< sum_x, sum_x2, sum_abs_x, min_x, max_x
   bool fisher = false;          ///< fisher
   bool hessian = false;         ///< sum_xxt
-  bool guided_hessian = false;  ///< sum_s, sum_s_x, sum_s_xxt
+  bool guided_hessian = false;  ///< sum_s, sum_s2, sum_s_x, sum_s_xxt
 
   bool operator==(const StatisticSet&) const = default;
   bool includes(const StatisticSet& other) const {

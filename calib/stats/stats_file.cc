@@ -188,6 +188,8 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
   if (what.hessian) read_matrix(g, schema::kSumXxt.name, {in, in}, state_->size, text, stats.sum_xxt);
   if (what.guided_hessian) {
     stats.sum_s = read_scalar<double>(g, schema::kSumS.name, state_->size, text);
+    if (h5::has_link(g, schema::kSumS2.name))
+      stats.sum_s2 = read_scalar<double>(g, schema::kSumS2.name, state_->size, text);
     read_values(g, schema::kSumSX.name, vector_shape, state_->size, text, stats.sum_s_x);
     read_matrix(g, schema::kSumSXxt.name, {in, in}, state_->size, text, stats.sum_s_xxt);
   }

@@ -38,6 +38,9 @@ inline constexpr DatasetText kSumXxt = {
 inline constexpr DatasetText kSumS = {
     "sum_s", "sum over tokens of s = mean over outputs of dY^2, dY the gradient of the loss that `flavour` names",
     "(loss / output)^2"};
+inline constexpr DatasetText kSumS2 = {
+    "sum_s2", "sum over tokens of s^2; sum_s^2 / sum_s2 tokens of equal weight would tell as much",
+    "(loss / output)^4"};
 inline constexpr DatasetText kSumSX = {"sum_s_x", "(in) sum over tokens of s x", "(loss / output)^2 activation"};
 inline constexpr DatasetText kSumSXxt = {"sum_s_xxt", "(in, in) sum over tokens of s x x^T",
                                          "(loss / output)^2 activation^2"};

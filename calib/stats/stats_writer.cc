@@ -112,6 +112,7 @@ void StatsWriter::add(const LayerStats& layer) {
   }
   if (holds.guided_hessian) {
     write_described(g, schema::kSumS, {}, &layer.sum_s, what);
+    if (layer.sum_s2) write_described(g, schema::kSumS2, {}, &*layer.sum_s2, what);
     write_described(g, schema::kSumSX, {in}, layer.sum_s_x.data(), what);
     write_described(g, schema::kSumSXxt, {in, in}, layer.sum_s_xxt.data(), what);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <set>
 
 #include "core/error.h"
@@ -14,7 +15,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40, kMostSamples = std::uint64_t{1} << 30;
 
 const std::vector<YamlNode>& items_of(const YamlSection& file, const YamlNode& root, std::string_view key) {
   const YamlNode* node = file.find(key);
@@ -51,7 +52,18 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   calibration.tokens = section.text("tokens");
   if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
   calibration.field = section.text("field", "text");
-  calibration.samples = section.count("samples", 1, 1 << 30, 0);
+  if (const YamlNode* samples = section.find("samples")) {
+    calibration.samples.clear();
+    for (const std::string& text : section.texts("samples")) {
+      std::uint64_t count = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+      if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMostSamples ||
+          std::find(calibration.samples.begin(), calibration.samples.end(), count) != calibration.samples.end())
+        section.fail(*samples, fmt::format("samples: expected whole numbers from 1 to {}, each once, got '{}'",
+                                           kMostSamples, text));
+      calibration.samples.push_back(count);
+    }
+  }
   calibration.length = section.count("length", 2, 1 << 24, 0);
   calibration.seed = section.count("seed", 0, ~std::uint64_t{0}, 0);
   calibration.flavour = section.parsed("fisher", "sequence", calib::parse_fisher_flavour);
@@ -153,7 +165,9 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
         const bool excluded = std::any_of(exclusions.begin(), exclusions.end(), [&](const Exclusion& exclusion) {
           return exclusion.covers(spec.models[m], spec.recipes[r], spec.evaluations[e]);
         });
-        if (!excluded) spec.cells.push_back({m, r, e});
+        // The float model is calibrated on nothing.
+        const std::size_t sizes = spec.calibration && spec.recipes[r].recipe ? spec.calibration->samples.size() : 1;
+        for (std::size_t s = 0; s < sizes && !excluded; ++s) spec.cells.push_back({m, r, e, s});
         NIBBLE_REQUIRE(spec.cells.size() <= kMaxCells, InvalidArgument, "{}: more than {} cells", what, kMaxCells);
       }
     }

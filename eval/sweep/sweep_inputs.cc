@@ -53,25 +53,25 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   return options;
 }
 
-PlannedCalibration read_calibration(const SweepCalibration& calibration, const PlannedModel& model,
-                                    const calib::StatisticSet& what) {
+PlannedCalibration read_calibration(const SweepCalibration& calibration, std::uint64_t samples,
+                                    const PlannedModel& model, const calib::StatisticSet& what) {
   PlannedCalibration planned;
   const std::size_t length =
       calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
   if (calibration.text.empty()) {
-    planned.windows = datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length,
-                                                          calibration.samples);
+    planned.windows =
+        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, samples);
   } else {
     NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
                    "calibration: model '{}' has no tokenizer; give token ids with `tokens`",
                    model.source.path.string());
-    planned.windows = datasets::sample_calibration_windows(
-        calibration.text, *tokenizer,
-        {.samples = calibration.samples > 0 ? calibration.samples : datasets::SamplingOptions{}.samples,
-         .length = length,
-         .seed = calibration.seed,
-         .field = calibration.field});
+    planned.windows =
+        datasets::sample_calibration_windows(calibration.text, *tokenizer,
+                                             {.samples = samples > 0 ? samples : datasets::SamplingOptions{}.samples,
+                                              .length = length,
+                                              .seed = calibration.seed,
+                                              .field = calibration.field});
   }
   planned.settings = {.model_hash = model.checkpoint->fingerprint(),
                       .tokenizer_hash = tokenizer ? tokenizer->fingerprint() : "none",

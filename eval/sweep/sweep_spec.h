@@ -26,8 +26,8 @@ struct SweepCalibration {
   std::vector<std::filesystem::path> text;  ///< sampled; or
   std::filesystem::path tokens;             ///< consecutive windows of token ids
   std::string field = "text";
-  std::uint64_t samples = 0;  ///< 0: 128, with tokens all
-  std::uint64_t length = 0;   ///< 0: 512, or the model's context
+  std::vector<std::uint64_t> samples = {0};  ///< a cell for each; 0: 128, with tokens all
+  std::uint64_t length = 0;                  ///< 0: 512, or the model's context
   std::uint64_t seed = 0;
   calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;
   calib::Labels labels = calib::Labels::kData;
@@ -69,9 +69,9 @@ struct SweepRecipe {
   std::optional<quant::Recipe> recipe;  ///< empty: the float model
 };
 
-/// One cell: places in the lists of SweepSpec.
+/// One cell: places in the lists of SweepSpec, and in SweepCalibration::samples.
 struct SweepCell {
-  std::size_t model = 0, recipe = 0, evaluation = 0;
+  std::size_t model = 0, recipe = 0, evaluation = 0, samples = 0;
 };
 
 /// A sweep as a file describes it (docs/sweep.md): models × recipes × evaluations, without what is excluded.

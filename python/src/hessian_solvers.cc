@@ -210,11 +210,11 @@ void bind_results(nb::module_& module) {
           "(out, blocks) uint8 zero points, or None");
   nb::class_<quant::HessianFactor>(module, "HessianFactor", "A Hessian made ready for error feedback.")
       .def_prop_ro("upper", &array_of<&quant::HessianFactor::upper>,
-                   "(n, n) float32: upper triangular U with UᵀU = (H + damping·I)⁻¹, in `order`")
+                   "(n, n) float32: upper triangular U with UᵀU = (H + diag(damping))⁻¹, in `order`")
       .def_prop_ro("order", &array_of<&quant::HessianFactor::order>, "(n): position p holds input order[p]")
       .def_prop_ro("silent", &array_of<&quant::HessianFactor::silent>, "(n) uint8: 1 for inputs without information")
-      .def_ro("damping", &quant::HessianFactor::damping, "added to the diagonal, in units of H")
-      .def_ro("damping_share", &quant::HessianFactor::damping_share, "the same as a share of the mean diagonal");
+      .def_prop_ro("damping", &array_of<&quant::HessianFactor::damping>, "(n): added to the diagonal, in units of H")
+      .def_ro("damping_share", &quant::HessianFactor::damping_share, "the same as a share of the diagonal");
   nb::class_<quant::FeedbackResult>(module, "FeedbackResult", "What gptq() found.")
       .def_prop_ro("codes", &array_of<&quant::FeedbackResult::codes>, "(out, in) uint8")
       .def_ro("loss", &quant::FeedbackResult::loss, "tr(Δ H Δᵀ), Δ = w - decoded");
@@ -241,9 +241,10 @@ the normal equations of each group (GANQ's and LNQ's codebook step, pooled over 
            "s_i = w_iᵀ H q_i / q_iᵀ H q_i for palettes and codes as they are, rounded to float16.")
       .def(
           "refine", &refine, "w"_a, "hessian"_a, "factor"_a.none() = nb::none(), nb::kw_only(), "iterations"_a = 2,
-          "sweeps"_a = 4, "scales"_a = false, "palette_dtype"_a = "float16",
+          "sweeps"_a = quant::kMostSweeps, "scales"_a = false, "palette_dtype"_a = "float16",
           R"(Alternates palettes (and scales) with codes, which error feedback chooses anew where `factor` is given and coordinate
-descent then improves; keeps the best of all. Returns the losses: at the start, after each round, after the last update.)");
+descent then improves until a sweep gains less than a thousandth; keeps the best of all. Returns the losses: at the start, after each round, after
+the last update.)");
 }
 
 }  // namespace
@@ -261,7 +262,7 @@ it, from the weights as they are then; that needs a factor without act_order, an
   module.def(
       "factor_hessian", &factor_hessian, "hessian"_a, nb::kw_only(), "damping"_a = 0.01, "act_order"_a = true,
       "in_double"_a = false,
-      R"(Factors H (n, n), symmetric, float32, for gptq(): H + damping · mean(diagonal) · I, inputs by decreasing diagonal with
+      R"(Factors H (n, n), symmetric, float32, for gptq(): H + damping · diag(H), inputs by decreasing diagonal with
 act_order. Where that is not positive definite the damping is raised tenfold until it is.)");
   module.def(
       "gptq", &gptq, "w"_a, "factor"_a, "grid"_a,

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -14,6 +16,7 @@
 #include "quant/algo/coordinate_descent.h"
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/palette_rounding.h"
+#include "quant/algo/sparse_rounding.h"
 #include "quant/algo/window_rounding.h"
 
 namespace nibble::quant {
@@ -32,6 +35,30 @@ double scale_of(const BasicPaletteWeight<Code>& weight, std::size_t row) {
   return weight.scales.empty() ? 1.0 : static_cast<double>(weight.scales[row]);
 }
 
+/// Calls use(column, value) for the sparse values of a row, columns ascending.
+template <class Code, class Use>
+void for_sparse(const BasicPaletteWeight<Code>& weight, std::size_t row, const Use& use) {
+  if (weight.sparse.empty()) return;
+  const Outliers& places = weight.sparse.places;
+  for (auto at = static_cast<std::size_t>(places.rows[row]); at < static_cast<std::size_t>(places.rows[row + 1]); ++at)
+    use(static_cast<std::size_t>(places.columns[at]), weight.sparse.values[at]);
+}
+
+/// Calls use(column, code) for the places of a row that have a code.
+template <class Code, class Use>
+void for_coded(const BasicPaletteWeight<Code>& weight, std::size_t row, const Use& use) {
+  const auto codes = weight.codes.row(row);
+  std::size_t next = 0;
+  const auto upto = [&](std::size_t end) {
+    for (; next < end; ++next) use(next, codes[next]);
+  };
+  for_sparse(weight, row, [&](std::size_t column, float) {
+    upto(column);
+    ++next;
+  });
+  upto(codes.size());
+}
+
 /// (groups, k): for each entry the sum of s_i (D H)_ij over the places (i, j) that hold its code, with the rows of D
 /// (out, in) as `fill_row` writes them.
 template <class Code>
@@ -44,9 +71,8 @@ Matrix<double> sums_by_entry(MatrixView<const float> h, const BasicPaletteWeight
     for (std::size_t i = begin; i < end; ++i) fill_row(i, d.row(i - begin));
     gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, d, h, 0.0f, product);
     for (std::size_t i = begin; i < end; ++i) {
-      const auto codes = weight.codes.row(i);
       const auto sums = by_row.row(i);
-      for (std::size_t j = 0; j < n; ++j) sums[codes[j]] += static_cast<double>(product(i - begin, j));
+      for_coded(weight, i, [&](std::size_t j, Code code) { sums[code] += static_cast<double>(product(i - begin, j)); });
     }
   });
   Matrix<double> result(weight.palettes.rows(), k);
@@ -61,10 +87,9 @@ template <class Code>
 Matrix<double> uncoupled_diagonal(MatrixView<const float> h, const BasicPaletteWeight<Code>& weight) {
   Matrix<double> result(weight.palettes.rows(), weight.palettes.cols());
   for (std::size_t i = 0; i < weight.codes.rows(); ++i) {
-    const auto codes = weight.codes.row(i);
     const auto sums = result.row(i / rows_per_group(weight));
     const double square = scale_of(weight, i) * scale_of(weight, i);
-    for (std::size_t j = 0; j < codes.size(); ++j) sums[codes[j]] += square * static_cast<double>(h(j, j));
+    for_coded(weight, i, [&](std::size_t j, Code code) { sums[code] += square * static_cast<double>(h(j, j)); });
   }
   return result;
 }
@@ -86,6 +111,8 @@ class PaletteSolver {
                                const float scale = weight.scales.empty() ? 1.0f : weight.scales[row];
                                for (std::size_t j = 0; j < values.size(); ++j)
                                  values[j] = w(row, j) - scale * palette[weight.codes(row, j)];
+                               for_sparse(weight, row,
+                                          [&](std::size_t j, float kept) { values[j] = w(row, j) - kept; });
                              })),
         length_(entries_.rows()),
         least_(entries_.rows()) {
@@ -130,6 +157,7 @@ class PaletteSolver {
       for (std::size_t c = 0; c < scaled.size(); ++c)
         scaled[c] = static_cast<float>(scale_of(weight_, row) * direction[c]);
       for (std::size_t j = 0; j < values.size(); ++j) values[j] = scaled[weight_.codes(row, j)];
+      for_sparse(weight_, row, [&](std::size_t j, float) { values[j] = 0.0f; });
     });
     for (std::size_t group = 0; group < entries_.rows(); ++group) {
       if (!moving(group)) continue;
@@ -182,7 +210,8 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, const B
   const std::size_t rows = w.rows(), group_rows = std::max<std::size_t>(1, rows_per_group(weight));
   NIBBLE_REQUIRE(!w.empty() && h.rows() == w.cols() && h.cols() == w.cols() && weight.codes.rows() == rows &&
                      weight.codes.cols() == w.cols() && (weight.scales.empty() || weight.scales.size() == rows) &&
-                     weight.palettes.rows() == (rows + group_rows - 1) / group_rows,
+                     weight.palettes.rows() == (rows + group_rows - 1) / group_rows &&
+                     (weight.sparse.empty() || weight.sparse.places.rows.size() == rows + 1),
                  InvalidArgument,
                  "palettes under a Hessian: weights ({}, {}), Hessian ({}, {}), codes ({}, {}), {} scales and {} "
                  "palettes of {} rows each do not fit",
@@ -198,11 +227,32 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, const B
       weight.palettes.rows());
 }
 
-PaletteRounding rounding_of(const PaletteWeight& weight) { return {weight.palettes, weight.group_rows, weight.scales}; }
+/// Nearest entries, and values of their own for the sparse places, of a weight that outlives it.
+class EntryRounding {
+ public:
+  explicit EntryRounding(PaletteWeight& weight) : entries_(weight.palettes, weight.group_rows, weight.scales) {
+    if (!weight.sparse.empty()) sparse_.emplace(entries_, weight.codes.cols(), weight.sparse);
+  }
+  ColumnRounding& get() { return sparse_ ? static_cast<ColumnRounding&>(*sparse_) : entries_; }
 
-WindowRounding rounding_of(const WindowedWeight& weight) {
-  return {weight.palettes.row(0), weight.window_step, weight.codes.rows(), weight.scales};
-}
+ private:
+  PaletteRounding entries_;
+  std::optional<SparseRounding> sparse_;
+};
+
+/// The best windows.
+class StreamRounding {
+ public:
+  explicit StreamRounding(WindowedWeight& weight)
+      : windows_(weight.palettes.row(0), weight.window_step, weight.codes.rows(), weight.scales) {}
+  BasicColumnRounding<std::uint16_t>& get() { return windows_; }
+
+ private:
+  WindowRounding windows_;
+};
+
+template <class Code>
+using RoundingOf = std::conditional_t<sizeof(Code) == 1, EntryRounding, StreamRounding>;
 
 }  // namespace
 
@@ -222,8 +272,8 @@ void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPa
   parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
     Matrix<float> q(end - begin, w.cols()), product(end - begin, w.cols());
     for (std::size_t r = begin; r < end; ++r)
-      for (std::size_t c = 0; c < w.cols(); ++c)
-        q(r - begin, c) = weight.palettes(r / rows_per_group(weight), weight.codes(r, c));
+      for_coded(weight, r,
+                [&](std::size_t c, Code code) { q(r - begin, c) = weight.palettes(r / rows_per_group(weight), code); });
     gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, q, h, 0.0f, product);
     for (std::size_t r = begin; r < end; ++r) {
       double along = 0.0, square = 0.0;
@@ -231,6 +281,9 @@ void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPa
         along += static_cast<double>(w(r, c)) * static_cast<double>(product(r - begin, c));
         square += static_cast<double>(q(r - begin, c)) * static_cast<double>(product(r - begin, c));
       }
+      for_sparse(weight, r, [&](std::size_t c, float kept) {
+        along -= static_cast<double>(kept) * static_cast<double>(product(r - begin, c));
+      });
       const float scale = square > 0.0 ? round_to_f16(static_cast<float>(along / square)) : 0.0f;
       if (std::isfinite(scale) && scale != 0.0f) weight.scales[r] = scale;
     }
@@ -241,17 +294,19 @@ template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
                               const RefineOptions& options, BasicPaletteWeight<Code>& weight) {
   require_valid(w, h, weight);
-  RefineHistory losses{hessian_error(w, h, rounding_of(weight), weight.codes)};
+  RefineHistory losses{hessian_error(w, h, RoundingOf<Code>(weight).get(), weight.codes)};
   BasicPaletteWeight<Code> running = weight;
   double best = losses.front();
   for (std::size_t i = 0; i <= options.iterations && options.iterations > 0; ++i) {
     update_palettes(w, h, options.palette_dtype, running);
     if (options.scales) update_scales(w, h, running);
-    auto nearest = rounding_of(running);
+    RoundingOf<Code> rounding(running);
+    BasicColumnRounding<Code>& nearest = rounding.get();
     const bool last = i == options.iterations;
     if (!last && feedback != nullptr) running.codes = round_with_feedback(w, *feedback, nearest).codes;
-    losses.push_back(!last && options.sweeps > 0 ? coordinate_descent(w, h, nearest, options.sweeps, running.codes).loss
-                                                 : hessian_error(w, h, nearest, running.codes));
+    losses.push_back(!last && options.sweeps > 0
+                         ? coordinate_descent(w, h, nearest, options.sweeps, running.codes, options.least_gain).loss
+                         : hessian_error(w, h, nearest, running.codes));
     if (losses.back() < best) {
       best = losses.back();
       weight = running;

@@ -6,11 +6,14 @@
 
 #include "core/dtype.h"
 #include "core/matrix_view.h"
+#include "quant/algo/coordinate_descent.h"
 #include "quant/algo/hessian.h"
+#include "quant/algo/outliers.h"
 
 namespace nibble::quant {
 
-/// A weight as palettes, row scales and codes: value (i, j) = scales[i] · palettes(i / group_rows, codes(i, j)).
+/// A weight as palettes, row scales and codes: value (i, j) = scales[i] · palettes(i / group_rows, codes(i, j)), but
+/// where it is kept beside them.
 template <class Code>
 struct BasicPaletteWeight {
   Matrix<float> palettes;      ///< (groups, k); rows ascending, except those of windows
@@ -19,6 +22,8 @@ struct BasicPaletteWeight {
   Matrix<Code> codes;          ///< (out, in)
   /// Windows (quant/format/windowed_codes.h): bits from one to the next. They have one palette, in their own order.
   unsigned window_step = 0;
+  /// Or empty; these places have no say in palettes and scales but for their errors. Windows have none.
+  SparseValues sparse = {};
 };
 
 using PaletteWeight = BasicPaletteWeight<std::uint8_t>;
@@ -44,8 +49,9 @@ void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType
 
 /// The scales that are best under H for the palettes and codes as they are, rounded to float16:
 ///
-///   s_i = w_iᵀ H q_i / q_iᵀ H q_i,   q_ij = palettes(i / group_rows, codes(i, j));
+///   s_i = (w_i - k_i)ᵀ H q_i / q_iᵀ H q_i,   q_ij = palettes(i / group_rows, codes(i, j));
 ///
+/// k_i the sparse values of the row, where q_i is 0;
 /// a row where the divisor is 0, or the result not finite in float16, keeps its scale. Starts from ones where there are
 /// no scales. Cost: m·n² multiply-adds through gemm().
 template <class Code>
@@ -54,7 +60,8 @@ void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPa
 /// Settings of refine_palettes().
 struct RefineOptions {
   std::size_t iterations = 2;
-  std::size_t sweeps = 4;             ///< of coordinate_descent() per iteration; 0 = none
+  std::size_t sweeps = kMostSweeps;   ///< of coordinate_descent() per iteration, at most; 0 = none
+  double least_gain = kLeastGain;     ///< of a sweep
   bool scales = false;                ///< update row scales as well
   DType palette_dtype = DType::kF16;  ///< kF16, kF32 or kI8
 };
@@ -63,8 +70,8 @@ struct RefineOptions {
 using RefineHistory = std::vector<double>;
 
 /// Alternates palettes (and scales) under H with codes, which are chosen anew by round_with_feedback() where `feedback`
-/// is given and then improved by `options.sweeps` sweeps of coordinate descent; ends with an update of the palettes.
-/// Leaves the best of all these, the start included, in `weight`.
+/// is given and then improved by coordinate descent, at most `options.sweeps` sweeps; ends with an update of the
+/// palettes. Leaves the best of all these, the start included, in `weight`.
 template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
                               const RefineOptions& options, BasicPaletteWeight<Code>& weight);

@@ -31,15 +31,20 @@ Matrix<float> errors_of(MatrixView<const float> w, const BasicColumnRounding<Cod
   return errors;
 }
 
-/// One sweep over a tile of rows. Returns whether a code changed.
+struct TileSweep {
+  bool changed = false;  // a value
+  double gain = 0.0;     // by which the loss fell
+};
+
+/// One sweep over a tile of rows.
 template <class Code>
-bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
-                std::size_t first_row, MatrixView<float> errors, MatrixView<Code> codes) {
+TileSweep sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
+                     std::size_t first_row, MatrixView<float> errors, MatrixView<Code> codes) {
   const std::size_t rows = errors.rows(), n = w.cols();
   Matrix<float> slopes(std::min(kBlock, n), rows);  // H · error, input by input, up to date for the running block
   std::vector<float> targets(rows), decoded(rows), changes(rows);
   std::vector<Code> column(rows);
-  bool changed = false;
+  TileSweep result;
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t width = std::min(kBlock, n - begin);
     gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, h.rows_slice(begin, width), errors, 0.0f,
@@ -53,15 +58,20 @@ bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const Basi
       }
       rounding.round(j, first_row, targets, column.data(), decoded.data());
       bool moved = false;
+      double gain = 0.0;
       for (std::size_t r = 0; r < rows; ++r) {
-        const float error = decoded[r] - w(first_row + r, j);
+        const float original = w(first_row + r, j), error = decoded[r] - original;
+        const double target = static_cast<double>(targets[r]) - static_cast<double>(original);
+        const double from = static_cast<double>(errors(r, j)) - target, to = static_cast<double>(error) - target;
+        gain += from * from - to * to;
         changes[r] = error - errors(r, j);
         errors(r, j) = error;
-        moved |= codes(r, j) != column[r];
+        moved |= changes[r] != 0.0f;
         codes(r, j) = column[r];
       }
       if (!moved) continue;
-      changed = true;
+      result.changed = true;
+      if (diagonal > 0.0f) result.gain += static_cast<double>(diagonal) * gain;
       for (std::size_t q = p + 1; q < width; ++q) {
         const float coupling = h(j, begin + q);
         const auto slope = slopes.row(q);
@@ -69,7 +79,7 @@ bool sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const Basi
       }
     }
   }
-  return changed;
+  return result;
 }
 
 template <class Code>
@@ -86,7 +96,7 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixV
 template <class Code>
 DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h,
                                  const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
-                                 std::type_identity_t<MatrixView<Code>> codes) {
+                                 std::type_identity_t<MatrixView<Code>> codes, double least_gain) {
   require_valid<Code>(w, h, codes);
   Matrix<float> errors = errors_of<Code>(w, rounding, codes);
   const std::size_t size = rounding.whole_columns() ? w.rows() : kRowTile;
@@ -95,15 +105,22 @@ DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const flo
   NIBBLE_REQUIRE(std::isfinite(result.loss_before), NumericalError,
                  "coordinate_descent: the loss before the first sweep is {}: NaN or infinite weights or Hessian",
                  result.loss_before);
-  std::vector<std::uint8_t> active((w.rows() + size - 1) / size, 1);
-  while (result.sweeps < sweeps && std::find(active.begin(), active.end(), 1) != active.end()) {
+  std::vector<TileSweep> tiles((w.rows() + size - 1) / size, {.changed = true});
+  const auto changed = [](const TileSweep& tile) { return tile.changed; };
+  double loss = result.loss_before;
+  while (result.sweeps < sweeps && std::any_of(tiles.begin(), tiles.end(), changed)) {
     parallel_for_tiles(w.rows(), size, [&](std::size_t begin, std::size_t end) {
-      std::uint8_t& tile = active[begin / size];
-      if (tile == 0) return;
+      TileSweep& tile = tiles[begin / size];
       const std::size_t rows = end - begin;
-      tile = sweep_tile(w, h, rounding, begin, errors.view().rows_slice(begin, rows), codes.rows_slice(begin, rows));
+      tile = tile.changed ? sweep_tile(w, h, rounding, begin, errors.view().rows_slice(begin, rows),
+                                       codes.rows_slice(begin, rows))
+                          : TileSweep{};
     });
     ++result.sweeps;
+    double gain = 0.0;
+    for (const TileSweep& tile : tiles) gain += tile.gain;
+    loss -= gain;
+    if (gain < least_gain * loss) break;
   }
   result.loss = hessian_error(errors, h);
   return result;
@@ -117,10 +134,10 @@ double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const
 }
 
 template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>, const ColumnRounding&,
-                                          std::size_t, MatrixView<std::uint8_t>);
+                                          std::size_t, MatrixView<std::uint8_t>, double);
 template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>,
                                           const BasicColumnRounding<std::uint16_t>&, std::size_t,
-                                          MatrixView<std::uint16_t>);
+                                          MatrixView<std::uint16_t>, double);
 template double hessian_error(MatrixView<const float>, MatrixView<const float>, const ColumnRounding&,
                               MatrixView<const std::uint8_t>);
 template double hessian_error(MatrixView<const float>, MatrixView<const float>,

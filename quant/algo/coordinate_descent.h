@@ -11,16 +11,22 @@ namespace nibble::quant {
 
 struct DescentResult {
   double loss_before = 0.0, loss = 0.0;  ///< tr(Δ H Δᵀ), Δ = w - decoded, as hessian_error()
-  std::size_t sweeps = 0;                ///< run; fewer than asked for when one changed nothing
+  std::size_t sweeps = 0;                ///< run; fewer than allowed when one gained too little, or changed nothing
 };
+
+/// The most sweeps that a weight is worth, and the share of its loss that a sweep must gain to be followed by another:
+/// LNQ makes 4 sweeps, whatever they bring (docs/results/defects.md).
+constexpr std::size_t kMostSweeps = 40;
+constexpr double kLeastGain = 1e-3;
 
 /// Improves the codes of a weight by cyclic coordinate descent (LNQ, arXiv:2505.07004): each code in turn becomes the
 /// best one while all others of its row stay,
 ///
 ///   q_ij = Q( w_ij - Σ_{k≠j} (H_kj / H_jj) (ŵ_ik - w_ik) ),
 ///
-/// `sweeps` times over all inputs or until nothing changes. No step raises the loss, but for rounding in float. Inputs
-/// with H_jj <= 0 are rounded to nearest.
+/// at most `sweeps` times over all inputs, until a sweep lowers the loss by less than `least_gain` of what it is then,
+/// or nothing changes. The gain of a step with target t is H_jj ((ŵ_ij - t)² - (q_ij - t)²): that of a sweep is their
+/// sum. No step raises the loss, but for rounding in float. Inputs with H_jj <= 0 are rounded to nearest.
 ///
 /// w (out, in); h (in, in), symmetric; codes (out, in) valid for `rounding`, which does not adapt here.
 /// Throws InvalidArgument when shapes do not fit; NumericalError for a loss that is not finite.
@@ -32,7 +38,7 @@ struct DescentResult {
 template <class Code>
 DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h,
                                  const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
-                                 std::type_identity_t<MatrixView<Code>> codes);
+                                 std::type_identity_t<MatrixView<Code>> codes, double least_gain = 0.0);
 
 /// tr(Δ H Δᵀ) of codes, Δ = w - decoded.
 template <class Code>

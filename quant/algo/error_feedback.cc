@@ -91,7 +91,7 @@ class Tile {
       squares += difference * difference;
       codes_(first_row_ + r, input) = column_codes_[r];
     }
-    if (factor_.silent[input] == 0) loss_ += damped - factor_.damping * squares;
+    if (factor_.silent[input] == 0) loss_ += damped - factor_.damping[input] * squares;
   }
 
   static void subtract(std::span<const float> errors, float factor, std::span<float> values) {
@@ -142,7 +142,7 @@ BasicFeedbackResult<Code> round_with_feedback(MatrixView<const float> w, const H
   });
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
   NIBBLE_REQUIRE(std::isfinite(result.loss), NumericalError,
-                 "round_with_feedback: the feedback overflows; raise the damping (now {} of the mean diagonal)",
+                 "round_with_feedback: the feedback overflows; raise the damping (now {} of the diagonal)",
                  factor.damping_share);
   result.loss = std::max(0.0, result.loss);
   return result;

@@ -43,7 +43,7 @@ Matrix<F> reversed_and_damped(MatrixView<const T> h, const HessianFactor& factor
         a(r, c) = factor.silent[other] == 0 ? static_cast<F>(h(input, other)) : F(0);
       }
       const double diagonal = factor.silent[input] == 0 ? static_cast<double>(h(input, input)) : mean;
-      a(r, r) = static_cast<F>(diagonal + factor.damping);
+      a(r, r) = static_cast<F>(diagonal + factor.damping[input]);
     }
   });
   return a;
@@ -72,6 +72,7 @@ HessianFactor factor_hessian(MatrixView<const T> h, const FactorOptions& options
   const std::size_t n = h.rows();
   HessianFactor factor;
   factor.silent.resize(n);
+  factor.damping.resize(n);
   double sum = 0.0;
   for (std::size_t j = 0; j < n; ++j) {
     factor.silent[j] = h(j, j) > T(0) ? 0 : 1;
@@ -88,12 +89,13 @@ HessianFactor factor_hessian(MatrixView<const T> h, const FactorOptions& options
   }
   for (double share = options.damping; share <= kLargestDamping; share = share > 0.0 ? 10.0 * share : kFirstDamping) {
     factor.damping_share = share;
-    factor.damping = share * mean;
+    for (std::size_t j = 0; j < n; ++j)
+      factor.damping[j] = share * (factor.silent[j] == 0 ? static_cast<double>(h(j, j)) : mean);
     if (options.in_double ? try_factor<double>(h, mean, factor) : try_factor<float>(h, mean, factor)) return factor;
   }
   throw NumericalError(fmt::format(
-      "factor_hessian: the Hessian ({}, {}) is not positive definite, not even with {} of its mean diagonal added", n,
-      n, factor.damping_share));
+      "factor_hessian: the Hessian ({}, {}) is not positive definite, not even with {} of its diagonal added", n, n,
+      factor.damping_share));
 }
 
 template HessianFactor factor_hessian<float>(MatrixView<const float>, const FactorOptions&);

@@ -10,7 +10,7 @@ namespace nibble::quant {
 
 /// Settings of factor_hessian().
 struct FactorOptions {
-  double damping = 0.01;   ///< added to the diagonal, as a share of the mean diagonal of informative inputs; >= 0
+  double damping = 0.01;   ///< added to each diagonal entry, as a share of it; >= 0
   bool act_order = true;   ///< inputs by decreasing diagonal instead of as they come
   bool in_double = false;  ///< factor in double instead of float, at a fraction of the speed
 };
@@ -18,18 +18,20 @@ struct FactorOptions {
 /// A Hessian made ready for error feedback.
 struct HessianFactor {
   std::vector<std::size_t> order;  ///< (n): position p holds input order[p]
-  Matrix<float> upper;             ///< (n, n): upper triangular U with UᵀU = (H + damping·I)⁻¹, in that order
+  Matrix<float> upper;             ///< (n, n): upper triangular U with UᵀU = (H + diag(damping))⁻¹, in that order
   /// (n), by input: 1 where the diagonal is 0 or negative (an input that is always 0, or constant when centred). Such
   /// inputs are rounded to nearest: neither do they take errors of others nor pass theirs on.
   std::vector<std::uint8_t> silent;
   std::size_t silent_inputs = 0;  ///< how many of them
-  double damping_share = 0.0;     ///< the share of the mean diagonal that it took
-  double damping = 0.0;           ///< the same in units of H
+  double damping_share = 0.0;     ///< the share that it took
+  std::vector<double> damping;    ///< (n), by input: the same in units of H; of silent inputs, of the mean diagonal
 };
 
 /// Factors H (n, n), symmetric (the lower triangle in act-order is read), for error feedback (GPTQ, arXiv:2210.17323).
 ///
-/// When H with its damping is not positive definite, the damping is raised tenfold (from 0: to 1e-6) until it is.
+/// The damping of an input is a share of its own diagonal (Marquardt; correlations shrink towards 0), so that inputs in
+/// other units give the same codes. GPTQ takes a share of the mean diagonal, in which a few large inputs drown the
+/// rest. When H with its damping is not positive definite, the damping is raised tenfold (from 0: to 1e-6) until it is.
 /// U comes from one Cholesky factorisation: with H = R Rᵀ, R upper triangular, U = R⁻¹. That is a Cholesky
 /// factorisation in reverse order and more accurate than inverting H first.
 ///

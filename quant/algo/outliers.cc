@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 
@@ -60,6 +61,15 @@ Outliers find_outliers(MatrixView<const float> w, MatrixView<const double> sensi
     outliers.rows.push_back(static_cast<std::int32_t>(outliers.columns.size()));
   }
   return outliers;
+}
+
+SparseValues values_at(Outliers places, MatrixView<const float> w) {
+  SparseValues kept{std::move(places), {}};
+  for (std::size_t i = 0; i < w.rows(); ++i)
+    for (auto at = static_cast<std::size_t>(kept.places.rows[i]);
+         at < static_cast<std::size_t>(kept.places.rows[i + 1]); ++at)
+      kept.values.push_back(w(i, static_cast<std::size_t>(kept.places.columns[at])));
+  return kept;
 }
 
 void mask_outliers(const Outliers& outliers, MatrixView<float> values) {

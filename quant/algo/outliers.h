@@ -13,16 +13,27 @@ struct Outliers {
   std::vector<std::int32_t> columns;
 };
 
+/// Places of a weight and what they decode to, in the order of `places.columns`: kept beside palettes and codes.
+struct SparseValues {
+  Outliers places;
+  std::vector<float> values;
+  bool empty() const { return values.empty(); }
+};
+
 /// The weights to be kept apart from a palette, chosen over the whole tensor in SqueezeLLM's order (arXiv:2306.07629):
 /// first floor(sensitive · out · in) of the most sensitive ones, then, of the rest, floor(large · out · in) of the
 /// largest in magnitude. Among equals the first in row order. (SqueezeLLM bounds magnitudes by a multiple of the
 /// quartiles' distance, tuned by hand to a share; here the share is given.)
 ///
-/// `sensitivities` (out, in): needed only for sensitive > 0. Shares in [0, 1), their sum below 1.
+/// `sensitivities` (out, in): needed only for sensitive > 0; or what else is to be large, as the error that keeping a
+/// weight saves (SpQR, arXiv:2306.03078). Shares in [0, 1), their sum below 1.
 /// Throws InvalidArgument for shapes and shares, and for more places than 2^31 - 1. Cost: two partial sorts. Memory: 9
 /// bytes per weight.
 [[nodiscard]] Outliers find_outliers(MatrixView<const float> w, MatrixView<const double> sensitivities,
                                      double sensitive, double large);
+
+/// w (out, in) at the places.
+[[nodiscard]] SparseValues values_at(Outliers places, MatrixView<const float> w);
 
 /// Puts 0 where the outliers are: into a weight, so that a palette codes them by its entry nearest 0, and into its
 /// sensitivities, so that they have no say in the palette.

@@ -7,10 +7,10 @@ namespace {
 
 constexpr unsigned kBits[] = {1, 2, 3, 4, 6, 8};
 constexpr std::string_view kKeys[] = {
-    "bits",        "granularity",   "group_size",         "palette_dtype", "scaling",          "cluster_dim",
-    "window_bits", "weighting",     "weighting_scale",    "sign",          "joint_iterations", "shifting",
-    "solver",      "hessian",       "act_order",          "static_groups", "damping",          "codebook_iterations",
-    "sequential",  "input_scaling", "outliers_sensitive", "outliers_large"};
+    "bits",        "granularity",   "group_size",         "palette_dtype",  "scaling",          "cluster_dim",
+    "window_bits", "weighting",     "weighting_scale",    "sign",           "joint_iterations", "shifting",
+    "solver",      "hessian",       "act_order",          "static_groups",  "damping",          "codebook_iterations",
+    "sequential",  "input_scaling", "outliers_sensitive", "outliers_large", "outliers_saving"};
 
 std::string describe(const TensorSpec& spec) {
   if (spec.windowed()) return fmt::format("palette {}-bit window-{} tensor", spec.bits, spec.window_bits);

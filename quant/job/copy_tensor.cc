@@ -85,6 +85,17 @@ model::TensorDeclaration declaration(const CopyItem& item) {
   return {item.name, item.round_to_f16 ? DType::kF16 : kept, item.tensor.shape};
 }
 
+std::map<std::string, DType> widened_floats(const Plan& plan) {
+  std::map<std::string, DType> widened;
+  const auto look_at = [&](const std::string& name, DType before, DType after) {
+    if (after == DType::kF32 && (before == DType::kF16 || before == DType::kBF16)) widened.emplace(name, before);
+  };
+  for (const BiasItem& bias : plan.biases)
+    if (bias.original) look_at(bias.name, bias.original->dtype, bias.dtype);
+  for (const CopyItem& copy : plan.copies) look_at(copy.name, copy.tensor.dtype, declaration(copy).dtype);
+  return widened;
+}
+
 void require_finite(const CopyItem& item, const model::Checkpoint& checkpoint) {
   auto bad = model::first_non_finite(item.tensor);
   checkpoint.check_intact(item.tensor);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "model/checkpoint/safetensors_writer.h"
 #include "quant/job/plan.h"
 
@@ -7,6 +10,9 @@ namespace nibble::quant {
 
 /// What the header of the output says of a copied tensor.
 model::TensorDeclaration declaration(const CopyItem& item);
+
+/// The floats that are written as float32 and were narrower: corrected biases, norms that inputs are scaled behind.
+std::map<std::string, DType> widened_floats(const Plan& plan);
 
 /// Throws NumericalError (tensor, index) where a value of a copied tensor is NaN or infinite.
 void require_finite(const CopyItem& item, const model::Checkpoint& checkpoint);

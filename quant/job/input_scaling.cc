@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "quant/algo/hessian.h"
+#include "quant/job/copy_tensor.h"
 #include "quant/job/hessian_choice.h"
 #include "quant/job/memory_gate.h"
 #include "quant/job/shard.h"
@@ -194,9 +195,17 @@ std::filesystem::path input_scales_file(const InputGroup& group, const std::file
 InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calibration& calibration,
                                 const std::filesystem::path& scratch) {
   const Found found = find_or_search(group, plan, calibration, scratch);
-  for (const std::size_t index : group.items) plan.items[index] = scaled(std::move(plan.items[index]), found.scales);
-  for (CopyItem& copy : plan.copies)
-    if (copy.name == group.norm + ".weight" || copy.name == group.norm + ".bias") copy.divisor = found.scales;
+  if (found.search.step > 0) {
+    for (const std::size_t index : group.items) plan.items[index] = scaled(std::move(plan.items[index]), found.scales);
+    for (CopyItem& copy : plan.copies) {
+      if (copy.name != group.norm + ".weight" && copy.name != group.norm + ".bias") continue;
+      const std::size_t before = dtype_size(copy.tensor.dtype);
+      copy.divisor = found.scales;
+      const std::size_t after = dtype_size(declaration(copy).dtype);
+      if (after > before)
+        plan.items[group.items.front()].added_bits += (after - before) * 8 * copy.tensor.element_count();
+    }
+  }
   const auto [least, most] = std::minmax_element(found.scales->begin(), found.scales->end());
   return {group.norm,
           static_cast<double>(found.search.step) / kGrid,

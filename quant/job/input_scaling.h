@@ -37,8 +37,9 @@ std::filesystem::path input_scales_file(const InputGroup& group, const std::file
 /// centred where the bias is shifted). Q is rounding to nearest; with another solver, its r is kept only if the solver
 /// itself does better with it than with none.
 ///
-/// In `plan` the weights become W diag(s), and the norm's weight (and bias) are divided by s, in float32: in exact
-/// arithmetic the model computes the same. Found again in `scratch` if a killed run had finished it.
+/// In `plan` the weights become W diag(s), and the norm's weight (and bias) are divided by s, in float32, whose
+/// further bits count as stored for the group's first weight; with r = 0 all stays as it was. In exact arithmetic the
+/// model computes the same. Found again in `scratch` if a killed run had finished it.
 /// Cost: 20 times quantizing the group.
 InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calibration& calibration,
                                 const std::filesystem::path& scratch);

@@ -21,7 +21,7 @@ Shard make_shard(const ShardJob& job, const Calibration& calibration) {
   const QuantizeItem& item = *job.item;
   WeightParts made =
       quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration));
-  std::uint64_t bits = item.adds_bias ? item.source->rows() * 16 : 0;
+  std::uint64_t bits = item.added_bits;
   for (const TensorPart& part : made.parts) bits += part.bytes.size() * 8;
   TensorResult result = tensor_result(item.identity.name, item.settings.format, item.weights(), bits, made);
   if (job.estimate) result.predicted_loss = predicted_loss(item, made, calibration, *job.estimate);

@@ -86,9 +86,10 @@ class Planner {
       taken_.insert(*stored);
       const bool round = recipe_.matching_rule(bias.name) && !settings(bias.name).coded();
       if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
-    } else {
-      for (QuantizeItem& part : parts) part.adds_bias = true;
     }
+    const std::size_t before = bias.original ? dtype_size(bias.original->dtype) : 0, after = dtype_size(bias.dtype);
+    if (after > before)
+      for (QuantizeItem& part : parts) part.added_bits += (after - before) * 8 * part.source->rows();
     plan_.parameters += bias.size;
     plan_.biases.push_back(std::move(bias));
   }

@@ -27,7 +27,9 @@ struct QuantizeItem {
   std::shared_ptr<const WeightSource> source;
   TensorSettings settings;
   model::Parameter layer;
-  bool adds_bias = false;         ///< its layer had none: the bias counts as stored for this weight
+  /// What storing it takes outside of it, beyond what the float model stored: a bias that its layer had not, or that is
+  /// wider than it was; a norm before it that became float32.
+  std::uint64_t added_bits = 0;
   InputScales input_scales = {};  ///< that `source` is multiplied with already, or null (input_scaling.h)
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };

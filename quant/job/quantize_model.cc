@@ -159,6 +159,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   for (const QuantizeItem& item : plan.items)
     if (item.settings.coded())
       quantization.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
+  quantization.widened = widened_floats(plan);
   quantization.recipe = options.recipe.canonical_json().dump();
   quantization.checkpoint_fingerprint = checkpoint->fingerprint();
   quantization.calibration_fingerprints = calibration.fingerprints();

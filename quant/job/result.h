@@ -27,7 +27,7 @@ struct TensorResult {
   std::optional<double> output_error;
   /// sum of F (W - What)², F the mean Fisher sensitivity: empty without Fisher statistics.
   std::optional<double> fisher_error;
-  /// Solvers: what was added to the Hessian's diagonal, as a share of its mean: more than the recipe's `damping` where
+  /// Solvers: what was added to the Hessian's diagonal, as a share of it: more than the recipe's `damping` where
   /// that did not make it positive definite; and the inputs that were always 0, or constant (centred Hessians).
   std::optional<double> damping;
   std::optional<std::uint64_t> silent_inputs;

@@ -93,7 +93,7 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   if (fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
   if (settings.has_palette() && settings.window_bits != 0) bytes += item.weights() * kWindows;
   if (settings.cluster_dim > 1) bytes += item.weights() * kVectors;
-  if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0) bytes += item.weights() * kOutliers;
+  if (settings.keeps_outliers()) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;
   if (calibration.holds(item.layer.module, hessian_statistics(settings))) bytes += in * in * kHessian;
   return bytes;

@@ -235,6 +235,7 @@ std::vector<RecipeKey> make_keys() {
       choice("input_scaling", &S::input_scaling, kInputScalings, always, kCodedOnly),
       number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),
       number("outliers_large", &S::outliers_large, 0.0, 0.5, always, kPaletteOnly),
+      number("outliers_saving", &S::outliers_saving, 0.0, 0.5, always, kPaletteOnly),
       seed_key(),
   };
 }
@@ -275,7 +276,7 @@ void check_windows(const TensorSettings& s) {
   NIBBLE_REQUIRE(s.weighting_scale == WeightingScale::kObjective, InvalidArgument,
                  "window_bits: its palettes are fitted to the squared error itself: it needs weighting_scale: "
                  "objective");
-  NIBBLE_REQUIRE(s.outliers_sensitive == 0.0 && s.outliers_large == 0.0, InvalidArgument,
+  NIBBLE_REQUIRE(!s.keeps_outliers(), InvalidArgument,
                  "window_bits: no weights are kept apart beside codes that overlap: it needs outliers of 0");
 }
 
@@ -306,10 +307,9 @@ void check_combination(const TensorSettings& s) {
                  "cluster_dim: error feedback goes input by input, and a vector palette codes {} inputs at once: it "
                  "needs solver: nearest",
                  s.cluster_dim);
-  NIBBLE_REQUIRE((s.outliers_sensitive == 0.0 && s.outliers_large == 0.0) || s.codebook_iterations == 0,
-                 InvalidArgument,
-                 "outliers: palettes are fitted without them, and codebook_iterations would fit them again to all "
-                 "weights: say codebook_iterations: 0");
+  NIBBLE_REQUIRE(s.outliers_saving == 0.0 || (s.outliers_sensitive == 0.0 && s.outliers_large == 0.0), InvalidArgument,
+                 "outliers_saving: one rule chooses the weights that are kept: say outliers_sensitive: 0 and "
+                 "outliers_large: 0, or outliers_saving: 0");
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
   const bool centred = s.hessian == HessianKind::kCentred || s.hessian == HessianKind::kGuidedCentred;

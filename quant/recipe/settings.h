@@ -53,11 +53,13 @@ struct TensorSettings {
   InputScaling input_scaling = InputScaling::kNone;
   double outliers_sensitive = 0.0;
   double outliers_large = 0.0;
+  double outliers_saving = 0.0;
   std::uint64_t seed = 0;
 
   const StorageFormat& stored_as() const { return storage_format(format); }
   bool coded() const { return stored_as().coding.has_value(); }
   bool has_palette() const { return stored_as().coding == Coding::kPalette; }
+  bool keeps_outliers() const { return outliers_sensitive > 0.0 || outliers_large > 0.0 || outliers_saving > 0.0; }
   /// Of a code, or of a value that is stored plain.
   unsigned code_bits() const { return stored_as().bits.size() == 1 ? stored_as().bits[0] : bits; }
   /// TensorSpec::group_size: as given, or the format's. A palette for the whole tensor: 0, for each row: 1.

@@ -1,9 +1,11 @@
 #include "quant/store/model_size.h"
 
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
 #include "model/checkpoint/narrow_tensors.h"
+#include "quant/store/quantization_config.h"
 
 namespace nibble::quant {
 namespace {
@@ -61,6 +63,13 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
   }
   for (const std::string& bias : added_biases(checkpoint, architecture))
     bits += static_cast<double>(checkpoint.tensor(bias).data.size() * 8);
+  if (const auto config = parse_quantization_config(checkpoint.metadata(), "config.json"))
+    for (const auto& [name, before] : config->widened)
+      if (checkpoint.contains(name)) {
+        const model::TensorView tensor = checkpoint.tensor(name);
+        const std::size_t wider = std::max(dtype_size(tensor.dtype), dtype_size(before)) - dtype_size(before);
+        bits += static_cast<double>(tensor.element_count() * wider * 8);
+      }
 
   ModelSize size;
   for (const auto& [module, weight] : quantized) size.parameters += weight->tensor().weights();

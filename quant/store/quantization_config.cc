@@ -55,6 +55,18 @@ StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   return stored;
 }
 
+std::map<std::string, DType> parse_widened(const Json& json, const std::string& where) {
+  NIBBLE_REQUIRE(json.is_object() && json.size() <= kMaxTensors, FormatError,
+                 "{}: widened: expected an object of at most {} tensors", where, kMaxTensors);
+  std::map<std::string, DType> widened;
+  for (const auto& [name, value] : json.items()) {
+    NIBBLE_REQUIRE(value == "F16" || value == "BF16", FormatError, "{}: widened: '{}': expected F16 or BF16, got {}",
+                   where, name, value.dump());
+    widened.emplace(name, value == "F16" ? DType::kF16 : DType::kBF16);
+  }
+  return widened;
+}
+
 OrderedJson stored_tensor_json(const StoredTensor& stored) {
   OrderedJson json{{"format", storage_format(stored.format).name},
                    {"shape", {stored.spec.rows, stored.spec.cols}},
@@ -91,7 +103,7 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
   const Json& version = fields.at("version", "a number");
   NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
                  where, kQuantizedFormatVersion, version.dump());
-  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "fingerprints"})
+  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "widened", "fingerprints"})
     fields.mark(key);
   fields.refuse_unread();
   QuantizationConfig result;
@@ -100,6 +112,7 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
                  "{}: tensors: expected an object of at most {} tensors", where, kMaxTensors);
   for (const auto& [name, stored] : tensors.items())
     result.tensors.emplace(name, parse_stored_tensor(stored, fmt::format("{}: tensors: '{}'", where, name)));
+  if (const Json* widened = fields.find("widened")) result.widened = parse_widened(*widened, where);
   result.recipe = fields.at("recipe", "the recipe").dump();
   result.checkpoint_fingerprint = fields.object("fingerprints").text("checkpoint");
   return result;
@@ -119,6 +132,8 @@ std::string with_quantization_config(std::string_view config_text, const Quantiz
                                    {"fingerprints", std::move(fingerprints)},
                                    {"recipe", OrderedJson::parse(quantization.recipe)},
                                    {"tensors", std::move(tensors)}};
+  for (const auto& [name, dtype] : quantization.widened)
+    config["quantization_config"]["widened"][name] = dtype_name(dtype);
   return config.dump(2) + "\n";
 }
 

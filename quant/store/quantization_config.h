@@ -27,6 +27,7 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
 /// `quantization_config` of config.json: what makes a checkpoint a quantized one.
 struct QuantizationConfig {
   std::map<std::string, StoredTensor> tensors;        ///< by module name
+  std::map<std::string, DType> widened = {};          ///< floats stored wider than they were, and what they were
   std::string recipe;                                 ///< JSON
   std::string checkpoint_fingerprint;                 ///< of the float checkpoint
   std::vector<std::string> calibration_fingerprints;  ///< of the calibration files, in the order given; not read back

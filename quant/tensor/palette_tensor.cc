@@ -72,23 +72,52 @@ QuantizedTensor stored(const std::string& name, const Matrix<float>& w, const Te
                              fitted.palettes.values(), palette_dtype(settings), fitted.scales);
 }
 
+// The error that keeping a weight saves: of its nearest code when no weight is kept, weighed by the compensated cost of
+// its input where a solver makes up for errors, else as palettes are fitted.
+Matrix<double> saved_errors(const std::string& name, const Matrix<float>& w, const Matrix<float>& weights,
+                            const TensorSettings& settings, const WeightStatistics& statistics) {
+  const QuantizedTensor all = stored(
+      name, w, settings, fit_palettes(w, weights.size() == 0 ? MatrixView<const float>() : weights.view(), settings));
+  const bool solved = settings.solver != Solver::kNearest;
+  const std::vector<double> costs = solved ? compensated_costs(statistics.hessian, settings) : std::vector<double>();
+  Matrix<double> saved(w.rows(), w.cols());
+  std::vector<float> row(w.cols());
+  for (std::size_t i = 0; i < w.rows(); ++i) {
+    all.decode_rows(i, i + 1, row.data());
+    for (std::size_t j = 0; j < w.cols(); ++j) {
+      const double error = static_cast<double>(w(i, j)) - static_cast<double>(row[j]);
+      const double cost = solved ? costs[j] : weights.size() == 0 ? 1.0 : static_cast<double>(weights(i, j));
+      saved(i, j) = cost * error * error;
+    }
+  }
+  return saved;
+}
+
 // Palettes for what is left without the outliers, and these beside them.
 QuantizedTensor dense_and_sparse(const std::string& name, const Matrix<float>& w, Matrix<float> weights,
                                  const TensorSettings& settings, const WeightStatistics& statistics,
                                  WeightParts& made) {
-  const Outliers outliers = find_outliers(w, statistics.fisher, settings.outliers_sensitive, settings.outliers_large);
+  const bool by_saving = settings.outliers_saving > 0.0;
+  SparseValues sparse = values_at(
+      by_saving ? find_outliers(w, saved_errors(name, w, weights, settings, statistics), settings.outliers_saving, 0.0)
+                : find_outliers(w, statistics.fisher, settings.outliers_sensitive, settings.outliers_large),
+      w);
   Matrix<float> dense = w;
   if (weights.size() == 0) {
     weights = Matrix<float>(w.rows(), w.cols());
     std::fill(weights.values().begin(), weights.values().end(), 1.0f);
   }
-  mask_outliers(outliers, dense);
-  mask_outliers(outliers, weights);
+  mask_outliers(sparse.places, dense);
+  mask_outliers(sparse.places, weights);
   ScaledPalettization fitted = fit_palettes(dense, weights, settings);
   made.optimality_gap = fitted.optimality_gap;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), &outliers, fitted);
-  return with_outliers(stored(name, w, settings, fitted), w, outliers.rows, outliers.columns);
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), sparse, fitted);
+  for (std::size_t i = 0; i < w.rows(); ++i)
+    for (auto at = static_cast<std::size_t>(sparse.places.rows[i]);
+         at < static_cast<std::size_t>(sparse.places.rows[i + 1]); ++at)
+      dense(i, static_cast<std::size_t>(sparse.places.columns[at])) = sparse.values[at];
+  return with_outliers(stored(name, w, settings, fitted), dense, sparse.places.rows, sparse.places.columns);
 }
 
 QuantizedTensor windowed(const std::string& name, const Matrix<float>& w, MatrixView<const float> weights,
@@ -122,14 +151,14 @@ Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, c
 QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
                                const WeightStatistics& statistics, WeightParts& made) {
   Matrix<float> weights = sensitivity_weights(w, settings.weighting, statistics);
-  if (settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0)
-    return dense_and_sparse(name, w, std::move(weights), settings, statistics, made);
+  if (settings.keeps_outliers()) return dense_and_sparse(name, w, std::move(weights), settings, statistics, made);
   const MatrixView<const float> given = weights.size() == 0 ? MatrixView<const float>() : weights.view();
   if (settings.window_bits != 0) return windowed(name, w, given, settings, statistics, made);
   ScaledPalettization fitted = fit_palettes(w, given, settings);
   made.optimality_gap = fitted.optimality_gap;
+  SparseValues none;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), nullptr, fitted);
+    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), none, fitted);
   return stored(name, w, settings, fitted);
 }
 

@@ -10,7 +10,7 @@ std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std
                            std::size_t weights) {
   const bool palette = settings.has_palette(), rounded = !settings.coded();
   const bool tied = fisher || settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone ||
-                    settings.cluster_dim > 1 || settings.outliers_sensitive > 0.0 || settings.outliers_large > 0.0 ||
+                    settings.cluster_dim > 1 || settings.keeps_outliers() ||
                     (palette && settings.granularity == Granularity::kTensor);
   if (tied && !rounded) return rows;
   const std::size_t group = palette ? std::max<std::size_t>(settings.effective_group_size(), 1) : 1;

@@ -7,13 +7,13 @@
 #include "quant/algo/coordinate_descent.h"
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/hessian.h"
-#include "quant/algo/pinned_rounding.h"
+#include "quant/algo/sparse_rounding.h"
 #include "quant/algo/window_rounding.h"
 
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kSweeps = 4;  // LNQ's
+constexpr std::size_t kWindowSweeps = 4;  // each searches all streams of every input
 
 HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
   return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
@@ -24,19 +24,21 @@ HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings)
 Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
   Matrix<float> result = h;
   for (std::size_t j = 0; j < h.rows(); ++j)
-    if (factor.silent[j] == 0) result(j, j) += static_cast<float>(factor.damping);
+    if (factor.silent[j] == 0) result(j, j) += static_cast<float>(factor.damping[j]);
   return result;
 }
 
 std::size_t sweeps_for(const TensorSettings& settings) {
-  return settings.solver == Solver::kCoordinateDescent ? kSweeps : 0;
+  if (settings.solver != Solver::kCoordinateDescent) return 0;
+  return settings.window_bits != 0 ? kWindowSweeps : kMostSweeps;
 }
 
 template <class Code>
 Matrix<Code> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                    const HessianFactor& factor, BasicColumnRounding<Code>& rounding) {
   Matrix<Code> codes = round_with_feedback(w, factor, rounding).codes;
-  if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0) coordinate_descent(w, h, rounding, sweeps, codes);
+  if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0)
+    coordinate_descent(w, h, rounding, sweeps, codes, kLeastGain);
   return codes;
 }
 
@@ -57,25 +59,27 @@ SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_s
 }  // namespace
 
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted) {
+                                  DType palette_dtype, SparseValues& sparse, ScaledPalettization& fitted) {
   const HessianFactor factor = factor_for(h, settings);
   const Matrix<float> objective = damped(h, factor);
   PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
-  if (outliers != nullptr) {
-    PinnedRounding pinned(rounding, w, *outliers);
-    fitted.codes = solve(w, objective, settings, factor, pinned);
-    return figures_of(factor);
+  if (sparse.empty()) {
+    fitted.codes = solve(w, objective, settings, factor, rounding);
+  } else {
+    SparseRounding with_sparse(rounding, w.cols(), sparse);
+    fitted.codes = solve(w, objective, settings, factor, with_sparse);
   }
-  fitted.codes = solve(w, objective, settings, factor, rounding);
   if (settings.codebook_iterations == 0) return figures_of(factor);
   PaletteWeight weight{.palettes = std::move(fitted.palettes),
                        .group_rows = settings.effective_group_size(),
                        .scales = std::move(fitted.scales),
-                       .codes = std::move(fitted.codes)};
+                       .codes = std::move(fitted.codes),
+                       .sparse = std::move(sparse)};
   refine(w, objective, settings, palette_dtype, factor, weight);
   fitted.palettes = std::move(weight.palettes);
   fitted.scales = std::move(weight.scales);
   fitted.codes = std::move(weight.codes);
+  sparse = std::move(weight.sparse);
   return figures_of(factor);
 }
 
@@ -87,6 +91,19 @@ SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h,
   weight.codes = solve(w, objective, settings, factor, rounding);
   if (settings.codebook_iterations > 0) refine(w, objective, settings, palette_dtype, factor, weight);
   return figures_of(factor);
+}
+
+std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettings& settings) {
+  const HessianFactor factor = factor_for(h, settings);
+  std::vector<double> inverse(h.rows()), costs(h.rows());
+  for (std::size_t p = 0; p < h.rows(); ++p)
+    for (std::size_t q = p; q < h.rows(); ++q)
+      inverse[q] += static_cast<double>(factor.upper(p, q)) * static_cast<double>(factor.upper(p, q));
+  for (std::size_t p = 0; p < h.rows(); ++p) {
+    const std::size_t input = factor.order[p];
+    costs[input] = factor.silent[input] == 0 ? 1.0 / inverse[p] : 0.0;
+  }
+  return costs;
 }
 
 SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,

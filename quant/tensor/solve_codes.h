@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/matrix_view.h"
@@ -14,18 +15,24 @@ namespace nibble::quant {
 
 /// What the Hessian of one weight was like.
 struct SolverFigures {
-  double damping = 0.0;           ///< added to its diagonal to make it positive definite, as a share of its mean
+  double damping = 0.0;           ///< added to its diagonal to make it positive definite, as a share of it
   std::size_t silent_inputs = 0;  ///< HessianFactor::silent: inputs that are dead, or constant when centred
 };
 
 /// What `solver: gptq` and `coordinate-descent` do under a Hessian h (in, in) to a weight w (out, in) for which nearest
 /// codes, palettes and scales are there already.
 ///
-/// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by sweeps of coordinate_descent().
+/// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by coordinate_descent() until it gains
+/// little.
 /// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
-/// `outliers`, if any, stay what they are in w (PinnedRounding); then without codebook_iterations.
+/// `sparse`, if any, are the weights that are kept beside the codes; they get the values that are best with them
+/// (SparseRounding).
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, const Outliers* outliers, ScaledPalettization& fitted);
+                                  DType palette_dtype, SparseValues& sparse, ScaledPalettization& fitted);
+
+/// (in): 1 / [(H + damping)⁻¹]_jj, what an error of input j costs when all others make up for it as far as they can
+/// (the optimal brain surgeon's). An input that says nothing costs 0. Cost: that of factor_hessian().
+std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettings& settings);
 
 /// The same for a windowed palette, whose palette and scales are in `weight`; without outliers.
 SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,

@@ -70,6 +70,15 @@ TEST_F(Calibrate, ShowMarksWhatWasNotCollected) {
   EXPECT_THAT(nibble({"calibrate", "--show", output}).out, HasSubstr("  -  "));
 }
 
+TEST_F(Calibrate, ShowSaysHowManyTokensAGuidedHessianIsWorth) {
+  ASSERT_EQ(nibble(command({"--collect", "guided-hessian"})).exit_code, 0);
+  for (const auto& layer : nibble_json({"calibrate", "--show", output})["layers"]) {
+    EXPECT_GT(layer["effective_tokens"], 1.0);
+    EXPECT_LT(layer["effective_tokens"], layer["tokens"]) << "gradients differ";
+  }
+  EXPECT_THAT(nibble({"calibrate", "--show", output}).out, HasSubstr("guided tokens"));
+}
+
 TEST_F(Calibrate, PartsMerge) {
   ASSERT_EQ(nibble(command({"--seed", "1"}, "a.h5")).exit_code, 0);
   ASSERT_EQ(nibble(command({"--seed", "2"}, "b.h5")).exit_code, 0);
@@ -82,6 +91,38 @@ TEST_F(Calibrate, PartsMerge) {
   const ProgramRun twice = nibble({"calibrate", "--merge", temp / "a.h5", temp / "a.h5", "-o", temp / "c.h5"});
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_THAT(twice.err, HasSubstr("same windows"));
+}
+
+TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
+  const auto collected = [&](const std::string& samples, std::vector<std::string> more, const std::string& file) {
+    std::vector<std::string> all = command({"--collect", "activations,fisher,hessian,guided-hessian"}, file);
+    all[7] = samples;
+    all.insert(all.end(), more.begin(), more.end());
+    return nibble(all);
+  };
+  ASSERT_EQ(collected("4", {}, "4.h5").exit_code, 0);
+  ASSERT_EQ(collected("6", {}, "6.h5").exit_code, 0);
+  ASSERT_EQ(collected("6", {"--extend", temp / "4.h5"}, "calib.h5").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(output + ".added"));
+  const auto made = calib::StatsFile::open(temp / "6.h5"), extended = calib::StatsFile::open(output);
+  EXPECT_EQ(calib::differences(extended->settings(), made->settings()), "");
+  for (const calib::LayerInfo& info : made->layers()) {
+    const calib::LayerStats a = extended->read(info.module), b = made->read(info.module);
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_TRUE(near(a.sum_s, b.sum_s, {.rel = 1e-12}));
+    // Both are rounded to float once, the extended one's first part twice: 2^-24 each of sums of squares.
+    EXPECT_TRUE(all_near(a.fisher.values(), b.fisher.values(), {.rel = 3 * 0x1p-24f}));
+    EXPECT_TRUE(all_near(a.sum_x2, b.sum_x2, {.rel = 1e-12}));
+  }
+  const ProgramRun fewer = collected("4", {"--extend", temp / "6.h5"}, "other.h5");
+  EXPECT_EQ(fewer.exit_code, 2);
+  EXPECT_THAT(fewer.err, HasSubstr("holds 6 windows"));
+  const ProgramRun other = collected("6", {"--extend", temp / "4.h5", "--seed", "9"}, "other.h5");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("windows_hash"));
+  EXPECT_THAT(collected("6", {"--extend", temp / "4.h5", "--labels", "sampled"}, "other.h5").err,
+              HasSubstr("collect them anew"));
+  EXPECT_FALSE(std::filesystem::exists(temp / "other.h5"));
 }
 
 TEST_F(Calibrate, TokenFilesGiveConsecutiveWindows) {

@@ -70,7 +70,7 @@ def test_gptq_is_the_plain_recursion(problem):
             work[:, order[q]] -= error * upper[p, q]
     np.testing.assert_array_equal(result.codes, codes)
     # U itself: UᵀU is the inverse of the damped H, in that order; float32 factors of condition numbers in the hundreds.
-    damped = h.astype(np.float64) + factor.damping * np.eye(16)
+    damped = h.astype(np.float64) + np.diag(factor.damping)
     np.testing.assert_allclose(upper.T @ upper @ damped[np.ix_(order, order)], np.eye(16), atol=2e-3)
 
 

@@ -113,13 +113,14 @@ TEST_F(Accumulate, GuidedHessianWeightsTokensByTheMeanSquaredGradient) {
   LayerSums sums("layer", kOut, kIn, {.guided_hessian = true});
   add_guided_hessian(x, dy, windows, sums);
   mirror_upper(sums.sum_s_xxt);
-  double total = 0.0;
+  double total = 0.0, squares = 0.0;
   std::vector<double> first(kIn);
   Matrix<double> second(kIn, kIn);
   for (std::size_t t = 0; t < kTokens; ++t) {
     double s = 0.0;
     for (std::size_t o = 0; o < kOut; ++o) s += at(dy, t, o) * at(dy, t, o) / static_cast<double>(kOut);
     total += s;
+    squares += s * s;
     for (std::size_t i = 0; i < kIn; ++i) {
       first[i] += s * at(x, t, i);
       for (std::size_t j = 0; j < kIn; ++j) second(i, j) += s * at(x, t, i) * at(x, t, j);
@@ -127,6 +128,7 @@ TEST_F(Accumulate, GuidedHessianWeightsTokensByTheMeanSquaredGradient) {
   }
   // Double sums of 30 tokens; s itself in another order of 301 terms.
   EXPECT_TRUE(test::near(sums.sum_s, total, {.rel = 1e-13}));
+  EXPECT_TRUE(test::near(*sums.sum_s2, squares, {.rel = 1e-13}));
   EXPECT_TRUE(test::all_near(sums.sum_s_x, first, {.abs = 1e-12, .rel = 1e-12}));
   EXPECT_TRUE(test::all_near(sums.sum_s_xxt.values(), second.values(), kProductBound));
 }

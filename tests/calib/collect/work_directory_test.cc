@@ -33,6 +33,7 @@ TEST(WorkDirectory, ShardsComeBackAsTheyWere) {
   EXPECT_TRUE(test::same_bits(back.sum_s_xxt.values(), layer.sum_s_xxt.values()));
   EXPECT_TRUE(test::same_bits(back.sum_abs_x, layer.sum_abs_x));
   EXPECT_EQ(back.sum_s, layer.sum_s);
+  EXPECT_EQ(back.sum_s2, layer.sum_s2);
 }
 
 TEST(WorkDirectory, AbsentStatisticsStayAbsent) {

@@ -124,6 +124,16 @@ TEST(Derived, DeadAndConstantInputsGetZeroRows) {
   EXPECT_GT(hessian(layer, HessianKind::kPlain)(1, 1), 0.08);
 }
 
+TEST(Derived, EffectiveTokensAreThoseOfEqualWeight) {
+  LayerStats layer = example_layer("layer", 1, 2, 5);
+  layer.sum_s = 8.0, layer.sum_s2 = 16.0;  // 4 tokens of weight 2
+  EXPECT_EQ(effective_tokens(layer), 4.0);
+  layer.sum_s2 = 64.0;  // all of it in one token
+  EXPECT_EQ(effective_tokens(layer), 1.0);
+  layer.sum_s2.reset();
+  EXPECT_TRUE(std::isnan(effective_tokens(layer)));
+}
+
 TEST(Derived, OutlierRatioIsTheLargestMagnitudeOverTheRms) {
   LayerSums sums("layer", 1, 2, {.activations = true});
   sums.tokens = 2;

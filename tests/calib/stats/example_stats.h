@@ -44,7 +44,10 @@ inline LayerStats example_layer(std::string module, std::size_t out, std::size_t
     std::vector<double> x(in);
     for (double& value : x) value = 0.5 + random.normal();
     const double s = random.uniform();
-    if (what.guided_hessian) sums.sum_s += s;
+    if (what.guided_hessian) {
+      sums.sum_s += s;
+      *sums.sum_s2 += s * s;
+    }
     for (std::size_t i = 0; i < in; ++i) {
       if (what.activations) {
         sums.sum_x[i] += x[i];

@@ -36,6 +36,11 @@ TEST(LayerSums, AddingPartsGivesTheSumsOfAll) {
   EXPECT_EQ(merged.tokens, a.tokens + b.tokens);
   EXPECT_EQ(merged.samples, a.samples + b.samples);
   EXPECT_EQ(merged.sum_s, a.sum_s + b.sum_s);
+  EXPECT_EQ(*merged.sum_s2, *a.sum_s2 + *b.sum_s2);
+  LayerStats old = a;  // of a file without it
+  old.sum_s2.reset();
+  sums.add(old);
+  EXPECT_FALSE(sums.rounded().sum_s2);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(merged.sum_x[i], a.sum_x[i] + b.sum_x[i]);
     EXPECT_EQ(merged.sum_x2[i], a.sum_x2[i] + b.sum_x2[i]);

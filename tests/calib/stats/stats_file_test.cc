@@ -53,6 +53,7 @@ void expect_same(const LayerStats& actual, const LayerStats& expected) {
   EXPECT_TRUE(test::same_bits(actual.fisher.values(), expected.fisher.values()));
   EXPECT_TRUE(test::same_bits(actual.sum_xxt.values(), expected.sum_xxt.values()));
   EXPECT_EQ(actual.sum_s, expected.sum_s);
+  EXPECT_EQ(actual.sum_s2, expected.sum_s2);
   EXPECT_TRUE(test::same_bits(actual.sum_s_x, expected.sum_s_x));
   EXPECT_TRUE(test::same_bits(actual.sum_s_xxt.values(), expected.sum_s_xxt.values()));
 }

@@ -65,7 +65,7 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
       "s");
   ASSERT_TRUE(spec.calibration);
   EXPECT_EQ(spec.calibration->text.size(), 2u);
-  EXPECT_EQ(spec.calibration->samples, 7u);
+  EXPECT_EQ(spec.calibration->samples, std::vector<std::uint64_t>{7});
   EXPECT_EQ(spec.calibration->flavour, calib::FisherFlavour::kPosition);
   EXPECT_TRUE(spec.calibration->collect.hessian);
   EXPECT_FALSE(spec.calibration->collect.fisher);
@@ -75,6 +75,20 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_EQ(evaluation.stride, 512u);
   EXPECT_EQ(evaluation.average, Average::kTokens);
   EXPECT_TRUE(evaluation.divergence);
+}
+
+TEST(SweepFile, SeveralSizesOfTheCalibrationMakeACellEach) {
+  const std::string head = "models: [m]\nevaluations: [{tokens: t.u16}]\nlist: [float, {bits: 3}]\n";
+  const SweepSpec spec = parse_sweep(head + "calibration: {text: a.txt, samples: [64, 256, 1024]}\n", "s");
+  EXPECT_EQ(spec.calibration->samples, (std::vector<std::uint64_t>{64, 256, 1024}));
+  ASSERT_EQ(spec.cells.size(), 4u) << "the float model is calibrated on nothing";
+  for (std::size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(spec.cells[i].recipe, 1u);
+    EXPECT_EQ(spec.cells[i].samples, i - 1);
+  }
+  EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: [64, 64]}\n", "line 4", "each once"));
+  EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: 0}\n", "line 4", "got '0'"));
+  EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: many}\n", "line 4", "whole numbers"));
 }
 
 TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {

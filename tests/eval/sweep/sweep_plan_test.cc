@@ -101,6 +101,21 @@ TEST_F(SweepPlanTest, ACellIsNamedByWhatDecidesItsResultAndNothingElse) {
   EXPECT_NE(plan("list: [float]").jobs[0].cells[0].record.id, one.jobs[1].cells[0].record.id);
 }
 
+TEST_F(SweepPlanTest, EachSizeOfTheCalibrationIsACalibrationOfItsOwn) {
+  const std::string cells = "list: [{bits: 3, weighting: fisher}]";
+  std::string several = yaml(cells);
+  several.replace(several.find("length: 16"), 10, "length: 16, samples: [2, 5]");
+  const SweepPlan planned = plan_sweep(parse_sweep(several, "s"));
+  ASSERT_EQ(planned.calibrations.size(), 2u);
+  EXPECT_EQ(planned.calibrations[0].windows.samples, 2u);
+  EXPECT_EQ(planned.calibrations[1].windows.samples, 5u);
+  ASSERT_EQ(planned.jobs.size(), 2u);
+  const SweepRecord &two = planned.jobs[0].cells[0].record, &five = planned.jobs[1].cells[0].record;
+  EXPECT_NE(two.id, five.id);
+  EXPECT_EQ(fact(five.labels, "recipe"), "bits=3 weighting=fisher, 5 windows");
+  EXPECT_EQ(plan_repetition(five).jobs.at(0).cells.at(0).record.id, five.id);
+}
+
 TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
   const SweepPlan planned = plan("list: [{name: a, bits: 3}, {name: b, bits: 3}]");
   EXPECT_EQ(planned.cells, 1u);

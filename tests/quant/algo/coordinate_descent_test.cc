@@ -93,6 +93,30 @@ TEST(CoordinateDescent, NoSweepRaisesTheLossAndTheEndIsAFixedPoint) {
   }
 }
 
+TEST(CoordinateDescent, GoesOnForAsLongAsASweepGains) {
+  const std::size_t n = 200;
+  const Matrix<float> w = random_weights(60, n, 12), h = random_hessian(n, 220, 12);
+  const Palettization palette = palettize(w, {}, {.bits = 2});
+  const PaletteRounding rounding(palette.palettes, 0, {});
+  for (const double least_gain : {0.5, 0.01, 0.001}) {
+    SCOPED_TRACE(least_gain);
+    Matrix<std::uint8_t> alone = palette.codes, together = palette.codes;
+    std::size_t sweeps = 0;
+    DescentResult one;
+    do {
+      one = coordinate_descent(w, h, rounding, 1, alone);
+      ++sweeps;
+    } while (one.loss_before - one.loss >= least_gain * one.loss);
+    const DescentResult result = coordinate_descent(w, h, rounding, kMostSweeps, together, least_gain);
+    EXPECT_EQ(result.sweeps, sweeps);
+    EXPECT_EQ(all(alone), all(together));
+    EXPECT_EQ(coordinate_descent(w, h, rounding, 1, together, least_gain).sweeps, 1u) << "one to see that it is done";
+    if (least_gain < 0.005) {
+      EXPECT_GT(result.sweeps, 4u) << "or this shows nothing";
+    }
+  }
+}
+
 TEST(CoordinateDescent, ImprovesOnErrorFeedback) {
   const Matrix<float> w = random_weights(30, 200, 5), h = random_hessian(200, 300, 5);
   const Palettization palette = palettize(w, {}, {.bits = 2, .group_rows = 1});

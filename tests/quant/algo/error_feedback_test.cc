@@ -53,7 +53,7 @@ Matrix<std::uint8_t> textbook(const Matrix<float>& w, const Matrix<float>& h, co
   const std::size_t n = w.cols(), rows = w.rows();
   Matrix<double> inverse(n, n), left(n, n);
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < n; ++j) left(i, j) = static_cast<double>(h(i, j)) + (i == j ? factor.damping : 0.0);
+    for (std::size_t j = 0; j < n; ++j) left(i, j) = static_cast<double>(h(i, j)) + (i == j ? factor.damping[i] : 0.0);
     inverse(i, i) = 1.0;
   }
   for (std::size_t p = 0; p < n; ++p) {  // Gauss-Jordan; positive definite, so no pivoting
@@ -186,7 +186,8 @@ TEST(ErrorFeedback, GivesTheCodesOfTheTextbookAlgorithm) {
           const BlockRoundingOptions options{.bits = 3, .block = block, .scale = BlockScale::kMinmax};
           GridRounding mine(w, options, fixed), reference(w, options, fixed);
           EXPECT_EQ(all(round_with_feedback(w, factor, mine).codes), all(textbook(w, h, factor, reference)));
-          EXPECT_TRUE(nibble::test::same_bits(mine.scales().values(), reference.scales().values()));
+          // Scales of weights in float and in double: now and then float16 rounds them apart, by 2^-10.
+          EXPECT_TRUE(nibble::test::all_near(mine.scales().values(), reference.scales().values(), {.rel = 0x1p-10}));
         }
       }
     }
@@ -247,6 +248,46 @@ TEST(ErrorFeedback, SilentInputsAreRoundedToNearestAndLeaveTheOthersAlone) {
     }
     EXPECT_TRUE(near(result.loss, fewer.loss, {.rel = 1e-4}));
   }
+}
+
+/// A step for each input.
+class StepRounding final : public ColumnRounding {
+ public:
+  explicit StepRounding(std::vector<float> steps) : steps_(std::move(steps)) {}
+  void round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,
+             float* decoded) const override {
+    for (std::size_t r = 0; r < values.size(); ++r)
+      codes[r] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(values[r] / steps_[column]), -8.0f, 7.0f) + 8.0f);
+    decode(column, first_row, {codes, values.size()}, decoded);
+  }
+  void decode(std::size_t column, std::size_t /*first_row*/, std::span<const std::uint8_t> codes,
+              float* decoded) const override {
+    for (std::size_t r = 0; r < codes.size(); ++r) decoded[r] = steps_[column] * (static_cast<float>(codes[r]) - 8.0f);
+  }
+
+ private:
+  std::vector<float> steps_;
+};
+
+TEST(ErrorFeedback, UnitsOfInputsChangeNoCode) {
+  // Inputs times 2^k with weights divided by as much: exact in float, so the same network to the last bit.
+  const std::size_t n = 90;
+  const Matrix<float> w = random_weights(20, n, 11), h = random_hessian(n, 200, 11);
+  Matrix<float> scaled_w = w, scaled_h = h;
+  std::vector<float> steps(n, 0.04f), scaled_steps = steps;
+  const auto unit = [](std::size_t j) { return j % 10 == 3 ? 64.0f : 1.0f; };
+  for (std::size_t j = 0; j < n; ++j) {
+    scaled_steps[j] /= unit(j);
+    for (std::size_t r = 0; r < w.rows(); ++r) scaled_w(r, j) /= unit(j);
+    for (std::size_t k = 0; k < n; ++k) scaled_h(j, k) *= unit(j) * unit(k);
+  }
+  StepRounding grid(steps), scaled_grid(scaled_steps);
+  const FeedbackResult plain =
+      round_with_feedback(w, factor_hessian<float>(h.view(), {.damping = 0.1, .act_order = false}), grid);
+  const FeedbackResult scaled = round_with_feedback(
+      scaled_w, factor_hessian<float>(scaled_h.view(), {.damping = 0.1, .act_order = false}), scaled_grid);
+  EXPECT_EQ(all(plain.codes), all(scaled.codes));
+  EXPECT_TRUE(near(plain.loss, scaled.loss, {.rel = 1e-6}));  // sums in another order of magnitude
 }
 
 TEST(ErrorFeedback, OneRowAndOneColumnWork) {

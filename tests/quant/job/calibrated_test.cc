@@ -144,6 +144,20 @@ TEST(Shifting, CountsBiasesThatItAdds) {
   EXPECT_EQ(load_model(dir / "out").model_bits_per_weight, shifted.model_bits_per_weight);
 }
 
+TEST(Shifting, CountsBiasesThatBecameWider) {
+  const TempDir dir;
+  test::tiny_gpt2(test::bf16_tensor).write(dir / "model");
+  write_calibration(dir / "calib.h5", dir / "model");
+  const auto plain = quantize(dir / "model", dir / "plain", "{}", {dir / "calib.h5"});
+  const auto shifted = quantize(dir / "model", dir / "out", "defaults: {shifting: true}", {dir / "calib.h5"});
+  for (std::size_t i = 0; i < plain.tensors.size(); ++i) {
+    const TensorResult& tensor = plain.tensors[i];
+    const std::uint64_t rows = tensor.weights / (tensor.name.ends_with("mlp.c_proj") ? 64 : 16);
+    EXPECT_EQ(shifted.tensors[i].stored_bits, tensor.stored_bits + 16 * rows) << tensor.name;
+  }
+  EXPECT_TRUE(test::near(load_model(dir / "out").bits_per_weight, shifted.bits_per_weight, {.rel = 1e-12}));
+}
+
 TEST(Shifting, SurvivesExport) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");

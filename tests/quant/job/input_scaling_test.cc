@@ -115,7 +115,27 @@ TEST(InputScaling, IsFoundInEveryFormatAndNeverRaisesTheErrorItLooksAt) {
         EXPECT_EQ(scaled.tensors[i].output_error, plain.tensors[i].output_error) << name << " has no norm before it";
       }
     }
-    EXPECT_EQ(scaled.bits_per_weight, plain.bits_per_weight) << "folded into norms: free";
+    EXPECT_EQ(scaled.bits_per_weight, plain.bits_per_weight) << "float32 norms stay as wide";
+  }
+}
+
+TEST(InputScaling, CountsNormsThatBecameWider) {
+  for (const auto make : {test::f16_tensor, test::bf16_tensor}) {
+    const TempDir dir;
+    write(dir, test::tiny_llama(make));
+    const std::string defaults = "format: int4-block, shifting: true";
+    const auto plain = quantize(dir, "defaults: {" + defaults + "}");
+    const auto scaled = quantize(dir, "defaults: {" + defaults + ", input_scaling: awq}");
+    double more = 0.0, weights = 0.0;
+    for (const auto& group : scaled.input_scaling) {
+      more += group.exponent > 0.0 ? 16.0 * 16 : 0.0;  // 16 bits more for each of 16 values
+      const auto dtype = model::Checkpoint::open(dir / "out")->tensor(group.norm + ".weight").dtype;
+      EXPECT_EQ(dtype == DType::kF32, group.exponent > 0.0);
+    }
+    EXPECT_GT(more, 0.0);
+    for (const auto& tensor : plain.tensors) weights += static_cast<double>(tensor.weights);
+    EXPECT_TRUE(test::near(scaled.bits_per_weight, plain.bits_per_weight + more / weights, {.rel = 1e-12}));
+    EXPECT_TRUE(test::near(load_model(dir / "out").bits_per_weight, scaled.bits_per_weight, {.rel = 1e-12}));
   }
 }
 

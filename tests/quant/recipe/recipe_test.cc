@@ -149,7 +149,7 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: int4-block, zero_point: true}", "only int4_scale: minmax has one"},
       {"{format: uniform, search: weighted}", "needs a weighting"},
       {"{format: uniform, outliers_large: 0.01}", "outliers_large"},
-      {"{outliers_large: 0.01, solver: gptq, codebook_iterations: 1}", "codebook_iterations: 0"},
+      {"{outliers_large: 0.01, outliers_saving: 0.01}", "one rule chooses"},
       {"{cluster_dim: 2, solver: gptq}", "cluster_dim"},
       {"{format: uniform, window_bits: 6}", "it goes with format: palette"},
       {"{bits: 6, window_bits: 6}", "go on by 1 to 4 bits"},
@@ -183,7 +183,8 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{bits: 2, window_bits: 6}",
         "{bits: 3, window_bits: 10, scaling: absmax, joint_iterations: 4, weighting: fisher}",
         "{bits: 4, window_bits: 8, palette_dtype: int8, solver: gptq, codebook_iterations: 2, input_scaling: awq}",
-        "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}"})
+        "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}",
+        "{outliers_saving: 0.0045, solver: coordinate-descent, codebook_iterations: 2}"})
     EXPECT_NO_THROW(Recipe::parse("defaults: " + std::string(section), "r")) << section;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -173,8 +174,10 @@ TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
     const auto settings = settings_of(keys + "bits: 3, outliers_large: 0.0022");  // 2.1 of 960
     const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics);
     const Matrix<float> values = read_back(made, settings, w);
-    EXPECT_NEAR(values(3, 7), 5.0f, 5.0f * 0x1p-11f);
-    EXPECT_NEAR(values(20, 39), -4.0f, 4.0f * 0x1p-11f);
+    // Solvers give them what makes up for the other errors of their row, each below the 0.02 that weights vary by.
+    const float more = keys.starts_with("solver") ? 0.05f : 0.0f;
+    EXPECT_NEAR(values(3, 7), 5.0f, 5.0f * 0x1p-11f + more);
+    EXPECT_NEAR(values(20, 39), -4.0f, 4.0f * 0x1p-11f + more);
     const auto plain = settings_of(keys + "bits: 3");
     const WeightParts without = quantize_tensor("p", MatrixSource(w), plain, statistics);
     EXPECT_LT(made.relative_error, without.relative_error) << "and the others fare better";
@@ -184,6 +187,35 @@ TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
     };
     EXPECT_EQ(bytes(made), bytes(without) + 4 * 25 + 2 * (4 + 2)) << "row bounds, columns, values";
   }
+}
+
+TEST(QuantizeTensor, OutliersAreThoseWhoseErrorCostsMost) {
+  Random random(3);
+  Matrix<float> w(32, 48);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  w(3, 7) = 0.12f;  // the largest, but of an input that hardly counts
+  WeightStatistics statistics = statistics_for(w, false);
+  for (std::size_t j = 0; j < 48; ++j) {
+    const float size = j == 7 ? 1e-3f : j == 11 ? 30.0f : 1.0f;
+    for (std::size_t k = 0; k < 48; ++k) {
+      statistics.hessian(j, k) *= size;
+      statistics.hessian(k, j) *= size;
+    }
+  }
+  const std::string solver = "bits: 2, solver: coordinate-descent, codebook_iterations: 1, ";
+  const auto made = [&](const std::string& keys) {
+    return quantize_tensor("p", MatrixSource(w), settings_of(solver + keys), statistics);
+  };
+  const WeightParts saving = made("outliers_saving: 0.01"), large = made("outliers_large: 0.01");  // 15 of them
+  EXPECT_LT(*saving.output_error, 0.8 * *large.output_error);
+  const QuantizedTensor tensor("p", stored_tensor(settings_of(solver + "outliers_saving: 0.01"), 32, 48).spec,
+                               saving.parts);
+  ASSERT_EQ(tensor.outlier_columns().size(), 15u);
+  const auto at = [&](std::int32_t column) {
+    return std::count(tensor.outlier_columns().begin(), tensor.outlier_columns().end(), column);
+  };
+  EXPECT_EQ(at(7), 0);
+  EXPECT_GT(at(11), 5);
 }
 
 TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {

@@ -1,0 +1,48 @@
+#include "calib/collect/extend.h"
+
+#include <array>
+
+#include "calib/stats/merge_stats.h"
+#include "core/error.h"
+
+namespace nibble::calib {
+namespace {
+
+// What `base` must have been made with: the job, if it had no more windows. The text's hash covers what is read of it,
+// of a token file just these windows, whose own hash says more.
+RunSettings settings_of_prefix(const CalibrationJob& job, const RunSettings& base) {
+  CalibrationJob prefix = job;
+  prefix.tokens = job.tokens.first(static_cast<std::size_t>(base.windows) * job.settings.window_tokens);
+  RunSettings settings = complete_settings(prefix);
+  settings.text_hash = base.text_hash;
+  return settings;
+}
+
+}  // namespace
+
+void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
+  const RunSettings settings = complete_settings(job);
+  NIBBLE_REQUIRE(settings.labels == Labels::kData && settings.centre != kCentreOwn, InvalidArgument,
+                 "extend: sampled labels and the run's own means depend on all windows: collect them anew");
+  const RunSettings held = StatsFile::open(base)->settings();
+  NIBBLE_REQUIRE(held.windows < settings.windows && held.window_tokens == settings.window_tokens, InvalidArgument,
+                 "extend: '{}' holds {} windows of {} tokens; expected fewer than the {} of {} that are asked for",
+                 base.string(), held.windows, held.window_tokens, settings.windows, settings.window_tokens);
+  const std::string differing = differences(held, settings_of_prefix(job, held));
+  NIBBLE_REQUIRE(
+      differing.empty(), InvalidArgument,
+      "extend: '{}' was not made from the first {} of these windows in this way ({}); give the same text and "
+      "options with more samples",
+      base.string(), held.windows, differing);
+
+  CalibrationJob added = job;
+  added.tokens = job.tokens.subspan(static_cast<std::size_t>(held.windows) * settings.window_tokens);
+  added.output += ".added";
+  if (std::filesystem::exists(job.output)) return calibrate(job);  // leaves it as it is, or says what differs
+  calibrate(added);
+  if (job.team != nullptr && job.team->rank() != 0) return;
+  merge_stats(std::array{base, added.output}, settings, job.output);
+  std::filesystem::remove(added.output);
+}
+
+}  // namespace nibble::calib

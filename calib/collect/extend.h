@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+
+#include "calib/collect/collector.h"
+
+namespace nibble::calib {
+
+/// calibrate(), but windows that `base` holds already are not run again: the first windows of `job` must be all of
+/// base's. The others are collected beside the output (OUTPUT.added), and added to it by merge_stats(), whose rounding
+/// is all that differs from a file made at once; the settings are those of such a file.
+///
+/// Throws as calibrate() and merge_stats(); InvalidArgument, before any work, where base was not made from the first
+/// windows of the job, or from fewer of them than there are, in the same way (naming what differs), or where what is
+/// collected depends on the other windows: sampled labels, and gradients centred with the run's own means.
+/// Cost: that of the windows that are new.
+void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base);
+
+}  // namespace nibble::calib
