@@ -92,14 +92,17 @@ def write_tasks(directory, files, items, words):
 
 
 def with_tokenizer(checkpoint, directory, vocabulary):
-    """The checkpoint with a byte-level tokenizer of at most `vocabulary` ids, where it has none."""
+    """The checkpoint with a byte-level tokenizer of at most `vocabulary` ids, where it has none. Its end of text is the
+    model's: `hf` would go on behind another one for as long as some text of its batch does."""
     if any((checkpoint / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer.model")):
         return checkpoint
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("t", "h"), ("th", "e"), ("a", "n"), ("an", "d"), ("i", "n"), ("Ġ", "the"), ("e", "r"), ("o", "u")]
-    tokens = ["<|end|>", *alphabet, *(a + b for a, b in merges)]
+    end = json.loads((checkpoint / "config.json").read_text()).get("eos_token_id") or 0
+    tokens = [*alphabet, *(a + b for a, b in merges)]
+    tokens.insert(min(end[0] if isinstance(end, list) else end, len(tokens)), "<|end|>")
     assert len(tokens) <= vocabulary, f"{len(tokens)} tokens for a vocabulary of {vocabulary}"
     tokenizer = Tokenizer(models.BPE(vocab={token: id for id, token in enumerate(tokens)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -147,7 +150,7 @@ def compare(ours, theirs, tolerance):
         a = sorted(ours["samples"][task], key=lambda sample: sample["doc_id"])
         b = sorted(theirs["samples"][task], key=lambda sample: sample["doc_id"])
         assert [s["doc_id"] for s in a] == [s["doc_id"] for s in b] and a
-        different, largest = 0, 0.0
+        different, largest, examples = 0, 0.0, []
         for mine, other in zip(a, b):
             same = True
             for x, y in zip(answers(mine), answers(other), strict=True):
@@ -160,9 +163,11 @@ def compare(ours, theirs, tolerance):
             for key in ("acc", "acc_norm", "exact_match"):
                 same = same and mine.get(key) == other.get(key)
             different += not same
+            if not same and len(examples) < 3:
+                examples.append({"item": mine["doc_id"], "nibble": answers(mine), "hf": answers(other)})
         metrics = lambda results: {key.split(",")[0]: value for key, value in results["results"][task].items()
                                    if isinstance(value, float) and "stderr" not in key}
-        table[task] = {"items": len(a), "different": different, "largest_difference_nats": largest,
+        table[task] = {"items": len(a), "different": different, "largest_difference_nats": largest, "examples": examples,
                        "nibble": metrics(ours), "hf": metrics(theirs)}
     return table
 
@@ -202,6 +207,8 @@ def main():
                        "seconds": {"nibble": my_seconds, "hf": their_seconds}})
         for task, row in table.items():
             failed = failed or row["different"] > 0
+            for example in row["examples"]:
+                print(f"  differs: {example}", flush=True)
             metrics = ", ".join(f"{key} {value:.6g}" + ("" if value == row["hf"][key] or math.isclose(value, row["hf"][key], rel_tol=1e-4) else f" against {row['hf'][key]:.6g}")
                                 for key, value in row["nibble"].items())
             print(f"{ours.name:16} {task:18} {row['items']:4} items  {row['different']} differ  "
