@@ -1,7 +1,8 @@
 // How fast windowed palettes are read: y = W x of one token on the layer shapes of Llama-3.2-1B, in each compute mode,
 // beside scalar palettes of the same bits. Prints bytes of packed weights per second beside a plain streaming read.
 // Operators take turns over at least 256 MB, so that codes come from memory; every pass of a case is preceded by a pass
-// over plain memory, so that both see the same machine. Arguments: threads (0: all), repeats, mode (exact or int8).
+// over plain memory, so that both see the same machine. Arguments: threads (0: all), repeats, mode (exact or int8),
+// only these bits, only these bits of a window.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -91,6 +92,9 @@ int main(int argc, char** argv) {
   set_thread_count(argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 0);
   const std::size_t repeats = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 3;
   const std::string mode = argc > 3 ? argv[3] : "";
+  const auto wanted = [&](int argument, unsigned value) {
+    return argc <= argument || std::strtoul(argv[argument], nullptr, 10) == value;
+  };
   fmt::print("{}, {} threads, {}\n", processor(), thread_count(), isa_name(active_isa()));
   fmt::print("{:22} {:>5}   {:<5} {:24} {:>8} {:>7} {:>7} {:>7} {:>8} {:>8}\n", "GB/s of weights", "rows", "cols",
              "kernel", "us", "median", "tenth", "best", "reading", "tenth's share");
@@ -98,6 +102,7 @@ int main(int argc, char** argv) {
     if (!mode.empty() && mode != quant::compute_name(compute)) continue;
     for (const unsigned bits : {2u, 3u, 4u, 1u})
       for (const unsigned window_bits : {0u, 6u, 8u, 10u}) {
+        if (!wanted(4, bits) || !wanted(5, window_bits)) continue;
         if (window_bits > 0 && !quant::WindowLayout::holds(bits, window_bits)) continue;
         for (const Shape& shape : {Shape{2048, 2048}, Shape{8192, 2048}, Shape{2048, 8192}})
           run(shape, bits, window_bits, compute, repeats);
