@@ -8,7 +8,7 @@
 // vpmultishiftqb fills each byte of a quadword with any eight bits of it. A quadword holds a word of 16 bits of four
 // inputs, and a pair of rows, 2 m and 2 m + 1, has both windows within 16 bits of a stream, kStep + 8 from bit
 // 2 m · kStep on: words of a vector, or, where those are cut in two, words of it and the next vector shifted together
-// (vpshrdw). 512 weights cost `kStep` loads, 2 to 5 shifts, two shuffles for the last windows' next words, and eight
+// (vpshrdw). 512 weights cost `kStep` loads, 2 to 5 shifts, a shuffle for the last windows' next words, and eight
 // vpmultishiftqb, one for each 64 weights.
 namespace nibble::quant {
 namespace {
@@ -38,14 +38,21 @@ struct Vbmi {
     return _mm512_set1_epi64(static_cast<long long>(bits));
   }
 
+  // Bytes 8 … 63 of the first words, and after them bytes 0 1 2 3 of the second table with zeros between.
+  static __m512i next_words() {
+    alignas(64) std::uint8_t places[64];
+    for (int i = 0; i < 64; ++i)
+      places[i] = static_cast<std::uint8_t>(i < 56 ? i + 8 : i % 2 == 0 ? 64 + (i - 56) / 2 : 127);
+    return _mm512_load_si512(places);
+  }
+
   __m512i words[std::size_t{kStep} + 1];
 
   Vbmi(const std::uint8_t* unit, const std::uint8_t* after) {
     for (int v = 0; v < kStep; ++v) words[v] = _mm512_loadu_si512(unit + 64 * v);
     int four = 0;
     __builtin_memcpy(&four, after, sizeof four);
-    const __m128i next = _mm_cvtepu8_epi16(_mm_cvtsi32_si128(four));
-    words[kStep] = _mm512_alignr_epi64(_mm512_castsi128_si512(next), words[0], 1);
+    words[kStep] = _mm512_permutex2var_epi8(words[0], next_words(), _mm512_zextsi128_si512(_mm_cvtsi32_si128(four)));
   }
 
   template <int kStart>
