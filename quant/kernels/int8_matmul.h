@@ -53,7 +53,5 @@ extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx5
 
 /// The kernels that go with active_int8_matvec().
 const Int8MatmulTable& active_int8_matmul();
-/// And those that go with select_window_int8_kernels(): of the same instruction set.
-const Int8MatmulTable& window_int8_matmul();
 
 }  // namespace nibble::quant

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "quant/format/codes.h"
-#include "quant/kernels/window_products.h"
 
 namespace nibble::quant {
 namespace {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "quant/format/quantized_tensor.h"
+#include "quant/format/windowed_codes.h"
 #include "quant/kernels/code_layout.h"
 #include "quant/kernels/exact_matvec.h"
 #include "quant/kernels/huge_buffer.h"
@@ -53,5 +55,12 @@ bool can_pack(const TensorSpec& spec);
 
 /// Requires can_pack(). Reads the tensor once, on all threads.
 PackedWeight pack_weight(const QuantizedTensor& tensor);
+
+/// Streams of windows (quant/format/windowed_codes.h), the palette of all of them (2^window_bits) and a scale per row,
+/// or none, as the kernels read them. `integer_step`: what one is of a palette of integers from -127 to 127, 0 for
+/// others; such entries are themselves in int8 mode, others rounded to 255 steps. Throws InvalidArgument for sizes that
+/// are not the layout's and for windows without a packed layout (WindowLayout::holds()).
+PackedWeight pack_windows(const WindowedLayout& layout, std::span<const std::byte> streams,
+                          std::span<const float> palette, std::vector<float> row_scale, float integer_step = 0.0f);
 
 }  // namespace nibble::quant

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "core/checked_math.h"
+#include "core/isa.h"
 #include "core/thread_pool.h"
 #include "quant/kernels/int8_matmul.h"
 #include "quant/kernels/window_products.h"
@@ -20,6 +21,17 @@ constexpr std::size_t row_of_lane(std::size_t vector, std::size_t lane) {
   return vector / kVectorsOfPanel * kWindowRows + lane / 2 * kChunkRows + 2 * m + lane % 2;
 }
 static_assert(byte_place(row_of_lane(5, 11)) == 5 * kPanelRows + 11);
+
+// The matrix kernels that go with select_window_int8_kernels(): of the same instruction set.
+const Int8MatmulTable& window_int8_matmul() {
+#if NIBBLE_HAVE_X86_AVX512_VBMI
+  if (window_vbmi()) return kInt8MatmulAvx512Vnni;
+#endif
+#if NIBBLE_HAVE_X86_AVX2
+  if (active_isa() >= Isa::kAvx2) return kInt8MatmulAvx2;
+#endif
+  return kInt8MatmulScalar;
+}
 
 struct alignas(64) SumsLine {
   float floats[kPanelRows] = {};

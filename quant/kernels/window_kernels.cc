@@ -1,10 +1,8 @@
 #include "quant/kernels/window_kernels.h"
 
 #include "core/isa.h"
-#include "quant/kernels/int8_matmul.h"
 
 namespace nibble::quant {
-namespace {
 
 bool window_vbmi() {
 #if NIBBLE_HAVE_X86_AVX512_VBMI
@@ -14,8 +12,6 @@ bool window_vbmi() {
   return false;
 #endif
 }
-
-}  // namespace
 
 const WindowKernels& select_window_kernels([[maybe_unused]] const WindowLayout& layout) {
 #if NIBBLE_HAVE_X86_AVX512_VBMI
@@ -37,16 +33,6 @@ const WindowInt8Kernels* select_window_int8_kernels(const WindowLayout& layout) 
   if (active_isa() >= Isa::kAvx2) return &kWindowInt8Avx2[layout.bits > 6 ? 1 : 0];  // AVX-512 has all of it
 #endif
   return &kWindowInt8Scalar;
-}
-
-const Int8MatmulTable& window_int8_matmul() {
-#if NIBBLE_HAVE_X86_AVX512_VBMI
-  if (window_vbmi()) return kInt8MatmulAvx512Vnni;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return kInt8MatmulAvx2;
-#endif
-  return kInt8MatmulScalar;
 }
 
 const char* window_int8_isa_name() {

@@ -74,6 +74,9 @@ struct WindowInt8Kernels {
 extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowVbmi[4][2];
 extern const WindowInt8Kernels kWindowInt8Scalar, kWindowInt8Avx2[2], kWindowInt8Vbmi[4][2];
 
+/// Whether those of VBMI are in force, for windows of up to 8 bits.
+bool window_vbmi();
+
 /// The kernels of the instruction set in force, and what it is called. Requires WindowLayout::holds().
 const WindowKernels& select_window_kernels(const WindowLayout& layout);
 const char* window_isa_name(const WindowLayout& layout);
