@@ -26,12 +26,12 @@ Matrix<float> gaussian(std::size_t rows, std::size_t cols, std::uint64_t seed) {
 }
 
 void measure_search(unsigned bits, unsigned window_bits) {
-  constexpr std::size_t kRows = 4096, kColumns = 16;
+  constexpr std::size_t kRows = 2048, kColumns = 4;
   const Matrix<float> targets = gaussian(kColumns, kRows, 1), palette = gaussian(1, std::size_t{1} << window_bits, 2);
   const std::vector<float> factors(kRows, 1.0f);
   std::vector<std::uint16_t> codes(kRows);
   WindowSearch search(palette.row(0), bits, window_bits);
-  const auto timing = bench::measure(9, [&] {
+  const auto timing = bench::measure(25, [&] {
     for (std::size_t j = 0; j < kColumns; ++j) search.search(targets.row(j), factors, codes);
   });
   const double weights = kRows * kColumns * 1e-6;
@@ -58,7 +58,7 @@ double fresh_error(unsigned bits, unsigned window_bits) {
 
 int main() {
   set_thread_count(1);
-  fmt::print("kernels: {}; M weights/s on one core: median, least, most of 9\n", isa_name(active_isa()));
+  fmt::print("kernels: {}; M weights/s on one core: median, least, most of 25\n", isa_name(active_isa()));
   fmt::print("bits   window   median    least     most\n");
   for (const unsigned bits : {1u, 2u, 3u, 4u})
     for (const unsigned window_bits : {6u, 8u, 10u}) measure_search(bits, window_bits);

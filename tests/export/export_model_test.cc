@@ -55,6 +55,7 @@ TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
     test::write_calibration(dir / "calib.h5", dir / model);
     for (const auto settings :
          {"bits: 4, cluster_dim: 2", "bits: 2, granularity: channel, palette_dtype: int8",
+          "bits: 2, window_bits: 6, scaling: std, shifting: true, solver: coordinate-descent, codebook_iterations: 1",
           "bits: 2, scaling: std, sign: flip, shifting: true, solver: gptq, outliers_large: 0.02",
           "format: int4-block, search: error", "format: int4-block, int4_scale: minmax, zero_point: true, solver: gptq",
           "format: uniform, bits: 3, input_scaling: awq"}) {
