@@ -36,11 +36,9 @@ inline __attribute__((always_inline)) typename V::F choose(typename V::F* cost, 
   typename V::Bits chosen[kBits][kBranches / 2];
 #pragma GCC unroll 4
   for (unsigned level = 0; level < kBits; ++level) {
-#pragma GCC unroll 8
     for (unsigned j = 0; j < kBranches >> (level + 1); ++j) {
       const typename V::Bits second = V::less(cost[2 * j + 1], cost[2 * j]);
       cost[j] = V::minimum(cost[2 * j + 1], cost[2 * j]);
-#pragma GCC unroll 4
       for (unsigned lower = 0; lower < level; ++lower)
         chosen[lower][j] =
             static_cast<typename V::Bits>((chosen[lower][2 * j + 1] & second) | (chosen[lower][2 * j] & ~second));

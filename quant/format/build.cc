@@ -125,7 +125,7 @@ QuantizedTensor make_windowed_tensor(std::string name, const TensorSpec& spec, M
                  "{}: expected ({}, {}) windows of {} bits, got ({}, {})", name, spec.rows, spec.cols, spec.window_bits,
                  codes.rows(), codes.cols());
   const WindowedLayout layout = spec.windows();
-  layout.check();
+  layout.check(name);
   std::vector<std::byte> bytes(layout.bytes());
   std::vector<std::uint16_t> column(spec.rows);
   for (std::size_t j = 0; j < spec.cols; ++j) {

@@ -91,7 +91,7 @@ QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<
   if (spec_.windowed()) {
     NIBBLE_REQUIRE(spec_.coding == Coding::kPalette && dim == 1 && spec_.group_size == 0, FormatError,
                    "{}: windowed codes need one palette of scalars for the whole tensor", name_);
-    spec_.windows().check();
+    spec_.windows().check(name_);
   }
   for (const TensorPart& part : parts_) {
     const auto known = known_suffixes(spec_.coding);

@@ -49,18 +49,15 @@ void check_rows(const WindowedLayout& layout, std::size_t first_row, std::size_t
 
 }  // namespace
 
-void WindowedLayout::check() const {
-  NIBBLE_REQUIRE(rows > 0 && cols > 0, FormatError, "windowed codes: expected a non-empty matrix, got ({}, {})", rows,
-                 cols);
+void WindowedLayout::check(std::string_view what) const {
+  NIBBLE_REQUIRE(rows > 0 && cols > 0, FormatError, "{}: expected a non-empty matrix, got ({}, {})", what, rows, cols);
   NIBBLE_REQUIRE(window_bits >= kLeastWindowBits && window_bits <= kMostWindowBits, FormatError,
-                 "windowed codes: window_bits: expected {} to {}, got {}", kLeastWindowBits, kMostWindowBits,
-                 window_bits);
+                 "{}: window_bits: expected {} to {}, got {}", what, kLeastWindowBits, kMostWindowBits, window_bits);
   NIBBLE_REQUIRE(bits >= 1 && bits <= kMostWindowStep && bits < window_bits, FormatError,
-                 "windowed codes: bits: expected 1 to {}, fewer than the {} of a window, got {}", kMostWindowStep,
+                 "{}: bits of windows: expected 1 to {}, fewer than the {} of a window, got {}", what, kMostWindowStep,
                  window_bits, bits);
-  const std::uint64_t stream =
-      checked_add(checked_multiply(rows, bits, "windowed codes"), window_bits - bits, "windowed codes");
-  checked_multiply(checked_multiply(divide_up(stream, 8), 8, "windowed codes"), cols, "windowed codes");
+  const std::uint64_t stream = checked_add(checked_multiply(rows, bits, what), window_bits - bits, what);
+  checked_multiply(checked_multiply(divide_up(stream, 8), 8, what), cols, what);
 }
 
 void pack_windows(const WindowedLayout& layout, std::span<const std::uint16_t> codes, std::span<std::byte> column) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/matrix_view.h"
 
@@ -25,9 +26,9 @@ struct WindowedLayout {
   unsigned bits = 2;         ///< from one window to the next: 1 to kMostWindowStep
   unsigned window_bits = 6;  ///< kLeastWindowBits to kMostWindowBits, more than `bits`
 
-  /// Throws FormatError naming the first of these numbers that is out of range, or sizes that do not fit in 64 bits.
-  /// Whatever else is here requires it.
-  void check() const;
+  /// Throws FormatError for `what`, naming the first of these numbers that is out of range, or sizes that do not fit in
+  /// 64 bits. Whatever else is here requires it.
+  void check(std::string_view what = "windowed codes") const;
 
   std::size_t entries() const { return std::size_t{1} << window_bits; }  ///< of the palette
   std::size_t column_bits() const { return rows * bits + (window_bits - bits); }

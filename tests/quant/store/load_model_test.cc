@@ -101,7 +101,7 @@ TEST(HostileQuantizedCheckpoint, IsRefusedWithTheReason) {
        [&](auto& m) { m.entry(proj)["window_bits"] = 6; },
        {proj, "windowed codes need one palette"}},
       {"windows of eleven bits", [&](auto& m) { m.entry(fc)["window_bits"] = 11; }, {fc, "window_bits", "11"}},
-      {"windows of two bits", [&](auto& m) { m.entry(fc)["window_bits"] = 2; }, {"h.0.mlp.c_fc", "windowed codes"}},
+      {"windows of two bits", [&](auto& m) { m.entry(fc)["window_bits"] = 2; }, {"h.0.mlp.c_fc", "window_bits", "got 2"}},
       {"windows where there are codes", [&](auto& m) { m.entry(fc)["window_bits"] = 6; }, {"h.0.mlp.c_fc"}},
       {"another group size", [&](auto& m) { m.entry(fc)["group_size"] = 1; }, {"h.0.mlp.c_fc.palette", "(64, 8)"}},
       {"a key too many in an entry", [&](auto& m) { m.entry(fc)["offset"] = 1; }, {fc, "unknown key 'offset'"}},
