@@ -82,21 +82,15 @@ int report(const CLI::App* command, std::string_view message, ExitCode code) {
 
 }  // namespace
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
   install_signal_handlers();
   CLI::App program("Nibble: quantization research toolkit for language models", "nibble");
   program.footer(std::string(kFooter));
   program.set_version_flag("--version", "nibble " + version_facts().version);
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);
-  const std::vector<Command> commands = {
-      inspect_command(program),    calibrate_command(program),      quantize_command(program),
-      perplexity_command(program), compare_logits_command(program), tokenize_command(program),
-      generate_command(program),   export_command(program),         rotate_command(program),
-      synthesize_command(program), diff_command(program),           report_command(program),
-      sweep_command(program),      speed_command(program),          evaluate_command(program),
-      version_command(program),
-  };
+  std::vector<Command> commands;
+  for (const CommandMaker make : makers) commands.push_back(make(program));
 
   const auto selected = [&]() -> const Command* {
     for (const Command& command : commands)

@@ -1,3 +1,5 @@
+#include "cli/quantize.h"
+
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -23,7 +25,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
-#include "export/export_checkpoint.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"
 #include "quant/job/quantize_model.h"
@@ -148,7 +149,7 @@ std::optional<quant::CalibrationText> read_text(const QuantizeArguments& argumen
       .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
 
-void run(const QuantizeArguments& arguments) {
+void run(const QuantizeArguments& arguments, ExportCheck require_exportable) {
   arguments.common.apply();
   const quant::Recipe recipe = recipe_of(arguments);
   if (arguments.print_recipe) {
@@ -162,8 +163,7 @@ void run(const QuantizeArguments& arguments) {
   NIBBLE_REQUIRE(!arguments.model.empty(), InvalidArgument, "MODEL is required");
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "--output is required: where the checkpoint goes");
 
-  if (!arguments.target.empty())
-    exporting::require_exportable(exporting::find_exporter(arguments.target), arguments.model, recipe);
+  if (!arguments.target.empty()) require_exportable(arguments.target, arguments.model, recipe);
 
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
@@ -193,7 +193,7 @@ void run(const QuantizeArguments& arguments) {
 
 }  // namespace
 
-Command quantize_command(CLI::App& program) {
+Command make_quantize_command(CLI::App& program, ExportCheck require_exportable) {
   auto arguments = std::make_shared<QuantizeArguments>();
   CLI::App* app = program.add_subcommand("quantize", "Quantize a checkpoint by a recipe");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory (config.json, *.safetensors) or a .gguf file");
@@ -210,9 +210,10 @@ Command quantize_command(CLI::App& program) {
                   "that has it")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  app->add_option("--for", arguments->target,
-                  "Refuse, before any work, what `nibble export --format NAME` could not hold exactly")
-      ->type_name("NAME");
+  if (require_exportable != nullptr)
+    app->add_option("--for", arguments->target,
+                    "Refuse, before any work, what `nibble export --format NAME` could not hold exactly")
+        ->type_name("NAME");
   add_calibration_text(*app, arguments->text);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   app->add_flag("--print-recipe", arguments->print_recipe,
@@ -222,7 +223,7 @@ Command quantize_command(CLI::App& program) {
       "Example:\n"
       "  nibble quantize datasets/demo/gpt2-demo -o build/gpt2-demo-3bit --set bits=3 --set granularity=channel\n"
       "  nibble quantize --preset int4-block --print-recipe");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, require_exportable] { run(*arguments, require_exportable); }};
 }
 
 }  // namespace nibble::cli

@@ -1,6 +1,14 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+# What every test is compiled with; nibble_test_headers (tests/support) as well, whose precompiled headers they use.
+function(nibble_test_options name)
+  if(NIBBLE_SANITIZE)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)  # is for the code under test; a third of the compile time
+  endif()
+  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
+endfunction()
+
 # nibble_test(palette_test.cc DEPS nibble::quant_algo [LABELS golden] [EACH_ISA]), called in tests/quant/algo.
 # One executable per test file, named after its path (quant.algo.palette_test); its cases are CTest tests of their own, so that a case which needs
 # ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per instruction set with
@@ -15,9 +23,8 @@ function(nibble_test source)
   string(REPLACE "/" "." name "${name}")
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} nibble_test_support nibble_options)
-  if(NIBBLE_SANITIZE)
-    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)  # is for the code under test; a third of the compile time
-  endif()
+  nibble_test_options(${name})
+  target_precompile_headers(${name} REUSE_FROM nibble_test_headers)
   set_property(GLOBAL APPEND PROPERTY NIBBLE_TEST_FILES ${CMAKE_CURRENT_SOURCE_DIR}/${source})
   set(labels unit)
   if(arg_LABELS)

@@ -35,6 +35,17 @@ ConstStridedMap<T> map(MatrixView<const T> m) {
           Eigen::OuterStride<>(static_cast<Eigen::Index>(m.stride()))};
 }
 
+// Eigen's product is compiled for every pair of orders that it is called with. Only double is multiplied this way where
+// it takes time; the other types, which are here for NIBBLE_FORCE_ISA=scalar and for tests, turn copies into one order.
+template <class T>
+constexpr bool kInPlace = std::is_same_v<T, double>;
+
+template <class T>
+Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> turned(Transpose transpose, MatrixView<const T> m) {
+  if (transpose == Transpose::kYes) return map(m).transpose();
+  return map(m);
+}
+
 template <class T>
 void eigen_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
                 MatrixView<T> c) {
@@ -45,11 +56,15 @@ void eigen_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, Matr
   } else if (beta != T(1)) {
     out *= beta;
   }
-  const auto x = map(a), y = map(b);
-  if (ta == Transpose::kNo && tb == Transpose::kNo) out.noalias() += alpha * x * y;
-  if (ta == Transpose::kNo && tb == Transpose::kYes) out.noalias() += alpha * x * y.transpose();
-  if (ta == Transpose::kYes && tb == Transpose::kNo) out.noalias() += alpha * x.transpose() * y;
-  if (ta == Transpose::kYes && tb == Transpose::kYes) out.noalias() += alpha * x.transpose() * y.transpose();
+  if constexpr (kInPlace<T>) {
+    const auto x = map(a), y = map(b);
+    if (ta == Transpose::kNo && tb == Transpose::kNo) out.noalias() += alpha * x * y;
+    if (ta == Transpose::kNo && tb == Transpose::kYes) out.noalias() += alpha * x * y.transpose();
+    if (ta == Transpose::kYes && tb == Transpose::kNo) out.noalias() += alpha * x.transpose() * y;
+    if (ta == Transpose::kYes && tb == Transpose::kYes) out.noalias() += alpha * x.transpose() * y.transpose();
+  } else {
+    out.noalias() += alpha * turned(ta, a) * turned(tb, b);
+  }
 }
 
 void library_gemm(Transpose ta, Transpose tb, float alpha, MatrixView<const float> a, MatrixView<const float> b,

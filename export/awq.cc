@@ -11,6 +11,7 @@
 #include "export/quantized_directory.h"
 
 namespace nibble::exporting {
+namespace awq {
 namespace {
 
 // Source: AutoAWQ's layout "gemm", tried with gptqmodel 7.7. Word (k, i) of qweight (in, out / 8) holds the codes of
@@ -182,8 +183,9 @@ constexpr DirectoryFormat kAwqFormat{.families = kAwqFamilies, .coded = coded, .
 constexpr DirectoryReading kAwqReading{.families = kAwqFamilies, .mark = "qweight", .source = source};
 
 }  // namespace
+}  // namespace awq
 
-constinit const Exporter kAwqExporter =
-    directory_exporter<kAwqFormat, kAwqReading>("awq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7)", fit);
+constinit const Exporter kAwqExporter = directory_exporter<awq::kAwqFormat, awq::kAwqReading>(
+    "awq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7)", awq::fit);
 
 }  // namespace nibble::exporting

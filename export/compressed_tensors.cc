@@ -9,6 +9,7 @@
 #include "export/quantized_directory.h"
 
 namespace nibble::exporting {
+namespace compressed_tensors {
 namespace {
 
 // Source: the compressed-tensors package, format "pack-quantized", tried with version 0.20. A row is one stream of
@@ -184,12 +185,13 @@ constexpr DirectoryReading kCompressedTensorsReading{
     .families = kCompressedTensorsFamilies, .mark = "weight_packed", .source = source};
 
 }  // namespace
+}  // namespace compressed_tensors
 
 constinit const Exporter kCompressedTensorsExporter =
-    directory_exporter<kCompressedTensorsFormat, kCompressedTensorsReading>(
+    directory_exporter<compressed_tensors::kCompressedTensorsFormat, compressed_tensors::kCompressedTensorsReading>(
         "compressed-tensors",
         "transformers and vLLM (tried: transformers 5.23, compressed-tensors 0.20; with zero points only where "
         "it is told to dequantize)",
-        fit);
+        compressed_tensors::fit);
 
 }  // namespace nibble::exporting

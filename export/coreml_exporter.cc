@@ -12,6 +12,7 @@
 #include "export/exporter.h"
 
 namespace nibble::exporting {
+namespace coreml_package {
 namespace {
 
 constexpr std::string_view kLayouts[] = {"gpu", "ane"};
@@ -118,17 +119,18 @@ std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output,
 }
 
 }  // namespace
+}  // namespace coreml_package
 
 constinit const Exporter kCoreMlExporter{.name = "coreml",
                                          .programs = "Core ML of macOS 15 and iOS 18, through coremltools or Swift",
                                          .suffix = ".mlpackage",
                                          .takes_context = true,
-                                         .layouts = kLayouts,
-                                         .fit = fit,
-                                         .require_known = require_known,
-                                         .group_name = group_name,
-                                         .write = write,
-                                         .read = read,
+                                         .layouts = coreml_package::kLayouts,
+                                         .fit = coreml_package::fit,
+                                         .require_known = coreml_package::require_known,
+                                         .group_name = coreml_package::group_name,
+                                         .write = coreml_package::write,
+                                         .read = coreml_package::read,
                                          .golden_files = golden_files,
                                          .write_golden = write_golden};
 

@@ -2,6 +2,7 @@
 #include "export/float_directory.h"
 
 namespace nibble::exporting {
+namespace dequantized {
 namespace {
 
 Fit fit(const Storage&) { return {Fit::Kind::kFloats, "decoded to floats", {}}; }
@@ -16,12 +17,13 @@ std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output,
 }
 
 }  // namespace
+}  // namespace dequantized
 
 constinit const Exporter kDequantizedExporter{.name = "dequantized",
                                               .programs = "every program that reads Hugging Face directories",
                                               .takes_dtype = true,
-                                              .fit = fit,
-                                              .write = write,
-                                              .read = read};
+                                              .fit = dequantized::fit,
+                                              .write = dequantized::write,
+                                              .read = dequantized::read};
 
 }  // namespace nibble::exporting

@@ -9,6 +9,7 @@
 #include "export/quantized_directory.h"
 
 namespace nibble::exporting {
+namespace gptq {
 namespace {
 
 // Source: gptqmodel 7.7, whose loader and kernels were tried. Column n of qweight (words, out) is the stream of row n's
@@ -186,8 +187,9 @@ constexpr DirectoryFormat kGptqFormat{.families = kGptqFamilies, .coded = coded,
 constexpr DirectoryReading kGptqReading{.families = kGptqFamilies, .mark = "qweight", .source = source};
 
 }  // namespace
+}  // namespace gptq
 
-constinit const Exporter kGptqExporter = directory_exporter<kGptqFormat, kGptqReading>(
-    "gptq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23)", fit);
+constinit const Exporter kGptqExporter = directory_exporter<gptq::kGptqFormat, gptq::kGptqReading>(
+    "gptq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23)", gptq::fit);
 
 }  // namespace nibble::exporting

@@ -11,6 +11,7 @@
 #include "export/quantized_directory.h"
 
 namespace nibble::exporting {
+namespace mlx {
 namespace {
 
 // Source: mlx-lm's loader and mlx's affine mode, tried with versions 0.32; a row is one stream of codes in words of 32
@@ -183,8 +184,9 @@ constexpr DirectoryFormat kMlxFormat{
 constexpr DirectoryReading kMlxReading{.families = kMlxFamilies, .out_in = true, .mark = "scales", .source = source};
 
 }  // namespace
+}  // namespace mlx
 
-constinit const Exporter kMlxExporter = directory_exporter<kMlxFormat, kMlxReading>(
-    "mlx", "mlx-lm on Apple's processors (tried: mlx 0.32.4, mlx-lm 0.32.2)", fit);
+constinit const Exporter kMlxExporter = directory_exporter<mlx::kMlxFormat, mlx::kMlxReading>(
+    "mlx", "mlx-lm on Apple's processors (tried: mlx 0.32.4, mlx-lm 0.32.2)", mlx::fit);
 
 }  // namespace nibble::exporting

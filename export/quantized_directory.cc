@@ -43,8 +43,8 @@ OutputMatrix matrix_of(const DirectoryFormat& format, const model::Architecture&
 // Decodes `rows` and gives them to `sink` as floats of `encoder`'s type, in pieces that all threads decode.
 void write_float_rows(const std::vector<RowOrigin>& rows, std::size_t cols, FloatEncoder& encoder,
                       const ByteSink& sink) {
-  constexpr std::size_t kPiece = 1 << 22;  // values
-  const std::size_t step = std::max<std::size_t>(1, kPiece / cols);
+  constexpr std::size_t kStreamPiece = 1 << 22;  // values
+  const std::size_t step = std::max<std::size_t>(1, kStreamPiece / cols);
   std::vector<float> values;
   for (std::size_t begin = 0; begin < rows.size(); begin += step) {
     const std::size_t end = std::min(rows.size(), begin + step);

@@ -9,7 +9,7 @@
 namespace nibble::exporting {
 namespace {
 
-constexpr std::size_t kPiece = 1 << 18;  // values that a thread compares at a time
+constexpr std::size_t kReadBackPiece = 1 << 18;  // values that a thread compares at a time
 constexpr std::size_t kStretch =
     1 << 24;  // values after which mapped pages are given back: what bounds resident memory
 
@@ -59,7 +59,7 @@ ReadBack compare(const std::string& name, const WeightSource& expected, const We
   NIBBLE_REQUIRE(got.rows() == rows && got.cols() == cols, NumericalError,
                  "{}: what was written and read back has shape ({}, {}), expected ({}, {})", name, got.rows(),
                  got.cols(), rows, cols);
-  const std::size_t piece = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, cols));
+  const std::size_t piece = std::max<std::size_t>(1, kReadBackPiece / std::max<std::size_t>(1, cols));
   const std::size_t stretch = std::max<std::size_t>(1, kStretch / std::max<std::size_t>(1, cols));
   std::vector<std::vector<float>> want(thread_count()), read(thread_count());
   std::vector<ReadBack> found(thread_count());

@@ -18,7 +18,7 @@
 namespace nibble::exporting {
 namespace {
 
-constexpr std::size_t kTokens = 64;
+constexpr std::size_t kCheckedTokens = 64;
 
 // config.json of the result: that of the model, but for the head.
 std::string config_of(const model::Checkpoint& checkpoint, bool untie) {
@@ -34,7 +34,7 @@ double tolerance(DType dtype) { return dtype == DType::kF32 ? 1e-3 : dtype == DT
 
 void compare(const model::Model& model, const model::Model& rotated, const model::Architecture& architecture,
              RotateResult& result, DType dtype) {
-  result.tokens = std::min(kTokens, architecture.position_limit());
+  result.tokens = std::min(kCheckedTokens, architecture.position_limit());
   Random random(1);
   std::vector<model::TokenId> tokens(result.tokens);
   for (model::TokenId& token : tokens) token = static_cast<model::TokenId>(random.below(architecture.vocabulary));

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh clone to numbers: installs what is missing, builds the program, quantizes the two demo models in several
-# ways and prints perplexity, size and speed of each, with a little of what they write. Everything lands in build/demo/;
-# the figures are the program's own JSON output, here only laid out as a table.
+# From a fresh clone to numbers: installs what is missing, builds those commands of the program that it runs, quantizes the two
+# demo models in several ways and prints perplexity, size and speed of each, with a little of what they write. Everything
+# lands in build/demo/; the figures are the program's own JSON output, here only laid out as a table.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,10 +24,10 @@ echo "demo: building (a few minutes the first time)"
 cmake --preset release >/dev/null
 terminal=
 [[ ! -t 1 ]] || terminal=1
-cmake --build --preset release --target nibble_cli 2>&1 | tee build/demo-build.log | show_progress "$terminal" ||
+cmake --build --preset release --target nibble_demo 2>&1 | tee build/demo-build.log | show_progress "$terminal" ||
   { cat build/demo-build.log; exit 1; }
 
-nibble=build/release/cli/nibble
+nibble=build/release/cli/nibble-demo
 out=build/demo
 prompt="He opened the door and"
 quiet=()
@@ -98,5 +98,5 @@ for model in ("gpt2-demo", "llama-demo"):
         print(textwrap.fill(f"[{label}] {text}", 110, initial_indent="  ", subsequent_indent="    "))
 PYTHON
 echo
-echo "demo: the quantized models are in $out; try for example"
-echo "  $nibble inspect $out/gpt2-demo/palette-4-channel"
+echo "demo: the quantized models are in $out; with all commands (some minutes more), try for example"
+echo "  cmake --build --preset release --target nibble_cli && build/release/cli/nibble inspect $out/gpt2-demo/palette-4-channel"

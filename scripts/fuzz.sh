@@ -17,7 +17,8 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 if [[ ${#targets[@]} -eq 0 ]]; then
-  for file in tests/fuzz/*_fuzz.cc; do name=${file##*/}; targets+=("${name%_fuzz.cc}"); done
+  # All but calibration, which is run by name: HDF5 1.10 itself crashes on some broken files.
+  for file in tests/fuzz/*_fuzz.cc; do name=${file##*/}; [[ $name == calibration_* ]] || targets+=("${name%_fuzz.cc}"); done
 fi
 
 scripts/setup.sh fuzz

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Nibble on Debian 12 or Ubuntu 24.04: through apt, as root or with sudo.
 # Does nothing, and needs no network, where everything is there already. `scripts/setup.sh fuzz` installs what only fuzzing
-# needs.
+# needs, `scripts/setup.sh tidy` what scripts/tidy.sh does.
 set -euo pipefail
 
 packages=(
@@ -16,7 +16,8 @@ packages=(
 case ${1:-} in
   "") ;;
   fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev) ;;
-  *) echo "setup: expected nothing or fuzz, got '$1'" >&2; exit 2 ;;
+  tidy) packages=(clang-tidy-14) ;;
+  *) echo "setup: expected nothing, fuzz or tidy, got '$1'" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
-# their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook, and
-# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had). One argument limits it:
-# format|dev|release|package|python|clients. Two more run only when they are named, which keeps the whole under 45 minutes on
-# 2 cores: `harness` (lm-evaluation-harness's own model against ours) and `fuzz` (20 seconds for every parser of files).
+# their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
+# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), and what uses threads
+# under ThreadSanitizer. One argument limits it: format|dev|release|package|python|clients|tsan. More run only when they are
+# named, which keeps the whole under 45 minutes on 2 cores: `harness` (lm-evaluation-harness's own model against ours), `fuzz`
+# (20 seconds for every parser of files), `tidy` (clang-tidy) and `alone` (sources that lack an #include), the last two over
+# what differs from main.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -53,6 +55,17 @@ if wanted clients; then
   tests/clients/run.py
 fi
 
+if wanted tsan; then
+  step "ThreadSanitizer: the thread pool and what uses it most"
+  tests=(core.thread_pool_test core.gemm_test core.linear_op_test quant.kernels.packed_linear_test)
+  cmake --preset tsan >/dev/null
+  cmake --build build/tsan --target "${tests[@]}"
+  for test in "${tests[@]}"; do
+    folder=${test%.*}
+    TSAN_OPTIONS=halt_on_error=1 "build/tsan/tests/${folder//.//}/$test" --gtest_brief=1
+  done
+fi
+
 if named harness; then
   step "lm-evaluation-harness, item by item"
   scripts/test_harness.sh
@@ -61,4 +74,14 @@ fi
 if named fuzz; then
   step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
   scripts/fuzz.sh --seconds 20
+fi
+
+if named tidy; then
+  step "clang-tidy over what differs from main (scripts/tidy.sh)"
+  scripts/tidy.sh
+fi
+
+if named alone; then
+  step "sources that lack an #include, of what differs from main (scripts/check_alone.sh)"
+  scripts/check_alone.sh
 fi

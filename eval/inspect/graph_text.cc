@@ -14,7 +14,7 @@ std::string human(double value, const char* unit) {
   return fmt::format("{:.{}f} {}{}", value, step == 0 ? 0 : 1, prefixes[step], unit);
 }
 
-std::string escaped(std::string_view text) {
+std::string escaped_label(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -38,13 +38,13 @@ std::vector<std::string> node_lines(const GraphNode& node) {
 std::string graph_dot(const ModelGraph& graph) {
   std::string text = fmt::format(
       "digraph model {{\n  label=\"{}\";\n  labelloc=t;\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n",
-      escaped(graph.summary));
+      escaped_label(graph.summary));
   for (std::size_t s = 0; s < graph.sections.size(); ++s) {
     const GraphSection& section = graph.sections[s];
-    text += fmt::format("  subgraph cluster_{} {{\n    label=\"{}\";\n", s, escaped(section.name));
+    text += fmt::format("  subgraph cluster_{} {{\n    label=\"{}\";\n", s, escaped_label(section.name));
     for (std::size_t n = 0; n < section.nodes.size(); ++n) {
       std::string label;
-      for (const std::string& line : node_lines(section.nodes[n])) label += escaped(line) + "\\n";
+      for (const std::string& line : node_lines(section.nodes[n])) label += escaped_label(line) + "\\n";
       text +=
           fmt::format("    n{}_{} [label=\"{}\"{}];\n", s, n, label,
                       section.nodes[n].storage.empty() ? ", style=rounded" : ", style=filled, fillcolor=\"#e8eef7\"");

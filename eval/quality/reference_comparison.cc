@@ -13,7 +13,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr std::size_t kRowTile = 4;  // rows of logits per piece of work
+constexpr std::size_t kComparedRows = 4;  // rows of logits per piece of work
 
 // What is found for each target.
 struct Findings {
@@ -38,7 +38,7 @@ void compare_batch(const model::Model& model, const LogitMaker& reference, const
     for (std::size_t done = 0; done < logits.rows();) {
       const MatrixView<const float> expected = stream.next(logits.rows() - done);
       NIBBLE_REQUIRE(expected.rows() > 0, InvalidArgument, "comparing models: the reference gave too few logits");
-      parallel_for_tiles(expected.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+      parallel_for_tiles(expected.rows(), kComparedRows, [&](std::size_t begin, std::size_t end) {
         for (std::size_t row = begin; row < end; ++row) {
           const std::size_t target = first + done + row;
           findings.add(before + target, batch.targets[target], expected.row(row), logits.row(done + row));

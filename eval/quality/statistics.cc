@@ -8,7 +8,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -17,7 +17,7 @@ double mean(std::span<const double> values) {
 }
 
 double sample_deviation(std::span<const double> values) {
-  if (values.size() < 2) return kNaN;
+  if (values.size() < 2) return kUndefined;
   const double centre = mean(values);
   double squares = 0.0;
   for (const double value : values) squares += (value - centre) * (value - centre);
@@ -30,7 +30,7 @@ double standard_error(std::span<const double> values) {
 
 std::vector<double> quantiles(std::vector<double> values, std::span<const double> q) {
   const bool has_nan = std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); });
-  if (values.empty() || has_nan) return std::vector<double>(q.size(), kNaN);
+  if (values.empty() || has_nan) return std::vector<double>(q.size(), kUndefined);
   std::sort(values.begin(), values.end());
   std::vector<double> result;
   for (const double share : q) {

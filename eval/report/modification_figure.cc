@@ -11,8 +11,9 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kLeft = 220, kRight = 690, kRow = 26, kHead = 26, kFoot = 48;
-constexpr std::size_t kMaxEntries = 4000;
+constexpr double kModificationWidth = 720, kModificationLeft = 220, kModificationRight = 690, kModificationRow = 26,
+                 kModificationHead = 26, kModificationFoot = 48;
+constexpr std::size_t kModificationMaxEntries = 4000;
 
 // What is not a setting of the recipe, or is the bits themselves: more bits are no modification of a method.
 bool is_modification(const std::string& name) {
@@ -87,19 +88,19 @@ void draw_panel(Svg& svg, double top, const std::string& title, const std::vecto
       low = std::min(low, pair.change);
       high = std::max(high, pair.change);
     }
-  const Axis x(low, high, kLeft, kRight);
-  const double bottom = top + kHead + kRow * static_cast<double>(modifications.size());
+  const Axis x(low, high, kModificationLeft, kModificationRight);
+  const double bottom = top + kModificationHead + kModificationRow * static_cast<double>(modifications.size());
   svg.text(16.0, top + 14.0, title, "label strong");
   for (const Axis::Tick& tick : x.ticks()) {
-    svg.line(x(tick.value), top + kHead - 4.0, x(tick.value), bottom, tick.value == 0.0 ? "axis" : "grid");
+    svg.line(x(tick.value), top + kModificationHead - 4.0, x(tick.value), bottom, tick.value == 0.0 ? "axis" : "grid");
     svg.text(x(tick.value), bottom + 15.0, tick.text, "tick", Svg::Anchor::kMiddle);
   }
-  svg.text((kLeft + kRight) / 2.0, bottom + 33.0, "change of the loss, millinats per token (left is better)", "label",
-           Svg::Anchor::kMiddle);
+  svg.text((kModificationLeft + kModificationRight) / 2.0, bottom + 33.0,
+           "change of the loss, millinats per token (left is better)", "label", Svg::Anchor::kMiddle);
   for (std::size_t m = 0; m < modifications.size(); ++m) {
     const Modification& modification = modifications[m];
-    const double y = top + kHead + kRow * (static_cast<double>(m) + 0.5);
-    svg.text(kLeft - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
+    const double y = top + kModificationHead + kModificationRow * (static_cast<double>(m) + 0.5);
+    svg.text(kModificationLeft - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
     const double mean = modification.mean();
     svg.rect(std::min(x(0.0), x(mean)), y - 8.0, std::abs(x(mean) - x(0.0)), 16.0,
              mean <= 0.0 ? "bar better" : "bar worse");
@@ -136,7 +137,7 @@ std::optional<Figure> modification_figure(const Entries& comparable) {
   std::vector<std::pair<std::string, std::vector<Modification>>> panels;
   double height = 0.0;
   for (auto bits = by_bits.rbegin(); bits != by_bits.rend(); ++bits) {
-    if (bits->second.size() > kMaxEntries) continue;
+    if (bits->second.size() > kModificationMaxEntries) continue;
     std::vector<Modification> modifications = modifications_of(bits->second);
     if (modifications.empty()) continue;
     for (const Modification& modification : modifications) {
@@ -149,16 +150,16 @@ std::optional<Figure> modification_figure(const Entries& comparable) {
                                   {.text = signed_number(low->change, 2)},
                                   {.text = signed_number(high->change, 2)}});
     }
-    height += kHead + kFoot + kRow * static_cast<double>(modifications.size());
+    height += kModificationHead + kModificationFoot + kModificationRow * static_cast<double>(modifications.size());
     panels.emplace_back(bits->first.empty() ? std::string() : fmt::format("{} bits", bits->first),
                         std::move(modifications));
   }
   if (panels.empty()) return std::nullopt;
-  Svg svg(kWidth, height, "Change of the loss by each single modification");
+  Svg svg(kModificationWidth, height, "Change of the loss by each single modification");
   double top = 0.0;
   for (const auto& [title, modifications] : panels) {
     draw_panel(svg, top, title, modifications);
-    top += kHead + kFoot + kRow * static_cast<double>(modifications.size());
+    top += kModificationHead + kModificationFoot + kModificationRow * static_cast<double>(modifications.size());
   }
   figure.svg = svg.finish();
   return figure;

@@ -12,7 +12,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kPanelWidth = 232, kPanelHeight = 128, kPlotHeight = 82, kTop = 22;
+constexpr double kPaletteFigureWidth = 720, kPanelWidth = 232, kPanelHeight = 128, kPlotHeight = 82, kTop = 22;
 constexpr std::size_t kPerLine = 3, kMaxPanels = 18, kMaxBins = 512;
 
 bool is_drawable(const TensorRecord& tensor) {
@@ -73,7 +73,7 @@ std::optional<Figure> palette_figure(const Entry& entry) {
   const std::vector<const TensorRecord*> tensors = chosen(entry.record.measures->tensors);
   if (tensors.empty()) return std::nullopt;
   const double lines = std::ceil(static_cast<double>(tensors.size()) / kPerLine);
-  Svg svg(kWidth, lines * kPanelHeight, "Histograms of weights with their palettes");
+  Svg svg(kPaletteFigureWidth, lines * kPanelHeight, "Histograms of weights with their palettes");
   Figure figure{.title = fmt::format("Weights and their palettes: {}", entry.setting("recipe")),
                 .caption =
                     "Histograms of the weights (divided by their rows' scales where there are some), and where the "

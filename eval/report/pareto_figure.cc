@@ -12,8 +12,8 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kLeft = 64, kRight = 700, kPlot = 306, kFoot = 50;
-constexpr std::size_t kMaxSeries = 8;
+constexpr double kParetoWidth = 720, kParetoLeft = 64, kParetoRight = 700, kParetoPlot = 306, kParetoFoot = 50;
+constexpr std::size_t kParetoMaxSeries = 8;
 constexpr double kLogarithmicFrom = 2.5;  // the ratio of figures above which a linear axis hides the low ones
 
 // The setting that tells series apart: the first of these that varies, with few enough values.
@@ -21,7 +21,7 @@ std::string series_setting(const Entries& entries) {
   for (const char* name : {"format", "solver", "granularity", "scaling", "weighting", "hessian", "shifting"}) {
     std::set<std::string_view> values;
     for (const Entry* entry : entries) values.insert(entry->setting(name));
-    if (values.size() > 1 && values.size() <= kMaxSeries) return name;
+    if (values.size() > 1 && values.size() <= kParetoMaxSeries) return name;
   }
   return {};
 }
@@ -93,18 +93,18 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
   std::vector<std::string> names;
   for (std::size_t i = 0; !setting.empty() && i < series.size(); ++i)
     names.push_back(fmt::format("{} {}", setting, series[i].empty() ? "default" : series[i]));
-  const double top = 24.0 + legend_height(names, kLeft, kRight), bottom = top + kPlot;
-  const Axis x(axes.bits(points.front()), axes.bits(points.back()), kLeft, kRight);
+  const double top = 24.0 + legend_height(names, kParetoLeft, kParetoRight), bottom = top + kParetoPlot;
+  const Axis x(axes.bits(points.front()), axes.bits(points.back()), kParetoLeft, kParetoRight);
   const Axis y(low, high, bottom, top, high / low > kLogarithmicFrom);
-  Svg svg(kWidth, bottom + kFoot, axes.title());
-  draw_axes(svg, x, y, kLeft, kRight, top, bottom,
+  Svg svg(kParetoWidth, bottom + kParetoFoot, axes.title());
+  draw_axes(svg, x, y, kParetoLeft, kParetoRight, top, bottom,
             axes.whole_model ? "bits per weight, all stored bits over all parameters"
                              : "bits per weight, all stored bits of the blocks' linear layers",
             fmt::format("{}{}", axes.ranking.name(), y.logarithmic() ? " (logarithmic)" : ""));
   if (reference != nullptr) {
     const double level = y(axes.figure(reference));
-    svg.line(kLeft, level, kRight, level, "reference");
-    svg.text(kRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", axes.figure(reference)), "note",
+    svg.line(kParetoLeft, level, kParetoRight, level, "reference");
+    svg.text(kParetoRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", axes.figure(reference)), "note",
              Svg::Anchor::kEnd);
   }
   std::vector<std::pair<double, double>> steps;  // the front is a staircase: what is reachable with so many bits
@@ -112,7 +112,7 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
     if (i > 0) steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i - 1])));
     steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i])));
   }
-  steps.emplace_back(kRight, y(axes.figure(front.back())));
+  steps.emplace_back(kParetoRight, y(axes.figure(front.back())));
   svg.polyline(steps, "front");
 
   const auto number_of = [&](const Entry* entry) {
@@ -130,7 +130,7 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
     if (!number_of(entry).empty())
       svg.text(at - 9.0, y(figure) + 14.0, number_of(entry), "note strong", Svg::Anchor::kEnd);
   }
-  draw_legend(svg, names, kLeft, kRight, 10.0);
+  draw_legend(svg, names, kParetoLeft, kParetoRight, 10.0);
 
   Figure figure{.title = axes.title(),
                 .caption =

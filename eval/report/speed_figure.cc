@@ -12,8 +12,8 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kWidth = 720, kLeft = 72, kRight = 700, kPlot = 306, kFoot = 50;
-constexpr std::size_t kMaxSeries = 8;
+constexpr double kSpeedWidth = 720, kSpeedLeft = 72, kSpeedRight = 700, kSpeedPlot = 306, kSpeedFoot = 50;
+constexpr std::size_t kSpeedMaxSeries = 8;
 
 // What a line is called: the evaluation only where there are several.
 std::string name_of(const Entry& entry, bool several_evaluations) {
@@ -43,15 +43,15 @@ std::optional<Figure> speed_figure(const Entries& entries) {
   if (contexts.size() < 2) return std::nullopt;
   std::vector<std::string> names;
   for (const auto& [name, points] : series)
-    if (names.size() < kMaxSeries) names.push_back(name);
-  const double top = 24.0 + legend_height(names, kLeft, kRight), bottom = top + kPlot;
-  const Axis x(*contexts.begin(), *contexts.rbegin(), kLeft, kRight, true);
+    if (names.size() < kSpeedMaxSeries) names.push_back(name);
+  const double top = 24.0 + legend_height(names, kSpeedLeft, kSpeedRight), bottom = top + kSpeedPlot;
+  const Axis x(*contexts.begin(), *contexts.rbegin(), kSpeedLeft, kSpeedRight, true);
   const Axis y(0.0, high, bottom, top);
-  Svg svg(kWidth, bottom + kFoot, "Decoding speed over context");
-  draw_axes(svg, x, y, kLeft, kRight, top, bottom, "context, tokens (logarithmic)", "tokens per second");
+  Svg svg(kSpeedWidth, bottom + kSpeedFoot, "Decoding speed over context");
+  draw_axes(svg, x, y, kSpeedLeft, kSpeedRight, top, bottom, "context, tokens (logarithmic)", "tokens per second");
   std::size_t s = 0;
   for (const auto& [name, points] : series) {
-    if (s == kMaxSeries) break;
+    if (s == kSpeedMaxSeries) break;
     std::vector<std::pair<double, double>> line;
     for (const auto& [context, rate] : points) line.emplace_back(x(context), y(rate));
     svg.polyline(line, fmt::format("series l{}", s));
@@ -60,7 +60,7 @@ std::optional<Figure> speed_figure(const Entries& entries) {
                fmt::format("{}: context {}, {:.0f} tokens/s", name, short_number(context), rate));
     ++s;
   }
-  draw_legend(svg, names, kLeft, kRight, 10.0);
+  draw_legend(svg, names, kSpeedLeft, kSpeedRight, 10.0);
   return Figure{.title = "Speed over context",
                 .caption =
                     "Tokens per second of greedy decoding, one by one, when the cache is nearly full; up to eight "

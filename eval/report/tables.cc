@@ -64,7 +64,7 @@ std::string joined(const SettingNames& names) {
 }
 
 TableCell word(std::string_view text) { return {.text = std::string(text), .detail = {}, .is_number = false}; }
-TableCell number(std::string text) { return {.text = std::move(text), .detail = {}}; }
+TableCell numeric(std::string text) { return {.text = std::move(text), .detail = {}}; }
 
 void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::string>& warnings) {
   std::set<std::string_view> values;
@@ -141,7 +141,7 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
     for (const std::string& column : pivot.column_names) {
       const auto found = pivot.cells.find({row_name, column});
       if (found == pivot.cells.end()) {
-        row.push_back(number("–"));
+        row.push_back(numeric("–"));
         continue;
       }
       const Entry& entry = *found->second;
@@ -180,7 +180,7 @@ ReportTable list_table(const Entries& entries) {
   for (const Entry* entry : sorted) {
     const CellMeasures& measures = *entry->record.measures;
     const auto& divergence = measures.divergence;
-    TableCell kl = number(divergence ? kDivergence.text(*entry) : ""), perplexity = number(kPerplexity.text(*entry));
+    TableCell kl = numeric(divergence ? kDivergence.text(*entry) : ""), perplexity = numeric(kPerplexity.text(*entry));
     TableCell& ranked = ranking.by_divergence ? kl : perplexity;
     ranked.is_best = marks.best.contains(entry);
     ranked.undecided = marks.undecided.contains(entry);
@@ -188,12 +188,14 @@ ReportTable list_table(const Entries& entries) {
                           ? ranking.difference(*entry, **lowest)
                           : std::nullopt;
     table.rows.push_back(
-        {word(entry->setting("recipe")), number(fmt::format("{:.3f}", measures.bits_per_weight)),
-         number(fmt::format("{:.3f}", measures.model_bits_per_weight)),
-         number(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)), std::move(kl),
-         number(over ? fmt::format("{} ± {:.3f}", signed_number(over->mean * 1e3, 3), over->standard_error * 1e3) : ""),
-         std::move(perplexity), number(loss_text(*entry)), number(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
-         number(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
+        {word(entry->setting("recipe")), numeric(fmt::format("{:.3f}", measures.bits_per_weight)),
+         numeric(fmt::format("{:.3f}", measures.model_bits_per_weight)),
+         numeric(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)), std::move(kl),
+         numeric(over ? fmt::format("{} ± {:.3f}", signed_number(over->mean * 1e3, 3), over->standard_error * 1e3)
+                      : ""),
+         std::move(perplexity), numeric(loss_text(*entry)),
+         numeric(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
+         numeric(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
   }
   // Columns that nobody filled say nothing.
   for (std::size_t c = table.columns.size(); c-- > 1;) {
@@ -233,11 +235,11 @@ ReportTable storage_table(const StorageSection& section) {
   const auto best = std::max_element(section.rows.begin(), section.rows.end(),
                                      [](const StorageRow& a, const StorageRow& b) { return a.ratio < b.ratio; });
   for (auto row = section.rows.begin(); row != section.rows.end(); ++row) {
-    TableCell ratio = number(fmt::format("{:.4f}", row->ratio));
+    TableCell ratio = numeric(fmt::format("{:.4f}", row->ratio));
     ratio.is_best = row == best;
-    table.rows.push_back({word(row->codec), number(fmt::format("{:.4f}", row->plain_ratio)), std::move(ratio),
-                          number(fmt::format("{:.3f}", row->bits_per_value)), word(row->transform),
-                          number(short_number(row->compress_rate)), number(short_number(row->decompress_rate))});
+    table.rows.push_back({word(row->codec), numeric(fmt::format("{:.4f}", row->plain_ratio)), std::move(ratio),
+                          numeric(fmt::format("{:.3f}", row->bits_per_value)), word(row->transform),
+                          numeric(short_number(row->compress_rate)), numeric(short_number(row->decompress_rate))});
   }
   return table;
 }
@@ -249,7 +251,7 @@ ReportTable environment_table(const Entries& entries) {
       .title = "Environment", .caption = "", .columns = {"what", "value", "cells"}, .rows = {}, .warnings = {}};
   for (const auto& [environment, count] : environments)
     for (const auto& [name, value] : environment)
-      table.rows.push_back({word(name), word(value), number(std::to_string(count))});
+      table.rows.push_back({word(name), word(value), numeric(std::to_string(count))});
   return table;
 }
 

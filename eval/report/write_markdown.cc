@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::size_t kMaxFigureRows = 64;
 
-void append(const ReportTable& table, std::string& text) {
+void append_markdown(const ReportTable& table, std::string& text) {
   if (table.rows.empty()) return;
   if (!table.title.empty()) text += "### " + markdown_text(table.title) + "\n\n";
   for (const std::string& warning : table.warnings) text += "> **Warning:** " + markdown_text(warning) + "\n\n";
@@ -29,14 +29,14 @@ void append(const ReportTable& table, std::string& text) {
   if (!table.caption.empty()) text += markdown_text(table.caption) + "\n\n";
 }
 
-void append(const Figure& figure, std::string& text) {
+void append_markdown(const Figure& figure, std::string& text) {
   if (figure.data.rows.size() > kMaxFigureRows) return;
   ReportTable table = figure.data;
   table.title = figure.title;
-  append(table, text);
+  append_markdown(table, text);
 }
 
-void append(const Paragraph& paragraph, std::string& text) { text += markdown_text(paragraph.text) + "\n\n"; }
+void append_markdown(const Paragraph& paragraph, std::string& text) { text += markdown_text(paragraph.text) + "\n\n"; }
 
 }  // namespace
 
@@ -45,7 +45,7 @@ std::string markdown_report(const Report& report) {
   for (const std::string& warning : report.warnings) text += "> **Warning:** " + markdown_text(warning) + "\n\n";
   for (const Section& section : report.sections) {
     text += "## " + markdown_text(section.title) + "\n\n";
-    for (const auto& item : section.items) std::visit([&](const auto& part) { append(part, text); }, item);
+    for (const auto& item : section.items) std::visit([&](const auto& part) { append_markdown(part, text); }, item);
   }
   return text;
 }

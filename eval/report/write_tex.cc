@@ -8,7 +8,7 @@
 namespace nibble::eval {
 namespace {
 
-constexpr std::size_t kMaxFigureRows = 64;
+constexpr std::size_t kMaxTexFigureRows = 64;
 constexpr std::size_t kLineLength = 88;    // characters of running text beside each other
 constexpr std::size_t kLongTextFrom = 24;  // from which a column of a table too wide gets a width and breaks its lines
 
@@ -45,7 +45,7 @@ std::string column_types(const ReportTable& table) {
   return types;
 }
 
-void append(const ReportTable& table, std::string& text) {
+void append_tex(const ReportTable& table, std::string& text) {
   if (table.rows.empty()) return;
   for (const std::string& warning : table.warnings)
     text += "\\noindent\\textbf{Warning:} " + tex_text(warning) + ".\\par\n";
@@ -73,14 +73,14 @@ void append(const ReportTable& table, std::string& text) {
   text += "\\end{longtable}\n\n";
 }
 
-void append(const Figure& figure, std::string& text) {
-  if (figure.data.rows.size() > kMaxFigureRows) return;
+void append_tex(const Figure& figure, std::string& text) {
+  if (figure.data.rows.size() > kMaxTexFigureRows) return;
   ReportTable table = figure.data;
   table.title = figure.title;
-  append(table, text);
+  append_tex(table, text);
 }
 
-void append(const Paragraph& paragraph, std::string& text) { text += tex_text(paragraph.text) + "\n\n"; }
+void append_tex(const Paragraph& paragraph, std::string& text) { text += tex_text(paragraph.text) + "\n\n"; }
 
 }  // namespace
 
@@ -91,7 +91,7 @@ std::string tex_report(const Report& report) {
     text += "\\noindent\\textbf{Warning:} " + tex_text(warning) + ".\\par\n";
   for (const Section& section : report.sections) {
     text += "\\subsection*{" + tex_text(section.title) + "}\n";
-    for (const auto& item : section.items) std::visit([&](const auto& part) { append(part, text); }, item);
+    for (const auto& item : section.items) std::visit([&](const auto& part) { append_tex(part, text); }, item);
   }
   return text;
 }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{256} << 20;
 
-fs::path prepared(fs::path directory) {
+fs::path prepared_results(fs::path directory) {
   std::error_code error;
   fs::create_directories(directory / ".sweep", error);
   NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", (directory / ".sweep").string(), error.message());
@@ -25,7 +25,7 @@ fs::path prepared(fs::path directory) {
 }  // namespace
 
 ResultsDirectory::ResultsDirectory(fs::path directory)
-    : directory_(prepared(std::move(directory))), claims_(directory_ / ".sweep/claims") {}
+    : directory_(prepared_results(std::move(directory))), claims_(directory_ / ".sweep/claims") {}
 
 fs::path ResultsDirectory::record_file(const std::string& id) const { return directory_ / (id + ".json"); }
 fs::path ResultsDirectory::scratch(const std::string& job) const { return directory_ / ".sweep/scratch" / job; }

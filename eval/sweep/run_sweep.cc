@@ -26,11 +26,13 @@ namespace nibble::eval {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::milliseconds(200);
+constexpr auto kCellPatience = std::chrono::milliseconds(200);
 constexpr const char* kStatesFile = "states.f32";
 constexpr const char* kCalibrationFile = "calibration.h5";
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_of_sweep_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::string machine_name() {
   char name[256] = "";
@@ -59,7 +61,7 @@ class Sweep {
     summary_.reference_seconds = std::chrono::duration<double>(cells_start_ - calibrated).count();
     if (!jobs_.empty()) run_jobs();
     results_.tidy();
-    summary_.seconds = seconds_since(start);
+    summary_.seconds = seconds_of_sweep_since(start);
     return summary_;
   }
 
@@ -221,7 +223,7 @@ class Sweep {
       std::erase_if(elsewhere, [&](const PlannedJob* job) { return !stop_ && try_job(*job); });
       if (elsewhere.empty()) break;
       report(fmt::format("waiting for others with {} of the models", elsewhere.size()));
-      std::this_thread::sleep_for(kPatience);
+      std::this_thread::sleep_for(kCellPatience);
     }
   }
 
@@ -299,7 +301,7 @@ class Sweep {
     for (const auto& [job, share] : shares_) work += share * job->cost.operations;
     progress_.stage.clear();
     progress_.share = total_work_ > 0.0 ? std::min(1.0, work / total_work_) : 1.0;
-    progress_.seconds = seconds_since(cells_start_);
+    progress_.seconds = seconds_of_sweep_since(cells_start_);
     if (options_.progress) options_.progress(progress_);
   }
 

@@ -28,6 +28,7 @@
 #include "model/tokenizer/open_tokenizer.h"
 
 namespace nibble::exporting {
+namespace gguf {
 namespace {
 
 using model::BlockType;
@@ -277,15 +278,16 @@ std::unique_ptr<model::WeightProvider> read(const std::filesystem::path& output,
 }
 
 }  // namespace
+}  // namespace gguf
 
 constinit const Exporter kGgufExporter{.name = "gguf",
                                        .programs = "llama.cpp and the many programs that read its files",
                                        .suffix = ".gguf",
                                        .directory = false,
-                                       .fit = fit,
-                                       .require_known = require_known,
-                                       .group_name = group_name,
-                                       .write = write,
-                                       .read = read};
+                                       .fit = gguf::fit,
+                                       .require_known = gguf::require_known,
+                                       .group_name = gguf::group_name,
+                                       .write = gguf::write,
+                                       .read = gguf::read};
 
 }  // namespace nibble::exporting

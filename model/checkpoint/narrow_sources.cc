@@ -21,7 +21,7 @@ constexpr auto kPairs = [] {
   return pairs;
 }();
 
-void check_range(std::size_t begin, std::size_t end, std::size_t rows) {
+void check_narrow_range(std::size_t begin, std::size_t end, std::size_t rows) {
   NIBBLE_REQUIRE(begin <= end && end <= rows, InvalidArgument, "weight source: rows [{}, {}) of {}", begin, end, rows);
 }
 
@@ -42,7 +42,7 @@ class Mxfp4Source final : public WeightSource {
   }
 
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    check_range(begin, end, rows());
+    check_narrow_range(begin, end, rows());
     constexpr std::size_t kBytes = kMxfp4Group / 2;
     for (std::size_t group = begin * groups(); group < end * groups(); ++group) {
       const float scale = f8_e8m0_to_f32(std::to_integer<std::uint8_t>(scales_.data[group]));
@@ -84,7 +84,7 @@ class Fp8Source final : public WeightSource {
   void check_intact() const override { checkpoint_->check_intact(codes_); }
 
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    check_range(begin, end, rows());
+    check_narrow_range(begin, end, rows());
     if (!transposed_) {
       for (std::size_t row = begin; row < end; ++row) decode(row, 0, cols(), destination + (row - begin) * cols());
     } else {

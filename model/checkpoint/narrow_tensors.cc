@@ -41,7 +41,7 @@ void require_shape(const Checkpoint& checkpoint, const TensorView& view, const S
 }
 
 // Matrix `slice` of a stack.
-TensorView slice_of(TensorView view, const Stored& place) {
+TensorView slice_at(TensorView view, const Stored& place) {
   if (place.slices == 0) return view;
   const std::size_t bytes = view.data.size() / place.slices;
   view.data = view.data.subspan(place.slice * bytes, bytes);
@@ -169,7 +169,7 @@ std::shared_ptr<const WeightSource> NarrowTensors::source(std::shared_ptr<const 
     require_shape(checkpoint_, scales, expected);
     expected.push_back(kMxfp4Group / 2);
     require_shape(checkpoint_, codes, expected);
-    return make_mxfp4_source(std::move(owner), slice_of(codes, place), slice_of(scales, place));
+    return make_mxfp4_source(std::move(owner), slice_at(codes, place), slice_at(scales, place));
   }
   require_shape(checkpoint_, codes, place.shape());
   NIBBLE_REQUIRE(is_float(scales.dtype) || scales.dtype == DType::kF8E8M0, FormatError,
@@ -178,14 +178,14 @@ std::shared_ptr<const WeightSource> NarrowTensors::source(std::shared_ptr<const 
   const std::uint64_t rows = place.transposed ? place.cols : place.rows,
                       cols = place.transposed ? place.rows : place.cols;
   const bool stacked = place.slices == 0 || (!scales.shape.empty() && scales.shape.front() == place.slices);
-  const TensorView of_slice = stacked ? slice_of(scales, place) : scales;
+  const TensorView of_slice = stacked ? slice_at(scales, place) : scales;
   const auto block = stacked ? block_of(of_slice.shape, rows, cols, config_) : std::nullopt;
   NIBBLE_REQUIRE(block, FormatError,
                  "{}: expected one scale, {} for each row or ({}, {}) for blocks of ({}, {}){}, got shape {}",
                  place_text(checkpoint_, scales), rows, divide_up(rows, config_.scale_block[0]),
                  divide_up(cols, config_.scale_block[1]), config_.scale_block[0], config_.scale_block[1],
                  place.slices > 0 ? fmt::format(", in each of {} slices", place.slices) : "", shape_text(scales.shape));
-  return make_fp8_source(std::move(owner), slice_of(codes, place), of_slice, *block, place.transposed);
+  return make_fp8_source(std::move(owner), slice_at(codes, place), of_slice, *block, place.transposed);
 }
 
 }  // namespace nibble::model

@@ -6,7 +6,7 @@
 namespace nibble::model::decode {
 namespace {
 
-constexpr std::size_t kWeights = 256;
+constexpr std::size_t kWeights256 = 256;
 
 struct Q2_K {
   std::uint8_t scales[16];  // of 16 weights each: scale below, minimum above
@@ -38,7 +38,7 @@ struct Q6_K {
 };
 struct Q8_K {
   float d;
-  std::int8_t codes[kWeights];
+  std::int8_t codes[kWeights256];
   std::int16_t sums[16];  // of 16 codes each: for products, not for values
 };
 struct Iq4Xs {
@@ -177,9 +177,9 @@ void q6_k(const std::byte* blocks, std::size_t count, float* values) {
 }
 
 void q8_k(const std::byte* blocks, std::size_t count, float* values) {
-  for (std::size_t b = 0; b < count; ++b, values += kWeights) {
+  for (std::size_t b = 0; b < count; ++b, values += kWeights256) {
     const auto block = load<Q8_K>(blocks);
-    for (std::size_t j = 0; j < kWeights; ++j) values[j] = block.d * static_cast<float>(block.codes[j]);
+    for (std::size_t j = 0; j < kWeights256; ++j) values[j] = block.d * static_cast<float>(block.codes[j]);
   }
 }
 

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t kWeights = 32, kHalf = 16;
 
-constexpr std::array<CodeBlockType, 6> kTable{{{BlockType::kQ4_0, 16, 8, false},
-                                               {BlockType::kQ4_1, 16, 0, true},
-                                               {BlockType::kQ5_0, 32, 16, false},
-                                               {BlockType::kQ5_1, 32, 0, true},
-                                               {BlockType::kQ8_0, 256, 128, false},
-                                               {BlockType::kIQ4_NL, 16, 0, false}}};
+constexpr std::array<CodeBlockType, 6> kCodeTypes{{{BlockType::kQ4_0, 16, 8, false},
+                                                   {BlockType::kQ4_1, 16, 0, true},
+                                                   {BlockType::kQ5_0, 32, 16, false},
+                                                   {BlockType::kQ5_1, 32, 0, true},
+                                                   {BlockType::kQ8_0, 256, 128, false},
+                                                   {BlockType::kIQ4_NL, 16, 0, false}}};
 
 void check_codes(std::string_view name, std::span<const std::uint8_t> codes, unsigned limit) {
   const auto bad = std::find_if(codes.begin(), codes.end(), [limit](std::uint8_t code) { return code >= limit; });
@@ -67,8 +67,8 @@ class Output {
 
 const CodeBlockType* find_code_block_type(BlockType type) {
   const auto found =
-      std::find_if(kTable.begin(), kTable.end(), [type](const CodeBlockType& row) { return row.type == type; });
-  return found == kTable.end() ? nullptr : &*found;
+      std::find_if(kCodeTypes.begin(), kCodeTypes.end(), [type](const CodeBlockType& row) { return row.type == type; });
+  return found == kCodeTypes.end() ? nullptr : &*found;
 }
 
 void encode_blocks(BlockType type, std::span<const std::uint8_t> codes, std::span<const std::uint16_t> scales,

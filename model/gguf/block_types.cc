@@ -31,7 +31,7 @@ void f64(const std::byte* blocks, std::size_t count, float* values) {
 
 namespace {
 
-constexpr std::array<BlockTypeInfo, 34> kTable{{
+constexpr std::array<BlockTypeInfo, 34> kBlockTypes{{
     {BlockType::kF32, "F32", 1, 4, decode::f32},
     {BlockType::kF16, "F16", 1, 2, decode::f16},
     {BlockType::kQ4_0, "Q4_0", 32, 18, decode::q4_0},
@@ -70,22 +70,22 @@ constexpr std::array<BlockTypeInfo, 34> kTable{{
 
 }  // namespace
 
-std::span<const BlockTypeInfo> block_types() { return kTable; }
+std::span<const BlockTypeInfo> block_types() { return kBlockTypes; }
 
 std::optional<BlockTypeInfo> find_block_type(std::uint32_t id) {
-  for (const BlockTypeInfo& row : kTable)
+  for (const BlockTypeInfo& row : kBlockTypes)
     if (static_cast<std::uint32_t>(row.type) == id) return row;
   return std::nullopt;
 }
 
 std::optional<BlockTypeInfo> find_block_type(std::string_view name) {
-  for (const BlockTypeInfo& row : kTable)
+  for (const BlockTypeInfo& row : kBlockTypes)
     if (row.name == name) return row;
   return std::nullopt;
 }
 
 const BlockTypeInfo& block_type_info(BlockType type) {
-  for (const BlockTypeInfo& row : kTable)
+  for (const BlockTypeInfo& row : kBlockTypes)
     if (row.type == type) return row;
   throw InvalidArgument(fmt::format("GGUF: no block type has the number {}", static_cast<std::uint32_t>(type)));
 }
@@ -116,7 +116,7 @@ std::string_view withdrawn_block_type(std::uint32_t id) {
 void check_decodable(const BlockTypeInfo& type, std::string_view what) {
   if (type.decode != nullptr) return;
   std::string known;
-  for (const BlockTypeInfo& row : kTable)
+  for (const BlockTypeInfo& row : kBlockTypes)
     if (row.decode != nullptr) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   throw FormatError(
       fmt::format("{} is stored as {}, which is not decoded; decoded are {}. Hint: let llama.cpp's "

@@ -13,7 +13,7 @@ using Head = GgufArchitecture::Head;
 using Rotary = GgufArchitecture::Rotary;
 using Rows = GgufCandidate::Rows;
 
-constexpr GgufArchitecture::Name kNames[] = {
+constexpr GgufArchitecture::Name kRoleNames[] = {
     {Role::kEmbedding, "token_embd"},
     {Role::kPositions, "position_embd"},
     {Role::kEmbeddingNorm, "token_embd_norm"},
@@ -37,7 +37,7 @@ constexpr GgufArchitecture::Name kNames[] = {
     {Role::kHead, "output"},
 };
 
-const std::vector<GgufArchitecture>& table() {
+const std::vector<GgufArchitecture>& architecture_table() {
   // llama.cpp calls rotary pairs of neighbours "normal" and halves apart "neox". Of the normal ones, command-r, cohere2
   // and glm4 have neighbours in their checkpoints too; the others' q and k are moved by the converter. What is fused in
   // a checkpoint and interleaved by heads there (gptneox, bloom, falcon) is q, then k, then v in the file.
@@ -114,23 +114,23 @@ bool in_block(Role role) {
 
 std::string_view common_name(Role role) {
   const auto* const row =
-      std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& r) { return r.role == role; });
-  NIBBLE_REQUIRE(row != std::end(kNames), InvalidArgument, "GGUF: no name for the role {}", role_name(role));
+      std::find_if(std::begin(kRoleNames), std::end(kRoleNames), [&](const auto& r) { return r.role == role; });
+  NIBBLE_REQUIRE(row != std::end(kRoleNames), InvalidArgument, "GGUF: no name for the role {}", role_name(role));
   return row->name;
 }
 
 }  // namespace
 
-std::span<const GgufArchitecture> gguf_architectures() { return table(); }
+std::span<const GgufArchitecture> gguf_architectures() { return architecture_table(); }
 
 const GgufArchitecture* find_gguf_architecture(std::string_view name) {
-  for (const GgufArchitecture& row : table())
+  for (const GgufArchitecture& row : architecture_table())
     if (row.name == name) return &row;
   return nullptr;
 }
 
 const GgufArchitecture* find_gguf_architecture_of_family(std::string_view model_type) {
-  for (const GgufArchitecture& row : table())
+  for (const GgufArchitecture& row : architecture_table())
     if (row.model_type == model_type ||
         std::find(row.more_model_types.begin(), row.more_model_types.end(), model_type) != row.more_model_types.end())
       return &row;
@@ -158,7 +158,7 @@ bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& para
 
 std::string unknown_gguf_architecture(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const GgufArchitecture& row : table()) names.push_back(row.name);
+  for (const GgufArchitecture& row : architecture_table()) names.push_back(row.name);
   return fmt::format("expected one of {}{}", fmt::join(names, ", "), did_you_mean(name, names));
 }
 

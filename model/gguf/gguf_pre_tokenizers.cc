@@ -43,7 +43,7 @@ const std::string kDeepseek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-const std::vector<GgufPreTokenizer>& table() {
+const std::vector<GgufPreTokenizer>& pre_tokenizer_table() {
   static const std::vector<GgufPreTokenizer> list = [] {
     const std::vector<std::string> digits_then_gpt2{kDigit, kGpt2};
     std::vector<GgufPreTokenizer> rows{
@@ -80,10 +80,10 @@ const std::vector<GgufPreTokenizer>& table() {
 
 }  // namespace
 
-std::span<const GgufPreTokenizer> gguf_pre_tokenizers() { return table(); }
+std::span<const GgufPreTokenizer> gguf_pre_tokenizers() { return pre_tokenizer_table(); }
 
 const GgufPreTokenizer* find_gguf_pre_tokenizer(std::string_view name) {
-  for (const GgufPreTokenizer& row : table())
+  for (const GgufPreTokenizer& row : pre_tokenizer_table())
     if (row.name == name) return &row;
   return nullptr;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using PieceKind = TokenizerSpec::PieceKind;
 
-constexpr std::string_view kSpace = "\u2581";
+constexpr std::string_view kSpaceMark = "\u2581";
 
 // Letters with and without case, in several scripts, with marks; contractions; numbers of all lengths; punctuation,
 // symbols and emoji, alone and in runs; spaces, tabs and line ends, alone, in runs and at the end. All of it in NFC.
@@ -138,9 +138,9 @@ bool prefixes_space(const TokenizerSpec& spec) {
     const auto* const prepend = std::get_if<PrependStep>(&step);
     const auto* const replace = std::get_if<ReplaceStep>(&step);
     const auto* const piece = std::get_if<SentencePieceStep>(&step);
-    if (prepend != nullptr && (prepend->text == kSpace || prepend->text == " ")) {
+    if (prepend != nullptr && (prepend->text == kSpaceMark || prepend->text == " ")) {
       prefix = true;
-    } else if (replace != nullptr && replace->literal && replace->pattern == " " && replace->to == kSpace) {
+    } else if (replace != nullptr && replace->literal && replace->pattern == " " && replace->to == kSpaceMark) {
       escapes = true;
     } else if (piece != nullptr && piece->charsmap.empty() && piece->escape_whitespaces &&
                !piece->remove_extra_whitespaces && !piece->whitespace_as_suffix) {
@@ -153,7 +153,7 @@ bool prefixes_space(const TokenizerSpec& spec) {
   for (const PreTokenizerStep& step : spec.pre_tokenizer) {
     const auto* const metaspace = std::get_if<MetaspaceStep>(&step);
     const auto* const split = std::get_if<SplitStep>(&step);
-    if (metaspace != nullptr && metaspace->replacement == kSpace) {
+    if (metaspace != nullptr && metaspace->replacement == kSpaceMark) {
       prefix = metaspace->prepend != MetaspaceStep::Prepend::kNever;
       escapes = true;
     } else if (split == nullptr || !split->literal || split->pattern != " " ||

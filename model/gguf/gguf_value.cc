@@ -14,8 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers of GGUF files are copied as they are");
 
-constexpr std::array<std::string_view, 13> kNames{"UINT8", "INT8",   "UINT16", "INT16",  "UINT32", "INT32",  "FLOAT32",
-                                                  "BOOL",  "STRING", "ARRAY",  "UINT64", "INT64",  "FLOAT64"};
+constexpr std::array<std::string_view, 13> kTypeNames{"UINT8",  "INT8",    "UINT16", "INT16",  "UINT32",
+                                                      "INT32",  "FLOAT32", "BOOL",   "STRING", "ARRAY",
+                                                      "UINT64", "INT64",   "FLOAT64"};
 constexpr std::array<std::size_t, 13> kSizes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 template <class T>
@@ -48,7 +49,7 @@ void check_element(const GgufArray& array, std::size_t i, bool right_type, std::
 
 }  // namespace
 
-std::string_view gguf_type_name(GgufType type) { return kNames.at(static_cast<std::size_t>(type)); }
+std::string_view gguf_type_name(GgufType type) { return kTypeNames.at(static_cast<std::size_t>(type)); }
 std::size_t gguf_type_size(GgufType type) { return kSizes.at(static_cast<std::size_t>(type)); }
 
 bool GgufArray::is_integral() const {

@@ -22,7 +22,7 @@ struct Wanted {
   std::size_t groups = 0, group = 0;  ///< a norm with a gain for each of so many heads: whose
 };
 
-GgufParameter named(const Parameter& parameter, bool bias) {
+GgufParameter named_parameter(const Parameter& parameter, bool bias) {
   return {parameter.role, parameter.block, parameter.expert, parameter.shared_expert, bias};
 }
 
@@ -58,7 +58,7 @@ class GgufProvider final : public GgufWeightProvider {
   }
 
   GgufExtent extent(const Parameter& parameter) const override {
-    Wanted wanted{named(parameter, false), heads_of(parameter), 0.0};
+    Wanted wanted{named_parameter(parameter, false), heads_of(parameter), 0.0};
     if (parameter.role == Role::kHead && tied_) wanted.parameter.role = Role::kEmbedding;
     const GgufPlace place = find(wanted);
     const GgufTensor& tensor = *place.tensor;
@@ -90,7 +90,7 @@ class GgufProvider final : public GgufWeightProvider {
 
   void add_bias(const Parameter& parameter, std::size_t heads) {
     if (!parameter.bias.tensor.empty())
-      vectors_.try_emplace(key_of(parameter.bias), Wanted{named(parameter, true), heads});
+      vectors_.try_emplace(key_of(parameter.bias), Wanted{named_parameter(parameter, true), heads});
   }
 
   void add_norm(const NormSpec& norm) {
@@ -117,7 +117,7 @@ class GgufProvider final : public GgufWeightProvider {
   /// number.
   GgufRows rows_in(const GgufPlace& place, const Wanted& wanted, std::size_t count, std::size_t total) const {
     const GgufTensor& tensor = *place.tensor;
-    using Rows = GgufCandidate::Rows;
+    using RowSet = GgufCandidate::Rows;
     std::size_t begin = 0;
     if (place.candidate.stacked) {
       const std::size_t stack = tensor.shape.empty() ? 1 : tensor.shape.front();
@@ -134,12 +134,12 @@ class GgufProvider final : public GgufWeightProvider {
       total = count;
       begin = wanted.group * count;
     }
-    const std::size_t behind = place.candidate.rows == Rows::kBeforeLast ? 2 : 1;
-    const bool fits = place.candidate.rows == Rows::kAll ? total == count : total / behind >= count;
+    const std::size_t behind = place.candidate.rows == RowSet::kBeforeLast ? 2 : 1;
+    const bool fits = place.candidate.rows == RowSet::kAll ? total == count : total / behind >= count;
     NIBBLE_REQUIRE(fits, FormatError, "tensor '{}' of '{}': expected {}{} rows, got {} in shape {}", tensor.name,
-                   file_->path().string(), place.candidate.rows == Rows::kAll ? "" : "at least ", behind * count, total,
-                   shape_text(tensor.shape));
-    if (place.candidate.rows == Rows::kBeforeLast || place.candidate.rows == Rows::kLast)
+                   file_->path().string(), place.candidate.rows == RowSet::kAll ? "" : "at least ", behind * count,
+                   total, shape_text(tensor.shape));
+    if (place.candidate.rows == RowSet::kBeforeLast || place.candidate.rows == RowSet::kLast)
       begin += total - behind * count;
     return {begin, count, wanted.heads};
   }

@@ -9,7 +9,7 @@
 namespace nibble::model {
 namespace {
 
-constexpr std::string_view kSpace = "\u2581";
+constexpr std::string_view kSpaceMark = "\u2581";
 constexpr std::size_t kMaxTextBytes = std::size_t{512} << 20;  // of all tokens: a Replace may make them grow
 
 std::string strip(std::string_view text, const StripStep& step) {
@@ -34,9 +34,9 @@ class TextDecoder::Step {
       replace_first_ = spelled_as(metaspace->drop_leading ? "" : " ");
     }
     if (const auto* sentencepiece = std::get_if<SentencePieceDecoderStep>(&step)) {
-      replace_ = make_replace({.pattern = std::string(kSpace), .to = " "}, where);
+      replace_ = make_replace({.pattern = std::string(kSpaceMark), .to = " "}, where);
       replace_first_ = [all = replace_, drops = sentencepiece->drop_first](std::string_view token) {
-        return all(drops && token.starts_with(kSpace) ? token.substr(kSpace.size()) : token);
+        return all(drops && token.starts_with(kSpaceMark) ? token.substr(kSpaceMark.size()) : token);
       };
     }
   }
@@ -96,9 +96,9 @@ TextDecoder::TextDecoder(const TokenizerSpec& spec, const Normalizer& normalizer
   }
   std::size_t bytes = 0;
   for (std::size_t id = 0; id < text_.size(); ++id) {
-    using PieceKind = TokenizerSpec::PieceKind;
-    const PieceKind kind = spec.kind(static_cast<TokenId>(id));
-    if (kind == PieceKind::kControl || kind == PieceKind::kUnknown) is_special_[id] = true;
+    using Kind = TokenizerSpec::PieceKind;
+    const Kind kind = spec.kind(static_cast<TokenId>(id));
+    if (kind == Kind::kControl || kind == Kind::kUnknown) is_special_[id] = true;
     text_[id] = decode_token(static_cast<TokenId>(id), false);
     require_bounded_growth(spec.tokens[id].size(), text_[id].size(), place);
     bytes += text_[id].size();

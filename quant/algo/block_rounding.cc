@@ -16,7 +16,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 16;
+constexpr std::size_t kRoundingRowTile = 16;
 constexpr float kRounder = 0x1.8p23f;  // added and taken away again it rounds half to even
 
 /// Block lengths, levels and the rule, as numbers.
@@ -112,7 +112,7 @@ BlockRounding round_blocks(MatrixView<const float> w, const BlockRoundingOptions
   result.codes = Matrix<std::uint8_t>(w.rows(), w.cols());
   const block_kernels::Kernels kernels = block_kernels::active();
 
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(w.rows(), kRoundingRowTile, [&](std::size_t begin, std::size_t end) {
     Buffers buffers;
     buffers.low.resize(blocks);
     buffers.high.resize(blocks);

@@ -24,8 +24,8 @@ constexpr std::size_t kPolishRounds = 2;
 constexpr int kLeastHalf = 1, kLargestHalf = 0x7BFF;  // the least and the largest positive float16
 
 float rounded(float value) {  // half to even, for values below 2^22
-  constexpr float kRounder = 0x1.8p23f;
-  return (value + kRounder) - kRounder;
+  constexpr float kSearchRounder = 0x1.8p23f;
+  return (value + kSearchRounder) - kSearchRounder;
 }
 
 /// What is searched, the same for all blocks.

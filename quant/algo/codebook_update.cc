@@ -22,7 +22,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 128;
+constexpr std::size_t kUpdateRowTile = 128;
 constexpr double kTolerance = 1e-10;  // of the slope's squared length: products in float are good for 1e-12
 
 template <class Code>
@@ -66,7 +66,7 @@ Matrix<double> sums_by_entry(MatrixView<const float> h, const BasicPaletteWeight
                              const std::function<void(std::size_t row, std::span<float> values)>& fill_row) {
   const std::size_t rows = weight.codes.rows(), n = weight.codes.cols(), k = weight.palettes.cols();
   Matrix<double> by_row(rows, k);
-  parallel_for_tiles(rows, kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(rows, kUpdateRowTile, [&](std::size_t begin, std::size_t end) {
     Matrix<float> d(end - begin, n), product(end - begin, n);
     for (std::size_t i = begin; i < end; ++i) fill_row(i, d.row(i - begin));
     gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, d, h, 0.0f, product);
@@ -269,7 +269,7 @@ template <class Code>
 void update_scales(MatrixView<const float> w, MatrixView<const float> h, BasicPaletteWeight<Code>& weight) {
   require_valid(w, h, weight);
   weight.scales.resize(w.rows(), 1.0f);
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(w.rows(), kUpdateRowTile, [&](std::size_t begin, std::size_t end) {
     Matrix<float> q(end - begin, w.cols()), product(end - begin, w.cols());
     for (std::size_t r = begin; r < end; ++r)
       for_coded(weight, r,

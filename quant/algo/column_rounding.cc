@@ -72,13 +72,13 @@ GridRounding::GridRounding(BlockRounding rounded, const BlockRoundingOptions& op
 
 void GridRounding::round(std::size_t column, std::size_t first_row, std::span<const float> values, std::uint8_t* codes,
                          float* decoded) const {
-  constexpr float kRounder = 0x1.8p23f;  // added and taken away again it rounds half to even
+  constexpr float kColumnRounder = 0x1.8p23f;  // added and taken away again it rounds half to even
   const std::size_t block = column / block_;
   for (std::size_t r = 0; r < values.size(); ++r) {
     const float scale = grids_.scales(first_row + r, block), zero = zero_of(first_row + r, block);
     const float steps = values[r] * (scale == 0.0f ? 0.0f : 1.0f / scale);  // as round_blocks()
     const float above = steps > -zero ? steps : -zero, inside = above < top_ - zero ? above : top_ - zero;
-    const float rounded = (inside + kRounder) - kRounder;
+    const float rounded = (inside + kColumnRounder) - kColumnRounder;
     codes[r] = static_cast<std::uint8_t>(static_cast<int>(rounded + zero));
     decoded[r] = rounded * scale;
   }

@@ -12,14 +12,14 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kBlock = 128, kRowTile = 128;
+constexpr std::size_t kDescentBlock = 128, kDescentRowTile = 128;
 
 /// decoded - w of all codes.
 template <class Code>
 Matrix<float> errors_of(MatrixView<const float> w, const BasicColumnRounding<Code>& rounding,
                         MatrixView<const Code> codes) {
   Matrix<float> errors(w.rows(), w.cols());
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(w.rows(), kDescentRowTile, [&](std::size_t begin, std::size_t end) {
     std::vector<Code> column(end - begin);
     std::vector<float> decoded(end - begin);
     for (std::size_t c = 0; c < w.cols(); ++c) {
@@ -41,12 +41,13 @@ template <class Code>
 TileSweep sweep_tile(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
                      std::size_t first_row, MatrixView<float> errors, MatrixView<Code> codes) {
   const std::size_t rows = errors.rows(), n = w.cols();
-  Matrix<float> slopes(std::min(kBlock, n), rows);  // H · error, input by input, up to date for the running block
+  Matrix<float> slopes(std::min(kDescentBlock, n),
+                       rows);  // H · error, input by input, up to date for the running block
   std::vector<float> targets(rows), decoded(rows), changes(rows);
   std::vector<Code> column(rows);
   TileSweep result;
-  for (std::size_t begin = 0; begin < n; begin += kBlock) {
-    const std::size_t width = std::min(kBlock, n - begin);
+  for (std::size_t begin = 0; begin < n; begin += kDescentBlock) {
+    const std::size_t width = std::min(kDescentBlock, n - begin);
     gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, h.rows_slice(begin, width), errors, 0.0f,
                 slopes.view().rows_slice(0, width));
     for (std::size_t p = 0; p < width; ++p) {
@@ -99,7 +100,7 @@ DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const flo
                                  std::type_identity_t<MatrixView<Code>> codes, double least_gain) {
   require_valid<Code>(w, h, codes);
   Matrix<float> errors = errors_of<Code>(w, rounding, codes);
-  const std::size_t size = rounding.whole_columns() ? w.rows() : kRowTile;
+  const std::size_t size = rounding.whole_columns() ? w.rows() : kDescentRowTile;
   DescentResult result;
   result.loss_before = hessian_error(errors, h);
   NIBBLE_REQUIRE(std::isfinite(result.loss_before), NumericalError,

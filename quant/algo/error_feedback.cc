@@ -13,7 +13,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kBlock = 128, kRowTile = 128;
+constexpr std::size_t kFeedbackBlock = 128, kFeedbackRowTile = 128;
 
 /// The rows of one tile on their way through the inputs. Within a block of inputs the values lie input by input, so
 /// that the loops over rows run over contiguous numbers; what comes after the block is updated once, by gemm().
@@ -29,7 +29,7 @@ class Tile {
         rounding_(rounding),
         codes_(codes),
         current_(rows, w.cols()),
-        values_(std::min(kBlock, w.cols()), rows),
+        values_(std::min(kFeedbackBlock, w.cols()), rows),
         errors_(values_.rows(), rows),
         decoded_(rows),
         column_codes_(rows) {
@@ -59,9 +59,9 @@ class Tile {
   /// Blocks of grids that adapt either fit into a block whole or begin one: then all their weights are up to date.
   std::size_t block_end(std::size_t begin) const {
     const std::size_t n = w_.cols(), adaptive = rounding_.adaptive_block();
-    if (adaptive == 0) return std::min(begin + kBlock, n);
-    if (adaptive <= kBlock) return std::min(begin + kBlock / adaptive * adaptive, n);
-    return std::min({begin + kBlock, (begin / adaptive + 1) * adaptive, n});
+    if (adaptive == 0) return std::min(begin + kFeedbackBlock, n);
+    if (adaptive <= kFeedbackBlock) return std::min(begin + kFeedbackBlock / adaptive * adaptive, n);
+    return std::min({begin + kFeedbackBlock, (begin / adaptive + 1) * adaptive, n});
   }
 
   void adapt(std::size_t begin, std::size_t end, std::size_t position) {
@@ -135,7 +135,7 @@ BasicFeedbackResult<Code> round_with_feedback(MatrixView<const float> w, const H
   require_valid(w, factor, rounding);
   BasicFeedbackResult<Code> result;
   result.codes = Matrix<Code>(w.rows(), w.cols());
-  const std::size_t tile = rounding.whole_columns() ? w.rows() : kRowTile;
+  const std::size_t tile = rounding.whole_columns() ? w.rows() : kFeedbackRowTile;
   std::vector<double> losses((w.rows() + tile - 1) / tile);
   parallel_for_tiles(w.rows(), tile, [&](std::size_t begin, std::size_t end) {
     losses[begin / tile] = Tile<Code>(w, begin, end - begin, factor, rounding, result.codes).run();

@@ -13,7 +13,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 128;
+constexpr std::size_t kHessianRowTile = 128;
 constexpr double kFirstDamping = 1e-6, kLargestDamping = 1e4;
 
 template <class T>
@@ -35,7 +35,7 @@ template <class F, class T>
 Matrix<F> reversed_and_damped(MatrixView<const T> h, const HessianFactor& factor, double mean) {
   const std::size_t n = h.rows();
   Matrix<F> a(n, n);
-  parallel_for_tiles(n, kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(n, kHessianRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       const std::size_t input = factor.order[n - 1 - r];
       for (std::size_t c = 0; c < r && factor.silent[input] == 0; ++c) {
@@ -105,12 +105,12 @@ double hessian_error(MatrixView<const float> delta, MatrixView<const float> h) {
   NIBBLE_REQUIRE(h.rows() == h.cols() && h.rows() == delta.cols(), InvalidArgument,
                  "hessian_error: errors ({}, {}) and Hessian ({}, {}) do not fit", delta.rows(), delta.cols(), h.rows(),
                  h.cols());
-  std::vector<double> sums((delta.rows() + kRowTile - 1) / kRowTile);
-  parallel_for_tiles(delta.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  std::vector<double> sums((delta.rows() + kHessianRowTile - 1) / kHessianRowTile);
+  parallel_for_tiles(delta.rows(), kHessianRowTile, [&](std::size_t begin, std::size_t end) {
     const auto rows = delta.rows_slice(begin, end - begin);
     Matrix<float> product(rows.rows(), rows.cols());
     gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, rows, h, 0.0f, product);
-    double& sum = sums[begin / kRowTile];
+    double& sum = sums[begin / kHessianRowTile];
     for (std::size_t r = 0; r < rows.rows(); ++r)
       for (std::size_t c = 0; c < rows.cols(); ++c)
         sum += static_cast<double>(rows(r, c)) * static_cast<double>(product(r, c));

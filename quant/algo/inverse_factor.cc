@@ -12,7 +12,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kBlock = 128, kUpdateTile = 256;
+constexpr std::size_t kFactorBlock = 128, kUpdateTile = 256;
 
 /// A pivot block, in double whatever T is: it costs little and keeps the pivots sharp.
 class PivotBlock {
@@ -81,9 +81,9 @@ bool invert_cholesky_factor(Matrix<T>& a) {
   // A becomes L below its pivot blocks; the inverses of L's pivot blocks go to the diagonal of `inverse`.
   Matrix<T> inverse(n, n);
   PivotBlock pivot;
-  Matrix<T> panel(n, std::min(n, kBlock));
-  for (std::size_t begin = 0; begin < n; begin += kBlock) {
-    const std::size_t width = std::min(kBlock, n - begin), rest = n - begin - width;
+  Matrix<T> panel(n, std::min(n, kFactorBlock));
+  for (std::size_t begin = 0; begin < n; begin += kFactorBlock) {
+    const std::size_t width = std::min(kFactorBlock, n - begin), rest = n - begin - width;
     const auto diagonal = inverse.view().block(begin, begin, width, width);
     if (!pivot.factor_and_invert(a.view().block(begin, begin, width, width), &least[begin])) return false;
     pivot.copy_inverse(diagonal);
@@ -96,11 +96,11 @@ bool invert_cholesky_factor(Matrix<T>& a) {
   }
 
   // L X = I by forward substitution, each block of columns of X on its own.
-  parallel_for((n + kBlock - 1) / kBlock, [&](std::size_t index) {
-    const std::size_t column = index * kBlock, cols = std::min(kBlock, n - column);
-    Matrix<T> known(kBlock, cols);
-    for (std::size_t row = column + cols; row < n; row += kBlock) {
-      const std::size_t rows = std::min(kBlock, n - row);
+  parallel_for((n + kFactorBlock - 1) / kFactorBlock, [&](std::size_t index) {
+    const std::size_t column = index * kFactorBlock, cols = std::min(kFactorBlock, n - column);
+    Matrix<T> known(kFactorBlock, cols);
+    for (std::size_t row = column + cols; row < n; row += kFactorBlock) {
+      const std::size_t rows = std::min(kFactorBlock, n - row);
       const auto product = known.view().rows_slice(0, rows);
       gemm<T>(Transpose::kNo, Transpose::kNo, T(1), a.view().block(row, column, rows, row - column),
               inverse.view().block(column, column, row - column, cols), T(0), product);

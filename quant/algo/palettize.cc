@@ -14,7 +14,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 16;
+constexpr std::size_t kPalettizeRowTile = 16;
 
 void require_valid(MatrixView<const float> w, MatrixView<const float> weights) {
   NIBBLE_REQUIRE(!w.empty(), InvalidArgument, "palettize: the matrix ({}, {}) is empty", w.rows(), w.cols());
@@ -94,7 +94,7 @@ Palettization palettize(MatrixView<const float> w, MatrixView<const float> weigh
     stored[group] =
         options.palette_dtype == DType::kF32 ? fitted[group].cost : palette_cost(rows.values, rows.weights, palette);
   });
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(w.rows(), kPalettizeRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row)
       assign_codes(w.row(row), result.palettes.row(row / group_rows), result.codes.row(row));
   });

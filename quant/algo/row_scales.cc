@@ -12,7 +12,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 16;
+constexpr std::size_t kScalesRowTile = 16;
 constexpr double kHardlyVaries = 1.0 / 64;
 constexpr float kSmallestScale = 0x1p-24f;
 
@@ -49,7 +49,7 @@ float scale_of(std::span<const float> row, std::size_t index, RowScale rule) {
 std::vector<float> row_scales(MatrixView<const float> w, RowScale rule) {
   NIBBLE_REQUIRE(!w.empty(), InvalidArgument, "row scales: the matrix ({}, {}) is empty", w.rows(), w.cols());
   std::vector<float> scales(w.rows());
-  parallel_for_tiles(w.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  parallel_for_tiles(w.rows(), kScalesRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) scales[row] = scale_of(w.row(row), row, rule);
   });
   return scales;

@@ -13,7 +13,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kRowTile = 16;
+constexpr std::size_t kScaledRowTile = 16;
 constexpr std::size_t kMaxSignRounds = 8;
 constexpr double kLeastGain = 1e-6;
 
@@ -48,7 +48,7 @@ class ScaledFitter {
 
   template <class Body>
   void for_rows(const Body& body) const {
-    parallel_for_tiles(w_.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+    parallel_for_tiles(w_.rows(), kScaledRowTile, [&](std::size_t begin, std::size_t end) {
       for (std::size_t row = begin; row < end; ++row) body(row);
     });
   }

@@ -17,7 +17,7 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kSampleVectors = 32768, kSampleRounds = 8, kMostRounds = 60;
-constexpr double kLeastGain = 1e-4;
+constexpr double kLeastVectorGain = 1e-4;
 
 void require_valid(MatrixView<const float> w, MatrixView<const float> weights, const VectorPaletteOptions& options) {
   NIBBLE_REQUIRE(options.bits >= 1 && options.bits <= 8, InvalidArgument,
@@ -76,7 +76,7 @@ double improve(const WeightedVectors& vectors, std::size_t rounds, std::span<std
   double cost = 0.0;
   for (std::size_t round = 0; round < rounds; ++round) {
     const Round found = assign_vectors(vectors, palette, codes);
-    const bool done = round > 0 && found.cost >= cost * (1.0 - kLeastGain);
+    const bool done = round > 0 && found.cost >= cost * (1.0 - kLeastVectorGain);
     cost = found.cost;
     if (cost == 0.0) break;
     update_palette(vectors, found, palette);

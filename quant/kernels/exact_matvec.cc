@@ -6,7 +6,7 @@
 namespace nibble::quant {
 namespace {
 
-const ExactMatvecTable& active_table() {
+const ExactMatvecTable& exact_matvec_table() {
   switch (active_isa()) {
 #if NIBBLE_HAVE_X86_AVX512
     case Isa::kAvx512:
@@ -24,7 +24,7 @@ const ExactMatvecTable& active_table() {
 }  // namespace
 
 ExactMatvec select_exact_matvec(unsigned bits, PackedKind kind, std::size_t tokens) {
-  return active_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)][tokens == 1 ? 0 : 1];
+  return exact_matvec_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)][tokens == 1 ? 0 : 1];
 }
 
 }  // namespace nibble::quant

@@ -5,7 +5,7 @@
 namespace nibble::quant {
 namespace {
 
-const FloatMatvecTable& active_table() {
+const FloatMatvecTable& float_matvec_table() {
   switch (active_isa()) {
 #if NIBBLE_HAVE_X86_AVX512
     case Isa::kAvx512:
@@ -23,7 +23,7 @@ const FloatMatvecTable& active_table() {
 }  // namespace
 
 FloatMatvec select_float_matvec(FloatType type, std::size_t tokens) {
-  return active_table().by_type[static_cast<std::size_t>(type)][tokens == 1 ? 0 : 1];
+  return float_matvec_table().by_type[static_cast<std::size_t>(type)][tokens == 1 ? 0 : 1];
 }
 
 }  // namespace nibble::quant

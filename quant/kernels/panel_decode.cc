@@ -6,7 +6,7 @@
 namespace nibble::quant {
 namespace {
 
-const PanelDecodeTable& active_table() {
+const PanelDecodeTable& panel_decode_table() {
   switch (active_isa()) {
 #if NIBBLE_HAVE_X86_AVX512
     case Isa::kAvx512:
@@ -24,7 +24,7 @@ const PanelDecodeTable& active_table() {
 }  // namespace
 
 PanelDecode select_panel_decode(unsigned bits, PackedKind kind) {
-  return active_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)];
+  return panel_decode_table().by_width[width_index(bits)][static_cast<std::size_t>(kind)];
 }
 
 }  // namespace nibble::quant

@@ -62,7 +62,7 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
 }
 
 void set_tokens(TokenizerSpec& spec, std::vector<std::string> tokens, std::vector<TokenizerSpec::PieceKind> kinds) {
-  using PieceKind = TokenizerSpec::PieceKind;
+  using Kind = TokenizerSpec::PieceKind;
   NIBBLE_REQUIRE(!tokens.empty() && tokens.size() <= kMaxVocabulary, FormatError,
                  "{}: {} tokens are not between 1 and {}", spec.where, tokens.size(), kMaxVocabulary);
   NIBBLE_REQUIRE(kinds.empty() || kinds.size() == tokens.size(), FormatError, "{}: {} kinds for {} tokens", spec.where,
@@ -73,8 +73,8 @@ void set_tokens(TokenizerSpec& spec, std::vector<std::string> tokens, std::vecto
   spec.id_of.reserve(spec.tokens.size());
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
-    const PieceKind kind = spec.kind(id);
-    if (kind == PieceKind::kControl || kind == PieceKind::kUnknown) continue;
+    const Kind kind = spec.kind(id);
+    if (kind == Kind::kControl || kind == Kind::kUnknown) continue;
     spec.id_of.insert_or_assign(spec.tokens[id], id);
   }
 }

@@ -5,7 +5,7 @@
 namespace nibble::model {
 namespace {
 
-bool is_space(std::string_view text, std::size_t pos) {
+bool is_space_at(std::string_view text, std::size_t pos) {
   return decode_utf8(text, pos).length > 0 && classify(text, pos).char_class == CharClass::kSpace;
 }
 
@@ -46,12 +46,12 @@ void AddedTokenFinder::split(
     pos = end;
     if (token.single_word && !stands_alone(text, begin, end)) continue;
     if (token.left_strip) {
-      while (begin > done && is_space(text, previous_character(text, begin))) {
+      while (begin > done && is_space_at(text, previous_character(text, begin))) {
         begin = previous_character(text, begin);
       }
     }
     if (token.right_strip) {
-      while (end < text.size() && is_space(text, end)) end += decode_utf8(text, end).length;
+      while (end < text.size() && is_space_at(text, end)) end += decode_utf8(text, end).length;
     }
     if (begin > done) on_piece(text.substr(done, begin - done), std::nullopt);
     on_piece(text.substr(begin, end - begin), token.id);

@@ -8,11 +8,11 @@
 namespace nibble::model {
 namespace {
 
-constexpr char32_t kCodePoints = 0x110000;
+constexpr char32_t kAllCodePoints = 0x110000;
 
 std::string every_character() {
   std::string all;
-  for (char32_t c = 0; c < kCodePoints; ++c) {
+  for (char32_t c = 0; c < kAllCodePoints; ++c) {
     if (c < 0xD800 || c > 0xDFFF) append_utf8(all, c);
   }
   return all;
@@ -33,7 +33,7 @@ void for_each_of(std::string_view runs_of_class, OnCodePoint&& on_code_point) {
 }
 
 std::vector<CharClass> read_classes() {
-  std::vector<CharClass> classes(kCodePoints, CharClass::kOther);
+  std::vector<CharClass> classes(kAllCodePoints, CharClass::kOther);
   const auto mark = [&](std::string_view runs_of_class, CharClass char_class) {
     for_each_of(runs_of_class, [&](char32_t c) { classes[c] = char_class; });
   };
@@ -44,7 +44,7 @@ std::vector<CharClass> read_classes() {
 }
 
 std::vector<bool> read_word_characters() {
-  std::vector<bool> is_word(kCodePoints);
+  std::vector<bool> is_word(kAllCodePoints);
   for_each_of("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]+", [&](char32_t c) { is_word[c] = true; });
   return is_word;
 }

@@ -13,7 +13,7 @@
 namespace nibble::model {
 namespace {
 
-constexpr std::size_t kMaxPatternBytes = 16384;
+constexpr std::size_t kMaxRegexBytes = 16384;
 // Steps of one match. A run of white space that no line break ends costs `\s*[\r\n]+` a step per character.
 constexpr std::uint32_t kMatchLimit = 10'000'000;
 constexpr std::uint32_t kDepthLimit = 1'000'000;
@@ -50,8 +50,8 @@ struct Regex::Compiled {
 };
 
 Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(where)) {
-  NIBBLE_REQUIRE(pattern.size() <= kMaxPatternBytes, FormatError, "{}: the pattern has {} bytes, more than {}", where_,
-                 pattern.size(), kMaxPatternBytes);
+  NIBBLE_REQUIRE(pattern.size() <= kMaxRegexBytes, FormatError, "{}: the pattern has {} bytes, more than {}", where_,
+                 pattern.size(), kMaxRegexBytes);
   NIBBLE_REQUIRE(valid_utf8_prefix(pattern) == pattern.size(), FormatError, "{}: the pattern is not UTF-8", where_);
   const auto context = own(pcre2_compile_context_create(nullptr));
   // Lines end at "\n" alone, and ^ and $ know them: as in Oniguruma.

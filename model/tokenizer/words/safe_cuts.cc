@@ -7,13 +7,13 @@
 namespace nibble::model {
 namespace {
 
-constexpr std::string_view kSpace = "\u2581";
+constexpr std::string_view kWordMark = "\u2581";
 constexpr char32_t kSpaceCodePoint = 0x2581;
 
 /// The first place > 0 where a space follows something else, else text.size().
 std::size_t next_space(std::string_view text) {
-  for (std::size_t at = text.find(kSpace, 1); at != std::string_view::npos; at = text.find(kSpace, at + 1)) {
-    if (!text.substr(0, at).ends_with(kSpace)) return at;
+  for (std::size_t at = text.find(kWordMark, 1); at != std::string_view::npos; at = text.find(kWordMark, at + 1)) {
+    if (!text.substr(0, at).ends_with(kWordMark)) return at;
   }
   return text.size();
 }
@@ -24,7 +24,7 @@ std::size_t next_space(std::string_view text) {
 SafeCuts::SafeCuts(const TokenizerSpec& spec, bool byte_level) {
   using Model = TokenizerSpec::Model;
   if (byte_level || spec.ignore_merges || spec.model == Model::kUnigram) return;
-  space_is_token_ = spec.id_of.contains(kSpace);
+  space_is_token_ = spec.id_of.contains(kWordMark);
   for (std::size_t c = 0; c < ascii_tokens_.size(); ++c) {
     const char character = static_cast<char>(c);
     ascii_tokens_[c] = spec.id_of.contains(std::string_view(&character, 1));

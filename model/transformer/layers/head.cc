@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kChunkBytes = 32u << 20;
 
 template <class T>
-void gather_rows(MatrixView<const T> x, std::span<const std::size_t> rows, MatrixView<T> y) {
+void gather_head_rows(MatrixView<const T> x, std::span<const std::size_t> rows, MatrixView<T> y) {
   parallel_for_tiles(rows.size(), 64, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) std::copy_n(x.row(rows[i]).data(), x.cols(), y.row(i).data());
   });
@@ -82,7 +82,7 @@ MatrixView<T> Head<T>::chunk_logits(MatrixView<const T> x, std::span<const std::
   const auto gathered = scratch.gathered.view(rows.size(), x.cols());
   const auto input = chunk_input(rows.size(), x.cols(), scratch);
   const auto logits = scratch.logits.view(rows.size(), linear.op->out_features());
-  gather_rows<T>(x, rows, gathered);
+  gather_head_rows<T>(x, rows, gathered);
   if (norm) norm->forward(gathered, input);
   linear.forward(input, logits, hooks, {rows});
   finish(logits);

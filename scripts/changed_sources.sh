@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Names the product's sources (.cc and .h; with an argument only names that end in it) that differ from main; on main itself,
+# those that its last ten commits touched. `scripts/changed_sources.sh --all [ENDING]`: all of them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folders=(core model datasets calib quant export eval cli)
+all=
+[[ ${1:-} != --all ]] || { all=1; shift; }
+ending=${1:-'(cc|h)'}
+if [[ $all ]]; then
+  names=$(git ls-files -- "${folders[@]}")
+else
+  base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
+  if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=$(git rev-list --max-count=11 HEAD | tail -n 1); fi
+  names=$(git diff --name-only --diff-filter=d "$base" -- "${folders[@]}"
+          git ls-files --others --exclude-standard -- "${folders[@]}")
+fi
+grep -E "\.$ending\$" <<<"$names" | sort -u || true
