@@ -16,9 +16,9 @@ std::size_t thread_count();  ///< inside a ThreadTeam, its threads
 ///
 /// Indices are handed out dynamically in ascending order, so a body must not depend on which thread runs it; work is
 /// cut into tiles of fixed size by the caller, so results do not depend on the number of threads. A call from inside a
-/// body runs its indices one after the other on the calling thread. Of the exceptions thrown by bodies, the one with
-/// the lowest index among those thrown is rethrown, after the running bodies finished; indices not yet handed out are
-/// then skipped. Concurrent calls from different threads take turns.
+/// body runs its indices one after the other on the calling thread, unless that body is its loop's only one. Of the
+/// exceptions thrown by bodies, the one with the lowest index among those thrown is rethrown, after the running bodies
+/// finished; indices not yet handed out are then skipped. Concurrent calls from different threads take turns.
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body);
 
 /// Gives the thread that makes it a pool of its own, until it is gone: its parallel_for() calls, and what they call,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -146,9 +147,9 @@ TEST_F(ThreadPoolTest, StressFromSeveralThreads) {
     for (std::size_t round = 0; round < 150; ++round) {
       const std::size_t count = (seed + round) % values.size() + 1;
       parallel_for(count, [&](std::size_t i) {
-        std::size_t inner = 0;
-        parallel_for(3, [&](std::size_t j) { inner += j; });  // one after the other, on this thread
-        values[i] = round + i + inner;
+        std::array<std::size_t, 3> inner{};  // on this thread, except where the loop around it has one index only
+        parallel_for(inner.size(), [&](std::size_t j) { inner[j] = j; });
+        values[i] = round + i + inner[0] + inner[1] + inner[2];
       });
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(values[i], round + i + 3);
       if (round % 16 == 0) {
