@@ -5,7 +5,7 @@
 // Windows of any width cut by shifts of words, 32 at a time, over a vector type V that also offers
 //            cut(this, next, shift, mask)   bits [shift, shift + 16) of 32 words, next's above this's, masked
 //
-// Entries are loaded one by one: gathers take longer on most processors.
+// Entries are loaded one by one, straight to the places of their rows: gathers would have to be transposed.
 namespace nibble::quant::window_matvec {
 
 template <class V>
