@@ -2,19 +2,13 @@
 
 #include <sys/mman.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <new>
 
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
-#ifdef __SANITIZE_THREAD__
-constexpr std::size_t kHugePage = SIZE_MAX;  // ThreadSanitizer of GCC 12 ends where so much alignment is asked for
-#else
-constexpr std::size_t kHugePage = 2u << 20;
-#endif
+constexpr std::size_t kCacheLine = 64, kHugePage = 2u << 20;
 
 }  // namespace
 
