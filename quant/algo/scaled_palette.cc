@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kScaledRowTile = 16;
 constexpr std::size_t kMaxSignRounds = 8;
-constexpr double kLeastGain = 1e-6;
+constexpr double kLeastRefitGain = 1e-6;
 
 class ScaledFitter {
  public:
@@ -192,7 +192,7 @@ class ScaledFitter {
       }
       const double before = best.history.back();
       best.history.push_back(best.cost);
-      if (best.cost >= before * (1.0 - kLeastGain)) break;
+      if (best.cost >= before * (1.0 - kLeastRefitGain)) break;
     }
   }
 
