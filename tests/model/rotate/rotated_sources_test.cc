@@ -39,15 +39,15 @@ struct Case {
   }
   // Q_outᵀ W diag(g) Q_in in plain loops.
   std::vector<float> expected(const WeightChange& change) const {
-    const Matrix<double> in = explicit_matrix(change.inputs, kCols), out = explicit_matrix(change.outputs, kRows);
+    const Matrix<double> q_in = explicit_matrix(change.inputs, kCols), q_out = explicit_matrix(change.outputs, kRows);
     std::vector<float> result;
     for (std::size_t i = 0; i < kRows; ++i)
       for (std::size_t j = 0; j < kCols; ++j) {
         double sum = 0.0;
         for (std::size_t r = 0; r < kRows; ++r)
           for (std::size_t c = 0; c < kCols; ++c)
-            sum +=
-                out(r, i) * static_cast<double>(weight(r, c)) * (change.gain.empty() ? 1.0 : change.gain[c]) * in(c, j);
+            sum += out(r, i) * static_cast<double>(weight(r, c)) * (change.gain.empty() ? 1.0 : change.gain[c]) *
+                   q_in(c, j);
         result.push_back(static_cast<float>(sum));
       }
     return result;
