@@ -94,9 +94,9 @@ TEST_F(Calibrate, PartsMerge) {
 }
 
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
-  const auto collected = [&](const std::string& samples, std::vector<std::string> more, const std::string& file) {
+  const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {
     std::vector<std::string> all = command({"--collect", "activations,fisher,hessian,guided-hessian"}, file);
-    all[7] = samples;
+    all[7] = windows;
     all.insert(all.end(), more.begin(), more.end());
     return nibble(all);
   };

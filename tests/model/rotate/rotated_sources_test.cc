@@ -46,7 +46,7 @@ struct Case {
         double sum = 0.0;
         for (std::size_t r = 0; r < kRows; ++r)
           for (std::size_t c = 0; c < kCols; ++c)
-            sum += out(r, i) * static_cast<double>(weight(r, c)) * (change.gain.empty() ? 1.0 : change.gain[c]) *
+            sum += q_out(r, i) * static_cast<double>(weight(r, c)) * (change.gain.empty() ? 1.0 : change.gain[c]) *
                    q_in(c, j);
         result.push_back(static_cast<float>(sum));
       }
