@@ -62,7 +62,12 @@ TEST(WindowedPalette, OfGaussianValuesIsAsGoodAsTheTrellisAllows) {
     unsigned bits, window_bits;
     double most;
   };
-  for (const Case& c : {Case{2, 6, 0.086}, Case{2, 8, 0.082}, Case{3, 6, 0.027}, Case{3, 8, 0.0218}}) {
+#if defined(__SANITIZE_ADDRESS__)
+  const std::vector<Case> cases{{2, 6, 0.086}};  // the release build runs all: 256 states take a minute here
+#else
+  const std::vector<Case> cases{{2, 6, 0.086}, {2, 8, 0.082}, {3, 6, 0.027}, {3, 8, 0.0218}};
+#endif
+  for (const Case& c : cases) {
     const auto fit =
         palettize_windows(random_weights(512, 192, 3, 1.0), {}, {.bits = c.bits, .window_bits = c.window_bits});
     const Matrix<float> fresh = random_weights(512, 64, 4, 1.0);
