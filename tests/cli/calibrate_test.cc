@@ -72,7 +72,8 @@ TEST_F(Calibrate, ShowMarksWhatWasNotCollected) {
 
 TEST_F(Calibrate, ShowSaysHowManyTokensAGuidedHessianIsWorth) {
   ASSERT_EQ(nibble(command({"--collect", "guided-hessian"})).exit_code, 0);
-  for (const auto& layer : nibble_json({"calibrate", "--show", output})["layers"]) {
+  const nlohmann::json shown = nibble_json({"calibrate", "--show", output});
+  for (const auto& layer : shown["layers"]) {
     EXPECT_GT(layer["effective_tokens"], 1.0);
     EXPECT_LT(layer["effective_tokens"], layer["tokens"]) << "gradients differ";
   }
