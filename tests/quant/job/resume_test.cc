@@ -80,7 +80,7 @@ TEST(Reporting, HearsOfEveryWeightOnceBeforeTheProgressThatCountsIt) {
                                       .recipe = {},
                                       .progress =
                                           [&](const ProgressUpdate& at) {
-                                            EXPECT_EQ(at.done, weights);
+                                            EXPECT_LE(at.done, weights);  // others may be heard of already
                                             EXPECT_GT(at.done, done);
                                             done = at.done, total = at.total;
                                           },
@@ -91,6 +91,7 @@ TEST(Reporting, HearsOfEveryWeightOnceBeforeTheProgressThatCountsIt) {
                                             EXPECT_GT(tensor.seconds, 0.0);
                                           }});
   EXPECT_EQ(done, total);
+  EXPECT_EQ(weights, total);
   std::vector<std::string> expected;
   for (const auto& tensor : result.tensors) expected.push_back(tensor.name);
   std::sort(heard.begin(), heard.end());
