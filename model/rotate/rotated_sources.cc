@@ -34,19 +34,16 @@ class RowsRotated final : public WeightSource {
 };
 
 // Rows of the result mix all rows of the weight.
-class BothRotated final : public WeightSource {
+class OutputsRotated final : public WeightSource {
  public:
-  BothRotated(std::shared_ptr<const WeightSource> source, WeightChange change)
-      : source_(std::move(source)), change_(std::move(change)) {}
+  OutputsRotated(std::shared_ptr<const WeightSource> source, Parts outputs)
+      : source_(std::move(source)), outputs_(std::move(outputs)) {}
   std::size_t rows() const override { return source_->rows(); }
   std::size_t cols() const override { return source_->cols(); }
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
     const std::scoped_lock lock(mutex_);
     if (made_.rows() == 0) make();
-    for (std::size_t i = begin; i < end; ++i, destination += cols()) {
-      const auto row = made_.row(i);
-      std::copy(row.begin(), row.end(), destination);
-    }
+    std::copy_n(made_.row(begin).data(), (end - begin) * cols(), destination);
   }
   void release() const override {
     const std::scoped_lock lock(mutex_);
@@ -62,21 +59,11 @@ class BothRotated final : public WeightSource {
     parallel_for_tiles(rows(), kTile, [&](std::size_t begin, std::size_t end) {
       source_->decode_rows(begin, end, whole.row(begin).data());
     });
-    parallel_for_tiles(rows(), kTile, [&](std::size_t begin, std::size_t end) {
-      std::vector<double> row(cols());
-      for (std::size_t i = begin; i < end; ++i) {
-        const auto values = whole.row(i);
-        for (std::size_t j = 0; j < cols(); ++j)
-          row[j] = static_cast<double>(values[j]) * (change_.gain.empty() ? 1.0 : change_.gain[j]);
-        rotate_parts(change_.inputs, row);
-        for (std::size_t j = 0; j < cols(); ++j) values[j] = static_cast<float>(row[j]);
-      }
-    });
     parallel_for_tiles(cols(), kTile, [&](std::size_t begin, std::size_t end) {
       Matrix<double> columns(end - begin, rows());
       for (std::size_t i = 0; i < rows(); ++i)
         for (std::size_t j = begin; j < end; ++j) columns(j - begin, i) = static_cast<double>(whole(i, j));
-      for (std::size_t j = begin; j < end; ++j) rotate_parts(change_.outputs, columns.row(j - begin));
+      for (std::size_t j = begin; j < end; ++j) rotate_parts(outputs_, columns.row(j - begin));
       for (std::size_t i = 0; i < rows(); ++i)
         for (std::size_t j = begin; j < end; ++j) whole(i, j) = static_cast<float>(columns(j - begin, i));
     });
@@ -84,7 +71,7 @@ class BothRotated final : public WeightSource {
   }
 
   std::shared_ptr<const WeightSource> source_;
-  WeightChange change_;
+  Parts outputs_;
   mutable std::mutex mutex_;
   mutable Matrix<float> made_;
 };
@@ -104,8 +91,10 @@ std::shared_ptr<const WeightSource> make_rotated_source(std::shared_ptr<const We
   require_width(change.outputs, source->rows(), "outputs");
   NIBBLE_REQUIRE(change.gain.empty() || change.gain.size() == source->cols(), InvalidArgument,
                  "a gain of {} values for {} inputs", change.gain.size(), source->cols());
-  if (change.outputs.empty()) return std::make_shared<RowsRotated>(std::move(source), std::move(change));
-  return std::make_shared<BothRotated>(std::move(source), std::move(change));
+  Parts outputs = std::move(change.outputs);
+  auto rotated = std::make_shared<const RowsRotated>(std::move(source), std::move(change));
+  if (outputs.empty()) return rotated;
+  return std::make_shared<const OutputsRotated>(std::move(rotated), std::move(outputs));
 }
 
 }  // namespace nibble::model
