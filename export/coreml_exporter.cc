@@ -33,6 +33,8 @@ Fit fit(const Storage& storage) {
                         "format: palette, bits: 4, granularity: channel-group");
   if (!storage.palette()) return Fit::exact();
   if (storage.window_bits != 0) return Fit::refused("codes that overlap", "window_bits: 0");
+  if (storage.bits == 5 || storage.bits == 7)
+    return Fit::refused(fmt::format("codes of {} bits", storage.bits), fmt::format("bits: {}", storage.bits + 1));
   if (storage.row_scales) return Fit::rounded("palette times row scale, in a table for each row");
   if (storage.palette_dtype != quant::PaletteDtype::kFloat16) return Fit::rounded("entries of palettes");
   return Fit::exact();

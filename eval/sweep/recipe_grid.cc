@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -25,13 +24,11 @@ using Settings = std::vector<Setting>;
 
 bool is_start(const Setting& setting) { return setting.key == "preset" || setting.key == "recipe"; }
 
-constexpr std::array<std::string_view, 4> kTuningKeys{"tuning.epochs", "tuning.learning_rate", "tuning.batch_windows",
-                                                      "tuning.loss"};
-
 // Keys of a cell that are not those of the recipe's `defaults`, and `others`.
 std::vector<std::string_view> with_sections(std::vector<std::string_view> others) {
   others.insert(others.end(), {"preset", "recipe"});
-  others.insert(others.end(), kTuningKeys.begin(), kTuningKeys.end());
+  const auto sections = quant::Recipe::section_keys();
+  others.insert(others.end(), sections.begin(), sections.end());
   return others;
 }
 
@@ -42,10 +39,17 @@ void check_keys(const YamlNode& node, std::string_view what, std::string_view se
   const YamlSection checked(node, what, section, others);
 }
 
+// A value of one cell; a list, where the recipe's own value is one, as `--set` takes it.
+std::string text_of(const YamlNode& value, std::string_view what, const std::string& place) {
+  if (value.kind != YamlNode::Kind::kSequence || place.find(": budget.") == std::string::npos)
+    return scalar_text(what, value, place);
+  return fmt::format("{}", fmt::join(scalar_texts(what, value, place), ","));
+}
+
 Settings settings_of(const YamlNode& node, std::string_view what, std::string_view section) {
   Settings settings;
   for (const auto& [key, value] : node.entries)
-    if (key != "name") settings.push_back({key, scalar_text(what, value, fmt::format("{}: {}", section, key)), &value});
+    if (key != "name") settings.push_back({key, text_of(value, what, fmt::format("{}: {}", section, key)), &value});
   return settings;
 }
 

@@ -5,7 +5,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr unsigned kBits[] = {1, 2, 3, 4, 6, 8};
+constexpr unsigned kBits[] = {1, 2, 3, 4, 5, 6, 7, 8};
 constexpr std::string_view kKeys[] = {
     "bits",        "granularity",   "group_size",         "palette_dtype",  "scaling",          "cluster_dim",
     "window_bits", "weighting",     "weighting_scale",    "sign",           "joint_iterations", "shifting",

@@ -1,9 +1,12 @@
 #include "quant/job/budget.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "quant/format/windowed_codes.h"
 #include "quant/job/make_shards.h"
 #include "quant/recipe/recipe_keys.h"
 #include "quant/store/quantization_config.h"
@@ -11,9 +14,10 @@
 namespace nibble::quant {
 namespace {
 
-// The settings of `base` with other bits and granularity.
-TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granularity) {
+// The settings of `base` with other bits, granularity and windows.
+TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granularity, unsigned window_bits) {
   base.bits = bits;
+  base.window_bits = window_bits;
   if (base.stored_as().takes("granularity") && granularity != base.granularity) {
     base.granularity = granularity;
     base.group_size.reset();  // was said of another kind of group
@@ -26,6 +30,11 @@ TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granu
   return base;
 }
 
+// Streams run down all outputs, by fewer bits a weight than a window has.
+bool streams_hold(unsigned bits, Granularity granularity, unsigned window_bits) {
+  return window_bits == 0 || (granularity == Granularity::kTensor && bits <= kMostWindowStep && bits < window_bits);
+}
+
 // The ways that the budget leaves open for a weight.
 std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& recipe) {
   const std::string name = item.identity.name + ".weight";
@@ -34,10 +43,21 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
   const bool free_bits = !fixed && given.stored_as().takes("bits") && !recipe.rule_names(name, "bits");
   const bool free_groups = !fixed && given.stored_as().takes("granularity") && !recipe.rule_names(name, "granularity");
   const Budget& budget = *recipe.budget();
+  const bool free_windows = !fixed && given.stored_as().takes("window_bits") &&
+                            !recipe.rule_names(name, "window_bits") && !budget.window_bits.empty();
+  const std::vector<unsigned> windows = free_windows ? budget.window_bits : std::vector{given.window_bits};
   std::vector<TensorSettings> ways;
   for (const unsigned bits : free_bits ? budget.bits : std::vector{given.bits})
-    for (const Granularity granularity : free_groups ? budget.granularity : std::vector{given.granularity})
-      ways.push_back(with_layout(given, bits, granularity));
+    for (const Granularity granularity : free_groups ? budget.granularity : std::vector{given.granularity}) {
+      const std::size_t before = ways.size();
+      for (const unsigned window_bits : windows)
+        if (streams_hold(bits, granularity, window_bits))
+          ways.push_back(with_layout(given, bits, granularity, window_bits));
+      NIBBLE_REQUIRE(ways.size() > before, InvalidArgument,
+                     "budget: {}: no windows of {} bits go on by {} bits in palettes of granularity: {}; list 0 in "
+                     "budget.window_bits for codes that do not overlap, or leave these bits or this granularity out",
+                     name, fmt::join(windows, ", "), bits, granularity_name(granularity));
+    }
   return ways;
 }
 

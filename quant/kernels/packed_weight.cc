@@ -123,6 +123,7 @@ void pack_palettes(PackedWeight& packed, const QuantizedTensor& tensor) {
   std::vector<float> table;
   for (std::size_t group = 0; group < spec.palettes(); ++group) {
     tensor.load_palette(group, table);
+    table.resize(packed.entries(), table.back());  // codes kept wider than they are stored never name the others
     packed.tables.insert(packed.tables.end(), table.begin(), table.end());
   }
   packed.rows_per_table = spec.palettes() == 1 ? 0 : spec.group_size;
@@ -161,8 +162,7 @@ std::uint64_t PackedWeight::bytes(bool in_bytes) const {
 
 bool can_pack(const TensorSpec& spec) {
   if (spec.coding == Coding::kPalette)
-    return spec.windowed() ? WindowLayout::holds(spec.bits, spec.window_bits)
-                           : spec.cluster_dim == 1 && spec.bits == kept_bits(spec.bits);
+    return spec.windowed() ? WindowLayout::holds(spec.bits, spec.window_bits) : spec.cluster_dim == 1;
   return spec.blocks() == 1 || spec.group_size % kBlockInputs == 0;
 }
 

@@ -102,9 +102,10 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
   return rule;
 }
 
-constexpr std::array<std::string_view, 4> kBudgetKeys{"bits_per_weight", "bits", "granularity", "estimate"};
+constexpr std::array<std::string_view, 5> kBudgetKeys{"bits_per_weight", "bits", "granularity", "window_bits",
+                                                      "estimate"};
 
-bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity"; }
+bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity" || name == "window_bits"; }
 
 void set_budget(Budget& budget, std::string_view name, const std::vector<std::string>& values) {
   const auto each = [&](auto& list, const auto& parse) {
@@ -121,6 +122,8 @@ void set_budget(Budget& budget, std::string_view name, const std::vector<std::st
     each(budget.bits, parse_bits);
   else if (name == "granularity")
     each(budget.granularity, parse_granularity);
+  else if (name == "window_bits")
+    each(budget.window_bits, parse_window_bits);
   else if (name == "estimate")
     budget.estimate = parse_loss_estimate(values[0]);
   else
@@ -323,6 +326,13 @@ void Recipe::apply_set(std::string_view key, std::string_view value) {
   given.emplace_back(&known, value);
 }
 
+std::span<const std::string_view> Recipe::section_keys() {
+  static constexpr std::string_view kKeys[] = {"budget.bits_per_weight", "budget.bits",          "budget.granularity",
+                                               "budget.window_bits",     "budget.estimate",      "tuning.epochs",
+                                               "tuning.learning_rate",   "tuning.batch_windows", "tuning.loss"};
+  return kKeys;
+}
+
 void Recipe::apply_set(std::string_view assignment) {
   const auto equals = assignment.find('=');
   NIBBLE_REQUIRE(equals != std::string_view::npos, InvalidArgument, "expected key=value, got '{}'", assignment);
@@ -377,6 +387,7 @@ Json Recipe::canonical_json() const {
         {"bits_per_weight", budget->bits_per_weight}, {"bits", budget->bits}, {"granularity", Json::array()}};
     for (const Granularity granularity : budget->granularity)
       json["budget"]["granularity"].push_back(granularity_name(granularity));
+    if (!budget->window_bits.empty()) json["budget"]["window_bits"] = budget->window_bits;
     json["budget"]["estimate"] = loss_estimate_name(budget->estimate);
   }
   if (const auto own = tuning()) json["tuning"] = tuning_section(*own);

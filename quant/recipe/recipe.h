@@ -18,6 +18,7 @@ struct Budget {
   double bits_per_weight = 0.0;  ///< 0 = not said yet
   std::vector<unsigned> bits{2, 3, 4, 6};
   std::vector<Granularity> granularity{Granularity::kTensor, Granularity::kChannel};
+  std::vector<unsigned> window_bits;  ///< 0: codes that do not overlap; empty: as the recipe says
   LossEstimate estimate = LossEstimate::kAuto;
 };
 
@@ -73,6 +74,9 @@ class Recipe {
   void apply_set(std::string_view key, std::string_view value);
   /// The same from "key=value".
   void apply_set(std::string_view assignment);
+
+  /// What apply_set() takes beside the keys of `defaults`: "budget.bits_per_weight", "tuning.epochs", ….
+  static std::span<const std::string_view> section_keys();
 
   /// Checks every combination of `defaults` and rules. parse() has called it.
   void validate() const;

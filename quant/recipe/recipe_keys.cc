@@ -154,14 +154,7 @@ RecipeKey window_bits_key() {
   RecipeKey key = key_of(
       "window_bits", &TensorSettings::window_bits, [](const TensorSettings& s) { return s.window_bits != 0; },
       "format: palette");
-  key.assign = [](TensorSettings& s, std::string_view text) {
-    unsigned value = 0;
-    NIBBLE_REQUIRE(
-        parse_integer(text, value) && (value == 0 || (value >= kLeastWindowBits && value <= kMostWindowBits)),
-        InvalidArgument, "window_bits: expected 0 (codes that do not overlap) or {} to {}, got '{}'", kLeastWindowBits,
-        kMostWindowBits, text);
-    s.window_bits = value;
-  };
+  key.assign = [](TensorSettings& s, std::string_view text) { s.window_bits = parse_window_bits(text); };
   return key;
 }
 
@@ -340,6 +333,14 @@ unsigned parse_bits(std::string_view text) {
   unsigned value = 0;
   NIBBLE_REQUIRE(parse_integer(text, value) && value >= 1 && value <= 8, InvalidArgument,
                  "bits: expected a whole number from 1 to 8, got '{}'", text);
+  return value;
+}
+
+unsigned parse_window_bits(std::string_view text) {
+  unsigned value = 0;
+  NIBBLE_REQUIRE(parse_integer(text, value) && (value == 0 || (value >= kLeastWindowBits && value <= kMostWindowBits)),
+                 InvalidArgument, "window_bits: expected 0 (codes that do not overlap) or {} to {}, got '{}'",
+                 kLeastWindowBits, kMostWindowBits, text);
   return value;
 }
 

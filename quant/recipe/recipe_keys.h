@@ -38,6 +38,7 @@ std::string_view granularity_name(Granularity granularity);
 LossEstimate parse_loss_estimate(std::string_view text);
 std::string_view loss_estimate_name(LossEstimate estimate);
 unsigned parse_bits(std::string_view text);
+unsigned parse_window_bits(std::string_view text);
 /// The whole number, at most `most`, or the finite number that `text` says; throw InvalidArgument starting with `key`.
 std::uint64_t parse_count(std::string_view key, std::string_view text, std::uint64_t most);
 double parse_number(std::string_view key, std::string_view text, double least, double most);

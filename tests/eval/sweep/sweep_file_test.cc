@@ -128,11 +128,30 @@ TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
   EXPECT_TRUE(refused(head + "  - {speed: {}, text: t}", "line 4", "text has no meaning beside speed"));
 }
 
+TEST(SweepFile, CellsHaveBudgetsOfTheirOwn) {
+  const SweepSpec listed =
+      parse("list: [{preset: mixed, budget.bits: [2, 3], budget.window_bits: [0, 6], budget.bits_per_weight: 2.5}]");
+  const SweepSpec grid =
+      parse("grid: {preset: mixed, budget.bits: [\"2,3\", \"4\"], budget.bits_per_weight: [4.1, 4.5]}");
+  ASSERT_EQ(listed.recipes.size(), 1u);
+  const quant::Budget& budget = *listed.recipes[0].recipe->budget();
+  EXPECT_EQ(budget.bits, (std::vector<unsigned>{2, 3}));
+  EXPECT_EQ(budget.window_bits, (std::vector<unsigned>{0, 6}));
+  EXPECT_EQ(budget.bits_per_weight, 2.5);
+  ASSERT_EQ(grid.recipes.size(), 4u);
+  EXPECT_EQ(grid.recipes[1].recipe->budget()->bits, (std::vector<unsigned>{2, 3}));
+  EXPECT_EQ(grid.recipes[1].recipe->budget()->bits_per_weight, 4.5);
+  EXPECT_EQ(grid.recipes[2].recipe->budget()->bits, (std::vector<unsigned>{4}));
+}
+
 TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   const std::string cells = "list: [float]\n";
   EXPECT_TRUE(refused(kHead + "gird: {bits: 4}\n", "line 3", "did you mean 'grid'?"));
   EXPECT_TRUE(refused(kHead + "grid:\n  bits: 4\n  wieghting: none\n", "line 5", "did you mean 'weighting'?"));
-  EXPECT_TRUE(refused(kHead + "grid: {bits: 5}\n", "line 3: cell bits=5"));
+  EXPECT_TRUE(refused(kHead + "grid: {bits: 9}\n", "line 3: cell bits=9"));
+  EXPECT_TRUE(refused(kHead + "list: [{budget.bits: [2, 3]}]\n", "line 3", "bits_per_weight is missing"));
+  EXPECT_TRUE(refused(kHead + "list: [{bits: [2, 3]}]\n", "line 3", "list: bits"));
+  EXPECT_TRUE(refused(kHead + "list: [{budget.bit: 3}]\n", "line 3", "did you mean 'budget.bits'?"));
   EXPECT_TRUE(refused(kHead + "list: [floatt]\n", "line 3", "'float'"));
   EXPECT_TRUE(refused(kHead + cells + "exclude: [{bits: many}]\n", "line 4"));
   EXPECT_TRUE(refused("evaluations: [{tokens: t}]\n" + cells, "'models' is missing"));

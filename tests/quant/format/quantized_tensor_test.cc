@@ -62,7 +62,7 @@ std::vector<float> decode(const QuantizedTensor& tensor) {
 
 TEST(PaletteTensor, DecodesAsTheFormulaSaysAtEveryWidthGroupingAndOddSize) {
   std::uint64_t seed = 0;
-  for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
+  for (const unsigned bits : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u})
     for (const std::size_t group : {0u, 1u, 3u})
       for (const bool scaled : {false, true})
         for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{1, 1}, {7, 5}, {8, 16}, {5, 33}}) {

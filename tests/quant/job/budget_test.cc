@@ -233,6 +233,51 @@ TEST(Budget, LeavesAloneWhatRulesName) {
     }
 }
 
+TEST(Budget, TriesWindowsWhereStreamsHoldThem) {
+  const TempDir dir;
+  write_model(dir);
+  const auto result =
+      quantize(dir,
+               "layers: [{match: 'q_proj', window_bits: 6}, {match: 'k_proj', granularity: channel}]\n"
+               "budget: {bits_per_weight: 9, bits: [2, 4], granularity: [tensor], window_bits: [0, 4, 5]}");
+  bool taken = false;
+  for (const BudgetTensor& tensor : result.budget->tensors) {
+    std::vector<std::string> layouts;
+    for (const auto& candidate : tensor.candidates) layouts.push_back(candidate.layout);
+    using Layouts = std::vector<std::string>;
+    if (tensor.name.ends_with("q_proj")) {
+      EXPECT_EQ(layouts, (Layouts{"palette 2-bit window-6 tensor", "palette 4-bit window-6 tensor"}));
+    } else if (tensor.name.ends_with("k_proj")) {
+      EXPECT_EQ(layouts, (Layouts{"palette 2-bit channel", "palette 4-bit channel"}));
+    } else {
+      EXPECT_EQ(layouts,
+                (Layouts{"palette 2-bit tensor", "palette 2-bit window-4 tensor", "palette 2-bit window-5 tensor",
+                         "palette 4-bit tensor", "palette 4-bit window-5 tensor"}))
+          << "4 bits on leave no overlap of 4";
+      taken = taken || chosen(tensor).layout.find("window") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(taken) << "some stream is worth its bits";
+  EXPECT_LE(result.bits_per_weight, 9.0);
+  EXPECT_EQ(load_model(dir / "out").bits_per_weight, result.bits_per_weight);
+  const auto text = Recipe::parse("budget: {bits_per_weight: 3, window_bits: [0, 6]}", "recipe").canonical_text();
+  EXPECT_NE(text.find("window_bits: [0,6]"), std::string::npos) << text;
+  EXPECT_EQ(Recipe::parse(text, "again").canonical_text(), text);
+}
+
+TEST(Budget, RefusesWidthsThatNoWindowOfItsListHolds) {
+  const TempDir dir;
+  write_model(dir);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir, "budget: {bits_per_weight: 4, bits: [2, 6], granularity: [tensor], window_bits: [6]}"); },
+      "no windows of 6 bits go on by 6 bits", "list 0 in budget.window_bits"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir, "{defaults: {bits: 2, window_bits: 6}, budget: {bits_per_weight: 4, bits: [2]}}"); },
+      "granularity: channel"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { Recipe::parse("budget: {bits_per_weight: 4, window_bits: [3]}", "recipe"); }, "or 4 to 10, got '3'"));
+}
+
 TEST(Budget, RefusesTheImpossibleAndSaysWhatIsPossible) {
   const TempDir dir;
   write_model(dir);
@@ -252,8 +297,9 @@ TEST(Budget, RefusesTheImpossibleAndSaysWhatIsPossible) {
   ASSERT_FALSE(least.empty());
   EXPECT_NO_THROW(quantize(dir, fmt::format("budget: {{bits_per_weight: {}, bits: [2, 3]}}", least)))
       << "the least that is named is possible";
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir, "budget: {bits_per_weight: 4, bits: [5]}"); },
-                                                 "budget: bits", "format: palette"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir, "{defaults: {format: uniform}, budget: {bits_per_weight: 4, bits: [1]}}"); }, "budget: bits",
+      "format: uniform"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir, "budget: {bits_per_weight: 4, bits: [2, 2]}"); },
                                                  "listed twice"));
 }

@@ -96,7 +96,7 @@ TEST(QuantizeModel, EveryDataFreeFormatWritesAModelThatLoadsAndRuns) {
   test::tiny_gpt2().write(dir / "gpt2");
   test::tiny_llama().write(dir / "llama");
   std::vector<std::string> sections{"{format: float16}"};
-  for (const int bits : {1, 2, 3, 4, 6, 8})
+  for (const int bits : {1, 2, 3, 4, 5, 6, 7, 8})
     for (const auto granularity : {"tensor", "channel-group", "channel"})
       sections.push_back(fmt::format("{{bits: {}, granularity: {}}}", bits, granularity));
   sections.emplace_back("{palette_dtype: float32}");

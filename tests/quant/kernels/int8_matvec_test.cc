@@ -98,7 +98,7 @@ std::vector<TensorWish> wishes() {
   std::vector<TensorWish> all;
   for (const auto& [rows, cols] :
        {std::pair<std::size_t, std::size_t>{1, 1}, {15, 31}, {17, 33}, {35, 129}, {16, 515}}) {
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 5u, 6u})
       for (const std::size_t group : {std::size_t{0}, std::size_t{16}, std::size_t{8}, std::size_t{1}})
         all.push_back(
             {{Coding::kPalette, rows, cols, bits, group, 1}, group == 8, false, true, group == 1 ? 0.02 : 0.0, true});

@@ -26,7 +26,7 @@ std::vector<TensorWish> wishes(bool integers) {
   // Odd sizes around panels of 16 rows, blocks of 32 inputs and units of 128 to 512.
   const std::pair<std::size_t, std::size_t> shapes[] = {{1, 1}, {15, 31}, {17, 33}, {35, 129}, {16, 515}};
   for (const auto& [rows, cols] : shapes) {
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u})
       for (const std::size_t group : {std::size_t{0}, std::size_t{16}, std::size_t{8}, std::size_t{1}})
         all.push_back(
             {{Coding::kPalette, rows, cols, bits, group, 1}, group == 8, false, integers, group == 1 ? 0.02 : 0.0});
@@ -112,12 +112,12 @@ std::uint64_t bytes_read(const TensorWish& wish, const QuantizedTensor& tensor, 
     const std::uint64_t palettes = (rows + group - 1) / group;
     const bool own = palettes > 1 && group % 16 != 0;  // rows lie alone
     const std::uint64_t unit = !own                     ? 32
-                               : bits == 1 || bits == 3 ? 512
-                               : bits == 2 || bits == 6 ? 256
-                               : bits == 4              ? 128
+                               : kept == 1 || kept == 3 ? 512
+                               : kept == 2 || kept == 6 ? 256
+                               : kept == 4              ? 128
                                                         : 64;
-    const std::uint64_t codes = up_to_multiple(rows, own ? 1 : 16) * up_to_multiple(cols, unit) * bits / 8;
-    const std::uint64_t beside = int8 && bits < 8 ? palettes * byte_entries + 2 * 4 * rows
+    const std::uint64_t codes = up_to_multiple(rows, own ? 1 : 16) * up_to_multiple(cols, unit) * kept / 8;
+    const std::uint64_t beside = int8 && kept < 8 ? palettes * byte_entries + 2 * 4 * rows
                                                   : palettes * entries * 4 + (wish.row_scale ? 4 * rows : 0);
     const TensorPart* outliers = tensor.find("outlier_values");
     const std::uint64_t count = outliers == nullptr ? 0 : tensor.outlier_columns().size();

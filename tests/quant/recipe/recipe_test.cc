@@ -104,7 +104,7 @@ TEST(Recipe, RefusesValuesOutOfRange) {
   EXPECT_TRUE(refused("defaults: {bits: 0}", "bits: expected a whole number from 1 to 8, got '0'"));
   EXPECT_TRUE(refused("defaults: {bits: 4.0}", "bits"));
   EXPECT_TRUE(refused("defaults: {bits: [4]}", "bits: expected a single value"));
-  EXPECT_TRUE(refused("defaults: {bits: 5}", "expected 1, 2, 3, 4, 6, 8 with format: palette, got 5"));
+  EXPECT_TRUE(refused("defaults: {format: int4-block, bits: 5}", "bits", "int4-block always stores 4 bits"));
   EXPECT_TRUE(
       refused("defaults: {format: uniform, bits: 1}", "expected 2, 3, 4, 5, 6, 7, 8 with format: uniform, got 1"));
   EXPECT_TRUE(refused("defaults: {format: uniform, group_size: 33}", "group_size", "got 33"));
