@@ -2,6 +2,7 @@
 
 #include "cli/options.h"
 #include "core/choice.h"
+#include "core/error.h"
 #include "model/transformer/cache/cache_names.h"
 
 namespace nibble::cli {
@@ -15,11 +16,18 @@ std::string_view cache_kind_name(CacheKind kind) { return name_of(kind, kCacheKi
 std::string_view cache_type_name(CacheType type) { return name_of(type, kCacheTypes); }
 
 model::CacheOptions CacheArguments::options() const {
-  return {.kind = cache_kind("--cache", kind),
-          .type = choose("--cache-type", type, kCacheTypes),
-          .capacity = capacity,
-          .chunk = chunk,
-          .context = context};
+  model::CacheOptions options{
+      .kind = cache_kind("--cache", kind), .type = choose("--cache-type", type, kCacheTypes), .capacity = capacity};
+  const bool window = options.kind == CacheKind::kWindow;
+  NIBBLE_REQUIRE(!window || capacity == 0, InvalidArgument,
+                 "--cache-size: a window keeps --window-context positions, got --cache-size {} with --cache window",
+                 capacity);
+  NIBBLE_REQUIRE(window || (chunk == 0 && context == 0), InvalidArgument,
+                 "{} goes with --cache window, not with --cache {}", chunk != 0 ? "--window-chunk" : "--window-context",
+                 kind);
+  if (chunk != 0) options.chunk = chunk;
+  if (context != 0) options.context = context;
+  return options;
 }
 
 void add_cache_arguments(CLI::App& app, CacheArguments& arguments) {

@@ -12,9 +12,9 @@ namespace nibble::cli {
 /// --cache, --cache-type, --cache-size, --window-chunk, --window-context: how a sequence keeps keys and values.
 struct CacheArguments {
   std::string kind = "state", type = "f32";
-  std::uint64_t capacity = 0, chunk = 64, context = 512;
+  std::uint64_t capacity = 0, chunk = 0, context = 0;  // 0: not given
 
-  /// Throws InvalidArgument for an unknown name.
+  /// Throws InvalidArgument for an unknown name, and for a size that the kind has not.
   model::CacheOptions options() const;
 };
 void add_cache_arguments(CLI::App& app, CacheArguments& arguments);

@@ -138,18 +138,25 @@ void merge(const CalibrateArguments& arguments) {
   print_json({{"merged", arguments.merge}, {"output", arguments.output.string()}});
 }
 
-void run(const CalibrateArguments& arguments) {
+void run(const CalibrateArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
   const bool collects = !arguments.model.empty();
   const int modes = (collects ? 1 : 0) + (arguments.merge.empty() ? 0 : 1) + (arguments.show.empty() ? 0 : 1);
   NIBBLE_REQUIRE(modes == 1, InvalidArgument, "calibrate: expected one of MODEL, --merge and --show, got {} of them",
                  modes);
   NIBBLE_REQUIRE(collects || arguments.extend.empty(), InvalidArgument, "calibrate: --extend goes with a MODEL");
+  if (!collects)
+    refuse_given(app,
+                 {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
+                  "--fisher", "--labels", "--centre", "--head"},
+                 arguments.show.empty() ? "--merge" : "--show");
+  if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "calibrate: -o, the file to write, is missing");
   if (!arguments.merge.empty()) return merge(arguments);
   NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
+  check_calibration_text(app, arguments.text, arguments.labels != "data");
   MpiSession mpi;
   mpi.run([&] { collect(arguments, mpi); });
 }
@@ -188,7 +195,7 @@ Command calibrate_command(CLI::App& program) {
       "    --extend build/calib.h5 -o build/calib-64.h5\n"
       "  nibble calibrate --show build/calib.h5\n"
       "A run that was interrupted goes on when the same command is given again.");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

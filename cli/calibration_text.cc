@@ -1,6 +1,7 @@
 #include "cli/calibration_text.h"
 
 #include "cli/options.h"
+#include "core/error.h"
 
 namespace nibble::cli {
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
@@ -24,6 +25,14 @@ quant::CalibrationSource CalibrationTextOptions::source() const {
           .length = length,
           .samples = samples,
           .seed = seed};
+}
+
+void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& options, bool seeds_more) {
+  NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
+                 "{}: expected either --text or --tokens, got both", app.get_name());
+  if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
+  if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
+  if (!options.tokens.empty() && !seeds_more) refuse_given(app, {"--seed"}, "--tokens");
 }
 
 }  // namespace nibble::cli

@@ -48,12 +48,18 @@ struct Compared {
 std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const model::Model& model,
                                 std::size_t tokens) {
   std::vector<Compared> list;
+  const auto sized = [&](CacheArguments one) {  // of several kinds, each takes the sizes that it has
+    const bool window = one.kind == cache_kind_name(model::CacheKind::kWindow), several = arguments.kinds.size() > 1;
+    if (several && window) one.capacity = 0;
+    if (several && !window) one.chunk = one.context = 0;
+    return one;
+  };
   for (const std::string& kind : arguments.kinds) {
     for (const std::string& type : arguments.types) {
       CacheArguments one = arguments.cache;
       one.kind = kind;
       one.type = type;
-      model::CacheOptions options = one.options();
+      model::CacheOptions options = sized(one).options();
       if (options.kind == model::CacheKind::kNone && options.type != model::CacheType::kF32) continue;
       if (options.capacity == 0) options.capacity = tokens;
       const bool slides = options.kind == model::CacheKind::kWindow && options.context < tokens;

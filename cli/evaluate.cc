@@ -43,6 +43,8 @@ void run(const EvaluateArguments& arguments) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
   options.context = arguments.context > 0 ? arguments.context : model.architecture.max_positions;
+  NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || arguments.stride == 0, InvalidArgument,
+                 "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
   options.stride = arguments.stride;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();

@@ -95,4 +95,10 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, c
       ->check(in_range<double>(low, high, "a number"));
 }
 
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, std::string_view beside) {
+  for (const char* name : options)
+    NIBBLE_REQUIRE(app.count(name) == 0, InvalidArgument, "{}: {} means nothing beside {}", app.get_name(), name,
+                   beside);
+}
+
 }  // namespace nibble::cli

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nibble::cli {
@@ -39,6 +41,10 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
 /// An option that takes whole numbers in the range between commas.
 CLI::Option* add_count_list(CLI::App& app, const std::string& name, std::vector<std::size_t>& values,
                             const std::string& description, CountRange range = {});
+
+/// Throws InvalidArgument when one of `options` was given on the command line: "calibrate: --seed means nothing beside
+/// --merge".
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, std::string_view beside);
 
 /// An option that takes a number in [low, high].
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,

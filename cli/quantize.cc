@@ -136,8 +136,6 @@ std::string text_of(const QuantizeArguments& arguments, const quant::QuantizeRes
 std::optional<quant::CalibrationText> read_text(const QuantizeArguments& arguments, ProgressBar& bar) {
   const CalibrationTextOptions& options = arguments.text;
   if (!options.given()) return std::nullopt;
-  NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
-                 "expected either --text or --tokens, got both");
   const auto checkpoint = model::open_checkpoint(arguments.model);
   const model::Architecture& architecture = checkpoint->architecture();
   const auto tokenizer = options.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
@@ -223,7 +221,10 @@ Command make_quantize_command(CLI::App& program, ExportCheck require_exportable)
       "Example:\n"
       "  nibble quantize datasets/demo/gpt2-demo -o build/gpt2-demo-3bit --set bits=3 --set granularity=channel\n"
       "  nibble quantize --preset int4-block --print-recipe");
-  return {app, [arguments, require_exportable] { run(*arguments, require_exportable); }};
+  return {app, [arguments, require_exportable, app] {
+            check_calibration_text(*app, arguments->text, false);
+            run(*arguments, require_exportable);
+          }};
 }
 
 }  // namespace nibble::cli

@@ -25,6 +25,7 @@ using Applies = bool (*)(const TensorSettings&);
 bool is_scaled(const TensorSettings& s) { return s.scaling != Scaling::kNone; }
 bool is_solved(const TensorSettings& s) { return s.solver != Solver::kNearest; }
 bool is_grid(const TensorSettings& s) { return s.coded() && !s.has_palette(); }
+bool starts_at_random(const TensorSettings& s) { return s.cluster_dim > 1 || s.window_bits != 0; }
 bool always(const TensorSettings&) { return true; }
 
 template <class T>
@@ -113,12 +114,6 @@ RecipeKey bits_key() {
   RecipeKey key = key_of("bits", &TensorSettings::bits, always,
                          "format palette or uniform (int4-block always stores 4 bits, float16 16)");
   key.assign = [](TensorSettings& s, std::string_view text) { s.bits = parse_bits(text); };
-  return key;
-}
-
-RecipeKey seed_key() {
-  RecipeKey key = count<std::uint64_t>("seed", &TensorSettings::seed, ~std::uint64_t{0}, always, "");
-  key.applies = always;
   return key;
 }
 
@@ -218,7 +213,7 @@ std::vector<RecipeKey> make_keys() {
       choice("solver", &S::solver, kSolvers, always, kCodedOnly),
       choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
-      flag("static_groups", &S::static_groups, is_solved, kSolvedOnly),
+      flag("static_groups", &S::static_groups, is_solved, "int4-block and uniform with a solver"),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
                            "a palette with solver: gptq or coordinate-descent"),
@@ -229,7 +224,9 @@ std::vector<RecipeKey> make_keys() {
       number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),
       number("outliers_large", &S::outliers_large, 0.0, 0.5, always, kPaletteOnly),
       number("outliers_saving", &S::outliers_saving, 0.0, 0.5, always, kPaletteOnly),
-      seed_key(),
+      count<std::uint64_t>(
+          "seed", &TensorSettings::seed, ~std::uint64_t{0}, starts_at_random,
+          "palettes of vectors (cluster_dim) or windows (window_bits): others start nowhere at random"),
   };
 }
 

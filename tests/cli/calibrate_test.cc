@@ -177,6 +177,13 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused(command({"--memory", "1M"}), 2, "--memory grants 1 MB");
   refused(command({"--centre", temp / "none.h5"}), 3, "none.h5");
   refused({"calibrate", "--show", text}, 3, "calibration.txt");
+  // Options that would change nothing.
+  refused({"calibrate", "--show", text, "--seed", "3"}, 2, "--seed means nothing beside --show");
+  refused({"calibrate", "--show", text, "-o", output}, 2, "--output means nothing beside --show");
+  refused({"calibrate", "--merge", text, text, "-o", output, "--collect", "fisher"}, 2,
+          "--collect means nothing beside");
+  refused({"calibrate", model, "--tokens", "ids.u16", "--field", "body", "-o", output}, 2, "--field means nothing");
+  refused({"calibrate", model, "--tokens", "ids.u16", "--seed", "3", "-o", output}, 2, "--seed means nothing beside");
   refused({"calibrate", model, "--text", text, "-o", "/nonexistent/calib.h5"}, 3, "/nonexistent/calib.h5.work");
 }
 

@@ -76,6 +76,9 @@ TEST_F(Generate, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--prompt", "a", "--temperature", "-1"}), HasSubstr("--temperature: expected a number"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temperature", "nan"}), HasSubstr("--temperature: expected a number"));
   EXPECT_THAT(error_of({"--prompt", "a", "--top-p", "0"}), HasSubstr("top_p"));
+  EXPECT_THAT(error_of({"--prompt", "a", "--cache", "window", "--cache-size", "64"}), HasSubstr("--window-context"));
+  EXPECT_THAT(error_of({"--prompt", "a", "--window-chunk", "8"}), HasSubstr("--window-chunk goes with --cache window"));
+  EXPECT_THAT(error_of({"--prompt", "a", "--cache", "io", "--window-context", "8"}), HasSubstr("not with --cache io"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temprature", "1"}), HasSubstr("did you mean '--temperature'?"));
 }
 

@@ -61,6 +61,8 @@ TEST_F(Quantize, AnExistingOutputIsKeptUnlessOverwriteIsGiven) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr(output));
   EXPECT_THAT(refused.err, HasSubstr("overwrite"));
+  EXPECT_THAT(nibble({"quantize", model, "--samples", "3", "-o", output}).err,
+              HasSubstr("--samples means nothing beside no --text and no --tokens"));
   EXPECT_EQ(read_file(std::filesystem::path(output) / "model.safetensors"), before);
   EXPECT_EQ(nibble({"quantize", model, "--set", "bits=2", "-o", output, "--overwrite"}).exit_code, 0);
   EXPECT_NE(read_file(std::filesystem::path(output) / "model.safetensors"), before);
@@ -97,7 +99,7 @@ TEST_F(Quantize, RecipeMistakesAreUsageErrorsThatSuggestTheNearest) {
   EXPECT_EQ(preset.exit_code, 2);
   EXPECT_THAT(preset.err, HasSubstr("int4-block"));
 
-  for (const char* value : {"bits=5", "bits=x", "bits", "=3", ""}) {
+  for (const char* value : {"bits=9", "bits=x", "bits", "=3", ""}) {
     EXPECT_EQ(nibble({"quantize", model, "-o", output, "--set", value}).exit_code, 2) << value;
   }
   EXPECT_FALSE(std::filesystem::exists(output));

@@ -83,11 +83,21 @@ TEST(RecipeKeys, AreThoseThatTheTableOfFormatsNames) {
   for (const StorageFormat* format : storage_formats())
     for (const std::string_view key : format->keys) EXPECT_NO_THROW(find_recipe_key(key)) << format->name;
   for (const RecipeKey& key : recipe_keys()) {
-    const bool of_every_format = key.name == "format" || key.name == "seed";
+    const bool of_every_format = key.name == "format";
     bool taken = false;
     for (const StorageFormat* format : storage_formats()) taken = taken || format->takes(key.name);
     EXPECT_NE(taken, of_every_format) << key.name;
   }
+}
+
+TEST(Recipe, RefusesKeysThatWouldChangeNothing) {
+  EXPECT_TRUE(refused("defaults: {seed: 3}", "seed: 3 means nothing here", "cluster_dim"));
+  EXPECT_EQ(settings_of("defaults: {seed: 3, cluster_dim: 2}").seed, 3u);
+  EXPECT_EQ(settings_of("defaults: {seed: 3, bits: 2, window_bits: 6}").seed, 3u);
+  EXPECT_TRUE(refused("defaults: {solver: gptq, static_groups: false}", "static_groups: false means nothing here",
+                      "int4-block and uniform"));
+  EXPECT_FALSE(
+      settings_of("defaults: {format: uniform, solver: gptq, static_groups: false, act_order: false}").static_groups);
 }
 
 TEST(Recipe, UnknownKeysSuggestTheNearest) {
@@ -248,7 +258,6 @@ TEST(Recipe, CanonicalTextFillsInEveryDefaultThatMeansSomething) {
             "  int4_scale: extreme-8\n"
             "  zero_point: false\n"
             "  input_scaling: none\n"
-            "  seed: 0\n"
             "layers:\n"
             "  - match: \"h\\\\.0\"\n"
             "    format: uniform\n"
