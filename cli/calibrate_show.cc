@@ -28,7 +28,7 @@ struct LayerSummary {
 
 LayerSummary summarize(const calib::StatsFile& file, const std::string& module) {
   calib::StatisticSet wanted = file.settings().collected;
-  wanted.hessian = false;
+  wanted.hessian = wanted.guided_hessian = false;
   const calib::LayerStats layer = file.read(module, wanted);
   LayerSummary summary;
   if (wanted.activations) {
@@ -38,7 +38,7 @@ LayerSummary summarize(const calib::StatsFile& file, const std::string& module) 
     summary.outlier_ratio = calib::outlier_ratio(layer);
     summary.dead_channels = static_cast<double>(calib::dead_channels(layer).size());
   }
-  if (wanted.guided_hessian) summary.effective_tokens = calib::effective_tokens(layer);
+  if (file.settings().collected.guided_hessian) summary.effective_tokens = file.effective_tokens(module);
   if (wanted.fisher) {
     double sum = 0.0;
     for (const float value : layer.fisher.values()) sum += static_cast<double>(value);

@@ -90,10 +90,8 @@ Matrix<double> hessian(const LayerStats& layer, HessianKind kind) {
   return h;
 }
 
-double effective_tokens(const LayerStats& layer) {
-  require(layer, {.guided_hessian = true});
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  return layer.sum_s2.value_or(0.0) > 0.0 ? layer.sum_s * layer.sum_s / *layer.sum_s2 : kUnknown;
+double effective_tokens(double sum_s, std::optional<double> sum_s2) {
+  return sum_s2.value_or(0.0) > 0.0 ? sum_s * sum_s / *sum_s2 : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::vector<std::size_t> dead_channels(const LayerStats& layer) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "calib/stats/hessian_kind.h"
@@ -31,7 +32,7 @@ std::vector<double> correction_mean(const LayerStats& layer, HessianKind kind);
 
 /// (Σ s)² / Σ s²: so many tokens of equal weight would tell as much as the guided Hessian's, whose weights s are heavy
 /// in the tail (Kish's effective sample size). NaN where the file lacks Σ s² or every s is 0.
-double effective_tokens(const LayerStats& layer);
+double effective_tokens(double sum_s, std::optional<double> sum_s2);
 
 /// Inputs that were 0 for every token.
 std::vector<std::size_t> dead_channels(const LayerStats& layer);

@@ -52,6 +52,11 @@ StatisticSet LayerStats::holds() const {
           .guided_hessian = sum_s_xxt.size() != 0};
 }
 
+void check_guide_sums(const LayerStats& layer, std::string_view what) {
+  check_values(std::span(&layer.sum_s, 1), 1, true, "sum_s", layer, what);
+  if (layer.sum_s2) check_values(std::span(&*layer.sum_s2, 1), 1, true, "sum_s2", layer, what);
+}
+
 void check_layer(const LayerStats& layer, std::string_view what) {
   NIBBLE_REQUIRE(is_valid_layer_name(layer.module), FormatError, "{}: '{}' cannot be the name of a layer", what,
                  layer.module);
@@ -72,8 +77,7 @@ void check_layer(const LayerStats& layer, std::string_view what) {
   if (holds.fisher) check_values(layer.fisher.values(), layer.out * layer.in, true, "fisher", layer, what);
   if (holds.hessian) check_symmetric_sums(layer.sum_xxt, "sum_xxt", layer, what);
   if (holds.guided_hessian) {
-    check_values(std::span(&layer.sum_s, 1), 1, true, "sum_s", layer, what);
-    if (layer.sum_s2) check_values(std::span(&*layer.sum_s2, 1), 1, true, "sum_s2", layer, what);
+    check_guide_sums(layer, what);
     check_values<double>(layer.sum_s_x, layer.in, false, "sum_s_x", layer, what);
     check_symmetric_sums(layer.sum_s_xxt, "sum_s_xxt", layer, what);
   }

@@ -40,6 +40,8 @@ struct LayerStats {
 /// Throws FormatError unless every array that is there has the layer's shape and values that such sums can have
 /// (finite; squares, counts and diagonals not negative; min <= max). `what` names the source. Cost: one pass.
 void check_layer(const LayerStats& layer, std::string_view what);
+/// Of these, the sums of a guided Hessian's weights.
+void check_guide_sums(const LayerStats& layer, std::string_view what);
 
 /// True for a name that can be one link below /layers: not empty, no '/', not "." or "..", at most 512 bytes, no
 /// control characters.

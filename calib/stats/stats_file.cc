@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "calib/stats/derived.h"
 #include "calib/stats/hdf5_read.h"
 #include "calib/stats/stats_schema.h"
 #include "core/checked_math.h"
@@ -83,6 +84,12 @@ void read_matrix(hid_t group, const char* name, std::array<std::uint64_t, 2> sha
   h5::read_checked_dataset(dataset.id(), matrix.data(), text);
 }
 
+void read_guide_sums(hid_t group, std::uint64_t file_bytes, const std::string& what, LayerStats& stats) {
+  stats.sum_s = read_scalar<double>(group, schema::kSumS.name, file_bytes, what);
+  if (h5::has_link(group, schema::kSumS2.name))
+    stats.sum_s2 = read_scalar<double>(group, schema::kSumS2.name, file_bytes, what);
+}
+
 }  // namespace
 
 struct StatsFile::State {
@@ -95,6 +102,12 @@ struct StatsFile::State {
     std::map<std::uint64_t, std::string> owners;  // of sum_xxt data sets, by address
     for (const std::string& module : h5::link_names(groups.id(), kMaxLayers, name)) add_layer(module, owners);
     NIBBLE_REQUIRE(!layers.empty(), FormatError, "{}: holds no layers", name);
+  }
+
+  void require_collected(const std::string& module, const StatisticSet& what) const {
+    NIBBLE_REQUIRE(settings.collected.includes(what), InvalidArgument,
+                   "{}: layer '{}': needs the statistics {}, but the run collected {}", name, module, to_text(what),
+                   to_text(settings.collected));
   }
 
   void add_layer(const std::string& module, std::map<std::uint64_t, std::string>& owners) {
@@ -163,9 +176,7 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
   const h5::Session session;
   const LayerInfo& info = layer(module);
   const RunSettings& run = state_->settings;
-  NIBBLE_REQUIRE(run.collected.includes(what), InvalidArgument,
-                 "{}: layer '{}': needs the statistics {}, but the run collected {}", state_->name, module,
-                 to_text(what), to_text(run.collected));
+  state_->require_collected(module, what);
   LayerStats stats{.module = module,
                    .out = info.out,
                    .in = info.in,
@@ -187,14 +198,22 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
   if (what.fisher) read_matrix(g, schema::kFisherSequence.name, {info.out, in}, state_->size, text, stats.fisher);
   if (what.hessian) read_matrix(g, schema::kSumXxt.name, {in, in}, state_->size, text, stats.sum_xxt);
   if (what.guided_hessian) {
-    stats.sum_s = read_scalar<double>(g, schema::kSumS.name, state_->size, text);
-    if (h5::has_link(g, schema::kSumS2.name))
-      stats.sum_s2 = read_scalar<double>(g, schema::kSumS2.name, state_->size, text);
+    read_guide_sums(g, state_->size, text, stats);
     read_values(g, schema::kSumSX.name, vector_shape, state_->size, text, stats.sum_s_x);
     read_matrix(g, schema::kSumSXxt.name, {in, in}, state_->size, text, stats.sum_s_xxt);
   }
   check_layer(stats, state_->name);
   return stats;
+}
+
+double StatsFile::effective_tokens(const std::string& module) const {
+  const h5::Session session;
+  LayerStats stats{.module = layer(module).module};
+  state_->require_collected(module, {.guided_hessian = true});
+  const std::string text = fmt::format("{}: layer '{}'", state_->name, module);
+  read_guide_sums(h5::open_group(state_->groups.id(), module, text).id(), state_->size, text, stats);
+  check_guide_sums(stats, state_->name);
+  return calib::effective_tokens(stats.sum_s, stats.sum_s2);
 }
 
 }  // namespace nibble::calib

@@ -43,6 +43,9 @@ class StatsFile {
   LayerStats read(const std::string& module, const StatisticSet& what) const;
   LayerStats read(const std::string& module) const { return read(module, settings().collected); }
 
+  /// effective_tokens() of a layer's guided Hessian (derived.h), without reading that. Throws as read().
+  double effective_tokens(const std::string& module) const;
+
  private:
   struct State;
   explicit StatsFile(std::unique_ptr<State> state);

@@ -125,13 +125,10 @@ TEST(Derived, DeadAndConstantInputsGetZeroRows) {
 }
 
 TEST(Derived, EffectiveTokensAreThoseOfEqualWeight) {
-  LayerStats layer = example_layer("layer", 1, 2, 5);
-  layer.sum_s = 8.0, layer.sum_s2 = 16.0;  // 4 tokens of weight 2
-  EXPECT_EQ(effective_tokens(layer), 4.0);
-  layer.sum_s2 = 64.0;  // all of it in one token
-  EXPECT_EQ(effective_tokens(layer), 1.0);
-  layer.sum_s2.reset();
-  EXPECT_TRUE(std::isnan(effective_tokens(layer)));
+  EXPECT_EQ(effective_tokens(8.0, 16.0), 4.0) << "4 tokens of weight 2";
+  EXPECT_EQ(effective_tokens(8.0, 64.0), 1.0) << "all of it in one token";
+  EXPECT_TRUE(std::isnan(effective_tokens(8.0, std::nullopt)));
+  EXPECT_TRUE(std::isnan(effective_tokens(0.0, 0.0)));
 }
 
 TEST(Derived, OutlierRatioIsTheLargestMagnitudeOverTheRms) {

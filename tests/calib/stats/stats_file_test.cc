@@ -9,8 +9,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <limits>
 #include <thread>
 
+#include "calib/stats/derived.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
 #include "tests/calib/stats/example_stats.h"
@@ -78,6 +80,26 @@ TEST(StatsFile, ReadsOnlyWhatIsAskedFor) {
   const LayerStats layer = StatsFile::open(dir / "calib.h5")->read("h.2.k", {.fisher = true});
   EXPECT_EQ(layer.holds(), (StatisticSet{.fisher = true}));
   EXPECT_EQ(layer.tokens, 21u);
+}
+
+TEST(StatsFile, SaysWhatAGuidedHessianIsWorthWithoutReadingIt) {
+  const test::TempDir dir;
+  write_example(dir / "calib.h5");
+  const LayerStats written = example_layers()[2];
+  EXPECT_EQ(StatsFile::open(dir / "calib.h5")->effective_tokens("h.2.k"),
+            effective_tokens(written.sum_s, written.sum_s2));
+  {  // NaN in the matrix would stop a reader of it
+    const hid_t file = H5Fopen((dir / "calib.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    const hid_t set = H5Dopen2(file, "layers/h.2.k/sum_s_xxt", H5P_DEFAULT);
+    const std::vector<float> spoilt(written.in * written.in, std::numeric_limits<float>::quiet_NaN());
+    ASSERT_GE(H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, spoilt.data()), 0);
+    H5Dclose(set);
+    H5Fclose(file);
+  }
+  const auto spoilt = StatsFile::open(dir / "calib.h5");
+  EXPECT_THROW(static_cast<void>(spoilt->read("h.2.k", {.guided_hessian = true})), FormatError);
+  EXPECT_GT(spoilt->effective_tokens("h.2.k"), 0.0);
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(spoilt->effective_tokens("h.3.k")); }, "h.3.k"));
 }
 
 // Raw HDF5 into a plain array: a transposed matrix would survive a round trip through our own code.
