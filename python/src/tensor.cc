@@ -14,6 +14,7 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "quant/format/codes.h"
+#include "quant/format/windowed_codes.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/quantize_tensor.h"
@@ -118,14 +119,20 @@ NumpyMatrix<float> decode(const Tensor& tensor) {
   }));
 }
 
-NumpyMatrix<std::uint8_t> codes_of(const Tensor& tensor) {
-  return to_numpy(unlocked([&] {
-    const quant::TensorSpec& spec = tensor.stored->spec();
+nb::object codes_of(const Tensor& tensor) {
+  const quant::TensorSpec& spec = tensor.stored->spec();
+  if (spec.windowed())
+    return nb::cast(to_numpy(unlocked([&] {
+      Matrix<std::uint16_t> codes(spec.rows, spec.cols);
+      quant::unpack_window_block(spec.windows(), tensor.stored->find("codes")->bytes, 0, 0, codes);
+      return codes;
+    })));
+  return nb::cast(to_numpy(unlocked([&] {
     Matrix<std::uint8_t> codes(spec.rows, spec.codes_per_row());
     for (std::size_t row = 0; row < spec.rows; ++row)
       quant::unpack_codes(tensor.stored->code_row(row), spec.bits, codes.row(row));
     return codes;
-  }));
+  })));
 }
 
 nb::object palettes_of(const Tensor& tensor) {
@@ -186,9 +193,11 @@ void bind_tensor(nb::module_& module) {
       .def_prop_ro("bias_correction", &array_of<&Tensor::bias_correction>,
                    "(out) float32: (W - Ŵ) mean_input, what `shifting: true` adds to the bias; empty without")
       .def("decode", &decode, "(out, in) float32: the values that the format defines")
-      .def("codes", &codes_of, "(out, in) uint8, unpacked (vector palettes: one for cluster_dim inputs)")
+      .def("codes", &codes_of,
+           nb::sig("def codes(self) -> numpy.typing.NDArray[numpy.uint8] | numpy.typing.NDArray[numpy.uint16]"),
+           "(out, in) uint8, unpacked (vector palettes: one for cluster_dim inputs); windowed palettes: uint16")
       .def("palettes", &palettes_of, nb::sig("def palettes(self) -> numpy.typing.NDArray[numpy.float32] | None"),
-           "(groups, 2^bits · cluster_dim) float32, without row scales; None for blocks")
+           "(groups, 2^bits · cluster_dim; 2^window_bits) float32, without row scales; None for blocks")
       .def_prop_ro("parts", &suffixes, "the names of what is stored: 'codes', 'palette', 'scale', …")
       .def("part", &part_of, "suffix"_a, nb::sig("def part(self, suffix: str) -> numpy.typing.NDArray"),
            "One of the parts as it lies in the file or in memory: read-only, not copied.");

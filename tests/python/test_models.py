@@ -97,6 +97,16 @@ def test_quantize_writes_what_quantize_tensor_makes(quantized, demo):
         nibble.quantize(demo / "gpt2-demo", output)
 
 
+def test_codes_of_windows_overlap(rng):
+    """Each code's low bits are the high ones of the code above (docs/formats.md), and names an entry of the palette."""
+    w = rng.standard_normal((40, 8)).astype(np.float32)
+    tensor = nibble.quantize_tensor(w, nibble.Recipe(bits=2, window_bits=6))
+    codes, palette = tensor.codes(), tensor.palettes()[0]
+    assert codes.dtype == np.uint16 and codes.shape == w.shape and palette.shape == (64,)
+    np.testing.assert_array_equal(codes[1:] & 15, codes[:-1] >> 2)
+    np.testing.assert_array_equal(palette[codes], tensor.decode())
+
+
 def test_quantize_with_statistics_is_quantize_tensor(calibration, demo, tmp_path):
     recipe = nibble.Recipe("gptq", bits=3)
     kind = recipe.as_dict()["defaults"].get("hessian", "plain")
