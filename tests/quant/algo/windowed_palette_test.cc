@@ -12,9 +12,9 @@
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/hessian.h"
 #include "quant/algo/palettize.h"
-#include "quant/algo/window_rounding.h"
 #include "quant/format/windowed_codes.h"
 #include "tests/quant/algo/hessian_problem.h"
+#include "tests/quant/algo/window_error.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 
@@ -71,19 +71,7 @@ TEST(WindowedPalette, OfGaussianValuesIsAsGoodAsTheTrellisAllows) {
     const auto fit =
         palettize_windows(random_weights(512, 192, 3, 1.0), {}, {.bits = c.bits, .window_bits = c.window_bits});
     const Matrix<float> fresh = random_weights(512, 64, 4, 1.0);
-    const WindowRounding rounding(fit.weight.palettes.row(0), c.bits, fresh.rows(), {});
-    std::vector<float> column(fresh.rows()), decoded(fresh.rows());
-    std::vector<std::uint16_t> codes(fresh.rows());
-    double sum = 0.0;
-    for (std::size_t j = 0; j < fresh.cols(); ++j) {
-      for (std::size_t i = 0; i < fresh.rows(); ++i) column[i] = fresh(i, j);
-      rounding.round(j, 0, column, codes.data(), decoded.data());
-      for (std::size_t i = 0; i < fresh.rows(); ++i) {
-        const double error = static_cast<double>(column[i]) - static_cast<double>(decoded[i]);
-        sum += error * error;
-      }
-    }
-    const double error = sum / static_cast<double>(fresh.size());
+    const double error = window_error(fit.weight.palettes.row(0), c.bits, fresh);
     EXPECT_LT(error, c.most) << c.bits << " of " << c.window_bits;
     EXPECT_GT(error, c.bits == 2 ? 0.0625 : 0.0156) << c.bits << " of " << c.window_bits;
   }
