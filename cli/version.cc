@@ -1,5 +1,7 @@
 #include "cli/version.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,13 @@
 namespace nibble::cli {
 namespace {
 
+std::vector<std::string> supported_isas() {
+  std::vector<std::string> names;
+  for (const Isa isa : all_isas())
+    if (supports_isa(isa)) names.emplace_back(isa_name(isa));
+  return names;
+}
+
 void run(bool json) {
   const VersionFacts facts = version_facts();
   if (json) {
@@ -22,6 +31,7 @@ void run(bool json) {
         {"version", facts.version},      {"git_commit", nullptr},
         {"compiler", facts.compiler},    {"build_type", facts.build_type},
         {"isa", isa_name(active_isa())}, {"best_supported_isa", isa_name(best_supported_isa())},
+        {"isa_uses", active_isa_uses()}, {"supported_isas", supported_isas()},
         {"gemm", gemm_identity()},       {"threads", thread_count()}};
     if (!facts.git_commit.empty()) object["git_commit"] = facts.git_commit;
     print_json(object);
@@ -30,7 +40,8 @@ void run(bool json) {
   print("nibble " + facts.version + "\n");
   print(aligned_facts({{"commit", facts.git_commit.empty() ? "unknown" : facts.git_commit},
                        {"compiler", facts.compiler + ", " + facts.build_type},
-                       {"instruction set", std::string(isa_name(active_isa()))},
+                       {"instruction set", fmt::format("{}: {}", isa_name(active_isa()), active_isa_uses())},
+                       {"it could be", fmt::format("{}", fmt::join(supported_isas(), ", "))},
                        {"matrix products", gemm_identity()},
                        {"threads", std::to_string(thread_count())}}));
 }

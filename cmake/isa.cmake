@@ -1,12 +1,14 @@
-# nibble_isa_sources(core x86_avx512 convert_avx512.cc …) adds sources compiled with the flags of one instruction set, and
-# defines NIBBLE_HAVE_X86_AVX512 for the target. Such a file holds intrinsics and plain types only: an inline function of a
+# Tiers of instructions, as core/isa.h lists them, and the files each one adds: *_avx2.cc, *_avx2_vnni.cc, *_avx512.cc (avx512-base),
+# *_avx512_vnni.cc, *_avx512_vbmi.cc. A kernel has those that its instructions make faster; choose_variant() finds the best one.
+# nibble_isa_sources(core x86_avx512 convert_avx512.cc …) adds sources compiled with the flags of one tier, and defines NIBBLE_HAVE_X86_AVX512 for the target. Such a file holds intrinsics and plain types only: an inline function of a
 # shared header, compiled here, could be the copy that the linker keeps for the whole program.
 set(NIBBLE_FLAGS_x86_avx2 -mavx2 -mfma -mf16c)
+set(NIBBLE_FLAGS_x86_avx2_vnni ${NIBBLE_FLAGS_x86_avx2} -mavxvnni)
 set(NIBBLE_FLAGS_x86_avx512
   -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
   -Wno-uninitialized $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # GCC 12 warns about its own intrinsics (GCC bug 105593)
-set(NIBBLE_FLAGS_x86_avx512_vnni ${NIBBLE_FLAGS_x86_avx512} -mavx512vnni -mavx512vbmi)
-set(NIBBLE_FLAGS_x86_avx512_vbmi ${NIBBLE_FLAGS_x86_avx512_vnni} -mavx512vbmi2)
+set(NIBBLE_FLAGS_x86_avx512_vnni ${NIBBLE_FLAGS_x86_avx512} -mavx512vnni)
+set(NIBBLE_FLAGS_x86_avx512_vbmi ${NIBBLE_FLAGS_x86_avx512_vnni} -mavx512vbmi -mavx512vbmi2)
 function(nibble_isa_sources name isa)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     return()

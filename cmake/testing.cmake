@@ -11,8 +11,12 @@ endfunction()
 
 # nibble_test(palette_test.cc DEPS nibble::quant_algo [LABELS golden] [EACH_ISA]), called in tests/quant/algo.
 # One executable per test file, named after its path (quant.algo.palette_test); its cases are CTest tests of their own, so that a case which needs
-# ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per instruction set with
-# NIBBLE_FORCE_ISA=scalar|avx2|avx512; on a processor that lacks one, those runs show as skipped.
+# ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per tier of instructions with
+# NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped.
+set(NIBBLE_TIERS scalar)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND NIBBLE_TIERS avx2 avx2-vnni avx512-base avx512-vnni avx512-vbmi)
+endif()
 function(nibble_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA" "" "DEPS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
@@ -33,7 +37,7 @@ function(nibble_test source)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}:
     PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   if(arg_EACH_ISA)
-    foreach(isa scalar avx2 avx512)
+    foreach(isa ${NIBBLE_TIERS})
       gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}@${isa}: TEST_LIST ${name}_${isa}
         PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77 ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
     endforeach()

@@ -37,7 +37,7 @@ void multiply(Transpose transpose_b, MatrixView<const std::uint16_t> a, MatrixVi
 
 }  // namespace
 
-bool has_bf16_gemm() { return active_isa() == Isa::kAvx512 && has_avx512_bf16(); }
+bool has_bf16_gemm() { return has_avx512_bf16(); }
 
 void bf16_gemm(Transpose transpose_b, MatrixView<const std::uint16_t> a, MatrixView<const std::uint16_t> b,
                MatrixView<float> c) {

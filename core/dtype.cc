@@ -35,12 +35,23 @@ constexpr std::array<Row, 16> kTable{{{DType::kF64, "F64", 8},
 const Row& row_of(DType dtype) { return kTable[static_cast<std::size_t>(dtype)]; }
 
 template <float (*Widen)(std::uint16_t)>
-void widen_scalar(const std::byte* source, std::size_t count, float* destination) {
+void widen_scalar(const void* source, std::size_t count, float* destination) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint16_t bits = 0;
-    std::memcpy(&bits, source + 2 * i, 2);
+    std::memcpy(&bits, static_cast<const std::byte*>(source) + 2 * i, 2);
     destination[i] = Widen(bits);
   }
+}
+
+void f32_to_f16_scalar(const float* source, std::size_t count, void* destination) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint16_t bits = f32_to_f16(source[i]);
+    std::memcpy(static_cast<std::byte*>(destination) + 2 * i, &bits, 2);
+  }
+}
+
+void round_to_bf16_scalar(const float* source, std::size_t count, float* destination) {
+  for (std::size_t i = 0; i < count; ++i) destination[i] = bf16_to_f32(f32_to_bf16(source[i]));
 }
 
 // All values of an 8-bit float, by code.
@@ -132,50 +143,28 @@ void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, flo
   NIBBLE_REQUIRE(is_float(dtype), InvalidArgument, "convert_to_f32: expected F32, F16, BF16 or 8-bit floats, got {}",
                  dtype_name(dtype));
   const bool f16 = dtype == DType::kF16;
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return (f16 ? dtype_kernels::f16_to_f32_avx512 : dtype_kernels::bf16_to_f32_avx512)(source, count, destination);
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return (f16 ? dtype_kernels::f16_to_f32_avx2 : dtype_kernels::bf16_to_f32_avx2)(source, count, destination);
-#endif
-    default:
-      return (f16 ? widen_scalar<f16_to_f32> : widen_scalar<bf16_to_f32>)(source, count, destination);
-  }
+  static const auto from_f16 =
+      choose_variant(widen_scalar<f16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::f16_to_f32_avx2),
+                     NIBBLE_AVX512_VARIANT(dtype_kernels::f16_to_f32_avx512));
+  static const auto from_bf16 =
+      choose_variant(widen_scalar<bf16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::bf16_to_f32_avx2),
+                     NIBBLE_AVX512_VARIANT(dtype_kernels::bf16_to_f32_avx512));
+  (f16 ? from_f16 : from_bf16)(source, count, destination);
 }
 
 void convert_to_f16(std::span<const float> values, std::uint16_t* destination) {
   if (values.empty()) return;
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return dtype_kernels::f32_to_f16_avx512(values.data(), values.size(), destination);
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return dtype_kernels::f32_to_f16_avx2(values.data(), values.size(), destination);
-#endif
-    default:
-      for (std::size_t i = 0; i < values.size(); ++i) destination[i] = f32_to_f16(values[i]);
-  }
+  static const auto kernel = choose_variant(f32_to_f16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::f32_to_f16_avx2),
+                                            NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_f16_avx512));
+  kernel(values.data(), values.size(), destination);
 }
 
 void round_to_bf16(std::span<const float> values, float* destination) {
   if (values.empty()) return;
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return dtype_kernels::round_to_bf16_avx512(values.data(), values.size(), destination);
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return dtype_kernels::round_to_bf16_avx2(values.data(), values.size(), destination);
-#endif
-    default:
-      for (std::size_t i = 0; i < values.size(); ++i) destination[i] = bf16_to_f32(f32_to_bf16(values[i]));
-  }
+  static const auto kernel =
+      choose_variant(round_to_bf16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::round_to_bf16_avx2),
+                     NIBBLE_AVX512_VARIANT(dtype_kernels::round_to_bf16_avx512));
+  kernel(values.data(), values.size(), destination);
 }
 
 }  // namespace nibble

@@ -92,13 +92,28 @@ void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<
 // Tiles of C, in rows and columns: large enough for the library's packing to pay, small enough to share out.
 constexpr std::size_t kTileRows = 256, kTileCols = 256;
 
+dnnl_cpu_isa_t library_limit(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2:
+      return dnnl_cpu_isa_avx2;
+    case Isa::kAvx2Vnni:
+      return dnnl_cpu_isa_avx2_vnni;
+    case Isa::kAvx512:
+      return dnnl_cpu_isa_avx512_core;
+    case Isa::kAvx512Vnni:
+      return has_avx512_bf16() ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_avx512_core_vnni;
+    case Isa::kScalar:  // runs Eigen instead
+    case Isa::kAvx512Vbmi:
+      break;
+  }
+  return dnnl_cpu_isa_all;
+}
+
 }  // namespace
 
 void prepare_gemm_library() {
   static std::once_flag limit_once;
-  std::call_once(limit_once, [] {
-    if (active_isa() == Isa::kAvx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-  });
+  std::call_once(limit_once, [] { dnnl_set_max_cpu_isa(library_limit(active_isa())); });
   thread_local const bool single_threaded = [] {
     omp_set_num_threads(1);
     return true;

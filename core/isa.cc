@@ -1,5 +1,7 @@
 #include "core/isa.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -8,86 +10,153 @@
 #include "core/error.h"
 
 namespace nibble {
-
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return "scalar";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-  }
-  return "?";
-}
-
-#if defined(__x86_64__)
-// Clang 16's __builtin_cpu_supports() does not know the name.
-static bool has_f16c() {
-  unsigned int a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-#endif
-
-Isa best_supported_isa() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (avx2 && avx512) return Isa::kAvx512;
-  if (avx2) return Isa::kAvx2;
-#endif
-  return Isa::kScalar;
-}
-
-bool has_avx512_vnni() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return best_supported_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni") &&
-         __builtin_cpu_supports("avx512vbmi");
-#else
-  return false;
-#endif
-}
-
-bool has_avx512_vbmi2() {
-#if defined(__x86_64__)
-  return has_avx512_vnni() && __builtin_cpu_supports("avx512vbmi2");
-#else
-  return false;
-#endif
-}
-
-bool has_avx512_bf16() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return best_supported_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
 namespace {
+
+enum Feature : unsigned {
+  kFeatureAvx2 = 1,  // with FMA and F16C
+  kFeatureAvxVnni = 2,
+  kFeatureAvx512 = 4,  // F, BW, VL and DQ
+  kFeatureAvx512Vnni = 8,
+  kFeatureAvx512Vbmi = 16,
+  kFeatureAvx512Vbmi2 = 32,
+  kFeatureAvx512Bf16 = 64,
+};
+struct FeatureName {
+  Feature feature;
+  const char* name;
+};
+constexpr FeatureName kFeatureNames[] = {
+    {kFeatureAvx2, "AVX2 with FMA and F16C"}, {kFeatureAvxVnni, "AVX-VNNI"},
+    {kFeatureAvx512, "AVX-512 F BW VL DQ"},   {kFeatureAvx512Vnni, "AVX-512 VNNI"},
+    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},     {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+};
+
+// What a tier asks for and is good for. Its files: cmake/isa.cmake.
+struct Tier {
+  Isa isa;
+  const char* name;
+  unsigned features;
+  const char* vectors;
+  const char* uses;
+};
+constexpr unsigned kAvx512Features = kFeatureAvx2 | kFeatureAvx512,
+                   kVnniFeatures = kAvx512Features | kFeatureAvx512Vnni;
+constexpr Tier kTiers[] = {
+    {Isa::kScalar, "scalar", 0, "scalar", "the compiler's baseline"},
+    {Isa::kAvx2, "avx2", kFeatureAvx2, "avx2", "256 bits; vpmaddubsw, lookups by vpshufb"},
+    {Isa::kAvx2Vnni, "avx2-vnni", kFeatureAvx2 | kFeatureAvxVnni, "avx2", "256 bits; vpdpbusd, lookups by vpshufb"},
+    {Isa::kAvx512, "avx512-base", kAvx512Features, "avx512", "512 bits; no VNNI: vpmaddubsw, lookups by vpshufb"},
+    {Isa::kAvx512Vnni, "avx512-vnni", kVnniFeatures, "avx512", "512 bits; vpdpbusd, no VBMI: lookups by vpshufb"},
+    {Isa::kAvx512Vbmi, "avx512-vbmi", kVnniFeatures | kFeatureAvx512Vbmi | kFeatureAvx512Vbmi2, "avx512",
+     "512 bits; vpdpbusd, lookups by vpermb, windows by vpmultishiftqb"},
+};
+constexpr std::size_t kTierCount = std::size(kTiers);
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kTierCount; ++i)
+    if (static_cast<std::size_t>(kTiers[i].isa) != i) return false;
+  return true;
+}
+static_assert(in_order());
+
+const Tier& tier_of(Isa isa) { return kTiers[static_cast<std::size_t>(isa)]; }
+
+unsigned ask_processor() {
+  unsigned features = 0;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const auto add = [&](bool has, Feature feature) { features |= has ? feature : 0u; };
+  // Names that __builtin_cpu_supports() of Clang 16 does not know are asked for by hand; AVX2 vouches for the system,
+  // which has to keep the registers.
+  unsigned int a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
+  add(avx2, kFeatureAvx2);
+  constexpr unsigned kAvxVnniOfLeaf7Part1 = 1u << 4;
+  add(avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnniOfLeaf7Part1) != 0, kFeatureAvxVnni);
+  add(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+          __builtin_cpu_supports("avx512dq"),
+      kFeatureAvx512);
+  add(__builtin_cpu_supports("avx512vnni"), kFeatureAvx512Vnni);
+  add(__builtin_cpu_supports("avx512vbmi"), kFeatureAvx512Vbmi);
+  add(__builtin_cpu_supports("avx512vbmi2"), kFeatureAvx512Vbmi2);
+  add(__builtin_cpu_supports("avx512bf16"), kFeatureAvx512Bf16);
+#endif
+  return features;
+}
+
+unsigned processor_features() {
+  static const unsigned features = ask_processor();
+  return features;
+}
+
+// "NIBBLE_FORCE_ISA: 'avx2-vnni' needs AVX-VNNI, which this processor lacks; …"
+std::string what_is_lacking(Isa isa) {
+  std::string lacking, supported;
+  for (const auto& [feature, name] : kFeatureNames)
+    if ((tier_of(isa).features & ~processor_features() & feature) != 0)
+      lacking += (lacking.empty() ? "" : ", ") + std::string(name);
+  for (const Tier& tier : kTiers)
+    if (supports_isa(tier.isa)) supported += (supported.empty() ? "" : ", ") + std::string(tier.name);
+  return fmt::format("needs {}, which this processor lacks; it has {}", lacking, supported);
+}
 
 Isa choose_isa() {
   const char* forced = std::getenv("NIBBLE_FORCE_ISA");
   if (forced == nullptr || *forced == '\0') return best_supported_isa();
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa_name(isa) != forced) continue;
-    NIBBLE_REQUIRE(isa <= best_supported_isa(), InvalidArgument,
-                   "NIBBLE_FORCE_ISA: this processor supports no more than '{}', got '{}'",
-                   isa_name(best_supported_isa()), forced);
-    return isa;
+  const std::string_view name(forced);
+  if (name == "avx512") {
+    NIBBLE_REQUIRE(supports_isa(Isa::kAvx512), InvalidArgument, "NIBBLE_FORCE_ISA: 'avx512' {}",
+                   what_is_lacking(Isa::kAvx512));
+    return best_supported_isa();  // which is one of its tiers, being the best
   }
-  throw InvalidArgument(fmt::format("NIBBLE_FORCE_ISA: expected scalar, avx2 or avx512, got '{}'", forced));
+  std::string known;
+  for (const Tier& tier : kTiers) {
+    known += std::string(tier.name) + ", ";
+    if (name != tier.name) continue;
+    NIBBLE_REQUIRE(supports_isa(tier.isa), InvalidArgument, "NIBBLE_FORCE_ISA: '{}' {}", name,
+                   what_is_lacking(tier.isa));
+    return tier.isa;
+  }
+  throw InvalidArgument(
+      fmt::format("NIBBLE_FORCE_ISA: expected {}or avx512 (the best of its tiers), got '{}'", known, name));
 }
 
 }  // namespace
 
+std::span<const Isa> all_isas() {
+  static constexpr auto kAll = [] {
+    std::array<Isa, kTierCount> all{};
+    for (std::size_t i = 0; i < kTierCount; ++i) all[i] = kTiers[i].isa;
+    return all;
+  }();
+  return kAll;
+}
+
+std::string_view isa_name(Isa isa) { return tier_of(isa).name; }
+
+bool isa_includes(Isa isa, Isa part) { return (tier_of(part).features & ~tier_of(isa).features) == 0; }
+
+bool supports_isa(Isa isa) { return (tier_of(isa).features & ~processor_features()) == 0; }
+
+Isa best_supported_isa() {
+  const auto all = all_isas();
+  return *std::find_if(all.rbegin(), all.rend(), supports_isa);  // scalar, if nothing else
+}
+
 Isa active_isa() {
   static const Isa isa = choose_isa();
   return isa;
+}
+
+std::string active_isa_uses() {
+  return std::string(tier_of(active_isa()).uses) + (has_avx512_bf16() ? "; AVX-512 BF16" : "");
+}
+
+std::string_view active_vectors_name() { return tier_of(active_isa()).vectors; }
+
+bool has_avx512_bf16() {
+  return isa_includes(active_isa(), Isa::kAvx512Vnni) && (processor_features() & kFeatureAvx512Bf16) != 0;
 }
 
 }  // namespace nibble

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -10,45 +12,100 @@
 #else
 #define NIBBLE_AVX2_VARIANT(variant) nullptr
 #endif
+#if NIBBLE_HAVE_X86_AVX2_VNNI
+#define NIBBLE_AVX2_VNNI_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AVX2_VNNI_VARIANT(variant) nullptr
+#endif
 #if NIBBLE_HAVE_X86_AVX512
 #define NIBBLE_AVX512_VARIANT(variant) (variant)
 #else
 #define NIBBLE_AVX512_VARIANT(variant) nullptr
 #endif
+#if NIBBLE_HAVE_X86_AVX512_VNNI
+#define NIBBLE_AVX512_VNNI_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AVX512_VNNI_VARIANT(variant) nullptr
+#endif
+#if NIBBLE_HAVE_X86_AVX512_VBMI
+#define NIBBLE_AVX512_VBMI_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AVX512_VBMI_VARIANT(variant) nullptr
+#endif
 
 namespace nibble {
 
-/// Instruction sets that kernels are written for, narrowest first.
-/// avx2 means AVX2 + FMA + F16C; avx512 means AVX-512 F, BW, VL and DQ on top.
-enum class Isa { kScalar, kAvx2, kAvx512 };
+/// Tiers of instructions that kernels are written for, worst first. Each asks for
+///
+///     scalar        nothing but the compiler's baseline
+///     avx2          AVX2, FMA, F16C                           Haswell on, Zen on
+///     avx2-vnni     those and AVX-VNNI                        Alder Lake on
+///     avx512-base   those of avx2 and AVX-512 F, BW, VL, DQ   Skylake-X
+///     avx512-vnni   those and AVX-512 VNNI                    Cascade Lake, Cooper Lake
+///     avx512-vbmi   those and AVX-512 VBMI, VBMI2             Ice Lake on, Zen 4 on
+///
+/// Only files of a tier hold its instructions (cmake/isa.cmake); core/isa.cc is the only place that asks the processor.
+enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Vbmi };
 
-std::string_view isa_name(Isa isa);  ///< "scalar", "avx2", "avx512"
+std::span<const Isa> all_isas();  ///< worst first
 
-/// The widest set this processor and build support, regardless of NIBBLE_FORCE_ISA.
+std::string_view isa_name(Isa isa);  ///< as above
+
+/// Whether what is written for `part` runs where `isa` does: all of a tier but avx2-vnni, which is beside AVX-512.
+bool isa_includes(Isa isa, Isa part);
+
+/// Whether this processor and build have it, regardless of NIBBLE_FORCE_ISA.
+bool supports_isa(Isa isa);
 Isa best_supported_isa();
 
-/// The set in force: best_supported_isa(), or what NIBBLE_FORCE_ISA=scalar|avx2|avx512 asks for. Evaluated once; it
-/// binds the GEMM library as well. Throws InvalidArgument for an unknown name or a set that this processor lacks.
+/// The tier in force: best_supported_isa(), or what NIBBLE_FORCE_ISA asks for, a tier's name, or avx512, the best tier
+/// of AVX-512 here. Evaluated once; it binds the GEMM library as well. Throws InvalidArgument for an unknown name or a
+/// tier that this processor lacks, and says what of it.
 Isa active_isa();
 
-/// Whether this processor has AVX-512 VNNI and VBMI as well (of kAvx512 not all have).
-bool has_avx512_vnni();
+/// What the tier in force does products of bytes and lookups with, as `nibble version` says it.
+std::string active_isa_uses();
 
-/// Whether it has AVX-512 VBMI2 besides those: all but the oldest of them.
-bool has_avx512_vbmi2();
+/// "scalar", "avx2" or "avx512": what kernels run as that finer tiers change nothing for.
+std::string_view active_vectors_name();
 
-/// Whether this processor has AVX-512 BF16 as well.
+/// Whether AVX-512 BF16 is in force. Tiers do not ask for it, but those with AVX-512 VNNI use it where it is.
 bool has_avx512_bf16();
 
-/// The widest variant of a kernel, or of a table of kernels, that active_isa() allows and the build has (null: it has
-/// none). As in
-///   static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2),
-///   NIBBLE_AVX512_VARIANT(&kAvx512))
+/// Variants of a kernel, or of a table of kernels, by tier; null where there is none.
+template <class Variant>
+struct Variants {
+  Variant* scalar;
+  Variant* avx2 = nullptr;
+  Variant* avx2_vnni = nullptr;
+  Variant* avx512 = nullptr;
+  Variant* avx512_vnni = nullptr;
+  Variant* avx512_vbmi = nullptr;
+};
+
+/// The best of them that active_isa() includes. As in
+///   static const Table& table = *choose_variant<const Table>({.scalar = &kScalar,
+///                                                             .avx2 = NIBBLE_AVX2_VARIANT(&kAvx2),
+///                                                             .avx512_vnni = NIBBLE_AVX512_VNNI_VARIANT(&kVnni)});
+template <class Variant>
+Variant* choose_variant(const Variants<Variant>& variants) {
+  const Isa isa = active_isa();
+  Variant* best = variants.scalar;
+  const auto consider = [&](Variant* variant, Isa of) {
+    if (variant != nullptr && isa_includes(isa, of)) best = variant;
+  };
+  consider(variants.avx2, Isa::kAvx2);
+  consider(variants.avx2_vnni, Isa::kAvx2Vnni);
+  consider(variants.avx512, Isa::kAvx512);
+  consider(variants.avx512_vnni, Isa::kAvx512Vnni);
+  consider(variants.avx512_vbmi, Isa::kAvx512Vbmi);
+  return best;
+}
+
+/// The same of a kernel that has these three only.
 template <class Variant>
 Variant* choose_variant(Variant* scalar, std::type_identity_t<Variant>* avx2, std::type_identity_t<Variant>* avx512) {
-  if (avx512 != nullptr && active_isa() >= Isa::kAvx512) return avx512;
-  if (avx2 != nullptr && active_isa() >= Isa::kAvx2) return avx2;
-  return scalar;
+  return choose_variant<Variant>(Variants<Variant>{.scalar = scalar, .avx2 = avx2, .avx512 = avx512});
 }
 
 }  // namespace nibble

@@ -19,7 +19,8 @@ tidy() {
   local flags=(-std=c++20 -I. -isystem /usr/include/eigen3 -isystem /usr/include/hdf5/serial -DFMT_SHARED -Wno-everything)
   [[ $1 == *_mpi.cc || $1 == */mpi_* ]] && read -ra mpi <<<"$(pkg-config --cflags mpi-c 2>/dev/null || true)" && flags+=("${mpi[@]}")
   [[ $1 == *_avx2.cc ]] && flags+=(-mavx2 -mfma -mf16c)
-  [[ $1 == *_avx512*.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512bf16)
+  [[ $1 == *_avx2_vnni.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavxvnni)
+  [[ $1 == *_avx512*.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
   clang-tidy-14 --quiet "$1" -- "${flags[@]}" 2>/dev/null
 }
 export -f tidy

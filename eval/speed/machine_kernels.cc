@@ -29,20 +29,19 @@ float multiply_add_scalar(std::size_t rounds) {
   return total;
 }
 
-MachineKernels choose() {
-#ifdef NIBBLE_HAVE_X86_AVX512
-  if (active_isa() == Isa::kAvx512) return {kernels::read_avx512, kernels::multiply_add_avx512, 2.0 * 16 * kChains};
+constexpr MachineKernels kScalarMachine = {read_scalar, multiply_add_scalar, 2.0 * kChains};
+#if NIBBLE_HAVE_X86_AVX2
+constexpr MachineKernels kAvx2Machine = {kernels::read_avx2, kernels::multiply_add_avx2, 2.0 * 8 * 12};
 #endif
-#ifdef NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return {kernels::read_avx2, kernels::multiply_add_avx2, 2.0 * 8 * 12};
+#if NIBBLE_HAVE_X86_AVX512
+constexpr MachineKernels kAvx512Machine = {kernels::read_avx512, kernels::multiply_add_avx512, 2.0 * 16 * kChains};
 #endif
-  return {read_scalar, multiply_add_scalar, 2.0 * kChains};
-}
 
 }  // namespace
 
 const MachineKernels& machine_kernels() {
-  static const MachineKernels kernels = choose();
+  static const auto& kernels =
+      *choose_variant(&kScalarMachine, NIBBLE_AVX2_VARIANT(&kAvx2Machine), NIBBLE_AVX512_VARIANT(&kAvx512Machine));
   return kernels;
 }
 

@@ -32,14 +32,10 @@ void count_below_scalar(const float* x, std::size_t count, const float* bounds, 
 namespace {
 
 void count_below(std::span<const float> x, const float* bounds, unsigned levels, std::uint8_t* codes) {
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512)
-    return assign_kernels::count_below_avx512(x.data(), x.size(), bounds, levels, codes);
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return assign_kernels::count_below_avx2(x.data(), x.size(), bounds, levels, codes);
-#endif
-  assign_kernels::count_below_scalar(x.data(), x.size(), bounds, levels, codes);
+  static const auto kernel =
+      choose_variant(assign_kernels::count_below_scalar, NIBBLE_AVX2_VARIANT(assign_kernels::count_below_avx2),
+                     NIBBLE_AVX512_VARIANT(assign_kernels::count_below_avx512));
+  kernel(x.data(), x.size(), bounds, levels, codes);
 }
 
 }  // namespace

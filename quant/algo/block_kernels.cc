@@ -30,13 +30,10 @@ void round_row_scalar(const float* row, std::size_t count, std::size_t block, co
 }
 
 Kernels active() {
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512) return {block_extremes_avx512, round_row_avx512};
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return {block_extremes_avx2, round_row_avx2};
-#endif
-  return {block_extremes_scalar, round_row_scalar};
+  return {
+      choose_variant(block_extremes_scalar, NIBBLE_AVX2_VARIANT(block_extremes_avx2),
+                     NIBBLE_AVX512_VARIANT(block_extremes_avx512)),
+      choose_variant(round_row_scalar, NIBBLE_AVX2_VARIANT(round_row_avx2), NIBBLE_AVX512_VARIANT(round_row_avx512))};
 }
 
 }  // namespace nibble::quant::block_kernels

@@ -27,13 +27,7 @@ void best_cuts_scalar(const Prefixes& sums, const double* previous, double least
 }
 
 decltype(&best_cuts_scalar) active() {
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512) return best_cuts_avx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return best_cuts_avx2;
-#endif
-  return best_cuts_scalar;
+  return choose_variant(best_cuts_scalar, NIBBLE_AVX2_VARIANT(best_cuts_avx2), NIBBLE_AVX512_VARIANT(best_cuts_avx512));
 }
 
 }  // namespace nibble::quant::segmentation_kernels

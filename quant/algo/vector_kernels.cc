@@ -26,13 +26,7 @@ void nearest_scalar(const float* scaled, const float* root, std::size_t stride, 
 }
 
 decltype(&nearest_scalar) nearest() {
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512) return nearest_avx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return nearest_avx2;
-#endif
-  return nearest_scalar;
+  return choose_variant(nearest_scalar, NIBBLE_AVX2_VARIANT(nearest_avx2), NIBBLE_AVX512_VARIANT(nearest_avx512));
 }
 
 }  // namespace nibble::quant::vector_kernels

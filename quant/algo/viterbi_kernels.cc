@@ -45,13 +45,8 @@ void forward_scalar(const Trellis& trellis, const float* targets, const float* f
 
 decltype(&forward_scalar) active(unsigned bits, unsigned window_bits) {
   const unsigned group_bits = window_bits - bits;
-#if NIBBLE_HAVE_X86_AVX512
-  if (active_isa() >= Isa::kAvx512 && group_bits >= 4) return forward_avx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2 && group_bits >= 3) return forward_avx2;
-#endif
-  return forward_scalar;
+  return choose_variant(forward_scalar, group_bits >= 3 ? NIBBLE_AVX2_VARIANT(forward_avx2) : nullptr,
+                        group_bits >= 4 ? NIBBLE_AVX512_VARIANT(forward_avx512) : nullptr);
 }
 
 }  // namespace nibble::quant::viterbi_kernels

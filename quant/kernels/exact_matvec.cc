@@ -7,18 +7,9 @@ namespace nibble::quant {
 namespace {
 
 const ExactMatvecTable& exact_matvec_table() {
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return kExactMatvecAvx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return kExactMatvecAvx2;
-#endif
-    default:
-      return kExactMatvecScalar;
-  }
+  static const ExactMatvecTable& table = *choose_variant(&kExactMatvecScalar, NIBBLE_AVX2_VARIANT(&kExactMatvecAvx2),
+                                                         NIBBLE_AVX512_VARIANT(&kExactMatvecAvx512));
+  return table;
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class FloatLinear final : public LinearOp<float> {
   std::size_t out_features() const override { return source_->rows(); }
   void release() const override { source_->release(); }
   std::string kernel_name() const override {
-    return fmt::format("{}_{}", dtype_name(source_->plain_floats().dtype), isa_name(active_isa()));
+    return fmt::format("{}_{}", dtype_name(source_->plain_floats().dtype), active_vectors_name());
   }
 
   std::uint64_t weight_bytes() const override {

@@ -6,18 +6,9 @@ namespace nibble::quant {
 namespace {
 
 const FloatMatvecTable& float_matvec_table() {
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return kFloatMatvecAvx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return kFloatMatvecAvx2;
-#endif
-    default:
-      return kFloatMatvecScalar;
-  }
+  static const FloatMatvecTable& table = *choose_variant(&kFloatMatvecScalar, NIBBLE_AVX2_VARIANT(&kFloatMatvecAvx2),
+                                                         NIBBLE_AVX512_VARIANT(&kFloatMatvecAvx512));
+  return table;
 }
 
 }  // namespace

@@ -3,16 +3,16 @@
 #include "core/isa.h"
 
 namespace nibble::quant {
+
 const Int8MatmulTable& active_int8_matmul() {
-  const Int8MatvecTable* matvec = &active_int8_matvec();
-#if NIBBLE_HAVE_X86_AVX512_VNNI
-  if (matvec == &kInt8MatvecAvx512Vnni) return kInt8MatmulAvx512Vnni;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (matvec == &kInt8MatvecAvx2) return kInt8MatmulAvx2;
-#endif
-  static_cast<void>(matvec);
-  return kInt8MatmulScalar;
+  static const Int8MatmulTable& table =
+      *choose_variant<const Int8MatmulTable>({.scalar = &kInt8MatmulScalar,
+                                              .avx2 = NIBBLE_AVX2_VARIANT(&kInt8MatmulAvx2),
+                                              .avx2_vnni = NIBBLE_AVX2_VNNI_VARIANT(&kInt8MatmulAvx2Vnni),
+                                              .avx512 = NIBBLE_AVX512_VARIANT(&kInt8MatmulAvx512),
+                                              .avx512_vnni = NIBBLE_AVX512_VNNI_VARIANT(&kInt8MatmulAvx512Vnni),
+                                              .avx512_vbmi = NIBBLE_AVX512_VBMI_VARIANT(&kInt8MatmulAvx512Vbmi)});
+  return table;
 }
 
 }  // namespace nibble::quant

@@ -5,15 +5,14 @@
 namespace nibble::quant {
 
 const Int8MatvecTable& active_int8_matvec() {
-  const Isa isa = active_isa();
-#if NIBBLE_HAVE_X86_AVX512_VNNI
-  if (isa == Isa::kAvx512 && has_avx512_vnni()) return kInt8MatvecAvx512Vnni;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (isa >= Isa::kAvx2) return kInt8MatvecAvx2;  // AVX-512 without VNNI has all of it
-#endif
-  static_cast<void>(isa);
-  return kInt8MatvecScalar;
+  static const Int8MatvecTable& table =
+      *choose_variant<const Int8MatvecTable>({.scalar = &kInt8MatvecScalar,
+                                              .avx2 = NIBBLE_AVX2_VARIANT(&kInt8MatvecAvx2),
+                                              .avx2_vnni = NIBBLE_AVX2_VNNI_VARIANT(&kInt8MatvecAvx2Vnni),
+                                              .avx512 = NIBBLE_AVX512_VARIANT(&kInt8MatvecAvx512),
+                                              .avx512_vnni = NIBBLE_AVX512_VNNI_VARIANT(&kInt8MatvecAvx512Vnni),
+                                              .avx512_vbmi = NIBBLE_AVX512_VBMI_VARIANT(&kInt8MatvecAvx512Vbmi)});
+  return table;
 }
 
 }  // namespace nibble::quant

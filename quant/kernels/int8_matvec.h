@@ -43,9 +43,10 @@ struct Int8MatvecTable {
   QuantizeActivations quantize;
   const char* name;  ///< of the instruction set
 };
-extern const Int8MatvecTable kInt8MatvecScalar, kInt8MatvecAvx2, kInt8MatvecAvx512Vnni;
+extern const Int8MatvecTable kInt8MatvecScalar, kInt8MatvecAvx2, kInt8MatvecAvx2Vnni, kInt8MatvecAvx512,
+    kInt8MatvecAvx512Vnni, kInt8MatvecAvx512Vbmi;
 
-/// The kernels of the instruction set in force. On AVX-512 without VNNI and VBMI, those of AVX2.
+/// The kernels of the tier in force; all tiers have their own.
 const Int8MatvecTable& active_int8_matvec();
 
 }  // namespace nibble::quant

@@ -3,6 +3,6 @@
 
 namespace nibble::quant {
 
-const Int8MatvecTable kInt8MatvecAvx512Vnni = int8_matvec::table<Int8Vector512>("avx512_vnni");
+const Int8MatvecTable kInt8MatvecAvx512Vnni = int8_matvec::table<Int8VectorVnni512>("avx512_vnni");
 
 }  // namespace nibble::quant

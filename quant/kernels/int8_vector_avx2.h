@@ -4,14 +4,12 @@
 
 #include "quant/kernels/vector_avx2.h"
 
-// The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX2, FMA, F16C. Only *_avx2.cc include this.
+// The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX2, FMA, F16C. Only
+// *_avx2.cc and *_avx2_vnni.cc include this.
 namespace nibble::quant {
 namespace {
 
-// vpmaddubsw multiplies unsigned by signed bytes and adds pairs, saturating to 16 bits. Weights of up to 7 bits fit as
-// they are, at most 2 · 127 · 127; wider ones are shifted to -128 … 127 and give their sign to the input, at most
-// 2 · 128 · 127. Sums are the same integers as everywhere.
-struct Int8Vector2x256 : Vector2x256 {
+struct Int8Lanes2x256 : Vector2x256 {
   using Sums = Bytes;
   using Inputs = Bytes;
 
@@ -42,38 +40,19 @@ struct Int8Vector2x256 : Vector2x256 {
     return set_sums(four);
   }
 
-  static __m256i add_pairs(__m256i sum, __m256i pairs) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-  static __m256i dot_of_unsigned(__m256i sum, __m256i w, __m256i x) {
-    return add_pairs(sum, _mm256_maddubs_epi16(w, x));
-  }
-  static __m256i dot_of_signed(__m256i sum, __m256i w, __m256i x) {
-    return add_pairs(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)));
-  }
   static __m256i minus_128(__m256i bytes) { return _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)); }
+  static Bytes minus_128(Bytes bytes) { return {minus_128(bytes.low), minus_128(bytes.high)}; }
 
-  struct AnyBytes {
-    static constexpr int kLess = 128;
-    static Sums dot(Sums sums, Bytes w, Inputs x) {
-      return {dot_of_signed(sums.low, w.low, x.low), dot_of_signed(sums.high, w.high, x.high)};
-    }
-  };
-  struct SmallBytes {
-    static constexpr int kLess = 0;
-    static Sums dot(Sums sums, Bytes w, Inputs x) {
-      return {dot_of_unsigned(sums.low, w.low, x.low), dot_of_unsigned(sums.high, w.high, x.high)};
-    }
-  };
-
+  // vpshufb looks up 16 entries; bits 4 and 5 choose among four of these.
   template <int kBits>
-  struct Entries {
-    using Product = AnyBytes;
+  struct ShuffledEntries {
     static constexpr std::size_t kTables = kBits <= 4 ? 1 : 4;
     __m256i tables[kTables];
-    explicit Entries(const std::uint8_t* entries) {
-      for (std::size_t i = 0; i < kTables; ++i)
-        tables[i] = minus_128(_mm256_broadcastsi128_si256(load_quarter(entries + 16 * i)));
+    ShuffledEntries(const std::uint8_t* entries, bool shifted) {
+      for (std::size_t i = 0; i < kTables; ++i) {
+        tables[i] = _mm256_broadcastsi128_si256(load_quarter(entries + 16 * i));
+        if (shifted) tables[i] = minus_128(tables[i]);
+      }
     }
     __m256i lookup(__m256i field) const {
       const __m256i low = _mm256_and_si256(field, _mm256_set1_epi8(15));
@@ -89,16 +68,10 @@ struct Int8Vector2x256 : Vector2x256 {
   };
 
   template <int kBits>
-  struct Codes {
-    using Product = std::conditional_t<kBits == 8, AnyBytes, SmallBytes>;
-    static __m256i half(__m256i field) {
-      if constexpr (kBits == 8)
-        return minus_128(field);
-      else
-        return _mm256_and_si256(field, _mm256_set1_epi8((1 << kBits) - 1));
-    }
-    Bytes bytes(Bytes field) const { return {half(field.low), half(field.high)}; }
-  };
+  static Bytes low_bits(Bytes field) {
+    const __m256i mask = _mm256_set1_epi8((1 << kBits) - 1);
+    return {_mm256_and_si256(field.low, mask), _mm256_and_si256(field.high, mask)};
+  }
 
   static void quantize_block(const float* x, std::int8_t* x8, float& scale, std::int32_t& sum) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -128,6 +101,70 @@ struct Int8Vector2x256 : Vector2x256 {
     sum = 0;
     for (const std::int32_t lane : sums) sum += lane;
   }
+};
+
+// vpmaddubsw multiplies unsigned by signed bytes and adds pairs, saturating to 16 bits. Weights of up to 7 bits fit as
+// they are, at most 2 · 127 · 127; wider ones are shifted to -128 … 127 and give their sign to the input, at most
+// 2 · 128 · 127. Sums are the same integers as everywhere.
+struct Int8Vector2x256 : Int8Lanes2x256 {
+  static constexpr int kTilePanels = 1, kTileTokens = 4;  // 8 sums, 2 weights, 1 input, 1s of 16 registers
+
+  static __m256i add_pairs(__m256i sum, __m256i pairs) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static __m256i dot_of_unsigned(__m256i sum, __m256i w, __m256i x) {
+    return add_pairs(sum, _mm256_maddubs_epi16(w, x));
+  }
+  static __m256i dot_of_signed(__m256i sum, __m256i w, __m256i x) {
+    return add_pairs(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)));
+  }
+
+  struct AnyBytes {
+    static constexpr int kLess = 128;
+    static Sums dot(Sums sums, Bytes w, Inputs x) {
+      return {dot_of_signed(sums.low, w.low, x.low), dot_of_signed(sums.high, w.high, x.high)};
+    }
+  };
+  struct SmallBytes {
+    static constexpr int kLess = 0;
+    static Sums dot(Sums sums, Bytes w, Inputs x) {
+      return {dot_of_unsigned(sums.low, w.low, x.low), dot_of_unsigned(sums.high, w.high, x.high)};
+    }
+  };
+
+  // A block's products. Codes of up to 4 bits: sums of a block are at most 16 · 15 · 127 in each half of a lane, so
+  // that these 16 bits hold.
+  template <class Product, bool kInHalves>
+  struct BlockProduct {
+    using Sums = Int8Lanes2x256::Sums;
+    static Sums begin(Sums start) { return kInHalves ? set_sums(0) : start; }
+    static Sums dot(Sums sums, Bytes w, Inputs x) {
+      if constexpr (!kInHalves) return Product::dot(sums, w, x);
+      return {_mm256_add_epi16(sums.low, _mm256_maddubs_epi16(w.low, x.low)),
+              _mm256_add_epi16(sums.high, _mm256_maddubs_epi16(w.high, x.high))};
+    }
+    static Sums end(Sums sums, Sums start) {
+      if constexpr (!kInHalves) return sums;
+      return {add_pairs(start.low, sums.low), add_pairs(start.high, sums.high)};
+    }
+  };
+
+  template <int kBits>
+  struct Entries : ShuffledEntries<kBits> {
+    using Product = AnyBytes;
+    explicit Entries(const std::uint8_t* entries) : ShuffledEntries<kBits>(entries, true) {}
+  };
+
+  template <int kBits>
+  struct Codes {
+    using Product = std::conditional_t<kBits == 8, AnyBytes, SmallBytes>;
+    Bytes bytes(Bytes field) const {
+      if constexpr (kBits == 8)
+        return minus_128(field);
+      else
+        return low_bits<kBits>(field);
+    }
+  };
 };
 
 }  // namespace

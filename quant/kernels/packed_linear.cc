@@ -59,7 +59,7 @@ struct CodeProducts {
   std::vector<float> bias;
 
   bool has_int8() const { return int8_kernel(weight, active_int8_matvec()) != nullptr; }
-  std::string_view exact_name() const { return isa_name(active_isa()); }
+  std::string_view exact_name() const { return active_vectors_name(); }
   std::string_view int8_name() const { return active_int8_matvec().name; }
   void exact(MatrixView<const float> x, MatrixView<float> y) const { multiply_exact(weight, bias, x, y); }
   void int8(std::span<const float> x, std::span<float> y) const {
@@ -76,7 +76,7 @@ struct WindowProducts {
 
   bool has_int8() const { return select_window_int8_kernels(weight.windows) != nullptr; }
   std::string_view exact_name() const { return window_isa_name(weight.windows); }
-  std::string_view int8_name() const { return window_int8_isa_name(); }
+  std::string_view int8_name() const { return active_int8_matvec().name; }
   void exact(MatrixView<const float> x, MatrixView<float> y) const { multiply_windows(weight, bias, x, y); }
   void int8(std::span<const float> x, std::span<float> y) const { multiply_windows_int8(weight, bias, x, y); }
   void int8_tokens(MatrixView<const float> x, MatrixView<float> y) const {

@@ -7,18 +7,9 @@ namespace nibble::quant {
 namespace {
 
 const PanelDecodeTable& panel_decode_table() {
-  switch (active_isa()) {
-#if NIBBLE_HAVE_X86_AVX512
-    case Isa::kAvx512:
-      return kPanelDecodeAvx512;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-    case Isa::kAvx2:
-      return kPanelDecodeAvx2;
-#endif
-    default:
-      return kPanelDecodeScalar;
-  }
+  static const PanelDecodeTable& table = *choose_variant(&kPanelDecodeScalar, NIBBLE_AVX2_VARIANT(&kPanelDecodeAvx2),
+                                                         NIBBLE_AVX512_VARIANT(&kPanelDecodeAvx512));
+  return table;
 }
 
 }  // namespace

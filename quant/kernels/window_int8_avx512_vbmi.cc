@@ -1,5 +1,5 @@
 #include "quant/kernels/code_vectors.h"
-#include "quant/kernels/int8_vector_avx512_vnni.h"
+#include "quant/kernels/int8_vector_avx512_vbmi.h"
 #include "quant/kernels/window_cut_vbmi.h"
 #include "quant/kernels/window_int8_simd.h"
 
@@ -25,13 +25,13 @@ struct VbmiBytes {
 };
 
 template <int kStep, class Entries>
-constexpr WindowInt8Kernels kVbmi8 = window_int8::kernels<Int8Vector512, VbmiBytes<kStep, Entries>>();
+constexpr WindowInt8Kernels kVbmi8 = window_int8::kernels<Int8VectorVbmi512, VbmiBytes<kStep, Entries>>();
 
 }  // namespace
 
-const WindowInt8Kernels kWindowInt8Vbmi[4][2] = {{kVbmi8<1, Entries64>, kVbmi8<1, Entries256>},
-                                                 {kVbmi8<2, Entries64>, kVbmi8<2, Entries256>},
-                                                 {kVbmi8<3, Entries64>, kVbmi8<3, Entries256>},
-                                                 {kVbmi8<4, Entries64>, kVbmi8<4, Entries256>}};
+const WindowInt8Kernels kWindowInt8Avx512Vbmi[4][2] = {{kVbmi8<1, Entries64>, kVbmi8<1, Entries256>},
+                                                       {kVbmi8<2, Entries64>, kVbmi8<2, Entries256>},
+                                                       {kVbmi8<3, Entries64>, kVbmi8<3, Entries256>},
+                                                       {kVbmi8<4, Entries64>, kVbmi8<4, Entries256>}};
 
 }  // namespace nibble::quant

@@ -22,17 +22,6 @@ constexpr std::size_t row_of_lane(std::size_t vector, std::size_t lane) {
 }
 static_assert(byte_place(row_of_lane(5, 11)) == 5 * kPanelRows + 11);
 
-// The matrix kernels that go with select_window_int8_kernels(): of the same instruction set.
-const Int8MatmulTable& window_int8_matmul() {
-#if NIBBLE_HAVE_X86_AVX512_VBMI
-  if (window_vbmi()) return kInt8MatmulAvx512Vnni;
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return kInt8MatmulAvx2;
-#endif
-  return kInt8MatmulScalar;
-}
-
 struct alignas(64) SumsLine {
   float floats[kPanelRows] = {};
 };
@@ -82,7 +71,7 @@ void multiply_vectors(const PackedWeight& w, const Int8MatmulTable& kernels, con
 
 void multiply_windows_int8_tokens(const PackedWeight& w, std::span<const float> bias, MatrixView<const float> x,
                                   MatrixView<float> y) {
-  const Int8MatmulTable& kernels = window_int8_matmul();
+  const Int8MatmulTable& kernels = active_int8_matmul();
   for (std::size_t first = 0; first < x.rows(); first += kMostWindowTokens) {
     const std::size_t tokens = std::min(kMostWindowTokens, x.rows() - first);
     thread_local QuantizedTiles tiles;

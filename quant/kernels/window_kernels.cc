@@ -3,41 +3,37 @@
 #include "core/isa.h"
 
 namespace nibble::quant {
+namespace {
 
-bool window_vbmi() {
-#if NIBBLE_HAVE_X86_AVX512_VBMI
-  static const bool has = active_isa() == Isa::kAvx512 && has_avx512_vbmi2();
-  return has;
-#else
-  return false;
-#endif
+bool window_vbmi(const WindowLayout& layout) {
+  return layout.bits <= 8 && isa_includes(active_isa(), Isa::kAvx512Vbmi);
 }
 
-const WindowKernels& select_window_kernels([[maybe_unused]] const WindowLayout& layout) {
-#if NIBBLE_HAVE_X86_AVX512_VBMI
-  if (window_vbmi() && layout.bits <= 8) return kWindowVbmi[layout.step - 1][layout.bits > 6 ? 1 : 0];
-#endif
-  return *choose_variant(&kWindowScalar, NIBBLE_AVX2_VARIANT(&kWindowAvx2), NIBBLE_AVX512_VARIANT(&kWindowAvx512));
+}  // namespace
+
+const WindowKernels& select_window_kernels(const WindowLayout& layout) {
+  [[maybe_unused]] const std::size_t step = layout.step - 1, many = layout.bits > 6 ? 1 : 0;
+  return *choose_variant<const WindowKernels>(
+      {.scalar = &kWindowScalar,
+       .avx2 = NIBBLE_AVX2_VARIANT(&kWindowAvx2),
+       .avx512 = NIBBLE_AVX512_VARIANT(&kWindowAvx512),
+       .avx512_vbmi = layout.bits <= 8 ? NIBBLE_AVX512_VBMI_VARIANT(&kWindowAvx512Vbmi[step][many]) : nullptr});
 }
 
 const char* window_isa_name(const WindowLayout& layout) {
-  return window_vbmi() && layout.bits <= 8 ? "avx512_vbmi" : isa_name(active_isa()).data();
+  return window_vbmi(layout) ? "avx512_vbmi" : active_vectors_name().data();
 }
 
 const WindowInt8Kernels* select_window_int8_kernels(const WindowLayout& layout) {
   if (layout.bits > 8) return nullptr;
-#if NIBBLE_HAVE_X86_AVX512_VBMI
-  if (window_vbmi()) return &kWindowInt8Vbmi[layout.step - 1][layout.bits > 6 ? 1 : 0];
-#endif
-#if NIBBLE_HAVE_X86_AVX2
-  if (active_isa() >= Isa::kAvx2) return &kWindowInt8Avx2[layout.bits > 6 ? 1 : 0];  // AVX-512 has all of it
-#endif
-  return &kWindowInt8Scalar;
-}
-
-const char* window_int8_isa_name() {
-  if (window_vbmi()) return "avx512_vbmi";
-  return active_isa() >= Isa::kAvx2 ? "avx2" : "scalar";
+  [[maybe_unused]] const std::size_t step = layout.step - 1, many = layout.bits > 6 ? 1 : 0;
+  return choose_variant<const WindowInt8Kernels>(
+      {.scalar = &kWindowInt8Scalar,
+       .avx2 = NIBBLE_AVX2_VARIANT(&kWindowInt8Avx2[many]),
+       .avx2_vnni = NIBBLE_AVX2_VNNI_VARIANT(&kWindowInt8Avx2Vnni[many]),
+       .avx512 = NIBBLE_AVX512_VARIANT(&kWindowInt8Avx512[step][many]),
+       .avx512_vnni = NIBBLE_AVX512_VNNI_VARIANT(&kWindowInt8Avx512Vnni[step][many]),
+       .avx512_vbmi = NIBBLE_AVX512_VBMI_VARIANT(&kWindowInt8Avx512Vbmi[step][many])});
 }
 
 }  // namespace nibble::quant

@@ -69,19 +69,16 @@ struct WindowInt8Kernels {
   WindowUnpack unpack;
 };
 
-/// By what a processor can do. Shifts take any window; VBMI, indexed by step - 1 and whether there are more than 64
-/// entries, those of up to 8 bits, on processors with has_avx512_vbmi2().
-extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowVbmi[4][2];
-extern const WindowInt8Kernels kWindowInt8Scalar, kWindowInt8Avx2[2], kWindowInt8Vbmi[4][2];
-
-/// Whether those of VBMI are in force, for windows of up to 8 bits.
-bool window_vbmi();
+/// By tier of instructions. Those with indices take windows of up to 8 bits: step - 1, and whether there are more than
+/// 64 entries, or only that; others take any window.
+extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowAvx512Vbmi[4][2];
+extern const WindowInt8Kernels kWindowInt8Scalar, kWindowInt8Avx2[2], kWindowInt8Avx2Vnni[2], kWindowInt8Avx512[4][2],
+    kWindowInt8Avx512Vnni[4][2], kWindowInt8Avx512Vbmi[4][2];
 
 /// The kernels of the instruction set in force, and what it is called. Requires WindowLayout::holds().
 const WindowKernels& select_window_kernels(const WindowLayout& layout);
 const char* window_isa_name(const WindowLayout& layout);
-/// Null for windows of more than 8 bits.
+/// Those that go with active_int8_matvec(); null for windows of more than 8 bits.
 const WindowInt8Kernels* select_window_int8_kernels(const WindowLayout& layout);
-const char* window_int8_isa_name();
 
 }  // namespace nibble::quant

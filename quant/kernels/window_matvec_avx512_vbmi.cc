@@ -46,9 +46,9 @@ constexpr WindowKernels kVbmi = window_matvec::kernels<Vector512, VbmiDecoder<kS
 
 }  // namespace
 
-const WindowKernels kWindowVbmi[4][2] = {{kVbmi<1, Entries64>, kVbmi<1, Entries256>},
-                                         {kVbmi<2, Entries64>, kVbmi<2, Entries256>},
-                                         {kVbmi<3, Entries64>, kVbmi<3, Entries256>},
-                                         {kVbmi<4, Entries64>, kVbmi<4, Entries256>}};
+const WindowKernels kWindowAvx512Vbmi[4][2] = {{kVbmi<1, Entries64>, kVbmi<1, Entries256>},
+                                               {kVbmi<2, Entries64>, kVbmi<2, Entries256>},
+                                               {kVbmi<3, Entries64>, kVbmi<3, Entries256>},
+                                               {kVbmi<4, Entries64>, kVbmi<4, Entries256>}};
 
 }  // namespace nibble::quant

@@ -12,6 +12,7 @@
 #include "quant/kernels/packed_weight.h"
 #include "tests/quant/kernels/example_tensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/isa_suffix.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {
@@ -262,7 +263,7 @@ TEST(PackedLinear, NamesTheKernelOfTheInstructionSetInForce) {
   Random random(7);
   const TensorWish wish{{Coding::kPalette, 5, 7, 4, 0, 1}};
   const auto op = make_packed_linear(random_tensor(wish, random), {}, Compute::kExact);
-  EXPECT_EQ(op->kernel_name(), "packed_exact_" + std::string(isa_name(active_isa())));
+  EXPECT_EQ(op->kernel_name(), "packed_exact_" + std::string(active_vectors_name()));
 }
 
 TEST(PackedLinear, Int8RunsOnEveryInstructionSetButForPalettesOf8Bits) {
@@ -271,10 +272,8 @@ TEST(PackedLinear, Int8RunsOnEveryInstructionSetButForPalettesOf8Bits) {
   const auto name = [&](const TensorWish& wish) {
     return make_packed_linear(random_tensor(wish, random), {}, Compute::kInt8)->kernel_name();
   };
-  const std::string isa(isa_name(active_isa()));
-  const std::string expected = isa != "avx512" ? isa : has_avx512_vnni() ? "avx512_vnni" : "avx2";
-  EXPECT_EQ(name(four), "packed_int8_" + expected);
-  EXPECT_EQ(name(eight), "packed_exact_" + isa);
+  EXPECT_EQ(name(four), "packed_int8_" + test::isa_suffix(active_isa()));
+  EXPECT_EQ(name(eight), "packed_exact_" + std::string(active_vectors_name()));
 }
 
 TEST(Compute, NamesGoBothWays) {

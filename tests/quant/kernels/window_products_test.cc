@@ -13,6 +13,7 @@
 #include "core/thread_pool.h"
 #include "quant/kernels/packed_linear.h"
 #include "tests/support/compare.h"
+#include "tests/support/isa_suffix.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {
@@ -213,10 +214,10 @@ TEST(WindowProducts, NameTheirKernels) {
   const auto name = [&](unsigned window_bits, Compute compute) {
     return make_packed_linear(Example({5, 7, 2, window_bits}, false, false, random).pack(), {}, compute)->kernel_name();
   };
-  const std::string isa(isa_name(active_isa())), widest = has_avx512_vbmi2() && isa == "avx512" ? "avx512_vbmi" : isa;
-  EXPECT_EQ(name(8, Compute::kExact), "packed_exact_" + widest);
-  EXPECT_EQ(name(6, Compute::kInt8), "packed_int8_" + (widest == "avx512" ? "avx2" : widest));
-  EXPECT_EQ(name(10, Compute::kInt8), "packed_exact_" + isa);  // no products of bytes
+  const std::string vectors(active_vectors_name());
+  EXPECT_EQ(name(8, Compute::kExact), "packed_exact_" + (active_isa() == Isa::kAvx512Vbmi ? "avx512_vbmi" : vectors));
+  EXPECT_EQ(name(6, Compute::kInt8), "packed_int8_" + test::isa_suffix(active_isa()));
+  EXPECT_EQ(name(10, Compute::kInt8), "packed_exact_" + vectors);  // no products of bytes
 }
 
 TEST(WindowProducts, AreWhatAStoredTensorIsPackedFor) {
