@@ -189,6 +189,8 @@ void QuantizedTensor::check_blocks() const {
 
 void QuantizedTensor::check_block_palette() {
   const bool learned = spec_.block_palette == BlockPalette::kLearned, scaled = spec_.scale_type == ScaleType::kE4M3;
+  NIBBLE_REQUIRE(spec_.bits >= 2 && spec_.bits <= 4, FormatError,
+                 "{}: expected 2 to 4 bits with a block palette, got {}", name_, spec_.bits);
   NIBBLE_REQUIRE(learned || spec_.bits == 4, FormatError, "{}: the palette {} has codes of 4 bits, got {}", name_,
                  block_palette_name(spec_.block_palette), spec_.bits);
   palette_ = find("palette");
