@@ -342,7 +342,7 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
   NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone ||
-                     (is_learned(s) && s.search == ScaleSearch::kNone),
+                     (is_learned(s) && s.search != ScaleSearch::kError),
                  InvalidArgument,
                  "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
 }
