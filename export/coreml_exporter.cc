@@ -31,6 +31,8 @@ Fit fit(const Storage& storage) {
   if (storage.blocks() && storage.group() < storage.cols && storage.cols % storage.group() != 0)
     return Fit::refused(fmt::format("blocks that do not divide rows of {} inputs", storage.cols),
                         "format: palette, bits: 4, granularity: channel-group");
+  if (storage.has_block_palette())
+    return Fit::refused("palettes that blocks of inputs scale", "format: palette, bits: 4, granularity: channel-group");
   if (!storage.palette()) return Fit::exact();
   if (storage.window_bits != 0) return Fit::refused("codes that overlap", "window_bits: 0");
   if (storage.bits == 5 || storage.bits == 7)

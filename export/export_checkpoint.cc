@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/file_lock.h"
@@ -213,6 +214,17 @@ std::vector<ListedFit> listed_fits(const Exporter& exporter) {
   add({.format = Format::kPalette, .bits = 4, .cluster_dim = 2});
   add({.format = Format::kPalette, .bits = 4, .outliers = true});
   add({.format = Format::kPalette, .bits = 2, .window_bits = 6});
+  add({.format = Format::kBlockPalette, .bits = 4, .group_size = 32});
+  for (const auto& [palette, scale, group] :
+       {std::tuple{quant::BlockPalette::kNf4, quant::ScaleType::kFloat16, std::size_t{64}},
+        {quant::BlockPalette::kIq4Nl, quant::ScaleType::kFloat16, std::size_t{32}},
+        {quant::BlockPalette::kFp4, quant::ScaleType::kE8M0, std::size_t{32}},
+        {quant::BlockPalette::kFp4, quant::ScaleType::kE4M3, std::size_t{16}}})
+    add({.format = Format::kBlockPalette,
+         .bits = 4,
+         .group_size = group,
+         .block_palette = palette,
+         .scale_type = scale});
   std::vector<ListedFit> fits;
   for (const Storage& storage : storages) fits.push_back({storage.text(), exporter.fit(storage)});
   return fits;

@@ -216,6 +216,10 @@ bool is_block_linear(const OutputMatrix& matrix) {
 }
 
 Fit fit_integers(const Storage& storage, std::span<const unsigned> bits) {
+  if (storage.has_block_palette())
+    return Fit::refused(
+        "it has integers with scales, but no palettes that blocks scale",
+        fmt::format("format: int4-block, group_size: {}", std::max<std::size_t>(storage.group_size, 32)));
   if (!storage.blocks())
     return Fit::refused("it has integers with scales, but no palettes", "format: int4-block, group_size: 32");
   if (std::find(bits.begin(), bits.end(), storage.bits) == bits.end()) {

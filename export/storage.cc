@@ -10,7 +10,7 @@ namespace {
 
 // Blocks longer than the row are the row. (As long as it: they keep their name, which other matrices share.)
 std::size_t shared_inputs(const quant::TensorSpec& spec) {
-  return spec.coding == quant::Coding::kBlocks && spec.group_size > spec.cols ? 0 : spec.group_size;
+  return spec.coding != quant::Coding::kPalette && spec.group_size > spec.cols ? 0 : spec.group_size;
 }
 
 }  // namespace
@@ -18,8 +18,8 @@ std::size_t shared_inputs(const quant::TensorSpec& spec) {
 bool Storage::same_codes(const Storage& other) const {
   return format == other.format && bits == other.bits && group_size == other.group_size &&
          cluster_dim == other.cluster_dim && window_bits == other.window_bits && zero_points == other.zero_points &&
-         row_scales == other.row_scales && outliers == other.outliers && palette_dtype == other.palette_dtype &&
-         cols == other.cols;
+         row_scales == other.row_scales && outliers == other.outliers && block_palette == other.block_palette &&
+         scale_type == other.scale_type && palette_dtype == other.palette_dtype && cols == other.cols;
 }
 
 std::string Storage::text() const {
@@ -30,9 +30,12 @@ std::string Storage::text() const {
   spec.rows = rows;
   spec.cols = cols;
   spec.bits = bits;
-  spec.group_size = format == quant::Format::kInt4Block ? group() : group_size;  // which has no word for whole rows
+  // Neither of the two has a word for whole rows.
+  spec.group_size = format == quant::Format::kInt4Block || has_block_palette() ? group() : group_size;
   spec.cluster_dim = cluster_dim;
   spec.window_bits = window_bits;
+  spec.block_palette = block_palette;
+  spec.scale_type = scale_type;
   std::string text = quant::storage_text({format, spec});
   if (palette() && palette_dtype == quant::PaletteDtype::kInt8) text += " of int8";
   if (palette() && palette_dtype == quant::PaletteDtype::kFloat32) text += " of float32";
@@ -53,6 +56,8 @@ Storage storage_of(const quant::MappedQuantizedWeight& weight) {
                   .zero_points = tensor.find("block_zero") != nullptr,
                   .row_scales = tensor.find("scale") != nullptr,
                   .outliers = tensor.find("outlier_rows") != nullptr,
+                  .block_palette = spec.block_palette,
+                  .scale_type = spec.scale_type,
                   .rows = spec.rows,
                   .cols = spec.cols};
   if (const quant::TensorPart* palette = tensor.find("palette"))
@@ -71,9 +76,11 @@ Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std:
           .group_size = shared_inputs(spec),
           .cluster_dim = spec.cluster_dim,
           .window_bits = spec.window_bits,
-          .zero_points = !palette && settings.zero_point,
+          .zero_points = !palette && !settings.has_block_palette() && settings.zero_point,
           .row_scales = palette && settings.scaling != quant::Scaling::kNone,
           .outliers = settings.keeps_outliers(),
+          .block_palette = spec.block_palette,
+          .scale_type = spec.scale_type,
           .palette_dtype = settings.palette_dtype,
           .rows = rows,
           .cols = cols};

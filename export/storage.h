@@ -13,13 +13,16 @@ namespace nibble::exporting {
 struct Storage {
   quant::Format format = quant::Format::kFloat16;
   unsigned bits = 16;  ///< of a code, or of a float
-  /// Blocks: inputs that share a scale, 0 for the whole row. Palettes: rows that share a palette, 0 for all.
+  /// Blocks, with a palette or not: inputs that share a scale, 0 for the whole row. Palettes: rows that share a
+  /// palette, 0 for all.
   std::size_t group_size = 0;
   std::size_t cluster_dim = 1;  ///< palettes: inputs of one code
   unsigned window_bits = 0;     ///< palettes: bits of a code where codes overlap, else 0
   bool zero_points = false;     ///< blocks: value = (code - zero) scale, with a zero for each block
   bool row_scales = false;      ///< palettes: a scale for each row
   bool outliers = false;        ///< palettes: some weights kept apart
+  quant::BlockPalette block_palette = quant::BlockPalette::kLearned;  ///< block palettes
+  quant::ScaleType scale_type = quant::ScaleType::kFloat16;           ///< block palettes
   quant::PaletteDtype palette_dtype = quant::PaletteDtype::kFloat16;
   std::size_t rows = 0, cols = 0;
   std::string foreign = {};  ///< what another program stored that is read as floats: "Q4_K", "mxfp4"; or empty
@@ -28,6 +31,7 @@ struct Storage {
   bool coded() const { return format != quant::Format::kFloat16; }
   bool blocks() const { return format == quant::Format::kUniform || format == quant::Format::kInt4Block; }
   bool palette() const { return format == quant::Format::kPalette; }
+  bool has_block_palette() const { return format == quant::Format::kBlockPalette; }
   /// Inputs that share a scale, the whole row said as its length.
   std::size_t group() const { return group_size == 0 ? cols : group_size; }
   /// Whether codes mean the same and lie alike, so that rows of both can stand in one tensor.

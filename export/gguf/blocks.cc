@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "core/error.h"
 #include "model/gguf/block_encode.h"
@@ -29,6 +30,16 @@ Range range_of(BlockType type) {
   return {static_cast<int>(row->zero), static_cast<int>(row->codes)};
 }
 
+/// The type of blocks with such a palette and such scales.
+std::optional<BlockType> block_palette_type(const Storage& storage) {
+  using quant::BlockPalette;
+  using quant::ScaleType;
+  if (storage.block_palette == BlockPalette::kIq4Nl && storage.scale_type == ScaleType::kFloat16)
+    return BlockType::kIQ4_NL;
+  if (storage.block_palette == BlockPalette::kFp4 && storage.scale_type == ScaleType::kE8M0) return BlockType::kMXFP4;
+  return std::nullopt;
+}
+
 bool holds(BlockType type, int least, int most) {
   const Range range = range_of(type);
   return least + range.zero >= 0 && most + range.zero < range.codes;
@@ -47,12 +58,19 @@ GgufFit gguf_fit(const Storage& storage) {
   const std::string nearest = nearest_blocks(storage.bits);
   if (!storage.coded()) return {};
   if (storage.palette()) return {Fit::refused("it has no palettes", nearest), {}};
+  if (storage.has_block_palette() && !block_palette_type(storage))
+    return {Fit::refused("of palettes that blocks scale it has IQ4_NL's with float16 and MXFP4's with e8m0",
+                         "palette: iq4_nl, block_scale: float16, group_size: 32"),
+            {}};
   if (storage.cols % kBlock != 0)
     return {Fit::refused(fmt::format("rows of {} inputs are no whole number of blocks of {}", storage.cols, kBlock),
                          "format: float16"),
             {}};
   if (storage.group_size % kBlock != 0)
-    return {Fit::refused(fmt::format("its scales are for {} inputs, not {}", kBlock, storage.group_size), nearest), {}};
+    return {Fit::refused(fmt::format("its scales are for {} inputs, not {}", kBlock, storage.group_size),
+                         storage.has_block_palette() ? "group_size: 32" : nearest),
+            {}};
+  if (storage.has_block_palette()) return {Fit::exact(), *block_palette_type(storage)};
   const int codes = 1 << storage.bits;
   const int least = storage.zero_points ? 1 - codes : -codes / 2,
             most = storage.zero_points ? codes - 1 : codes / 2 - 1;
@@ -73,11 +91,30 @@ BlockType gguf_float_type(std::span<const ExportPart* const> parts) {
   return common == DType::kF16 ? BlockType::kF16 : common == DType::kBF16 ? BlockType::kBF16 : BlockType::kF32;
 }
 
+namespace {
+
+void encode_mxfp4_row(const quant::QuantizedTensor& tensor, std::size_t row, std::span<std::byte> blocks,
+                      BlockScratch& scratch) {
+  const quant::TensorSpec& spec = tensor.spec();
+  const auto exponents = tensor.find("block_scale")->bytes;
+  const std::size_t groups = spec.blocks(), group = spec.group_size == 0 ? spec.cols : spec.group_size;
+  scratch.codes.resize(spec.cols);
+  scratch.exponents.resize(spec.cols / kBlock);
+  quant::unpack_codes(tensor.code_row(row), spec.bits, scratch.codes);
+  for (std::uint8_t& code : scratch.codes) code = quant::e2m1_codes()[code];
+  for (std::size_t b = 0; b < scratch.exponents.size(); ++b)
+    scratch.exponents[b] = static_cast<std::uint8_t>(exponents[row * groups + b * kBlock / group]);
+  model::encode_mxfp4_blocks(scratch.codes, scratch.exponents, blocks);
+}
+
+}  // namespace
+
 void encode_coded_row(const ExportPart& part, std::size_t row, BlockType type, std::span<std::byte> blocks,
                       BlockScratch& scratch) {
   const quant::QuantizedTensor& tensor = part.coded->tensor();
   const quant::TensorSpec& spec = tensor.spec();
   const quant::TensorPart& scales = *tensor.find("block_scale");
+  if (type == BlockType::kMXFP4) return encode_mxfp4_row(tensor, row, blocks, scratch);
   const quant::TensorPart* const zeros = tensor.find("block_zero");
   const std::size_t groups = spec.blocks(), group = spec.group_size == 0 ? spec.cols : spec.group_size;
   const std::size_t count = spec.cols / kBlock;
@@ -88,6 +125,7 @@ void encode_coded_row(const ExportPart& part, std::size_t row, BlockType type, s
   for (std::size_t b = 0; b < count; ++b) {
     const std::size_t at = row * groups + b * kBlock / group;
     scratch.scales[b] = load<std::uint16_t>(scales.bytes.data() + 2 * at);
+    if (type == BlockType::kIQ4_NL) continue;  // whose codes are the palette's
     const int own = zeros == nullptr ? 1 << (spec.bits - 1) : load<std::uint8_t>(zeros->bytes.data() + at);
     NIBBLE_REQUIRE(own < 1 << spec.bits, FormatError, "{}.block_zero: expected below {}, got {} in row {}",
                    tensor.name(), 1 << spec.bits, own, row);

@@ -12,7 +12,8 @@ namespace nibble::exporting {
 
 /// How GGUF holds a storage: integers times a float16 scale per block of 32 inputs, so the narrowest of Q4_0 (code less
 /// zero point from -8 to 7), Q5_0 (-16 to 15) and Q8_0 (-128 to 127) that holds all that codes of so many bits with
-/// such zero points can mean. Groups of several blocks, and whole rows, have their scale repeated. Nothing is rounded.
+/// such zero points can mean. Groups of several blocks, and whole rows, have their scale repeated. Block palettes:
+/// IQ4_NL with float16 scales, MXFP4 with E8M0. Nothing is rounded.
 struct GgufFit {
   Fit fit;
   model::BlockType type = model::BlockType::kQ4_0;  ///< where fit says exact
@@ -27,6 +28,7 @@ model::BlockType gguf_float_type(std::span<const ExportPart* const> parts);
 struct BlockScratch {
   std::vector<std::uint8_t> codes;
   std::vector<std::uint16_t> scales;
+  std::vector<std::uint8_t> exponents;
 };
 void encode_coded_row(const ExportPart& part, std::size_t row, model::BlockType type, std::span<std::byte> blocks,
                       BlockScratch& scratch);

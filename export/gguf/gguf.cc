@@ -141,8 +141,12 @@ class GgufExport {
         return 7;
       case BlockType::kQ5_0:
         return 8;
+      case BlockType::kIQ4_NL:
+        return 25;
       case BlockType::kBF16:
         return 32;
+      case BlockType::kMXFP4:
+        return 38;
       default:
         return 0;
     }
@@ -213,7 +217,7 @@ class GgufExport {
     const std::vector<Row> rows = rows_of(tensor);
     const std::size_t row_bytes = tensor.shape.back() / info.weights * info.bytes;
     const std::size_t batch = std::max<std::size_t>(1, kBatchBytes / row_bytes);
-    const bool coded = model::find_code_block_type(type) != nullptr;
+    const bool coded = type == BlockType::kMXFP4 || model::find_code_block_type(type) != nullptr;
     std::vector<std::byte> bytes;
     for (std::size_t begin = 0; begin < rows.size(); begin += batch) {
       const std::span<const Row> some = std::span(rows).subspan(begin, std::min(batch, rows.size() - begin));

@@ -137,7 +137,7 @@ nb::object codes_of(const Tensor& tensor) {
 
 nb::object palettes_of(const Tensor& tensor) {
   const quant::TensorSpec& spec = tensor.stored->spec();
-  if (spec.coding != quant::Coding::kPalette) return nb::none();
+  if (spec.coding == quant::Coding::kBlocks) return nb::none();
   const std::size_t width = spec.entries() * spec.cluster_dim;
   Matrix<float> palettes(spec.palettes(), width);
   std::vector<float> table;

@@ -179,15 +179,43 @@ QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std:
   return {std::move(name), spec, std::move(parts)};
 }
 
+QuantizedTensor make_block_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
+                                          std::span<const float> palette, std::span<const float> scales,
+                                          float tensor_scale) {
+  const bool learned = spec.block_palette == BlockPalette::kLearned;
+  check_count(name, "palette values", palette.size(), learned ? spec.entries() : 0);
+  check_count(name, "block scales", scales.size(), spec.rows * spec.blocks());
+  std::vector<TensorPart> parts;
+  parts.push_back(codes_part(name, spec, codes));
+  if (learned) parts.push_back(float_part(name, "palette", DType::kF16, {1, spec.entries()}, palette));
+  const std::vector<std::uint64_t> shape{spec.rows, spec.blocks()};
+  if (spec.scale_type == ScaleType::kFloat16) {
+    parts.push_back(float_part(name, "block_scale", DType::kF16, shape, scales));
+  } else {
+    std::vector<std::byte> bytes(scales.size());
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      const std::uint16_t bits = scale_bits(scales[i], spec.scale_type);
+      NIBBLE_REQUIRE(scale_of_bits(bits, spec.scale_type) == scales[i], InvalidArgument,
+                     "{}.block_scale: {} at index {} is no {} value", name, scales[i], i,
+                     scale_type_name(spec.scale_type));
+      bytes[i] = static_cast<std::byte>(bits);
+    }
+    parts.push_back(owned_part("block_scale", scale_dtype(spec.scale_type), shape, std::move(bytes)));
+  }
+  if (spec.scale_type == ScaleType::kE4M3)
+    parts.push_back(float_part(name, "tensor_scale", DType::kF32, {1}, std::span(&tensor_scale, 1)));
+  return {std::move(name), spec, std::move(parts)};
+}
+
 CodeValues code_values(const QuantizedTensor& tensor) {
   CodeValues values;
   std::vector<float> table;
-  for (std::size_t group = 0; tensor.spec().coding == Coding::kPalette && group < tensor.spec().palettes(); ++group) {
+  for (std::size_t group = 0; tensor.find("palette") != nullptr && group < tensor.spec().palettes(); ++group) {
     tensor.load_palette(group, table);
     values.palette.insert(values.palette.end(), table.begin(), table.end());
   }
   const TensorPart* scale = tensor.find(tensor.spec().coding == Coding::kPalette ? "scale" : "block_scale");
-  if (scale == nullptr) return values;
+  if (scale == nullptr || scale->dtype == DType::kF8E8M0 || scale->dtype == DType::kF8E4M3) return values;
   values.scale.resize(scale->bytes.size() / dtype_size(scale->dtype));
   convert_to_f32(scale->dtype, scale->bytes.data(), values.scale.size(), values.scale.data());
   return values;
@@ -205,7 +233,8 @@ QuantizedTensor with_code_values(const QuantizedTensor& tensor, const CodeValues
       } else {
         parts.push_back(float_part(name, part.suffix, part.dtype, part.shape, values.palette));
       }
-    } else if (part.suffix == "scale" || part.suffix == "block_scale") {
+    } else if ((part.suffix == "scale" || part.suffix == "block_scale") && part.dtype != DType::kF8E8M0 &&
+               part.dtype != DType::kF8E4M3) {
       check_count(name, "scales", values.scale.size(), part.bytes.size() / dtype_size(part.dtype));
       parts.push_back(float_part(name, part.suffix, part.dtype, part.shape, values.scale));
     } else if (part.suffix != "palette_scale") {

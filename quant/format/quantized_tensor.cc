@@ -16,7 +16,7 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::array<DType, 1> kOnlyU8{DType::kU8}, kOnlyF16{DType::kF16}, kOnlyI32{DType::kI32};
+constexpr std::array<DType, 1> kOnlyU8{DType::kU8}, kOnlyF16{DType::kF16}, kOnlyI32{DType::kI32}, kOnlyF32{DType::kF32};
 constexpr std::array<DType, 2> kF16OrF32{DType::kF16, DType::kF32};
 constexpr std::array<DType, 3> kPaletteDtypes{DType::kF16, DType::kF32, DType::kI8};
 
@@ -24,7 +24,9 @@ std::span<const std::string_view> known_suffixes(Coding coding) {
   static constexpr std::array<std::string_view, 7> palette{"codes",        "palette",         "palette_scale", "scale",
                                                            "outlier_rows", "outlier_columns", "outlier_values"};
   static constexpr std::array<std::string_view, 3> blocks{"codes", "block_scale", "block_zero"};
+  static constexpr std::array<std::string_view, 4> block_palette{"codes", "palette", "block_scale", "tensor_scale"};
   if (coding == Coding::kPalette) return palette;
+  if (coding == Coding::kBlockPalette) return block_palette;
   return blocks;
 }
 
@@ -74,7 +76,7 @@ std::size_t group_count(std::size_t extent, std::size_t group_size) {
 }  // namespace
 
 std::size_t TensorSpec::row_bytes() const { return packed_row_bytes(codes_per_row(), bits); }
-std::size_t TensorSpec::palettes() const { return group_count(rows, group_size); }
+std::size_t TensorSpec::palettes() const { return coding == Coding::kPalette ? group_count(rows, group_size) : 1; }
 std::size_t TensorSpec::blocks() const { return group_count(cols, group_size); }
 
 QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<TensorPart> parts)
@@ -97,7 +99,10 @@ QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<
     const auto known = known_suffixes(spec_.coding);
     NIBBLE_REQUIRE(std::find(known.begin(), known.end(), part.suffix) != known.end(), FormatError,
                    "{}.{}: unknown part of a {} tensor; expected {}", name_, part.suffix,
-                   spec_.coding == Coding::kPalette ? "palette" : "block", fmt::join(known, ", "));
+                   spec_.coding == Coding::kPalette  ? "palette"
+                   : spec_.coding == Coding::kBlocks ? "block"
+                                                     : "block palette",
+                   fmt::join(known, ", "));
     NIBBLE_REQUIRE(find(part.suffix) == &part, FormatError, "{}.{}: given twice", name_, part.suffix);
   }
   codes_ = &require("codes", kOnlyU8,
@@ -111,6 +116,8 @@ QuantizedTensor::QuantizedTensor(std::string name, TensorSpec spec, std::vector<
                                  : std::vector<std::uint64_t>{spec_.palettes(), spec_.entries(), dim});
     check_palette();
     read_outliers();
+  } else if (spec_.coding == Coding::kBlockPalette) {
+    check_block_palette();
   } else {
     block_scale_ = &require("block_scale", kOnlyF16, {spec_.rows, spec_.blocks()});
     block_zero_ = find("block_zero");
@@ -180,6 +187,45 @@ void QuantizedTensor::check_blocks() const {
   if (block_zero_ != nullptr) require("block_zero", kOnlyU8, {spec_.rows, spec_.blocks()});
 }
 
+void QuantizedTensor::check_block_palette() {
+  const bool learned = spec_.block_palette == BlockPalette::kLearned, scaled = spec_.scale_type == ScaleType::kE4M3;
+  NIBBLE_REQUIRE(spec_.bits >= 2 && spec_.bits <= 4, FormatError,
+                 "{}: expected 2 to 4 bits with a block palette, got {}", name_, spec_.bits);
+  NIBBLE_REQUIRE(learned || spec_.bits == 4, FormatError, "{}: the palette {} has codes of 4 bits, got {}", name_,
+                 block_palette_name(spec_.block_palette), spec_.bits);
+  palette_ = find("palette");
+  NIBBLE_REQUIRE(learned == (palette_ != nullptr), FormatError,
+                 "{}.palette: a learned palette is stored, a fixed one is not", name_);
+  if (learned) checked_maximum(name_, require("palette", kOnlyF16, {1, spec_.entries()}));
+  std::vector<float> table;
+  load_palette(0, table);
+  NIBBLE_REQUIRE(std::is_sorted(table.begin(), table.end()), FormatError, "{}.palette: expected ascending entries",
+                 name_);
+  const float largest_entry = std::max(std::abs(table.front()), std::abs(table.back()));
+
+  const std::array<DType, 1> dtype{scale_dtype(spec_.scale_type)};
+  block_scale_ = &require("block_scale", dtype, {spec_.rows, spec_.blocks()});
+  const float largest_scale = checked_maximum(name_, *block_scale_);
+  if (spec_.scale_type != ScaleType::kFloat16) {
+    for_each_float(*block_scale_, [&](std::size_t i, float value) {
+      NIBBLE_REQUIRE(!std::signbit(value), FormatError, "{}.block_scale: expected values >= 0, got {} at index {}",
+                     name_, value, i);
+    });
+  }
+  const TensorPart* tensor_scale = find("tensor_scale");
+  NIBBLE_REQUIRE(scaled == (tensor_scale != nullptr), FormatError,
+                 "{}.tensor_scale: goes with scales in E4M3, and only with those", name_);
+  if (scaled) {
+    tensor_scale_ = float_at(require("tensor_scale", kOnlyF32, {1}), 0);
+    NIBBLE_REQUIRE(std::isfinite(tensor_scale_) && tensor_scale_ > 0.0f, FormatError,
+                   "{}.tensor_scale: expected a finite value above 0, got {}", name_, tensor_scale_);
+  }
+  NIBBLE_REQUIRE(
+      std::isfinite(largest_scale * tensor_scale_) && std::isfinite(largest_entry * (largest_scale * tensor_scale_)),
+      FormatError, "{}: palette entries times scales overflow float (up to {} times {} times {})", name_, largest_entry,
+      largest_scale, tensor_scale_);
+}
+
 void QuantizedTensor::read_outliers() {
   const TensorPart *rows = find("outlier_rows"), *columns = find("outlier_columns");
   outlier_values_ = find("outlier_values");
@@ -233,6 +279,10 @@ void QuantizedTensor::read_codes(std::size_t first_row, MatrixView<std::uint16_t
 }
 
 void QuantizedTensor::load_palette(std::size_t group, std::vector<float>& table) const {
+  if (const auto fixed = fixed_palette(spec_.block_palette); spec_.coding == Coding::kBlockPalette && !fixed.empty()) {
+    table.assign(fixed.begin(), fixed.end());
+    return;
+  }
   const std::size_t count = spec_.entries() * spec_.cluster_dim;
   table.resize(count);
   const std::byte* source = palette_->bytes.data() + group * count * dtype_size(palette_->dtype);
@@ -245,8 +295,9 @@ void QuantizedTensor::decode_rows(std::size_t begin, std::size_t end, float* des
   NIBBLE_REQUIRE(begin <= end && end <= spec_.rows, InvalidArgument, "{}: rows [{}, {}) of a matrix of {} rows", name_,
                  begin, end, spec_.rows);
   if (spec_.windowed()) return decode_window_rows(begin, end, destination);
-  spec_.coding == Coding::kPalette ? decode_palette_rows(begin, end, destination)
-                                   : decode_block_rows(begin, end, destination);
+  if (spec_.coding == Coding::kPalette) return decode_palette_rows(begin, end, destination);
+  if (spec_.coding == Coding::kBlockPalette) return decode_block_palette_rows(begin, end, destination);
+  decode_block_rows(begin, end, destination);
 }
 
 void QuantizedTensor::decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const {
@@ -318,6 +369,26 @@ void QuantizedTensor::decode_block_rows(std::size_t begin, std::size_t end, floa
           block_zero_ != nullptr ? static_cast<int>(block_zero_->bytes[row * blocks + block]) : 1 << (spec_.bits - 1);
       const std::size_t stop = std::min(spec_.cols, (block + 1) * width);
       for (std::size_t j = block * width; j < stop; ++j) out[j] = static_cast<float>(codes[j] - zero) * scales[block];
+    }
+  }
+}
+
+void QuantizedTensor::decode_block_palette_rows(std::size_t begin, std::size_t end, float* destination) const {
+  thread_local std::vector<float> block_scales, entries;
+  thread_local std::vector<std::uint8_t> indices;
+  load_palette(0, entries);
+  indices.resize(spec_.cols);
+  const std::size_t blocks = spec_.blocks(), width = spec_.group_size == 0 ? spec_.cols : spec_.group_size;
+  const std::size_t bytes = dtype_size(block_scale_->dtype);
+  block_scales.resize(blocks);
+  for (std::size_t row = begin; row < end; ++row) {
+    float* out = destination + (row - begin) * spec_.cols;
+    unpack_codes(code_row(row), spec_.bits, indices);
+    convert_to_f32(block_scale_->dtype, block_scale_->bytes.data() + row * blocks * bytes, blocks, block_scales.data());
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const float scale = block_scales[block] * tensor_scale_;
+      const std::size_t stop = std::min(spec_.cols, (block + 1) * width);
+      for (std::size_t j = block * width; j < stop; ++j) out[j] = entries[indices[j]] * scale;
     }
   }
 }

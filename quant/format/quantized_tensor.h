@@ -11,12 +11,14 @@
 #include "core/dtype.h"
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
+#include "quant/format/block_palette.h"
 #include "quant/format/windowed_codes.h"
 
 namespace nibble::quant {
 
-/// Which of the two ways a tensor's codes mean values: an index into a palette, or an integer on a block's grid.
-enum class Coding : std::uint8_t { kPalette, kBlocks };
+/// What a tensor's codes mean: an index into a palette of rows, an integer on a block's grid, or an index into the one
+/// palette of the tensor that each block scales.
+enum class Coding : std::uint8_t { kPalette, kBlocks, kBlockPalette };
 
 /// The layout of one quantized weight (rows, cols) = (out, in). With the parts, all that decoding needs.
 struct TensorSpec {
@@ -24,15 +26,17 @@ struct TensorSpec {
   std::size_t rows = 0;
   std::size_t cols = 0;
   unsigned bits = 4;
-  std::size_t group_size = 0;   ///< palette: rows per palette, 0 = all; blocks: inputs per block, 0 = the whole row
+  std::size_t group_size = 0;   ///< palette: rows per palette, 0 = all; others: inputs per block, 0 = the whole row
   std::size_t cluster_dim = 1;  ///< palette: consecutive inputs per code
   unsigned window_bits = 0;     ///< palette: codes are windows of so many bits (windowed_codes.h); 0 = codes of `bits`
+  BlockPalette block_palette = BlockPalette::kLearned;  ///< block palettes: of fixed ones `bits` is 4
+  ScaleType scale_type = ScaleType::kFloat16;           ///< block palettes
 
   std::size_t codes_per_row() const { return cols / cluster_dim; }
   bool windowed() const { return window_bits != 0; }
   WindowedLayout windows() const { return {rows, cols, bits, window_bits}; }  ///< of a windowed palette's codes
   std::size_t row_bytes() const;                                              ///< of packed codes, unless windowed
-  std::size_t palettes() const;  ///< ceil(rows / group_size); the last one may serve fewer rows
+  std::size_t palettes() const;  ///< ceil(rows / group_size); the last one may serve fewer rows; of blocks: 1
   std::size_t blocks() const;    ///< per row, ceil(cols / group_size); the last one may be shorter
   std::size_t entries() const { return std::size_t{1} << (windowed() ? window_bits : bits); }
 };
@@ -56,10 +60,14 @@ struct TensorPart {
 /// | palette_scale | (palettes) F16 or F32 | with an I8 palette only: an entry is its integer times this |
 /// | scale | (rows) F16 | optional; not with cluster_dim > 1 |
 /// | block_scale, block_zero | (rows, blocks) F16, U8 | without block_zero, zero = 2^(bits-1) |
+/// | block palettes: palette | (1, 2^bits) F16 | of a learned one; ascending |
+/// | block_scale | (rows, blocks) F16, F8_E8M0 or F8_E4M3 | with E4M3 none is negative |
+/// | tensor_scale | (1) F32 | with E4M3 only; > 0 |
 /// | outlier_rows, outlier_columns, outlier_values | (rows+1) I32, (n) I32, (n) F16 | CSR, optional, palette only |
 ///
 /// Decoding, in float: palette    w_ij = scale_i · palette[i / group_size][code_ij]  [+ outlier]
 ///                     blocks     w_ij = (code_ij − zero) · block_scale, of row i and block j / group_size
+///                     block palettes  w_ij = palette[code_ij] · (block_scale · tensor_scale), without one: 1
 /// One rounding per operation. Vector palettes: code c of a row covers inputs c·cluster_dim … (c+1)·cluster_dim − 1.
 /// Windowed palettes serve the whole tensor, and have no outliers.
 ///
@@ -86,8 +94,9 @@ class QuantizedTensor final : public WeightSource {
   std::span<const std::byte> code_row(std::size_t row) const;
   /// Codes of rows [first_row, first_row + codes.rows()), (rows, codes_per_row), however they lie.
   void read_codes(std::size_t first_row, MatrixView<std::uint16_t> codes) const;
-  /// The entries of palette `group` as float, (entries[, cluster_dim]); palettes only.
+  /// The entries of palette `group` as float, (entries[, cluster_dim]); palettes and block palettes (group 0).
   void load_palette(std::size_t group, std::vector<float>& table) const;
+  float tensor_scale() const { return tensor_scale_; }  ///< of block palettes; 1 where none is stored
   const std::vector<std::int32_t>& outlier_rows() const { return outlier_rows_; }  ///< empty without outliers
   const std::vector<std::int32_t>& outlier_columns() const { return outlier_columns_; }
 
@@ -100,10 +109,12 @@ class QuantizedTensor final : public WeightSource {
                             std::vector<std::uint64_t> shape) const;
   void check_palette() const;
   void check_blocks() const;
+  void check_block_palette();
   void read_outliers();
   void decode_palette_rows(std::size_t begin, std::size_t end, float* destination) const;
   void decode_window_rows(std::size_t begin, std::size_t end, float* destination) const;
   void decode_block_rows(std::size_t begin, std::size_t end, float* destination) const;
+  void decode_block_palette_rows(std::size_t begin, std::size_t end, float* destination) const;
 
   std::string name_;
   TensorSpec spec_;
@@ -111,6 +122,7 @@ class QuantizedTensor final : public WeightSource {
   // Parts by meaning, null when absent; they point into parts_, which keeps its storage when moved.
   const TensorPart *codes_ = nullptr, *palette_ = nullptr, *palette_scale_ = nullptr, *scale_ = nullptr;
   const TensorPart *block_scale_ = nullptr, *block_zero_ = nullptr, *outlier_values_ = nullptr;
+  float tensor_scale_ = 1.0f;
   std::vector<std::int32_t> outlier_rows_, outlier_columns_;
 };
 
@@ -137,10 +149,18 @@ QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const flo
 QuantizedTensor make_block_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
                                   std::span<const float> scales, std::span<const std::uint8_t> zeros);
 
+/// The same for block palettes: palette (2^bits), exact in float16, or empty for a fixed one; scales (rows, blocks)
+/// that spec.scale_type holds (block_palette.h), `tensor_scale` beside those of kE4M3, else 1.
+QuantizedTensor make_block_palette_tensor(std::string name, const TensorSpec& spec, std::span<const std::uint8_t> codes,
+                                          std::span<const float> palette, std::span<const float> scales,
+                                          float tensor_scale);
+
 /// What the codes of a tensor mean, as float: all that can change while they stay.
 struct CodeValues {
-  std::vector<float> palette;  ///< (palettes, 2^bits, cluster_dim), with palette_scale multiplied in; empty for blocks
-  std::vector<float> scale;    ///< (rows) or empty for palettes, (rows, blocks) for blocks
+  std::vector<float> palette;  ///< (palettes, 2^bits, cluster_dim), with palette_scale multiplied in; empty for
+                               ///< blocks and fixed palettes
+  std::vector<float> scale;    ///< (rows) or empty for palettes, (rows, blocks) for blocks; empty for
+                               ///< blocks whose scales are no float16
 };
 CodeValues code_values(const QuantizedTensor& tensor);
 

@@ -8,8 +8,8 @@ namespace nibble::quant {
 bool StorageFormat::takes(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
 
 std::span<const StorageFormat* const> storage_formats() {
-  static constexpr std::array<const StorageFormat*, 4> formats{&kPaletteFormat, &kUniformFormat, &kInt4BlockFormat,
-                                                               &kFloat16Format};
+  static constexpr std::array<const StorageFormat*, 5> formats{&kPaletteFormat, &kUniformFormat, &kInt4BlockFormat,
+                                                               &kBlockPaletteFormat, &kFloat16Format};
   return formats;
 }
 

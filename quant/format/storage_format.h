@@ -12,7 +12,7 @@
 namespace nibble::quant {
 
 /// The forms in which a weight can be stored.
-enum class Format : std::uint8_t { kPalette, kUniform, kInt4Block, kFloat16 };
+enum class Format : std::uint8_t { kPalette, kUniform, kInt4Block, kBlockPalette, kFloat16 };
 
 /// One of them: all that recipes, checkpoints, budgets and reports know of it. What its codes mean, and how they are
 /// packed, decoded and trained, is its coding's (quantized_tensor.h). To add one: a file like int4_block_format.cc, and
@@ -44,6 +44,6 @@ const StorageFormat& storage_format(Format format);
 const StorageFormat* find_storage_format(std::string_view name);
 
 // The lines, each defined in the file of its name.
-extern const StorageFormat kPaletteFormat, kUniformFormat, kInt4BlockFormat, kFloat16Format;
+extern const StorageFormat kPaletteFormat, kUniformFormat, kInt4BlockFormat, kBlockPaletteFormat, kFloat16Format;
 
 }  // namespace nibble::quant

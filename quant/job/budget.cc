@@ -40,7 +40,9 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
   const std::string name = item.identity.name + ".weight";
   const TensorSettings& given = item.settings;
   const bool fixed = recipe.rule_names(name, "format") || !item.identity.block_linear;
-  const bool free_bits = !fixed && given.stored_as().takes("bits") && !recipe.rule_names(name, "bits");
+  const bool free_bits = !fixed && given.stored_as().takes("bits") &&
+                         (!given.has_block_palette() || given.learns_block_palette()) &&
+                         !recipe.rule_names(name, "bits");
   const bool free_groups = !fixed && given.stored_as().takes("granularity") && !recipe.rule_names(name, "granularity");
   const Budget& budget = *recipe.budget();
   const bool free_windows = !fixed && given.stored_as().takes("window_bits") &&

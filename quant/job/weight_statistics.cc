@@ -43,7 +43,7 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
 std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, std::uint64_t cols) {
   if (!settings.coded()) return rows * cols * 2;
   const TensorSpec spec = stored_tensor(settings, rows, cols).spec;
-  const std::uint64_t per_row = spec.coding == Coding::kBlocks ? spec.blocks() * 3 : spec.entries() * 4;
+  const std::uint64_t per_row = spec.coding == Coding::kPalette ? spec.entries() * 4 : spec.blocks() * 3;
   return rows * (spec.row_bytes() + per_row);
 }
 
@@ -81,7 +81,7 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
   constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
-                          kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20;
+                          kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20, kBlockPalette = 12;
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols(), rows = item.source->rows();
   const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
@@ -92,6 +92,7 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   if (settings.scaling != Scaling::kNone) bytes += item.weights() * kScaled;
   if (fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
   if (settings.has_palette() && settings.window_bits != 0) bytes += item.weights() * kWindows;
+  if (settings.learns_block_palette()) bytes += in_work * kBlockPalette;
   if (settings.cluster_dim > 1) bytes += item.weights() * kVectors;
   if (settings.keeps_outliers()) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;

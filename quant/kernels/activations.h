@@ -21,6 +21,12 @@ struct Activations {
 void arrange_activations(MatrixView<const float> x, std::size_t padded, bool by_lanes, bool with_sums,
                          Activations& arranged);
 
+/// What quantize_halves() needs: blocks of 16 inputs, each followed by as many zeros.
+struct QuantizedHalves {
+  std::vector<float> x;
+  std::vector<std::int8_t> values;
+};
+
 /// One vector of activations as int8 kernels read it.
 struct QuantizedActivations {
   std::vector<std::int8_t> values;  ///< (padded inputs)
@@ -29,10 +35,15 @@ struct QuantizedActivations {
   std::vector<float> lane_scales;   ///< (padded inputs / 4) if asked for: the scale of each four values
   float total = 0.0f;               ///< of what all values stand for
   std::vector<float> padded;        ///< x, for the while
+  QuantizedHalves halves;
 };
 
-/// x, zero from its end to `padded` inputs, a multiple of 32, by `quantize`.
+/// x, zero from its end to `padded` inputs, a multiple of 32, by `quantize`. Blocks are of `block` inputs, 32 or 16.
 void quantize_activations(std::span<const float> x, std::size_t padded, QuantizeActivations quantize,
-                          bool with_lane_scales, QuantizedActivations& quantized);
+                          bool with_lane_scales, std::size_t block, QuantizedActivations& quantized);
+
+/// `quantize` for blocks of 16 inputs: count / 16 scales and sums. `room` is for the while.
+void quantize_halves(std::span<const float> x, QuantizeActivations quantize, std::int8_t* x8, float* scales,
+                     std::int32_t* sums, QuantizedHalves& room);
 
 }  // namespace nibble::quant

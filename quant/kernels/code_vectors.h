@@ -73,7 +73,7 @@ struct Unit {
 };
 
 /// The scales and zero points that go with the codes of `blocks` blocks of 16 rows (R = 16), as far ahead as those.
-template <class V, int kBits>
+template <class V, int kBits, std::size_t kBlock = kBlockInputs>
 class BlockAhead {
  public:
   [[gnu::always_inline]] BlockAhead(const std::uint16_t* scales, const std::uint8_t* zeros, std::size_t blocks)
@@ -88,7 +88,7 @@ class BlockAhead {
   }
 
  private:
-  static constexpr std::size_t kAheadBlocks = kAheadBytes / (kPanelRows * kBlockInputs * kBits / 8);
+  static constexpr std::size_t kAheadBlocks = kAheadBytes / (kPanelRows * kBlock * kBits / 8);
   const std::uint16_t* scales_;
   const std::uint8_t* zeros_;
   Ahead<V> ahead_of_scales_, ahead_of_zeros_;

@@ -9,10 +9,16 @@ namespace nibble::quant {
 
 /// What the rows of a packed weight have in common; decides which kernel multiplies them.
 enum class PackedKind : std::uint8_t {
-  kSharedPalette,  ///< R = 16, one palette per panel
-  kRowPalette,     ///< R = 1, any palette per row
-  kBlocks,         ///< R = 16, integers with a scale (and zero point) per row and 32 inputs
+  kSharedPalette,     ///< R = 16, one palette per panel
+  kRowPalette,        ///< R = 1, any palette per row
+  kBlocks,            ///< R = 16, integers with a scale (and zero point) per row and 32 inputs
+  kBlockPalette,      ///< R = 16, one palette, a scale per row and 32 inputs; codes of 2 to 4 bits
+  kHalfBlockPalette,  ///< the same with a scale per row and 16 inputs; codes of 2 and 4 bits
 };
+constexpr std::size_t kPackedKinds = 5;
+
+/// Inputs that share a scale.
+constexpr std::size_t inputs_per_block(PackedKind kind) { return kind == PackedKind::kHalfBlockPalette ? 16 : 32; }
 
 /// Some panels of a packed weight (quant/kernels/code_layout.h) and up to four vectors of activations.
 struct ExactMatvecArgs {
@@ -20,7 +26,7 @@ struct ExactMatvecArgs {
   std::size_t panels, units, unit_bytes;
   const float* tables;  ///< (…, 2^bits): panel p uses table (first_panel + p) / panels_per_table
   std::size_t first_panel, panels_per_table;
-  const std::uint16_t* block_scales;  ///< (panels, blocks, 16) float16, blocks = padded inputs / 32
+  const std::uint16_t* block_scales;  ///< (panels, blocks, 16) float16, blocks = padded inputs / inputs_per_block()
   const std::uint8_t* block_zeros;    ///< the same shape, or null: 2^(bits-1)
   unsigned zero_of_table;             ///< blocks: 2^(bits-1) of the format's width
   const float* x;                     ///< (tokens, x_stride), arranged by arrange_activations()
@@ -32,15 +38,17 @@ struct ExactMatvecArgs {
 
 /// y[t, p R + r] = sum over inputs j of w_rj · x_tj, in float32 with FMA where the processor has it:
 ///     palettes  w = palette[code]            blocks  w = (code - zero) · scale
+///     block palettes  w = palette[code] · scale
 ///
 /// Result   within 2 (n + 4) eps(float) sum_j |w_rj x_tj| of the exact sum, n = padded inputs; blocks with zero points
 ///          within 2 (n + 4) eps(float) sum_j (|code - 2^(bits-1)| + |zero - 2^(bits-1)|) |scale x_tj|. The same bits
 ///          for a token whatever others come with it.
 using ExactMatvec = void (*)(const ExactMatvecArgs&);
 
-/// Kernels of one instruction set by kept width (1 2 3 4 6 8), kind, and tokens taken at a time (1 or 4).
+/// Kernels of one instruction set by kept width (1 2 3 4 6 8), kind, and tokens taken at a time (1 or 4); null where
+/// there is none.
 struct ExactMatvecTable {
-  ExactMatvec by_width[6][3][2];
+  ExactMatvec by_width[6][kPackedKinds][2];
 };
 extern const ExactMatvecTable kExactMatvecScalar, kExactMatvecAvx2, kExactMatvecAvx512;
 

@@ -99,13 +99,13 @@ void palettes(const ExactMatvecArgs& args) {
   }
 }
 
-template <class V, int kBits, std::size_t kTokens>
+template <class V, int kBits, std::size_t kTokens, std::size_t kBlock = kBlockInputs>
 void blocks(const ExactMatvecArgs& args) {
   constexpr std::size_t kChains = 4;
-  constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlockInputs / kInputs;
+  constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlock / kInputs;
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
-  const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
+  const BlockAhead<V, kBits, kBlock> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const BlockValues<V, kBits> values(args, 0);
     typename V::F totals[kTokens][1];
@@ -114,7 +114,7 @@ void blocks(const ExactMatvecArgs& args) {
       typename V::F sums[kTokens][kChains];
       clear<V>(sums);
       for (std::size_t unit = 0; unit < kUnits; ++unit, codes += args.unit_bytes)
-        add_unit<V, kBits, true, kTokens, kChains>(codes, ahead, args.x + block * kBlockInputs + unit * kInputs,
+        add_unit<V, kBits, true, kTokens, kChains>(codes, ahead, args.x + block * kBlock + unit * kInputs,
                                                    args.x_stride, values, sums);
       const std::size_t at = (panel * args.blocks + block) * kPanelRows;
       ahead_of_blocks(panel * args.blocks + block);
@@ -138,13 +138,23 @@ void blocks(const ExactMatvecArgs& args) {
 #define NIBBLE_SHARED(bits, tokens) palettes<V, bits, true, tokens>
 #define NIBBLE_OWN(bits, tokens) palettes<V, bits, false, tokens>
 #define NIBBLE_BLOCKS(bits, tokens) blocks<V, bits, tokens>
-#define NIBBLE_WIDTH(bits) \
-  { NIBBLE_ROW(bits, NIBBLE_SHARED), NIBBLE_ROW(bits, NIBBLE_OWN), NIBBLE_ROW(bits, NIBBLE_BLOCKS) }
+#define NIBBLE_HALVES(bits, tokens) blocks<V, bits, tokens, kBlockInputs / 2>
+#define NIBBLE_NONE \
+  { nullptr, nullptr }
+// Up to 4 bits the values of blocks come from a table, be it of integers or of a palette.
+#define NIBBLE_WIDTH(bits, ...) \
+  { NIBBLE_ROW(bits, NIBBLE_SHARED), NIBBLE_ROW(bits, NIBBLE_OWN), NIBBLE_ROW(bits, NIBBLE_BLOCKS), __VA_ARGS__ }
+#define NIBBLE_BLOCK_PALETTES(bits) NIBBLE_ROW(bits, NIBBLE_BLOCKS), NIBBLE_ROW(bits, NIBBLE_HALVES)
 template <class V>
 constexpr ExactMatvecTable table() {
-  return {{NIBBLE_WIDTH(1), NIBBLE_WIDTH(2), NIBBLE_WIDTH(3), NIBBLE_WIDTH(4), NIBBLE_WIDTH(6), NIBBLE_WIDTH(8)}};
+  return {{NIBBLE_WIDTH(1, NIBBLE_NONE, NIBBLE_NONE), NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
+           NIBBLE_WIDTH(3, NIBBLE_ROW(3, NIBBLE_BLOCKS), NIBBLE_NONE), NIBBLE_WIDTH(4, NIBBLE_BLOCK_PALETTES(4)),
+           NIBBLE_WIDTH(6, NIBBLE_NONE, NIBBLE_NONE), NIBBLE_WIDTH(8, NIBBLE_NONE, NIBBLE_NONE)}};
 }
+#undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH
+#undef NIBBLE_NONE
+#undef NIBBLE_HALVES
 #undef NIBBLE_BLOCKS
 #undef NIBBLE_OWN
 #undef NIBBLE_SHARED

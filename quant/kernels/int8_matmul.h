@@ -43,11 +43,11 @@ using Int8Matmul = void (*)(const Int8MatmulArgs&);
 
 /// By kept width and kind, as Int8MatvecTable.
 struct Int8MatmulTable {
-  Int8Matmul by_width[6][3];
-  Int8Matmul windows;       ///< whose `less` is that of shared palettes
-  int less[6][3];           ///< products are of (byte - less): part of Int8Tiles::starts
-  std::size_t most_panels;  ///< at a time
-  std::size_t tile_tokens;  ///< of Int8Tiles
+  Int8Matmul by_width[6][kPackedKinds];
+  Int8Matmul windows;         ///< whose `less` is that of shared palettes
+  int less[6][kPackedKinds];  ///< products are of (byte - less): part of Int8Tiles::starts
+  std::size_t most_panels;    ///< at a time
+  std::size_t tile_tokens;    ///< of Int8Tiles
 };
 extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx2Vnni, kInt8MatmulAvx512,
     kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi;

@@ -17,12 +17,12 @@ namespace nibble::quant::int8_matmul {
 using code_vectors::Unit;
 using code_vectors::unroll;
 
-constexpr std::size_t kStepBlocks = 16, kStepInputs = kStepBlocks * kBlockInputs;  // whole units of every layout
-constexpr int kFoursPerBlock = static_cast<int>(kBlockInputs / 4);
+constexpr std::size_t kStepInputs = 512;  // whole units of every layout
 
 /// A step's worth of weights, which of the blocks it is, and what makes products of sums.
-template <class V>
+template <class V, std::size_t kBlock = kBlockInputs>
 struct Step {
+  static constexpr std::size_t kBlockLength = kBlock, kStepBlocks = kStepInputs / kBlock;
   static constexpr std::size_t kPanels = static_cast<std::size_t>(V::kTilePanels);
   std::size_t first_block, blocks;
   alignas(64) std::uint8_t weights[kPanels][kStepInputs * kPanelRows];
@@ -33,8 +33,8 @@ struct Step {
 };
 
 // A tile's sums to products, while other tiles are on their way: alone, every line of y would be waited for.
-template <class V, bool kScaled, int kPanels>
-[[gnu::always_inline]] inline void finish_tile(const Step<V>& step, const Int8MatmulArgs& args, std::size_t tile,
+template <class V, bool kScaled, int kPanels, class StepType>
+[[gnu::always_inline]] inline void finish_tile(const StepType& step, const Int8MatmulArgs& args, std::size_t tile,
                                                const float* sums) {
   constexpr std::size_t kTokens = V::kTileTokens;
   for (std::size_t t = 0; t < kTokens && tile * kTokens + t < args.x.tokens; ++t) {
@@ -59,13 +59,15 @@ template <class V, bool kScaled, int kPanels>
 }
 
 // sums += step of kPanels panels times all tokens.
-template <class V, class Product, bool kScaled, bool kZeros, int kPanels>
-void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
+template <class V, class Product, bool kScaled, bool kZeros, int kPanels, class StepType>
+void multiply(const StepType& step, const Int8MatmulArgs& args) {
+  constexpr std::size_t kBlock = StepType::kBlockLength;
+  constexpr int kFoursPerBlock = static_cast<int>(kBlock / 4);
   constexpr int kTokens = V::kTileTokens;
   constexpr std::size_t kTileFloats = std::size_t{kPanels} * kTokens * kPanelRows;
   for (std::size_t tile = 0; tile < args.x.tiles; ++tile) {
     const std::size_t first = tile * args.x.blocks + step.first_block;
-    const std::int8_t* x = args.x.values + first * kBlockInputs * kTokens;
+    const std::int8_t* x = args.x.values + first * kBlock * kTokens;
     float* totals = args.sums + tile * kTileFloats;
     for (std::size_t block = 0; block < step.blocks; ++block) {
       const std::size_t at = (first + block) * kTokens;
@@ -78,7 +80,7 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
       typename Product::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
       unroll<kTokens>(
           [&](auto t) { unroll<kPanels>([&](auto p) { sums[t.index][p.index] = Product::begin(start(t, p)); }); });
-      const std::size_t from = block * kBlockInputs * kPanelRows;
+      const std::size_t from = block * kBlock * kPanelRows;
       unroll<kFoursPerBlock>([&](auto four) {
         typename V::Bytes weights[std::size_t{kPanels}];
         unroll<kPanels>([&](auto p) {
@@ -90,7 +92,7 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
               [&](auto p) { sums[t.index][p.index] = Product::dot(sums[t.index][p.index], weights[p.index], inputs); });
         });
       });
-      x += kBlockInputs * kTokens;
+      x += kBlock * kTokens;
       unroll<kPanels>([&](auto p) {
         unroll<kTokens>([&](auto t) {
           auto scale = V::set(args.x.scales[at + t.index]);
@@ -104,16 +106,17 @@ void multiply(const Step<V>& step, const Int8MatmulArgs& args) {
   }
 }
 
-template <class V, class Product, bool kScaled, bool kZeros>
-void multiply_panels(const Step<V>& step, const Int8MatmulArgs& args) {
+template <class V, class Product, bool kScaled, bool kZeros, class StepType>
+void multiply_panels(const StepType& step, const Int8MatmulArgs& args) {
   if (args.panels == 1) return multiply<V, Product, kScaled, kZeros, 1>(step, args);
   if constexpr (V::kTilePanels > 1) multiply<V, Product, kScaled, kZeros, V::kTilePanels>(step, args);
 }
 
 // Runs multiply after unpack(panel, step) of each panel, for every step.
-template <class V, class Product, bool kScaled, class Unpack>
+template <class V, class Product, bool kScaled, std::size_t kBlock = kBlockInputs, class Unpack>
 [[gnu::always_inline]] inline void for_each_step(const Int8MatmulArgs& args, const Unpack& unpack) {
-  Step<V> step;
+  Step<V, kBlock> step;
+  constexpr std::size_t kStepBlocks = Step<V, kBlock>::kStepBlocks;
   if constexpr (!kScaled) {
     for (std::size_t row = 0; row < args.panels * kPanelRows; ++row) {
       const bool real = row < args.rows;
@@ -139,10 +142,10 @@ template <class V, int kBits, std::size_t kRows>
 }
 
 // A panel's codes as bytes, R = 16: fields already lie as the products need them.
-template <class V, int kBits, class Weights>
+template <class V, int kBits, class Weights, class StepType>
 [[gnu::always_inline]] inline void unpack_panel(const Weights& weights, const Int8MatmulArgs& args,
-                                                const Ahead<V>& ahead, std::size_t panel, Step<V>& step) {
-  constexpr std::size_t kUnitsPerBlock = kBlockInputs / CodeLayout{kBits, kPanelRows}.unit_inputs();
+                                                const Ahead<V>& ahead, std::size_t panel, StepType& step) {
+  constexpr std::size_t kUnitsPerBlock = StepType::kBlockLength / CodeLayout{kBits, kPanelRows}.unit_inputs();
   const std::uint8_t* codes = args.codes + (panel * args.units + step.first_block * kUnitsPerBlock) * args.unit_bytes;
   std::uint8_t* destination = step.weights[panel];
   for (std::size_t unit = 0; unit < step.blocks * kUnitsPerBlock; ++unit, codes += args.unit_bytes) {
@@ -199,19 +202,29 @@ void single_rows(const Int8MatmulArgs& args) {
       });
 }
 
-template <class V, int kBits>
-void blocks(const Int8MatmulArgs& args) {
-  using Weights = typename V::template Codes<kBits>;
+// Bytes with a scale, and maybe a zero point, for each row and kBlock inputs.
+template <class V, int kBits, std::size_t kBlock, bool kBelow16, class Weights>
+[[gnu::always_inline]] inline void scaled_blocks(const Int8MatmulArgs& args, const Weights& weights) {
   const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
-  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, kBits <= 4>, true>(
-      args, [&](std::size_t panel, Step<V>& step) {
-        unpack_panel<V, kBits>(Weights{}, args, ahead, panel, step);
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, kBelow16>, true, kBlock>(
+      args, [&](std::size_t panel, Step<V, kBlock>& step) {
+        unpack_panel<V, kBits>(weights, args, ahead, panel, step);
         const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
         for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
           V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));
         if (args.block_zeros == nullptr) return;
         for (std::size_t i = 0; i < step.blocks * kPanelRows; ++i) step.zeros[panel][i] = args.block_zeros[from + i];
       });
+}
+
+template <class V, int kBits>
+void blocks(const Int8MatmulArgs& args) {
+  scaled_blocks<V, kBits, kBlockInputs, kBits <= 4>(args, typename V::template Codes<kBits>{});
+}
+
+template <class V, int kBits, std::size_t kBlock>
+void block_palettes(const Int8MatmulArgs& args) {
+  scaled_blocks<V, kBits, kBlock, false>(args, typename V::template Entries<kBits>(args.tables));
 }
 
 template <class V>
@@ -230,23 +243,33 @@ constexpr int kLessOfEntries = V::template Entries<kBits>::Product::kLess;
 template <class V, int kBits>
 constexpr int kLessOfCodes = V::template Codes<kBits>::Product::kLess;
 
-#define NIBBLE_WIDTH(bits) \
-  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits> }
-#define NIBBLE_LESS(bits) \
-  { kLessOfEntries<V, bits>, kLessOfEntries<V, bits>, kLessOfCodes<V, bits> }
+#define NIBBLE_WIDTH(bits, ...) \
+  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits>, __VA_ARGS__ }
+#define NIBBLE_BLOCK_PALETTES(bits) block_palettes<V, bits, kBlockInputs>, block_palettes<V, bits, kBlockInputs / 2>
+#define NIBBLE_LESS(bits)                                                                             \
+  {                                                                                                   \
+    kLessOfEntries<V, bits>, kLessOfEntries<V, bits>, kLessOfCodes<V, bits>, kLessOfEntries<V, bits>, \
+        kLessOfEntries<V, bits>                                                                       \
+  }
 template <class V>
 constexpr Int8MatmulTable table() {
-  return {{NIBBLE_WIDTH(1),
-           NIBBLE_WIDTH(2),
-           NIBBLE_WIDTH(3),
-           NIBBLE_WIDTH(4),
-           NIBBLE_WIDTH(6),
-           {nullptr, nullptr, blocks<V, 8>}},
+  return {{NIBBLE_WIDTH(1, nullptr, nullptr),
+           NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
+           NIBBLE_WIDTH(3, block_palettes<V, 3, kBlockInputs>, nullptr),
+           NIBBLE_WIDTH(4, NIBBLE_BLOCK_PALETTES(4)),
+           NIBBLE_WIDTH(6, nullptr, nullptr),
+           {nullptr, nullptr, blocks<V, 8>, nullptr, nullptr}},
           windows<V>,
-          {NIBBLE_LESS(1), NIBBLE_LESS(2), NIBBLE_LESS(3), NIBBLE_LESS(4), NIBBLE_LESS(6), {0, 0, kLessOfCodes<V, 8>}},
+          {NIBBLE_LESS(1),
+           NIBBLE_LESS(2),
+           NIBBLE_LESS(3),
+           NIBBLE_LESS(4),
+           NIBBLE_LESS(6),
+           {0, 0, kLessOfCodes<V, 8>, 0, 0}},
           static_cast<std::size_t>(V::kTilePanels),
           static_cast<std::size_t>(V::kTileTokens)};
 }
+#undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH
 #undef NIBBLE_LESS
 

@@ -15,7 +15,7 @@ struct Int8MatvecArgs {
   std::size_t first_panel, panels_per_table;
   const std::uint16_t* block_scales;  ///< (panels, blocks, 16) float16
   const std::uint8_t* block_zeros;    ///< the same shape, or null: `middle`
-  std::int32_t middle;                ///< 2^(bits-1) of the format's width
+  std::int32_t middle;                ///< 2^(bits-1) of the format's width; block palettes: 128
   const std::int8_t* x;               ///< (padded inputs), by quantize_activations
   const float* x_scales;              ///< (blocks)
   const float* lane_scales;           ///< R = 1: (padded inputs / 4), the scale of each four inputs
@@ -28,6 +28,8 @@ struct Int8MatvecArgs {
 /// Palettes  y[p R + r] = sum over blocks b of s_b sum over j in b of table[code_rj] x8_j
 /// Blocks    y[p R + r] = sum over blocks b of s_b scale_rb sum over j in b of (code_rj - zero_rb) x8_j
 ///
+/// Block palettes  the same with (table[code_rj] - middle) x8_j; blocks of 16 inputs where the kind says so
+///
 /// Inner sums are exact integers (at most 32 · 255 · 127), outer ones float32 with FMA.
 using Int8Matvec = void (*)(const Int8MatvecArgs&);
 
@@ -37,9 +39,10 @@ using Int8Matvec = void (*)(const Int8MatvecArgs&);
 using QuantizeActivations = void (*)(const float* x, std::size_t count, std::int8_t* x8, float* scales,
                                      std::int32_t* sums);
 
-/// By kept width (1 2 3 4 6 8) and kind; null where there is none: palettes of 8 bits.
+/// By kept width (1 2 3 4 6 8) and kind; null where there is none: palettes of 8 bits, block palettes
+/// of other widths than ExactMatvecTable has.
 struct Int8MatvecTable {
-  Int8Matvec by_width[6][3];
+  Int8Matvec by_width[6][kPackedKinds];
   QuantizeActivations quantize;
   const char* name;  ///< of the instruction set
 };

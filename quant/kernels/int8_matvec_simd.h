@@ -26,12 +26,12 @@ template <class V, int kBits>
   return typename V::template Entries<kBits>(args.tables + index * kEntries);
 }
 
-// The products of one block of 32 inputs; two accumulators hide some of the latency.
-template <class V, int kBits, class Weights>
+// The products of one block of inputs; two accumulators hide some of the latency.
+template <class V, int kBits, std::size_t kBlock = kBlockInputs, class Weights>
 [[gnu::always_inline]] inline typename V::Sums block_sums(const Weights& weights, const std::uint8_t* codes,
                                                           const Ahead<V>& ahead, const std::int8_t* x, int start) {
   constexpr CodeLayout kLayout{kBits, kPanelRows};
-  constexpr int kUnits = static_cast<int>(kBlockInputs / kLayout.unit_inputs());
+  constexpr int kUnits = static_cast<int>(kBlock / kLayout.unit_inputs());
   typename V::Sums sums[2] = {V::set_sums(start), V::set_sums(0)};
   unroll<kUnits>([&](auto u) {
     const Unit<V, kBits> unit(codes + u.index * kLayout.unit_bytes(), ahead);
@@ -62,19 +62,18 @@ void shared_palettes(const Int8MatvecArgs& args) {
   }
 }
 
-template <class V, int kBits>
-void blocks(const Int8MatvecArgs& args) {
-  const std::size_t block_bytes = kPanelRows * kBlockInputs * kBits / 8;
-  const typename V::template Codes<kBits> weights;
-  const int less = decltype(weights)::Product::kLess - (args.block_zeros == nullptr ? args.middle : 0);
+template <class V, int kBits, std::size_t kBlock, class Weights>
+[[gnu::always_inline]] inline void scaled_blocks(const Int8MatvecArgs& args, const Weights& weights) {
+  const std::size_t block_bytes = kPanelRows * kBlock * kBits / 8;
+  const int less = Weights::Product::kLess - (args.block_zeros == nullptr ? args.middle : 0);
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.blocks * block_bytes);
-  const BlockAhead<V, kBits> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
+  const BlockAhead<V, kBits, kBlock> ahead_of_blocks(args.block_scales, args.block_zeros, args.panels * args.blocks);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     auto total = V::zero();
     for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
       const std::int32_t x_sum = args.x_sums[block];
-      auto sums = block_sums<V, kBits>(weights, codes, ahead, args.x + block * kBlockInputs, less * x_sum);
+      auto sums = block_sums<V, kBits, kBlock>(weights, codes, ahead, args.x + block * kBlock, less * x_sum);
       ahead_of_blocks(panel * args.blocks + block);
       const std::size_t at = (panel * args.blocks + block) * kPanelRows;
       if (args.block_zeros != nullptr) sums = V::less_products(sums, V::small_integers(args.block_zeros + at), x_sum);
@@ -83,6 +82,16 @@ void blocks(const Int8MatvecArgs& args) {
     }
     V::store(args.y + panel * kPanelRows, total);
   }
+}
+
+template <class V, int kBits>
+void blocks(const Int8MatvecArgs& args) {
+  scaled_blocks<V, kBits, kBlockInputs>(args, typename V::template Codes<kBits>{});
+}
+
+template <class V, int kBits, std::size_t kBlock>
+void block_palettes(const Int8MatvecArgs& args) {
+  scaled_blocks<V, kBits, kBlock>(args, typename V::template Entries<kBits>(args.tables));
 }
 
 // One row, 64 inputs a field: each lane has the scale of its own four inputs.
@@ -115,19 +124,21 @@ void quantize(const float* x, std::size_t count, std::int8_t* x8, float* scales,
     V::quantize_block(x + block * kBlockInputs, x8 + block * kBlockInputs, scales[block], sums[block]);
 }
 
-#define NIBBLE_WIDTH(bits) \
-  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits> }
+#define NIBBLE_WIDTH(bits, ...) \
+  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits>, __VA_ARGS__ }
+#define NIBBLE_BLOCK_PALETTES(bits) block_palettes<V, bits, kBlockInputs>, block_palettes<V, bits, kBlockInputs / 2>
 template <class V>
 constexpr Int8MatvecTable table(const char* name) {
-  return {{NIBBLE_WIDTH(1),
-           NIBBLE_WIDTH(2),
-           NIBBLE_WIDTH(3),
-           NIBBLE_WIDTH(4),
-           NIBBLE_WIDTH(6),
-           {nullptr, nullptr, blocks<V, 8>}},
+  return {{NIBBLE_WIDTH(1, nullptr, nullptr),
+           NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
+           NIBBLE_WIDTH(3, block_palettes<V, 3, kBlockInputs>, nullptr),
+           NIBBLE_WIDTH(4, NIBBLE_BLOCK_PALETTES(4)),
+           NIBBLE_WIDTH(6, nullptr, nullptr),
+           {nullptr, nullptr, blocks<V, 8>, nullptr, nullptr}},
           quantize<V>,
           name};
 }
+#undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH
 
 }  // namespace nibble::quant::int8_matvec

@@ -13,6 +13,8 @@ void scale_rows(const PackedWeight& w, std::size_t first, std::size_t rows, cons
   float* out = y.data() + first;
   if (w.kind == PackedKind::kBlocks) {
     std::copy_n(sums, rows, out);
+  } else if (w.block_palette()) {
+    for (std::size_t i = 0; i < rows; ++i) out[i] = w.byte_step[first + i] * sums[i];
   } else {
     const float *steps = w.byte_step.data() + first, *lowest = w.byte_lowest.data() + first;
     for (std::size_t i = 0; i < rows; ++i) out[i] = steps[i] * sums[i] + lowest[i] * total;
@@ -53,7 +55,8 @@ void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::s
   const CodeLayout& layout = w.layout;
   thread_local QuantizedActivations quantized;
   QuantizedActivations& q = quantized;  // the calling thread's, for all threads
-  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize, layout.panel_rows == 1, q);
+  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize, layout.panel_rows == 1,
+                       inputs_per_block(w.kind), q);
   const std::size_t panels = layout.panels(w.rows);
   parallel_for_tiles(panels, run_length(panels, layout.panel_bytes(w.cols)), [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<float> sums;

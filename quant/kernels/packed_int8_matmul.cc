@@ -30,7 +30,7 @@ Int8MatmulArgs tile_args(const PackedWeight& w, std::size_t first_row, std::size
   args.panels_per_table = exact.panels_per_table;
   args.block_scales = exact.block_scales;
   args.block_zeros = exact.block_zeros;
-  if (w.kind != PackedKind::kBlocks) {
+  if (!w.scaled_blocks()) {
     args.byte_step = w.byte_step.data() + first_row;
     args.byte_lowest = w.byte_lowest.data() + first_row;
   }
@@ -43,9 +43,10 @@ void multiply_some(const PackedWeight& w, const Int8MatvecTable& matvec, const I
   thread_local QuantizedTiles tiles;
   QuantizedTiles& q = tiles;  // the calling thread's, for all threads
   const std::size_t width = width_index(w.layout.bits), kind = static_cast<std::size_t>(w.kind);
-  const bool shifted = w.kind == PackedKind::kBlocks && w.block_zeros.size() == 0;
+  const bool shifted = w.scaled_blocks() && w.block_zeros.size() == 0;
   const int start = kernels.less[width][kind] - (shifted ? static_cast<int>(w.middle) : 0);
-  quantize_tiles(x, w.layout.padded_inputs(w.cols), matvec.quantize, kernels.tile_tokens, start, q);
+  quantize_tiles(x, w.layout.padded_inputs(w.cols), matvec.quantize, kernels.tile_tokens, start,
+                 inputs_per_block(w.kind), q);
   const std::size_t panels = divide_up(w.rows, kPanelRows);
   parallel_for_tiles(panels, kernels.most_panels, [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<Line> sums;
@@ -56,6 +57,8 @@ void multiply_some(const PackedWeight& w, const Int8MatvecTable& matvec, const I
     args.y = y.row(0).data() + first;
     args.y_stride = y.stride();
     kernels.by_width[width][kind](args);
+    for (std::size_t t = 0; w.block_palette() && t < x.rows(); ++t)
+      for (std::size_t row = first; row < first + rows; ++row) y(t, row) *= w.byte_step[row];
     if (w.outlier_rows.empty() && bias.empty()) return;
     for (std::size_t t = 0; t < x.rows(); ++t) add_outliers_and_bias(w, bias, x.row(t), first, rows, y.row(t));
   });

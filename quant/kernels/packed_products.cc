@@ -33,7 +33,7 @@ ExactMatvecArgs panel_args(const PackedWeight& w, std::size_t begin, std::size_t
       w.rows_per_table == 0 ? std::numeric_limits<std::size_t>::max() : w.rows_per_table / w.layout.panel_rows;
   args.blocks = w.blocks();
   args.zero_of_table = w.middle;
-  if (w.kind == PackedKind::kBlocks) {
+  if (w.scaled_blocks()) {
     const std::size_t at = begin * w.blocks() * kPanelRows;
     args.block_scales = reinterpret_cast<const std::uint16_t*>(w.block_scales.data()) + at;
     args.block_zeros = w.block_zeros.size() == 0 ? nullptr : w.block_zeros.data() + at;

@@ -21,7 +21,7 @@ void PackedSource::decode_panel(std::size_t panel, std::size_t rows, float* dest
   args.cols = w.cols;
   args.table = w.table_of(first);
   args.row_scale = w.row_scale.empty() ? nullptr : w.row_scale.data() + first;
-  if (w.kind == PackedKind::kBlocks) {
+  if (w.scaled_blocks()) {
     args.block_scales = reinterpret_cast<const std::uint16_t*>(w.block_scales.data()) + at;
     args.block_zeros = w.block_zeros.size() == 0 ? nullptr : w.block_zeros.data() + at;
   }

@@ -25,9 +25,9 @@ struct PanelDecodeArgs {
 /// are the caller's. R = 16 writes them transposed, as the lanes hold them.
 using PanelDecode = void (*)(const PanelDecodeArgs&);
 
-/// Kernels of one instruction set by kept width and kind.
+/// Kernels of one instruction set by kept width and kind; null where there is none.
 struct PanelDecodeTable {
-  PanelDecode by_width[6][3];
+  PanelDecode by_width[6][kPackedKinds];
 };
 extern const PanelDecodeTable kPanelDecodeScalar, kPanelDecodeAvx2, kPanelDecodeAvx512;
 

@@ -90,12 +90,34 @@ void blocks(const PanelDecodeArgs& args) {
   }
 }
 
-#define NIBBLE_WIDTH(bits) \
-  { shared_palette<V, bits>, row_palette<V, bits>, blocks<V, bits> }
+template <class V, int kBits, std::size_t kBlock>
+void block_palette(const PanelDecodeArgs& args) {
+  constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlock / kInputs;
+  const typename V::template Lookup<kBits> lookup(args.table);
+  float row_scales[kPanelRows];
+  for (std::size_t r = 0; r < kPanelRows; ++r)
+    row_scales[r] = args.row_scale == nullptr ? 1.0f : r < args.rows ? args.row_scale[r] : 0.0f;
+  const auto row_scale = V::load(row_scales);
+  const std::uint8_t* codes = args.codes;
+  for (std::size_t block = 0; block < args.units / kUnits; ++block) {
+    const auto scale = V::mul(V::load_half(args.block_scales + block * kPanelRows), row_scale);
+    for (std::size_t unit = 0; unit < kUnits; ++unit, codes += args.unit_bytes)
+      for_each_step<V, kBits>(codes, [&](auto f, auto b, typename V::Bytes v) {
+        put<V>(args, block * kBlock + unit * kInputs + f.index * 4 + b.index, V::mul(lookup(v), scale));
+      });
+  }
+}
+
+#define NIBBLE_WIDTH(bits, ...) \
+  { shared_palette<V, bits>, row_palette<V, bits>, blocks<V, bits>, __VA_ARGS__ }
+#define NIBBLE_BLOCK_PALETTES(bits) block_palette<V, bits, kBlockInputs>, block_palette<V, bits, kBlockInputs / 2>
 template <class V>
 constexpr PanelDecodeTable table() {
-  return {{NIBBLE_WIDTH(1), NIBBLE_WIDTH(2), NIBBLE_WIDTH(3), NIBBLE_WIDTH(4), NIBBLE_WIDTH(6), NIBBLE_WIDTH(8)}};
+  return {{NIBBLE_WIDTH(1, nullptr, nullptr), NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
+           NIBBLE_WIDTH(3, block_palette<V, 3, kBlockInputs>, nullptr), NIBBLE_WIDTH(4, NIBBLE_BLOCK_PALETTES(4)),
+           NIBBLE_WIDTH(6, nullptr, nullptr), NIBBLE_WIDTH(8, nullptr, nullptr)}};
 }
+#undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH
 
 }  // namespace nibble::quant::panel_decode

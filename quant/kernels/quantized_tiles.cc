@@ -5,6 +5,7 @@
 
 #include "core/checked_math.h"
 #include "core/thread_pool.h"
+#include "quant/kernels/activations.h"
 #include "quant/kernels/code_layout.h"
 
 namespace nibble::quant {
@@ -15,18 +16,23 @@ constexpr std::size_t kFour = 4;  // inputs that a lane multiplies at a time
 // One token quantized and put into its place of a tile.
 class TileWriter {
  public:
-  TileWriter(std::size_t padded, QuantizeActivations quantize)
+  TileWriter(std::size_t padded, QuantizeActivations quantize, std::size_t block)
       : quantize_(quantize),
+        block_(block),
         x_(padded),
         values_(padded),
-        scales_(padded / kBlockInputs),
-        sums_(padded / kBlockInputs) {}
+        scales_(padded / block),
+        sums_(padded / block) {}
 
   void write(std::span<const float> x, int start, std::size_t tile, std::size_t place, std::size_t tile_tokens,
              QuantizedTiles& to) {
     std::copy(x.begin(), x.end(), x_.begin());
     std::fill(x_.begin() + static_cast<std::ptrdiff_t>(x.size()), x_.end(), 0.0f);  // all of a token that is not there
-    quantize_(x_.data(), x_.size(), values_.data(), scales_.data(), sums_.data());
+    if (block_ == kBlockInputs) {
+      quantize_(x_.data(), x_.size(), values_.data(), scales_.data(), sums_.data());
+    } else {
+      quantize_halves(x_, quantize_, values_.data(), scales_.data(), sums_.data(), halves_);
+    }
     std::int8_t* values = to.values.data() + (tile * x_.size() / kFour * tile_tokens + place) * kFour;
     for (std::size_t input = 0; input < x_.size(); input += kFour, values += tile_tokens * kFour)
       std::memcpy(values, values_.data() + input, kFour);
@@ -43,26 +49,28 @@ class TileWriter {
 
  private:
   QuantizeActivations quantize_;
+  std::size_t block_;
   std::vector<float> x_;
   std::vector<std::int8_t> values_;
   std::vector<float> scales_;
   std::vector<std::int32_t> sums_;
+  QuantizedHalves halves_;
 };
 
 }  // namespace
 
 void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
-                    std::size_t tile_tokens, int start, QuantizedTiles& tiles) {
+                    std::size_t tile_tokens, int start, std::size_t block, QuantizedTiles& tiles) {
   tiles.tokens = x.rows();
   tiles.tiles = divide_up(x.rows(), tile_tokens);
-  tiles.blocks = padded / kBlockInputs;
+  tiles.blocks = padded / block;
   const std::size_t places = tiles.tiles * tile_tokens;
   tiles.values.resize(places * padded);
   for (auto* per_block : {&tiles.sums, &tiles.starts}) per_block->resize(places * tiles.blocks);
   tiles.scales.resize(places * tiles.blocks);
   tiles.totals.resize(places);
   parallel_for(tiles.tiles, [&](std::size_t tile) {
-    TileWriter writer(padded, quantize);
+    TileWriter writer(padded, quantize, block);
     for (std::size_t place = 0; place < tile_tokens; ++place) {
       const std::size_t token = tile * tile_tokens + place;
       const std::span<const float> none;

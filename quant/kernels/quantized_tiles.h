@@ -10,9 +10,9 @@
 namespace nibble::quant {
 
 /// Quantized activations of many tokens as matrix kernels read them, front to back: tiles of a few tokens, inputs in
-/// blocks of 32, four inputs of every token beside each other.
+/// blocks of 32 (or 16), four inputs of every token beside each other.
 struct Int8Tiles {
-  const std::int8_t* values;   ///< (tiles, blocks, 8, tokens of a tile, 4)
+  const std::int8_t* values;   ///< (tiles, blocks, a fourth of its inputs, tokens of a tile, 4)
   const float* scales;         ///< (tiles, blocks, tokens of a tile)
   const std::int32_t* sums;    ///< the same shape: sums of a block's values
   const std::int32_t* starts;  ///< the same shape: `start` times those
@@ -32,8 +32,8 @@ struct QuantizedTiles {
 };
 
 /// Every token of x (tokens, cols) just as `quantize` makes it alone, padded with zeros to `padded` inputs, a multiple
-/// of 32, and to whole tiles. On all threads.
+/// of 32, and to whole tiles; blocks are of `block` inputs, 32 or 16. On all threads.
 void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
-                    std::size_t tile_tokens, int start, QuantizedTiles& tiles);
+                    std::size_t tile_tokens, int start, std::size_t block, QuantizedTiles& tiles);
 
 }  // namespace nibble::quant

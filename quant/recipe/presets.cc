@@ -126,6 +126,40 @@ defaults:
   hessian: guided-centred
   codebook_iterations: 4
 )"},
+    {"nf4",
+     R"(# NF4 (QLoRA, Dettmers et al. 2023): quantiles of the normal distribution times a float16 scale for 64 inputs.
+defaults:
+  format: block-palette
+  palette: nf4
+  group_size: 64
+  search: error
+)"},
+    {"iq4_nl",
+     R"(# The values of ggml's IQ4_NL: sixteen integers, denser near 0, times a float16 scale for 32 inputs.
+defaults:
+  format: block-palette
+  palette: iq4_nl
+  group_size: 32
+  search: error
+)"},
+    {"mxfp4",
+     R"(# MXFP4 (OCP MX 1.0): 4-bit floats (E2M1) times a power of two (E8M0) for 32 inputs.
+defaults:
+  format: block-palette
+  palette: fp4
+  block_scale: e8m0
+  group_size: 32
+  search: error
+)"},
+    {"nvfp4",
+     R"(# NVFP4: 4-bit floats (E2M1) times an 8-bit float (E4M3) for 16 inputs and a float32 for the tensor.
+defaults:
+  format: block-palette
+  palette: fp4
+  block_scale: e4m3
+  group_size: 16
+  search: error
+)"},
     {"gguf-q4_0",
      R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
 # the least squared error. Needs no calibration.

@@ -26,6 +26,7 @@ bool is_scaled(const TensorSettings& s) { return s.scaling != Scaling::kNone; }
 bool is_solved(const TensorSettings& s) { return s.solver != Solver::kNearest; }
 bool is_grid(const TensorSettings& s) { return s.coded() && !s.has_palette(); }
 bool starts_at_random(const TensorSettings& s) { return s.cluster_dim > 1 || s.window_bits != 0; }
+bool is_learned(const TensorSettings& s) { return s.learns_block_palette(); }
 bool always(const TensorSettings&) { return true; }
 
 template <class T>
@@ -111,8 +112,10 @@ RecipeKey count(std::string_view name, T TensorSettings::*member, T most, Applie
 }
 
 RecipeKey bits_key() {
-  RecipeKey key = key_of("bits", &TensorSettings::bits, always,
-                         "format palette or uniform (int4-block always stores 4 bits, float16 16)");
+  RecipeKey key = key_of(
+      "bits", &TensorSettings::bits, [](const TensorSettings& s) { return !s.has_block_palette() || is_learned(s); },
+      "format palette or uniform (int4-block always stores 4 bits, float16 16) and learned block palettes (the fixed "
+      "ones have 4)");
   key.assign = [](TensorSettings& s, std::string_view text) { s.bits = parse_bits(text); };
   return key;
 }
@@ -121,7 +124,7 @@ RecipeKey group_size_key() {
   RecipeKey key = key_of(
       "group_size", &TensorSettings::group_size,
       [](const TensorSettings& s) { return !s.has_palette() || s.granularity == Granularity::kChannelGroup; },
-      "granularity: channel-group (output rows per palette), int4-block and uniform (inputs per block)");
+      "granularity: channel-group (output rows per palette), int4-block, uniform and block-palette (inputs per block)");
   key.assign = [](TensorSettings& s, std::string_view text) {
     std::size_t value = 0;
     NIBBLE_REQUIRE(parse_integer(text, value) && value <= 65536, InvalidArgument,
@@ -183,6 +186,12 @@ constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale:
                                                         {"minmax", Int4Scale::kMinmax}}};
 constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
     {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
+constexpr std::array<Choice<BlockPalette>, 4> kPaletteChoices{{{"learned", BlockPalette::kLearned},
+                                                               {"nf4", BlockPalette::kNf4},
+                                                               {"iq4_nl", BlockPalette::kIq4Nl},
+                                                               {"fp4", BlockPalette::kFp4}}};
+constexpr std::array<Choice<ScaleType>, 3> kBlockScales{
+    {{"float16", ScaleType::kFloat16}, {"e8m0", ScaleType::kE8M0}, {"e4m3", ScaleType::kE4M3}}};
 constexpr std::array<Choice<LossEstimate>, 4> kLossEstimates{{{"auto", LossEstimate::kAuto},
                                                               {"fisher", LossEstimate::kFisher},
                                                               {"guided-hessian", LossEstimate::kGuidedHessian},
@@ -192,10 +201,16 @@ std::vector<RecipeKey> make_keys() {
   using S = TensorSettings;
   constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
                              kScaledOnly = "a palette with scaling other than none",
-                             kSolvedOnly = "solver: gptq or coordinate-descent", kGridOnly = "int4-block and uniform";
-  const auto weighted = [](const S& s) { return s.has_palette() || s.search != ScaleSearch::kNone; };
+                             kSolvedOnly = "solver: gptq or coordinate-descent",
+                             kBlockPaletteOnly = "format: block-palette",
+                             kBlocksOnly = "int4-block, uniform and block-palette",
+                             kGridOnly = "int4-block and uniform";
+  const auto weighted = [](const S& s) { return s.has_palette() || is_learned(s) || s.search != ScaleSearch::kNone; };
+  const auto alternates = [](const S& s) { return is_learned(s) || is_scaled(s); };
   return {
       format_key(),
+      choice("palette", &S::palette, kPaletteChoices, always, kBlockPaletteOnly),
+      choice("block_scale", &S::block_scale, kBlockScales, always, kBlockPaletteOnly),
       bits_key(),
       choice("granularity", &S::granularity, kGranularities, always, kPaletteOnly),
       group_size_key(),
@@ -203,12 +218,13 @@ std::vector<RecipeKey> make_keys() {
       choice("scaling", &S::scaling, kScalings, always, kPaletteOnly),
       cluster_dim_key(),
       window_bits_key(),
-      choice("search", &S::search, kSearches, always, kGridOnly),
+      choice("search", &S::search, kSearches, always, kBlocksOnly),
       choice("weighting", &S::weighting, kWeightings, weighted,
-             "format: palette, or int4-block and uniform with search"),
+             "format: palette, a learned block palette, or blocks with search"),
       choice("weighting_scale", &S::weighting_scale, kWeightingScales, is_scaled, kScaledOnly),
       choice("sign", &S::sign, kSigns, is_scaled, kScaledOnly),
-      count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, is_scaled, kScaledOnly),
+      count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, alternates,
+                           "a palette with scaling other than none, or a learned block palette"),
       flag("shifting", &S::shifting, always, kCodedOnly),
       choice("solver", &S::solver, kSolvers, always, kCodedOnly),
       choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
@@ -270,6 +286,16 @@ void check_windows(const TensorSettings& s) {
                  "window_bits: no weights are kept apart beside codes that overlap: it needs outliers of 0");
 }
 
+// What palettes that blocks scale cannot go with.
+void check_block_palette(const TensorSettings& s) {
+  NIBBLE_REQUIRE(is_learned(s) || s.bits == 4, InvalidArgument, "bits: the palette {} has codes of 4 bits, got {}",
+                 block_palette_name(s.palette), s.bits);
+  NIBBLE_REQUIRE(s.joint_iterations == 0 || s.search == ScaleSearch::kError || s.search == ScaleSearch::kWeighted,
+                 InvalidArgument,
+                 "joint_iterations: palettes of blocks alternate with scales that are searched for the same error: it "
+                 "needs search: error or weighted");
+}
+
 }  // namespace
 
 void check_combination(const TensorSettings& s) {
@@ -277,6 +303,7 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(!format.takes("bits") || contains(format.bits, s.bits), InvalidArgument,
                  "bits: expected {} with format: {}, got {}", fmt::join(format.bits, ", "), format.name, s.bits);
   if (s.has_palette() && s.window_bits != 0) check_windows(s);
+  if (s.has_block_palette()) check_block_palette(s);
   if (s.group_size) {
     NIBBLE_REQUIRE(format.group_sizes.empty() || contains(format.group_sizes, *s.group_size), InvalidArgument,
                    "group_size: expected {} inputs per block with {}{}, got {}", fmt::join(format.group_sizes, ", "),
@@ -314,7 +341,9 @@ void check_combination(const TensorSettings& s) {
       "plain or centred");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
-  NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone, InvalidArgument,
+  NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone ||
+                     (is_learned(s) && s.search != ScaleSearch::kError),
+                 InvalidArgument,
                  "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
 }
 

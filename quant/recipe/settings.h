@@ -48,6 +48,8 @@ struct TensorSettings {
   std::uint64_t codebook_iterations = 0;
   bool sequential = false;
   bool zero_point = false;
+  BlockPalette palette = BlockPalette::kLearned;  ///< of block palettes
+  ScaleType block_scale = ScaleType::kFloat16;    ///< of block palettes
   Int4Scale int4_scale = Int4Scale::kExtreme8;
   ScaleSearch search = ScaleSearch::kNone;
   InputScaling input_scaling = InputScaling::kNone;
@@ -59,6 +61,8 @@ struct TensorSettings {
   const StorageFormat& stored_as() const { return storage_format(format); }
   bool coded() const { return stored_as().coding.has_value(); }
   bool has_palette() const { return stored_as().coding == Coding::kPalette; }
+  bool has_block_palette() const { return stored_as().coding == Coding::kBlockPalette; }
+  bool learns_block_palette() const { return has_block_palette() && palette == BlockPalette::kLearned; }
   bool keeps_outliers() const { return outliers_sensitive > 0.0 || outliers_large > 0.0 || outliers_saving > 0.0; }
   /// Of a code, or of a value that is stored plain.
   unsigned code_bits() const { return stored_as().bits.size() == 1 ? stored_as().bits[0] : bits; }

@@ -61,7 +61,7 @@ class ModelWeights final : public model::WeightProvider {
     auto source = matrix(parameter);
     if (!options_.packed) return std::make_unique<DecodingLinear>(std::move(source), std::move(bias));
     const auto found = quantized_.find(parameter.weight_module);
-    if (found == quantized_.end() || !can_pack(found->second->tensor().spec()))
+    if (found == quantized_.end() || !can_pack(found->second->tensor()))
       return make_float_linear(std::move(source), std::move(bias), options_.compute);
     const MappedQuantizedWeight& weight = *found->second;
     auto packed = make_packed_linear(weight.tensor(), std::move(bias), options_.compute);

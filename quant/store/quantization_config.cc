@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -23,6 +25,18 @@ std::vector<std::string_view> coded_formats() {
   for (const StorageFormat* format : storage_formats())
     if (format->coding) names.push_back(format->name);
   return names;
+}
+
+// The values of an enum by the names that its own function gives them.
+template <class E>
+E named(const std::string& text, std::span<const E> values, std::string_view (*name)(E), const std::string& where,
+        std::string_view key) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](E value) { return name(value) == text; });
+  std::vector<std::string_view> names;
+  std::transform(values.begin(), values.end(), std::back_inserter(names), name);
+  NIBBLE_REQUIRE(found != values.end(), FormatError, "{}: {}: expected {}, got \"{}\"", where, key,
+                 fmt::join(names, ", "), text);
+  return *found;
 }
 
 std::size_t extent(const Json& value, const std::string& where) {
@@ -51,6 +65,12 @@ StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   stored.spec.group_size = fields.integer("group_size", 0, kMostGroup);
   stored.spec.cluster_dim = fields.integer_or("cluster_dim", 1, 1, 4);
   stored.spec.window_bits = static_cast<unsigned>(fields.integer_or("window_bits", 0, 0, kMostWindowBits));
+  if (stored.spec.coding == Coding::kBlockPalette) {
+    stored.spec.block_palette =
+        named<BlockPalette>(fields.text("palette"), kBlockPalettes, block_palette_name, where, "palette");
+    stored.spec.scale_type =
+        named<ScaleType>(fields.text("block_scale"), kScaleTypes, scale_type_name, where, "block_scale");
+  }
   fields.refuse_unread();
   return stored;
 }
@@ -74,6 +94,10 @@ OrderedJson stored_tensor_json(const StoredTensor& stored) {
                    {"group_size", stored.spec.group_size}};
   if (stored.spec.cluster_dim != 1) json["cluster_dim"] = stored.spec.cluster_dim;
   if (stored.spec.windowed()) json["window_bits"] = stored.spec.window_bits;
+  if (stored.spec.coding == Coding::kBlockPalette) {
+    json["palette"] = block_palette_name(stored.spec.block_palette);
+    json["block_scale"] = scale_type_name(stored.spec.scale_type);
+  }
   return json;
 }
 
@@ -89,7 +113,9 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
            .bits = settings.code_bits(),
            .group_size = settings.effective_group_size(),
            .cluster_dim = settings.cluster_dim,
-           .window_bits = settings.has_palette() ? settings.window_bits : 0}};
+           .window_bits = settings.has_palette() ? settings.window_bits : 0,
+           .block_palette = settings.palette,
+           .scale_type = settings.block_scale}};
 }
 
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {

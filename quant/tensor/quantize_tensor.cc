@@ -11,6 +11,7 @@
 #include "quant/algo/block_rounding.h"
 #include "quant/algo/block_search.h"
 #include "quant/store/quantization_config.h"
+#include "quant/tensor/block_palette_tensor.h"
 #include "quant/tensor/palette_tensor.h"
 #include "quant/tensor/row_slices.h"
 #include "quant/tensor/weight_errors.h"
@@ -84,14 +85,20 @@ QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, co
                            rounded.scales.values(), rounded.zeros.values());
 }
 
+QuantizedTensor coded_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                             const WeightStatistics& statistics, WeightParts& made) {
+  if (settings.has_palette()) return palette_tensor(name, w, settings, statistics, made);
+  if (settings.has_block_palette()) return block_palette_tensor(name, w, settings, statistics, made);
+  return block_tensor(name, w, settings, statistics, made);
+}
+
 // The parts of rows that start at `first_row`.
 std::vector<TensorPart> quantize_rows(const std::string& name, const Matrix<float>& w, std::size_t first_row,
                                       const TensorSettings& settings, const WeightStatistics& statistics,
                                       WeightErrors& errors, WeightParts& made) {
   if (!settings.coded()) return round_to_float16(name, w, first_row, errors.weight);
   const double gap = made.optimality_gap;
-  const QuantizedTensor tensor = settings.has_palette() ? palette_tensor(name, w, settings, statistics, made)
-                                                        : block_tensor(name, w, settings, statistics, made);
+  const QuantizedTensor tensor = coded_tensor(name, w, settings, statistics, made);
   made.optimality_gap = std::max(made.optimality_gap, gap);  // no slice is further from its optimum: nor are all
   add_errors(w, tensor, statistics, settings.shifting, errors, made.bias_correction);
   return tensor.parts();

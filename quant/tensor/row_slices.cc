@@ -9,9 +9,10 @@ namespace nibble::quant {
 std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
                            std::size_t weights) {
   const bool palette = settings.has_palette(), rounded = !settings.coded();
-  const bool tied = fisher || settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone ||
-                    settings.cluster_dim > 1 || settings.keeps_outliers() ||
-                    (palette && settings.granularity == Granularity::kTensor);
+  const bool tied =
+      fisher || settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone || settings.cluster_dim > 1 ||
+      settings.keeps_outliers() || (palette && settings.granularity == Granularity::kTensor) ||
+      (settings.has_block_palette() && (settings.learns_block_palette() || settings.block_scale == ScaleType::kE4M3));
   if (tied && !rounded) return rows;
   const std::size_t group = palette ? std::max<std::size_t>(settings.effective_group_size(), 1) : 1;
   return std::min(rows, std::max<std::size_t>(weights / std::max<std::size_t>(cols, 1) / group, 1) * group);

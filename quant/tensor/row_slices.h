@@ -14,8 +14,8 @@ constexpr std::size_t kSliceWeights = std::size_t{1} << 23;
 
 /// Rows per slice, at most `weights` weights but at least the rows that share a palette, of a tensor (rows, cols) whose
 /// rows, or groups of rows, are quantized without a look at the others: the result does not depend on it. All rows
-/// where that is not so: one palette for the tensor, a solver, scales, shares of outliers, `fisher` sensitivities
-/// (which are normalised over the tensor, and larger than what slices would save).
+/// where that is not so: one palette or scale for the tensor, a solver, scales, shares of outliers, `fisher`
+/// sensitivities (which are normalised over the tensor, and larger than what slices would save).
 std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
                            std::size_t weights = kSliceWeights);
 

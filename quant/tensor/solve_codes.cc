@@ -118,4 +118,14 @@ SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, 
   return figures_of(factor);
 }
 
+SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                        const BlockPaletteOptions& options, BlockPaletteRounding& rounded) {
+  const HessianFactor factor = factor_for(h, settings);
+  const Matrix<float> objective = damped(h, factor);
+  BlockPaletteColumns rounding(rounded, options, settings.static_groups);
+  rounded.codes = solve(w, objective, settings, factor, rounding);
+  rounded.scales = rounding.scales();
+  return figures_of(factor);
+}
+
 }  // namespace nibble::quant

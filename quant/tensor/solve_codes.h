@@ -5,6 +5,7 @@
 
 #include "core/dtype.h"
 #include "core/matrix_view.h"
+#include "quant/algo/block_palette.h"
 #include "quant/algo/block_rounding.h"
 #include "quant/algo/codebook_update.h"
 #include "quant/algo/outliers.h"
@@ -42,5 +43,9 @@ SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h,
 /// finds them.
 SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
                                 const BlockRoundingOptions& grid, BlockRounding& rounded);
+
+/// The same on a palette that blocks scale: codes, and without static_groups scales as error feedback finds them.
+SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
+                                        const BlockPaletteOptions& options, BlockPaletteRounding& rounded);
 
 }  // namespace nibble::quant

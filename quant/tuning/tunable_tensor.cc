@@ -53,6 +53,30 @@ void add_block_row(const QuantizedTensor& at, std::size_t row, std::span<const s
   }
 }
 
+// Gradients of what the codes of a row mean, and of the scales of its blocks.
+void add_block_palette_row(const QuantizedTensor& at, std::span<const std::uint16_t> codes,
+                           std::span<const float> palette, std::span<const float> scales, std::span<const float> g,
+                           const RowGradient& out) {
+  const TensorSpec& spec = at.spec();
+  const std::size_t width = spec.group_size == 0 ? spec.cols : spec.group_size;
+  for (std::size_t j = 0; j < codes.size(); ++j) {
+    const std::size_t block = j / width;
+    const double change = static_cast<double>(g[j]);
+    if (!out.palette.empty()) out.palette[codes[j]] += static_cast<double>(scales[block]) * change;
+    if (!out.scales.empty()) out.scales[block] += change * static_cast<double>(palette[codes[j]]);
+  }
+}
+
+// (blocks): what the blocks of a row multiply entries with.
+std::vector<float> block_scales_of(const QuantizedTensor& at, std::size_t row) {
+  const TensorPart& part = *at.find("block_scale");
+  const std::size_t blocks = at.spec().blocks();
+  std::vector<float> scales(blocks);
+  convert_to_f32(part.dtype, part.bytes.data() + row * blocks * dtype_size(part.dtype), blocks, scales.data());
+  for (float& scale : scales) scale *= at.tensor_scale();
+  return scales;
+}
+
 }  // namespace
 
 TunableTensor::TunableTensor(QuantizedTensor start, const Tunables& which)
@@ -103,9 +127,10 @@ void TunableTensor::gradient(const QuantizedTensor& at, MatrixView<const float> 
   std::fill(gradient.begin(), gradient.end(), 0.0);
   const auto palette_out = gradient.first(palette_values_), scale_out = gradient.subspan(palette_values_);
   const std::size_t palette_size = spec.entries() * spec.cluster_dim;
-  const std::size_t group_rows = spec.group_size == 0 ? spec.rows : spec.group_size;
+  const std::size_t group_rows = spec.palettes() == 1 ? spec.rows : spec.group_size;
   const std::size_t scales_per_row = fixed_.scale.size() / spec.rows;
-  const bool palettes = spec.coding == Coding::kPalette;
+  std::vector<float> block_palette;
+  if (spec.coding == Coding::kBlockPalette) at.load_palette(0, block_palette);
   // Rows of a tile may share a palette with those of others: each tile sums its own, and these are added in order.
   const std::size_t tiles = (spec.rows + kTileRows - 1) / kTileRows;
   std::vector<std::vector<double>> of_tile(tiles);
@@ -119,7 +144,12 @@ void TunableTensor::gradient(const QuantizedTensor& at, MatrixView<const float> 
       const std::span<const std::uint16_t> codes = std::as_const(tile_codes).row(row - begin);
       const auto scales =
           scale_out.empty() ? std::span<double>() : scale_out.subspan(row * scales_per_row, scales_per_row);
-      if (!palettes) {
+      if (spec.coding == Coding::kBlockPalette) {
+        add_block_palette_row(at, codes, block_palette, block_scales_of(at, row), weight_gradient.row(row),
+                              {of_tile[tile], scales});
+        continue;
+      }
+      if (spec.coding == Coding::kBlocks) {
         if (!scales.empty()) add_block_row(at, row, codes, weight_gradient.row(row), scales);
         continue;
       }

@@ -58,7 +58,8 @@ TEST(Export, GivesWhatEveryKindOfQuantizedWeightDecodesTo) {
           "bits: 2, window_bits: 6, scaling: std, shifting: true, solver: coordinate-descent, codebook_iterations: 1",
           "bits: 2, scaling: std, sign: flip, shifting: true, solver: gptq, outliers_large: 0.02",
           "format: int4-block, search: error", "format: int4-block, int4_scale: minmax, zero_point: true, solver: gptq",
-          "format: uniform, bits: 3, input_scaling: awq"}) {
+          "format: uniform, bits: 3, input_scaling: awq", "format: block-palette, palette: fp4, block_scale: e4m3",
+          "format: block-palette, bits: 3, group_size: 16, search: error, joint_iterations: 1"}) {
       SCOPED_TRACE(testing::Message() << model << ", " << settings);
       test::quantize(dir / model, dir / "q",
                      fmt::format("{{defaults: {{{}}}, layers: [{{match: down_proj, cluster_dim: 1}}]}}", settings),

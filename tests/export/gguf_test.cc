@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "core/dtype.h"
@@ -41,14 +42,24 @@ Storage blocks(unsigned bits, std::size_t group, bool zero_points, std::size_t c
 /// Weights of a tensor, row by row, by the layouts' definitions alone.
 std::vector<float> decoded(const GgufTensor& tensor) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.data.data());
-  const std::size_t size = tensor.type == BlockType::kQ4_0 ? 18 : tensor.type == BlockType::kQ5_0 ? 22 : 34;
+  const bool mx = tensor.type == BlockType::kMXFP4;
+  const std::size_t size = mx                                                                     ? 17
+                           : tensor.type == BlockType::kQ4_0 || tensor.type == BlockType::kIQ4_NL ? 18
+                           : tensor.type == BlockType::kQ5_0                                      ? 22
+                                                                                                  : 34;
+  constexpr int kIq4Nl[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  constexpr int kTwiceE2m1[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   std::vector<float> values;
   for (std::size_t b = 0; b * size < tensor.data.size(); ++b, bytes += size) {
-    const float d = f16_to_f32(static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8));
+    const float d =
+        mx ? std::ldexp(0.5f, bytes[0] - 127) : f16_to_f32(static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8));
     for (int j = 0; j < 32; ++j) {
       int code = 0;
       if (tensor.type == BlockType::kQ8_0) {
         code = static_cast<std::int8_t>(bytes[2 + j]);
+      } else if (mx || tensor.type == BlockType::kIQ4_NL) {
+        const int four = bytes[(mx ? 1 : 2) + j % 16] >> (j < 16 ? 0 : 4) & 15;
+        code = mx ? kTwiceE2m1[four] : kIq4Nl[four];
       } else if (tensor.type == BlockType::kQ4_0) {
         code = (bytes[2 + j % 16] >> (j < 16 ? 0 : 4) & 15) - 8;
       } else {
@@ -87,6 +98,23 @@ TEST(GgufFit, RefusesWhatBlocksOf32CannotHold) {
   EXPECT_THAT(gguf_fit(blocks(4, 16, false)).fit.why, testing::HasSubstr("scales are for 32 inputs, not 16"));
   EXPECT_THAT(gguf_fit(blocks(4, 32, false, 100)).fit.why, testing::HasSubstr("rows of 100 inputs"));
   EXPECT_EQ(gguf_fit(blocks(4, 32, false, 100)).fit.nearest, "format: float16");
+  const auto of = [](quant::BlockPalette palette, quant::ScaleType scale, std::size_t group) {
+    return gguf_fit({.format = quant::Format::kBlockPalette,
+                     .bits = 4,
+                     .group_size = group,
+                     .block_palette = palette,
+                     .scale_type = scale,
+                     .rows = 8,
+                     .cols = 4096})
+        .fit;
+  };
+  using quant::BlockPalette;
+  using quant::ScaleType;
+  EXPECT_THAT(of(BlockPalette::kNf4, ScaleType::kFloat16, 32).nearest, testing::HasSubstr("palette: iq4_nl"));
+  for (const Fit& fit : {of(BlockPalette::kLearned, ScaleType::kFloat16, 32),
+                         of(BlockPalette::kIq4Nl, ScaleType::kE8M0, 32), of(BlockPalette::kFp4, ScaleType::kE4M3, 16)})
+    EXPECT_THAT(fit.why, testing::HasSubstr("IQ4_NL's with float16 and MXFP4's with e8m0"));
+  EXPECT_THAT(of(BlockPalette::kFp4, ScaleType::kE8M0, 16).why, testing::HasSubstr("32 inputs, not 16"));
   const Storage palette{.format = quant::Format::kPalette, .bits = 6, .rows = 8, .cols = 64};
   EXPECT_EQ(gguf_fit(palette).fit.kind, Fit::Kind::kRefused);
   EXPECT_EQ(gguf_fit(palette).fit.nearest, "format: uniform, bits: 6, group_size: 32");
@@ -101,17 +129,21 @@ TEST(GgufExport, HoldsTheVeryValuesOfTheCodes) {
   const TempDir dir;
   write_small_llama(dir / "model");
   test::write_calibration(dir / "calib.h5", dir / "model");
-  for (const Recipe& recipe : {Recipe{"format: int4-block", BlockType::kQ4_0},
-                               {"format: int4-block, int4_scale: minmax, zero_point: true", BlockType::kQ5_0},
-                               {"format: int4-block, group_size: 64", BlockType::kQ4_0},
-                               {"format: uniform, bits: 2, group_size: 32", BlockType::kQ4_0},
-                               {"format: uniform, bits: 3, group_size: 32, zero_point: true", BlockType::kQ4_0},
-                               {"format: uniform, bits: 4, group_size: 0, zero_point: true", BlockType::kQ5_0},
-                               {"format: uniform, bits: 5, group_size: 32", BlockType::kQ5_0},
-                               {"format: uniform, bits: 5, group_size: 32, zero_point: true", BlockType::kQ8_0},
-                               {"format: uniform, bits: 6, group_size: 32, zero_point: true", BlockType::kQ8_0},
-                               {"format: uniform, bits: 7, group_size: 0", BlockType::kQ8_0},
-                               {"format: uniform, bits: 8, group_size: 32", BlockType::kQ8_0}}) {
+  for (const Recipe& recipe :
+       {Recipe{"format: int4-block", BlockType::kQ4_0},
+        {"format: int4-block, int4_scale: minmax, zero_point: true", BlockType::kQ5_0},
+        {"format: int4-block, group_size: 64", BlockType::kQ4_0},
+        {"format: uniform, bits: 2, group_size: 32", BlockType::kQ4_0},
+        {"format: uniform, bits: 3, group_size: 32, zero_point: true", BlockType::kQ4_0},
+        {"format: uniform, bits: 4, group_size: 0, zero_point: true", BlockType::kQ5_0},
+        {"format: uniform, bits: 5, group_size: 32", BlockType::kQ5_0},
+        {"format: uniform, bits: 5, group_size: 32, zero_point: true", BlockType::kQ8_0},
+        {"format: uniform, bits: 6, group_size: 32, zero_point: true", BlockType::kQ8_0},
+        {"format: uniform, bits: 7, group_size: 0", BlockType::kQ8_0},
+        {"format: uniform, bits: 8, group_size: 32", BlockType::kQ8_0},
+        {"format: block-palette, palette: iq4_nl, search: error", BlockType::kIQ4_NL},
+        {"format: block-palette, palette: fp4, block_scale: e8m0", BlockType::kMXFP4},
+        {"format: block-palette, palette: fp4, block_scale: e8m0, group_size: 64, search: error", BlockType::kMXFP4}}) {
     SCOPED_TRACE(recipe.settings);
     test::quantize(dir / "model", dir / "q", fmt::format("defaults: {{{}}}", recipe.settings), {dir / "calib.h5"});
     const ExportResult result = export_gguf(dir / "q", dir / "q.gguf");

@@ -20,7 +20,8 @@ TEST(StorageFormats, AreFoundByNameAndByValue) {
     EXPECT_EQ(&storage_format(line->format), line) << line->name;
     EXPECT_EQ(find_storage_format(line->name), line);
   }
-  EXPECT_THAT(formats, UnorderedElementsAre(Format::kPalette, Format::kUniform, Format::kInt4Block, Format::kFloat16));
+  EXPECT_THAT(formats, UnorderedElementsAre(Format::kPalette, Format::kUniform, Format::kInt4Block,
+                                            Format::kBlockPalette, Format::kFloat16));
   EXPECT_EQ(find_storage_format("float4"), nullptr);
   EXPECT_EQ(find_storage_format(""), nullptr);
 }
@@ -48,6 +49,13 @@ TEST(StorageFormats, DescribeThemselvesAsReportsShowThem) {
   EXPECT_EQ(text(Format::kUniform, {.coding = Coding::kBlocks, .bits = 3, .group_size = 0}), "uniform 3-bit row");
   EXPECT_EQ(text(Format::kUniform, {.coding = Coding::kBlocks, .bits = 5, .group_size = 64}), "uniform 5-bit block 64");
   EXPECT_EQ(text(Format::kInt4Block, {.coding = Coding::kBlocks, .group_size = 32}), "int4-block 32");
+  EXPECT_EQ(text(Format::kBlockPalette, {.coding = Coding::kBlockPalette, .bits = 3, .group_size = 16}),
+            "block-palette 3-bit 16");
+  EXPECT_EQ(text(Format::kBlockPalette, {.coding = Coding::kBlockPalette,
+                                         .group_size = 32,
+                                         .block_palette = BlockPalette::kFp4,
+                                         .scale_type = ScaleType::kE8M0}),
+            "block-palette fp4 32 e8m0 scales");
   EXPECT_EQ(text(Format::kFloat16, {}), "float16");
 }
 

@@ -33,6 +33,7 @@ std::vector<TensorWish> wishes(bool integers) {
     for (const unsigned bits : {4u, 8u})
       for (const bool zeros : {false, true})
         all.push_back({{Coding::kBlocks, rows, cols, bits, 32, 1}, false, zeros, integers, 0.0});
+    for (const TensorWish& wish : test::block_palette_wishes(rows, cols, integers)) all.push_back(wish);
   }
   return all;
 }

@@ -83,7 +83,53 @@ void add_block_parts(const TensorWish& wish, Random& random, std::vector<quant::
   parts.push_back(part("block_zero", DType::kU8, shape, zeros));
 }
 
+void add_block_palette_parts(const TensorWish& wish, Random& random, std::vector<quant::TensorPart>& parts) {
+  const quant::TensorSpec& spec = wish.spec;
+  if (spec.block_palette == quant::BlockPalette::kLearned) {
+    std::vector<float> palette(spec.entries());
+    for (float& entry : palette)
+      entry = wish.integers ? static_cast<float>(random.below(33)) - 16.0f
+                            : round_to_f16(static_cast<float>(random.normal()));
+    std::sort(palette.begin(), palette.end());
+    parts.push_back(part("palette", DType::kF16, {1, spec.entries()}, halves(palette)));
+  }
+  const std::vector<std::uint64_t> shape{spec.rows, spec.blocks()};
+  const std::vector<float> scales = random_scales(spec.rows * spec.blocks(), wish.integers, random);
+  if (spec.scale_type == quant::ScaleType::kFloat16) {
+    parts.push_back(part("block_scale", DType::kF16, shape, halves(scales)));
+    return;
+  }
+  std::vector<std::uint8_t> bytes;
+  for (const float scale : scales)
+    bytes.push_back(
+        static_cast<std::uint8_t>(quant::scale_bits(quant::round_scale(scale, spec.scale_type), spec.scale_type)));
+  parts.push_back(part("block_scale", quant::scale_dtype(spec.scale_type), shape, bytes));
+  if (spec.scale_type == quant::ScaleType::kE4M3)
+    parts.push_back(part<float>("tensor_scale", DType::kF32, {1}, {wish.integers ? 0.25f : 0.013f}));
+}
+
 }  // namespace
+
+std::vector<TensorWish> block_palette_wishes(std::size_t rows, std::size_t cols, bool integers) {
+  using quant::BlockPalette;
+  std::vector<TensorWish> all;
+  for (const BlockPalette palette : quant::kBlockPalettes)
+    for (const quant::ScaleType scale : quant::kScaleTypes)
+      for (const unsigned bits : {2u, 3u, 4u})
+        for (const std::size_t group : {std::size_t{16}, std::size_t{32}, std::size_t{64}}) {
+          if (palette != BlockPalette::kLearned && (bits != 4 || group == 64)) continue;
+          if (integers && palette == BlockPalette::kNf4) continue;
+          all.push_back({.spec = {.coding = Coding::kBlockPalette,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .bits = bits,
+                                  .group_size = group,
+                                  .block_palette = palette,
+                                  .scale_type = scale},
+                         .integers = integers});
+        }
+  return all;
+}
 
 quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random) {
   const quant::TensorSpec& spec = wish.spec;
@@ -94,11 +140,17 @@ quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random) {
                       std::as_writable_bytes(std::span(packed)).subspan(row * spec.row_bytes(), spec.row_bytes()));
   }
   std::vector<quant::TensorPart> parts{part("codes", DType::kU8, {spec.rows, spec.row_bytes()}, packed)};
-  spec.coding == Coding::kPalette ? add_palette_parts(wish, random, parts) : add_block_parts(wish, random, parts);
+  if (spec.coding == Coding::kPalette) add_palette_parts(wish, random, parts);
+  if (spec.coding == Coding::kBlocks) add_block_parts(wish, random, parts);
+  if (spec.coding == Coding::kBlockPalette) add_block_palette_parts(wish, random, parts);
   return {"weight", spec, std::move(parts)};
 }
 
 std::string describe(const TensorWish& wish) {
+  if (wish.spec.coding == Coding::kBlockPalette)
+    return fmt::format("block palette {} {} {} bits ({}, {}) group {}",
+                       quant::block_palette_name(wish.spec.block_palette), quant::scale_type_name(wish.spec.scale_type),
+                       wish.spec.bits, wish.spec.rows, wish.spec.cols, wish.spec.group_size);
   return fmt::format("{} {} bits ({}, {}) group {}{}{}{}", wish.spec.coding == Coding::kPalette ? "palette" : "blocks",
                      wish.spec.bits, wish.spec.rows, wish.spec.cols, wish.spec.group_size,
                      wish.row_scale ? " scaled" : "", wish.zero_points ? " with zeros" : "",

@@ -20,6 +20,10 @@ struct TensorWish {
 /// that float sums of integer activations are exact.
 quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random);
 
+/// Block palettes of (rows, cols): every palette, scale type and length of blocks that kernels know. With `integers`,
+/// without NF4, whose entries are none.
+std::vector<TensorWish> block_palette_wishes(std::size_t rows, std::size_t cols, bool integers);
+
 /// For messages: "palette 4 bits 33 x 70 group 8 scaled".
 std::string describe(const TensorWish& wish);
 

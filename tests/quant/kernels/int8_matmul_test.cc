@@ -40,6 +40,7 @@ std::vector<TensorWish> wishes(bool integers) {
       for (const std::size_t width : {std::size_t{0}, std::size_t{32}, std::size_t{64}})
         for (const bool zeros : {false, true})
           all.push_back({{Coding::kBlocks, rows, cols, bits, width, 1}, false, zeros, integers});
+    for (const TensorWish& wish : test::block_palette_wishes(rows, cols, integers)) all.push_back(wish);
   }
   return all;
 }
@@ -50,13 +51,13 @@ Matrix<float> random_activations(std::size_t tokens, std::size_t cols, Random& r
   return x;
 }
 
-// Integers that 8 bits hold as they are: 127 in every block makes its scale 1.
+// Integers that 8 bits hold as they are: 127 in every block (of 16, too) makes its scale 1.
 Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& random) {
   Matrix<float> x(tokens, cols);
   for (std::size_t t = 0; t < tokens; ++t)
     for (std::size_t j = 0; j < cols; ++j)
       x(t, j) =
-          j % kBlock == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
+          j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
   return x;
 }
 
@@ -83,7 +84,7 @@ TEST(QuantizedTiles, ArePaddedWithZeros) {
   Matrix<float> x(3, 40);
   for (float& value : x.values()) value = 5.0f;
   QuantizedTiles tiles;
-  for (int round = 0; round < 2; ++round) quantize_tiles(x, 64, active_int8_matvec().quantize, 2, 3, tiles);
+  for (int round = 0; round < 2; ++round) quantize_tiles(x, 64, active_int8_matvec().quantize, 2, 3, 32, tiles);
   ASSERT_EQ(tiles.values.size(), 4u * 64);
   for (std::size_t input = 0; input < 64; ++input) {
     const auto value = [&](std::size_t token) {
@@ -110,7 +111,7 @@ TEST(Int8Matmul, OfIntegersThat8BitsHoldIsExact) {
       const Matrix<float> x = byte_activations(tokens, tensor.cols(), random), y = products(packed, x);
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t r = 0; r < tensor.rows(); ++r) {
-          double sum = 0.0;  // of at most 35 · 255 · 2 · 127 + 1100 · 255 · 2 · 7: exact in float, too
+          double sum = 0.0;  // of at most 69 · 255 · 2 · 127 + 1100 · 255 · 2 · 7: exact in float, too
           for (std::size_t j = 0; j < tensor.cols(); ++j)
             sum += static_cast<double>(w[r * tensor.cols() + j]) * static_cast<double>(x(t, j));
           ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {})) << "token " << t << " row " << r;

@@ -84,13 +84,13 @@ TEST(QuantizedActivations, OfABlockWithNaNOrInfinityAreNaN) {
   }
 }
 
-// Integers that 8 bits hold as they are: 127 in every block makes its scale 1.
+// Integers that 8 bits hold as they are: 127 in every block (of 16, too) makes its scale 1.
 Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& random) {
   Matrix<float> x(tokens, cols);
   for (std::size_t t = 0; t < tokens; ++t)
     for (std::size_t j = 0; j < cols; ++j)
       x(t, j) =
-          j % kBlock == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
+          j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
   return x;
 }
 
@@ -106,6 +106,7 @@ std::vector<TensorWish> wishes() {
       for (const std::size_t width : {std::size_t{0}, std::size_t{32}, std::size_t{64}})
         for (const bool zeros : {false, true})
           all.push_back({{Coding::kBlocks, rows, cols, bits, width, 1}, false, zeros, true});
+    for (const TensorWish& wish : test::block_palette_wishes(rows, cols, true)) all.push_back(wish);
   }
   return all;
 }
@@ -127,7 +128,7 @@ TEST(Int8Products, OfIntegersThat8BitsHoldAreExact) {
       op->forward(x, y);
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t r = 0; r < tensor.rows(); ++r) {
-          double sum = 0.0;  // of at most 17 · 255 · 2 · 127 + 515 · 255 · 2 · 7: exact in float, too
+          double sum = 0.0;  // of at most 33 · 255 · 2 · 127 + 515 · 255 · 2 · 7: exact in float, too
           for (std::size_t j = 0; j < tensor.cols(); ++j)
             sum += static_cast<double>(w[r * tensor.cols() + j]) * static_cast<double>(x(t, j));
           ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {}))

@@ -35,6 +35,7 @@ std::vector<TensorWish> wishes(bool integers) {
       for (const std::size_t width : {std::size_t{0}, std::size_t{32}, std::size_t{64}})
         for (const bool zeros : {false, true})
           all.push_back({{Coding::kBlocks, rows, cols, bits, width, 1}, false, zeros, integers, 0.0});
+    for (const TensorWish& wish : test::block_palette_wishes(rows, cols, integers)) all.push_back(wish);
   }
   return all;
 }
@@ -124,6 +125,14 @@ std::uint64_t bytes_read(const TensorWish& wish, const QuantizedTensor& tensor, 
     const std::uint64_t count = outliers == nullptr ? 0 : tensor.outlier_columns().size();
     return codes + beside + (outliers == nullptr ? 0 : count * (4 + 4) + (rows + 1) * 4);  // value, column; row starts
   }
+  if (wish.spec.coding == Coding::kBlockPalette) {
+    const bool halves = wish.spec.group_size % 32 != 0 && cols > wish.spec.group_size;
+    const std::uint64_t width = halves && bits == 3 ? 4 : bits,
+                        all = up_to_multiple(rows, 16) * up_to_multiple(cols, 32);
+    const bool row_scales = wish.spec.scale_type != ScaleType::kFloat16;
+    return all * width / 8 + all / (halves ? 16 : 32) * 2 +
+           (int8 ? 16 + 4 * rows : (std::uint64_t{4} << width) + (row_scales ? 4 * rows : 0));
+  }
   const std::uint64_t padded = up_to_multiple(cols, 32), all_rows = up_to_multiple(rows, 16);
   const std::uint64_t codes = all_rows * padded * kept / 8, grid = bits <= 4 ? entries * 4 : 0;
   const bool one_block = wish.spec.group_size == 0 || cols <= wish.spec.group_size;
@@ -174,6 +183,14 @@ TEST(PackedLinear, Int8IsWithinTheBoundOfItsContract) {
     tensor.decode_rows(0, tensor.rows(), w.data());
     if (const TensorPart* part = tensor.find("scale"))
       convert_to_f32(DType::kF16, part->bytes.data(), scale.size(), scale.data());
+    std::vector<float> block_scale;
+    if (wish.spec.coding == Coding::kBlockPalette) {
+      const TensorPart& part = *tensor.find("block_scale");
+      block_scale.resize(tensor.rows() * wish.spec.blocks());
+      convert_to_f32(part.dtype, part.bytes.data(), block_scale.size(), block_scale.data());
+      tensor.load_palette(0, table);
+    }
+    const bool zeros = tensor.find("block_zero") != nullptr;
     for (std::size_t t = 0; t < 2; ++t) {
       for (std::size_t r = 0; r < tensor.rows(); ++r) {
         double step = 0.0, sum = 0.0, bound = 0.0;
@@ -182,6 +199,9 @@ TEST(PackedLinear, Int8IsWithinTheBoundOfItsContract) {
           step = std::abs(static_cast<double>(scale[r])) * static_cast<double>(table.back() - table.front()) / 255;
         }
         for (std::size_t j = 0; j < tensor.cols(); ++j) {
+          if (!block_scale.empty())  // entries in 127 steps of each sign
+            step = std::abs(static_cast<double>(block_scale[r * wish.spec.blocks() + j / wish.spec.group_size])) *
+                   static_cast<double>(tensor.tensor_scale() * std::max(std::abs(table.front()), table.back())) / 127;
           float largest = 0.0f;
           for (std::size_t k = j / 32 * 32; k < std::min(tensor.cols(), j / 32 * 32 + 32); ++k)
             largest = std::max(largest, std::abs(x(t, k)));
@@ -191,7 +211,7 @@ TEST(PackedLinear, Int8IsWithinTheBoundOfItsContract) {
           // The step's half times what x8 stands for, up to |x| + s / 2.
           bound += s / 2 * std::abs(value) + step / 2 * (std::abs(input) + s / 2);
           // Rounding of float32 sums, of bytes up to 255 steps, and of the exact fallback with zero points.
-          bound += 1100 * 0x1p-24 * (std::abs(value) + 255 * step + 16.0) * (std::abs(input) + s);
+          bound += 1100 * 0x1p-24 * (std::abs(value) + 255 * step + (zeros ? 16.0 : 0.0)) * (std::abs(input) + s);
         }
         ASSERT_TRUE(test::near(static_cast<double>(y(t, r)), sum, {.abs = bound})) << "row " << r;
       }
@@ -246,6 +266,33 @@ TEST(PackedLinear, RefusesWhatHasNoPackedLayout) {
     EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make_packed_linear(tensor, {}, Compute::kExact); }, "weight",
                                                    "no packed layout"));
   }
+}
+
+TEST(PackedLinear, RefusesPowersOfTwoThatNoFloat16OfARowHolds) {
+  Random random(12);
+  const TensorSpec spec{.coding = Coding::kBlockPalette,
+                        .rows = 2,
+                        .cols = 64,
+                        .bits = 4,
+                        .group_size = 32,
+                        .block_palette = BlockPalette::kFp4,
+                        .scale_type = ScaleType::kE8M0};
+  std::vector<std::uint8_t> codes(128);
+  for (auto& code : codes) code = static_cast<std::uint8_t>(random.below(16));
+  const auto tensor = [&](float least) {
+    return make_block_palette_tensor("w", spec, codes, {}, std::vector<float>{1.0f, 1.0f, 0x1p60f, least}, 1.0f);
+  };
+  const QuantizedTensor fits = tensor(0x1p21f);
+  ASSERT_TRUE(can_pack(fits)) << "39 powers apart";
+  EXPECT_FALSE(can_pack(tensor(0x1p20f)));
+  Matrix<float> x(1, 64), y(1, 2);
+  for (std::size_t j = 32; j < 64; ++j) x(0, j) = 1.0f;
+  make_packed_linear(fits, {}, Compute::kExact)->forward(x, y);
+  std::vector<float> w(128);
+  fits.decode_rows(0, 2, w.data());
+  float sum = 0.0f;
+  for (std::size_t j = 32; j < 64; ++j) sum += w[64 + j];
+  EXPECT_EQ(y(0, 1), sum) << "halves times one power of two";
 }
 
 TEST(PackedLinear, RefusesShapesThatDoNotFit) {

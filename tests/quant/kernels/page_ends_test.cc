@@ -27,6 +27,7 @@ std::vector<TensorWish> wishes() {
       if (bits == 1) continue;
       for (const bool zeros : {false, true}) all.push_back({{Coding::kBlocks, rows, cols, bits, 32, 1}, false, zeros});
     }
+    for (const TensorWish& wish : test::block_palette_wishes(rows, cols, false)) all.push_back(wish);
   }
   return all;
 }
@@ -103,7 +104,7 @@ TEST(PageEnds, Int8KernelsStayWithinTheirArrays) {
     const std::size_t panels = w.layout.panels(w.rows), rows = panels * w.layout.panel_rows;
     QuantizedActivations q;
     quantize_activations(random_vector(w.cols, random), w.layout.padded_inputs(w.cols), kernels.quantize,
-                         w.layout.panel_rows == 1, q);
+                         w.layout.panel_rows == 1, inputs_per_block(w.kind), q);
     std::vector<float> expected(rows);
     Int8MatvecArgs args = int8_args(w, 0, panels, q);
     args.y = expected.data();

@@ -106,7 +106,7 @@ TEST(Recipe, UnknownKeysSuggestTheNearest) {
   EXPECT_TRUE(refused("default: {bits: 3}", "unknown section 'default'", "did you mean 'defaults'"));
   EXPECT_TRUE(refused("budget: {bit_per_weight: 3}", "did you mean 'bits_per_weight'"));
   EXPECT_TRUE(refused("defaults: {format: palete}",
-                      "format: expected palette, uniform, int4-block, float16, got 'palete'",
+                      "format: expected palette, uniform, int4-block, block-palette, float16, got 'palete'",
                       "did you mean 'palette'"));
 }
 
@@ -142,7 +142,7 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{group_size: 8}", "group_size: 8 means nothing here"},
       {"{scaling: std, cluster_dim: 2}", "format: palette without scaling"},
       {"{format: uniform, palette_dtype: int8}", "palette_dtype"},
-      {"{format: uniform, weighting: fisher}", "int4-block and uniform with search"},
+      {"{format: uniform, weighting: fisher}", "or blocks with search"},
       {"{weighting_scale: plain}", "weighting_scale: plain means nothing here; it goes with a palette with scaling"},
       {"{sign: flip}", "sign"},
       {"{joint_iterations: 3}", "joint_iterations"},
@@ -168,6 +168,20 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{bits: 2, window_bits: 6, cluster_dim: 2}", "needs cluster_dim: 1"},
       {"{bits: 2, window_bits: 6, scaling: std, sign: search}", "needs sign: plain"},
       {"{bits: 2, window_bits: 6, scaling: std, weighting_scale: plain}", "weighting_scale: objective"},
+      {"{palette: nf4}", "format: block-palette"},
+      {"{format: int4-block, block_scale: e8m0}", "format: block-palette"},
+      {"{format: block-palette, palette: fp4, bits: 3}", "the fixed ones have 4"},
+      {"{format: block-palette, bits: 6}", "bits: expected 2, 3, 4"},
+      {"{format: block-palette, group_size: 48}", "expected 16, 32, 64, 128, 256 inputs per block"},
+      {"{format: block-palette, palette: nf4, joint_iterations: 2}", "or a learned block palette"},
+      {"{format: block-palette, joint_iterations: 2}", "needs search: error or weighted"},
+      {"{format: block-palette, search: hessian, joint_iterations: 2}", "needs search: error or weighted"},
+      {"{format: block-palette, palette: nf4, weighting: fisher}", "or blocks with search"},
+      {"{format: block-palette, search: error, weighting: fisher}", "what search: weighted minimises"},
+      {"{format: block-palette, search: weighted}", "needs a weighting other than none"},
+      {"{format: block-palette, solver: gptq, static_groups: false}", "act_order: false"},
+      {"{format: block-palette, granularity: channel}", "it goes with format: palette"},
+      {"{format: block-palette, codebook_iterations: 2, solver: gptq}", "codebook_iterations"},
       {"{bits: 2, window_bits: 6, scaling: least-squares}", "say scaling: std with joint_iterations"},
       {"{bits: 2, window_bits: 6, outliers_large: 0.01}", "outliers of 0"},
       {"{solver: gptq, hessian: centred}", "say shifting: true"},
@@ -186,14 +200,27 @@ TEST(Recipe, TakesWhatTheTableAllows) {
   for (const auto section :
        {"{format: uniform, bits: 7, group_size: 64, zero_point: true}",
         "{format: uniform, search: weighted, weighting: fisher}",
-        "{format: int4-block, int4_scale: minmax, zero_point: true}", "{granularity: channel-group, group_size: 16}",
-        "{cluster_dim: 4}", "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
+        "{format: int4-block, int4_scale: minmax, zero_point: true}",
+        "{granularity: channel-group, group_size: 16}",
+        "{cluster_dim: 4}",
+        "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
         "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
-        "{bits: 1}", "{bits: 8, palette_dtype: float32}", "{format: float16}", "{input_scaling: awq}",
+        "{bits: 1}",
+        "{bits: 8, palette_dtype: float32}",
+        "{format: float16}",
+        "{input_scaling: awq}",
+        "{format: block-palette}",
+        "{format: block-palette, bits: 2, group_size: 16, weighting: fisher}",
+        "{format: block-palette, palette: iq4_nl, search: hessian, solver: coordinate-descent}",
+        "{format: block-palette, bits: 3, block_scale: e4m3, search: weighted, weighting: magnitude, "
+        "joint_iterations: 3}",
+        "{format: block-palette, palette: fp4, block_scale: e8m0, solver: gptq, static_groups: false, act_order: "
+        "false, shifting: true, input_scaling: awq}",
         "{bits: 2, window_bits: 6}",
         "{bits: 3, window_bits: 10, scaling: absmax, joint_iterations: 4, weighting: fisher}",
         "{bits: 4, window_bits: 8, palette_dtype: int8, solver: gptq, codebook_iterations: 2, input_scaling: awq}",
-        "{outliers_sensitive: 0.0005, outliers_large: 0.004}", "{outliers_large: 0.01, solver: gptq, scaling: std}",
+        "{outliers_sensitive: 0.0005, outliers_large: 0.004}",
+        "{outliers_large: 0.01, solver: gptq, scaling: std}",
         "{outliers_saving: 0.0045, solver: coordinate-descent, codebook_iterations: 2}"})
     EXPECT_NO_THROW(Recipe::parse("defaults: " + std::string(section), "r")) << section;
 }

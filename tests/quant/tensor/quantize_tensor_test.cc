@@ -94,6 +94,16 @@ std::vector<std::string> all_recipes() {
         "bits: 4, window_bits: 7, scaling: std, solver: gptq, codebook_iterations: 1",
         "bits: 1, window_bits: 4, scaling: std, solver: coordinate-descent, codebook_iterations: 1"})
     recipes.push_back(windows);
+  for (const auto blocks :
+       {"format: block-palette", "format: block-palette, bits: 2, group_size: 16, weighting: fisher",
+        "format: block-palette, bits: 3, search: weighted, weighting: magnitude, joint_iterations: 2",
+        "format: block-palette, palette: nf4, search: error",
+        "format: block-palette, palette: iq4_nl, search: weighted, weighting: fisher, solver: gptq, shifting: true",
+        "format: block-palette, palette: fp4, block_scale: e8m0, search: hessian",
+        "format: block-palette, palette: fp4, block_scale: e4m3, group_size: 16, solver: coordinate-descent",
+        "format: block-palette, block_scale: e4m3, search: hessian, weighting: fisher",
+        "format: block-palette, block_scale: e8m0, solver: gptq, static_groups: false, act_order: false"})
+    recipes.push_back(blocks);
   for (const auto grid : {"format: int4-block", "format: int4-block, int4_scale: absmax-7.5",
                           "format: int4-block, int4_scale: minmax, zero_point: true", "format: uniform, bits: 2",
                           "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16"})

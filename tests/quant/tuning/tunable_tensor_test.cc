@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/dtype.h"
 #include "core/error.h"
@@ -57,6 +58,23 @@ QuantizedTensor block_example(Random& random, std::size_t rows, std::size_t bloc
                            zeros ? random_codes(random, rows * spec.blocks(), 4) : std::vector<std::uint8_t>());
 }
 
+QuantizedTensor block_palette_example(Random& random, std::size_t rows, BlockPalette palette, ScaleType scale) {
+  const bool learned = palette == BlockPalette::kLearned;
+  const TensorSpec spec{.coding = Coding::kBlockPalette,
+                        .rows = rows,
+                        .cols = 37,
+                        .bits = learned ? 3u : 4u,
+                        .group_size = 16,
+                        .block_palette = palette,
+                        .scale_type = scale};
+  std::vector<float> entries, scales = random_halves(random, rows * spec.blocks());
+  for (std::size_t i = 0; learned && i < spec.entries(); ++i) entries.push_back(0.25f * static_cast<float>(i) - 1.0f);
+  if (scale != ScaleType::kFloat16)
+    for (float& value : scales) value = round_scale(std::abs(value), scale);
+  return make_block_palette_tensor("w", spec, random_codes(random, rows * 37, spec.bits), entries, scales,
+                                   scale == ScaleType::kE4M3 ? 0.37f : 1.0f);
+}
+
 double inner_product(const QuantizedTensor& tensor, const Matrix<float>& g) {
   Matrix<float> w(tensor.rows(), tensor.cols());
   tensor.decode_rows(0, w.rows(), w.data());
@@ -94,6 +112,9 @@ TEST(TunableTensor, GradientsAreThoseOfDifferences) {
   examples.push_back(palette_example(random, 5, 2, 4, false));
   examples.push_back(palette_example(random, 9, 0, 2, false, DType::kF32));
   examples.push_back(windowed_example(random, 150));
+  examples.push_back(block_palette_example(random, 70, BlockPalette::kLearned, ScaleType::kFloat16));
+  examples.push_back(block_palette_example(random, 70, BlockPalette::kLearned, ScaleType::kE4M3));
+  examples.push_back(block_palette_example(random, 5, BlockPalette::kNf4, ScaleType::kFloat16));
   examples.push_back(block_example(random, 70, 16, false));
   examples.push_back(block_example(random, 3, 0, true));
   for (const QuantizedTensor& tensor : examples) {
