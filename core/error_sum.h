@@ -4,13 +4,18 @@
 
 namespace nibble {
 
-/// ||W - What||_F / ||W||_F, summed in double value by value; 0 for W = 0.
+/// ||W - What||_F / ||W||_F, summed in double; 0 for W = 0.
 class ErrorSum {
  public:
   void add(double value, double approximation) {
     const double difference = value - approximation;
     error_ += difference * difference;
     norm_ += value * value;
+  }
+  /// Sums of many values: of (value - approximation)² and of value².
+  void add_sums(double error, double norm) {
+    error_ += error;
+    norm_ += norm;
   }
   double relative() const { return norm_ > 0.0 ? std::sqrt(error_ / norm_) : 0.0; }
 

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/error.h"
 #include "quant/format/codes.h"
@@ -32,20 +33,26 @@ TensorPart float_part(const std::string& name, std::string suffix, DType dtype, 
                       std::span<const float> values) {
   NIBBLE_REQUIRE(dtype == DType::kF16 || dtype == DType::kF32, InvalidArgument, "{}.{}: expected F16 or F32, got {}",
                  name, suffix, dtype_name(dtype));
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  if (values.empty()) return owned_part(std::move(suffix), dtype, std::move(shape), {});  // memcpy wants no null
+  std::vector<std::byte> bytes(values.size() * dtype_size(dtype));
+  bool kept = true;  // finite, and what is stored stands for the same values: all at once, then which one does not
+  if (dtype == DType::kF32) {
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    for (const float value : values) kept &= std::abs(value) <= std::numeric_limits<float>::max();
+  } else {
+    std::vector<std::uint16_t> halves(values.size());
+    std::vector<float> back(values.size());
+    convert_to_f16(values, halves.data());
+    std::memcpy(bytes.data(), halves.data(), bytes.size());
+    convert_to_f32(dtype, bytes.data(), back.size(), back.data());
+    for (std::size_t i = 0; i < back.size(); ++i)
+      kept &= back[i] == values[i] && std::abs(back[i]) <= std::numeric_limits<float>::max();
+  }
+  for (std::size_t i = 0; i < values.size() && !kept; ++i) {
     NIBBLE_REQUIRE(std::isfinite(values[i]), NumericalError, "{}.{}: {} at index {}: too large for {}?", name, suffix,
                    values[i], i, dtype_name(dtype));
     NIBBLE_REQUIRE(dtype == DType::kF32 || round_to_f16(values[i]) == values[i], InvalidArgument,
                    "{}.{}: {} at index {} is not a float16 value", name, suffix, values[i], i);
-  }
-  if (values.empty()) return owned_part(std::move(suffix), dtype, std::move(shape), {});  // memcpy wants no null
-  std::vector<std::byte> bytes(values.size() * dtype_size(dtype));
-  if (dtype == DType::kF32) {
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-  } else {
-    std::vector<std::uint16_t> halves(values.size());
-    convert_to_f16(values, halves.data());
-    std::memcpy(bytes.data(), halves.data(), bytes.size());
   }
   return owned_part(std::move(suffix), dtype, std::move(shape), std::move(bytes));
 }

@@ -1,6 +1,7 @@
 #include "quant/format/codes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/error.h"
@@ -10,6 +11,7 @@ namespace {
 
 // Eight codes are exactly `bits` bytes, whatever the width, so a row is a sequence of such words and one shorter one.
 constexpr std::size_t kWordCodes = 8;
+static_assert(std::endian::native == std::endian::little, "words are stored as they lie");
 
 void check_sizes(std::size_t codes, unsigned bits, std::size_t row_bytes) {
   NIBBLE_REQUIRE(bits >= 1 && bits <= kMaxBits, InvalidArgument, "packed codes: expected 1 to {} bits, got {}",
@@ -28,6 +30,20 @@ std::uint64_t join(const std::uint8_t* codes, std::size_t count, unsigned bits) 
 void split(std::uint64_t word, std::size_t count, unsigned bits, std::uint8_t* codes) {
   const std::uint64_t mask = (1u << bits) - 1;
   for (std::size_t j = 0; j < count; ++j) codes[j] = static_cast<std::uint8_t>(word >> (j * bits) & mask);
+}
+
+// Widths known to the compiler: it unrolls.
+template <unsigned kBits>
+void pack_words(const std::uint8_t* codes, std::size_t words, std::byte* row) {
+  for (std::size_t w = 0; w < words; ++w) {
+    const std::uint64_t word = join(codes + w * kWordCodes, kWordCodes, kBits);
+    std::memcpy(row + w * kBits, &word, kBits);  // little-endian, as the format is
+  }
+}
+
+void pack_halves(const std::uint8_t* codes, std::size_t bytes, std::byte* row) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    row[i] = static_cast<std::byte>(codes[2 * i] | static_cast<unsigned>(codes[2 * i + 1]) << 4);
 }
 
 void store_word(std::uint64_t word, std::size_t bytes, std::byte* destination) {
@@ -65,12 +81,36 @@ void pack_codes(std::span<const std::uint8_t> codes, unsigned bits, std::span<st
     throw InvalidArgument(
         fmt::format("packed codes: code {} at index {} does not fit in {} bits", *bad, bad - codes.begin(), bits));
   }
-  std::byte* out = row.data();
-  std::size_t j = 0;
-  for (; j + kWordCodes <= codes.size(); j += kWordCodes, out += bits)
-    store_word(join(codes.data() + j, kWordCodes, bits), bits, out);
-  const std::size_t rest = codes.size() - j;
-  store_word(join(codes.data() + j, rest, bits), packed_row_bytes(rest, bits), out);
+  const std::size_t words = codes.size() / kWordCodes;
+  switch (bits) {
+    case 1:
+      pack_words<1>(codes.data(), words, row.data());
+      break;
+    case 2:
+      pack_words<2>(codes.data(), words, row.data());
+      break;
+    case 3:
+      pack_words<3>(codes.data(), words, row.data());
+      break;
+    case 4:
+      pack_halves(codes.data(), words * 4, row.data());
+      break;
+    case 5:
+      pack_words<5>(codes.data(), words, row.data());
+      break;
+    case 6:
+      pack_words<6>(codes.data(), words, row.data());
+      break;
+    case 7:
+      pack_words<7>(codes.data(), words, row.data());
+      break;
+    default:
+      if (words > 0) std::memcpy(row.data(), codes.data(), words * kWordCodes);
+      break;
+  }
+  const std::size_t rest = codes.size() - words * kWordCodes;
+  store_word(join(codes.data() + words * kWordCodes, rest, bits), packed_row_bytes(rest, bits),
+             row.data() + words * bits);
 }
 
 void unpack_codes(std::span<const std::byte> row, unsigned bits, std::span<std::uint8_t> codes) {

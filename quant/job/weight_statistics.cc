@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "calib/stats/derived.h"
+#include "core/thread_pool.h"
 #include "quant/job/hessian_choice.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/row_slices.h"
@@ -85,7 +86,8 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols(), rows = item.source->rows();
   const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
-  const std::uint64_t slice = rows_per_slice(settings, rows, in, fisher), in_work = slice * in;
+  const std::uint64_t slice = rows_per_slice(settings, rows, in, fisher);
+  const std::uint64_t in_work = std::min(rows, slice * thread_count()) * in;
   std::uint64_t bytes = in_work * kWeight;
   if (slice < rows) bytes += stored_bytes(settings, rows, in);
   if (settings.weighting != Weighting::kNone) bytes += in_work * kPaletteWeights;

@@ -1,15 +1,15 @@
 #include "quant/tensor/quantize_tensor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/error_sum.h"
 #include "core/matrix_view.h"
+#include "core/thread_pool.h"
 #include "quant/algo/block_rounding.h"
 #include "quant/algo/block_search.h"
+#include "quant/algo/finite.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/block_palette_tensor.h"
 #include "quant/tensor/palette_tensor.h"
@@ -19,14 +19,13 @@
 namespace nibble::quant {
 namespace {
 
-Matrix<float> decoded(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end) {
-  Matrix<float> w(end - begin, source.cols());
+// Rows [begin, end) in `w`, which keeps its memory where its shape is right.
+void decode(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end, Matrix<float>& w) {
+  if (w.rows() != end - begin || w.cols() != source.cols()) w = Matrix<float>(end - begin, source.cols());
   source.decode_rows(begin, end, w.data());
-  for (std::size_t i = 0; i < w.size(); ++i)
-    NIBBLE_REQUIRE(std::isfinite(w.data()[i]), NumericalError,
-                   "{}.weight: expected finite weights, got {} at row {}, column {} of (out, in)", name, w.data()[i],
-                   begin + i / w.cols(), i % w.cols());
-  return w;
+  if (const auto bad = first_not_finite(w.values()))
+    throw NumericalError(fmt::format("{}.weight: expected finite weights, got {} at row {}, column {} of (out, in)",
+                                     name, w.data()[*bad], begin + *bad / w.cols(), *bad % w.cols()));
 }
 
 BlockScale block_scale(const TensorSettings& settings) {
@@ -46,15 +45,17 @@ BlockScale block_scale(const TensorSettings& settings) {
 
 // GPT-2's q, k or v that stays float16 while others are quantized.
 std::vector<TensorPart> round_to_float16(const std::string& name, const Matrix<float>& w, std::size_t first_row,
-                                         ErrorSum& error) {
+                                         WeightErrors& errors) {
   const auto halves = std::make_shared<std::vector<std::uint16_t>>(w.size());
   convert_to_f16(w.values(), halves->data());
-  for (std::size_t i = 0; i < w.size(); ++i) {
-    const float rounded = f16_to_f32((*halves)[i]);
-    NIBBLE_REQUIRE(std::isfinite(rounded), NumericalError,
-                   "{}.weight: {} at row {}, column {} is too large for float16 (at most 65504)", name, w.data()[i],
-                   first_row + i / w.cols(), i % w.cols());
-    error.add(w.data()[i], rounded);
+  std::vector<float> rounded(w.cols());
+  for (std::size_t i = 0; i < w.rows(); ++i) {
+    convert_to_f32(DType::kF16, reinterpret_cast<const std::byte*>(halves->data() + i * w.cols()), w.cols(),
+                   rounded.data());
+    if (const auto bad = first_not_finite(rounded))
+      throw NumericalError(fmt::format("{}.weight: {} at row {}, column {} is too large for float16 (at most 65504)",
+                                       name, w(i, *bad), first_row + i, *bad));
+    errors.rows.push_back(error_kernels::squares(w.row(i).data(), rounded.data(), w.cols()));
   }
   return {{"weight", DType::kF16, {w.rows(), w.cols()}, std::as_bytes(std::span(*halves)), halves}};
 }
@@ -96,12 +97,55 @@ QuantizedTensor coded_tensor(const std::string& name, const Matrix<float>& w, co
 std::vector<TensorPart> quantize_rows(const std::string& name, const Matrix<float>& w, std::size_t first_row,
                                       const TensorSettings& settings, const WeightStatistics& statistics,
                                       WeightErrors& errors, WeightParts& made) {
-  if (!settings.coded()) return round_to_float16(name, w, first_row, errors.weight);
-  const double gap = made.optimality_gap;
+  if (!settings.coded()) return round_to_float16(name, w, first_row, errors);
   const QuantizedTensor tensor = coded_tensor(name, w, settings, statistics, made);
-  made.optimality_gap = std::max(made.optimality_gap, gap);  // no slice is further from its optimum: nor are all
   add_errors(w, tensor, statistics, settings.shifting, errors, made.bias_correction);
   return tensor.parts();
+}
+
+struct Slice {
+  WeightParts made;
+  WeightErrors errors;
+};
+
+Slice quantize_slice(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end,
+                     const TensorSettings& settings, const WeightStatistics& statistics) {
+  thread_local Matrix<float> w;
+  decode(name, source, begin, end, w);
+  Slice slice;
+  try {
+    slice.made.parts = quantize_rows(name, w, begin, settings, statistics, slice.errors, slice.made);
+  } catch (const NumericalError& error) {
+    if (begin == 0 || !settings.coded()) throw;
+    throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
+  }
+  return slice;
+}
+
+// Slices of `rows` rows on all threads, a few at a time; what they make is joined in their order.
+WeightErrors quantize_slices(const std::string& name, const WeightSource& source, std::size_t rows,
+                             const TensorSettings& settings, const WeightStatistics& statistics, WeightParts& made) {
+  constexpr std::size_t kSlicesPerThread = 4;
+  const std::size_t slices = divide_up(source.rows(), rows), together = kSlicesPerThread * thread_count();
+  StackedParts parts(slices);
+  WeightErrors errors;
+  for (std::size_t first = 0; first < slices; first += together) {
+    std::vector<Slice> some(std::min(together, slices - first));
+    parallel_for(some.size(), [&](std::size_t i) {
+      const std::size_t begin = (first + i) * rows, end = std::min(begin + rows, source.rows());
+      some[i] = quantize_slice(name, source, begin, end, settings, statistics);
+    });
+    for (const Slice& slice : some) {
+      parts.append(slice.made.parts);
+      errors.add(slice.errors);
+      const auto& correction = slice.made.bias_correction;
+      made.bias_correction.insert(made.bias_correction.end(), correction.begin(), correction.end());
+      // No slice is further from its optimum: nor are all.
+      made.optimality_gap = std::max(made.optimality_gap, slice.made.optimality_gap);
+    }
+  }
+  made.parts = parts.take();
+  return errors;
 }
 
 }  // namespace
@@ -112,22 +156,13 @@ WeightParts quantize_tensor(const std::string& name, const WeightSource& source,
   const std::size_t slice = rows_per_slice(settings, rows, source.cols(), statistics.fisher.size() != 0, slice_weights);
   WeightParts made;
   WeightErrors errors;
-  StackedParts parts(divide_up(rows, slice));
-  for (std::size_t begin = 0; begin < rows; begin += slice) {
-    const Matrix<float> w = decoded(name, source, begin, std::min(begin + slice, rows));
-    try {
-      auto made_parts = quantize_rows(name, w, begin, settings, statistics, errors, made);
-      if (slice >= rows) {
-        made.parts = std::move(made_parts);
-      } else {
-        parts.append(made_parts);
-      }
-    } catch (const NumericalError& error) {
-      if (begin == 0 || !settings.coded()) throw;
-      throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
-    }
+  if (slice >= rows) {
+    Matrix<float> w;
+    decode(name, source, 0, rows, w);
+    made.parts = quantize_rows(name, w, 0, settings, statistics, errors, made);
+  } else {
+    errors = quantize_slices(name, source, slice, settings, statistics, made);
   }
-  if (slice < rows) made.parts = parts.take();
   errors.report(statistics, made);
   return made;
 }

@@ -9,8 +9,9 @@
 
 namespace nibble::quant {
 
-/// Weights per slice of a tensor whose rows are quantized slice by slice: 32 MiB as float.
-constexpr std::size_t kSliceWeights = std::size_t{1} << 23;
+/// Weights per slice of a tensor whose rows are quantized slice by slice: what stays in the second-level cache as
+/// float.
+constexpr std::size_t kSliceWeights = std::size_t{1} << 17;
 
 /// Rows per slice, at most `weights` weights but at least the rows that share a palette, of a tensor (rows, cols) whose
 /// rows, or groups of rows, are quantized without a look at the others: the result does not depend on it. All rows
