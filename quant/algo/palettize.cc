@@ -105,6 +105,7 @@ Palettization palettize(MatrixView<const float> w, MatrixView<const float> weigh
     lower_bound += fitted[group].lower_bound;
     result.cost += stored[group];
   }
+  result.fitted_cost = cost;
   result.optimality_gap = cost > 0.0 ? (cost - lower_bound) / cost : 0.0;
   return result;
 }

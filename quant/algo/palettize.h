@@ -30,6 +30,7 @@ struct Palettization {
   Matrix<std::uint8_t> codes;   ///< (out, in), one byte each
   double cost = 0.0;            ///< sum of weight · error² with these palettes and codes
   double optimality_gap = 0.0;  ///< certified: 1 - (sum of the groups' lower bounds) / (sum of costs before rounding)
+  double fitted_cost = 0.0;     ///< that sum of costs
 };
 
 /// Fits one palette per group of rows (the last group may be smaller), rounds it to `palette_dtype` and

@@ -37,6 +37,7 @@ struct ScaledPalettization {
   double cost = 0.0;            ///< equation (1)
   double optimality_gap = 0.0;  ///< Palettization::optimality_gap, for these scales
   std::vector<double> history;  ///< the cost before each joint round and after the last: never rises
+  double fitted_cost = 0.0;     ///< Palettization::fitted_cost, without scales
 };
 
 /// Palettes for a weight whose rows are divided by scales of their own:

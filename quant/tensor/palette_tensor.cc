@@ -63,7 +63,7 @@ ScaledPalettization fit_palettes(MatrixView<const float> w, MatrixView<const flo
       .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype(settings)};
   if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
   Palettization made = palettize(w, weights, options);
-  return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}};
+  return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}, made.fitted_cost};
 }
 
 QuantizedTensor stored(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
@@ -156,6 +156,7 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
   if (settings.window_bits != 0) return windowed(name, w, given, settings, statistics, made);
   ScaledPalettization fitted = fit_palettes(w, given, settings);
   made.optimality_gap = fitted.optimality_gap;
+  made.fitted_cost = fitted.fitted_cost;
   SparseValues none;
   if (settings.solver != Solver::kNearest)
     made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), none, fitted);

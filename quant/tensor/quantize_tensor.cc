@@ -129,6 +129,7 @@ WeightErrors quantize_slices(const std::string& name, const WeightSource& source
   const std::size_t slices = divide_up(source.rows(), rows), together = kSlicesPerThread * thread_count();
   StackedParts parts(slices);
   WeightErrors errors;
+  double gap = 0.0;
   for (std::size_t first = 0; first < slices; first += together) {
     std::vector<Slice> some(std::min(together, slices - first));
     parallel_for(some.size(), [&](std::size_t i) {
@@ -140,11 +141,12 @@ WeightErrors quantize_slices(const std::string& name, const WeightSource& source
       errors.add(slice.errors);
       const auto& correction = slice.made.bias_correction;
       made.bias_correction.insert(made.bias_correction.end(), correction.begin(), correction.end());
-      // No slice is further from its optimum: nor are all.
-      made.optimality_gap = std::max(made.optimality_gap, slice.made.optimality_gap);
+      made.fitted_cost += slice.made.fitted_cost;
+      gap += slice.made.optimality_gap * slice.made.fitted_cost;
     }
   }
   made.parts = parts.take();
+  if (made.fitted_cost > 0.0) made.optimality_gap = gap / made.fitted_cost;
   return errors;
 }
 
