@@ -307,7 +307,9 @@ Facts settings_of(const SweepRecord& record) {
     if (!json.is_object()) continue;
     for (const auto& [name, value] : json.items()) add_once(settings, name, value);
   }
-  if (fact(settings, "format") == "int4-block") add_once(settings, "bits", 4);  // said by its name alone
+  // Said by the names alone: of int4-block, and of fixed palettes.
+  const std::string_view format = fact(settings, "format");
+  if (format == "int4-block" || format == "block-palette") add_once(settings, "bits", 4);
   return settings;
 }
 

@@ -23,7 +23,7 @@ struct Histogram {
 /// What became of one weight: a row of quantization.json, and what a report draws.
 struct TensorRecord {
   std::string name;    ///< module name; GPT-2's c_attn as .q, .k, .v
-  std::string format;  ///< "palette", "uniform", "int4-block", "float16"
+  std::string format;  ///< "palette", "uniform", "int4-block", "block-palette", "float16"
   std::uint64_t weights = 0;
   std::uint64_t stored_bits = 0;
   double bits_per_weight = 0.0;

@@ -16,7 +16,7 @@ namespace nibble::quant {
 /// What happened to one tensor.
 struct TensorResult {
   std::string name;    ///< checkpoint module name; GPT-2's c_attn appears as .q, .k, .v
-  std::string format;  ///< "palette", "uniform", "int4-block", "float16"
+  std::string format;  ///< "palette", "uniform", "int4-block", "block-palette", "float16"
   std::uint64_t weights = 0;
   std::uint64_t stored_bits = 0;  ///< everything stored for it: codes, palettes, scales, zeros, outliers, added bias
   double bits_per_weight = 0.0;

@@ -229,7 +229,7 @@ std::vector<RecipeKey> make_keys() {
       choice("solver", &S::solver, kSolvers, always, kCodedOnly),
       choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
-      flag("static_groups", &S::static_groups, is_solved, "int4-block and uniform with a solver"),
+      flag("static_groups", &S::static_groups, is_solved, "int4-block, uniform and block-palette with a solver"),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
                            "a palette with solver: gptq or coordinate-descent"),
