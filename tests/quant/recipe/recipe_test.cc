@@ -95,7 +95,7 @@ TEST(Recipe, RefusesKeysThatWouldChangeNothing) {
   EXPECT_EQ(settings_of("defaults: {seed: 3, cluster_dim: 2}").seed, 3u);
   EXPECT_EQ(settings_of("defaults: {seed: 3, bits: 2, window_bits: 6}").seed, 3u);
   EXPECT_TRUE(refused("defaults: {solver: gptq, static_groups: false}", "static_groups: false means nothing here",
-                      "int4-block and uniform"));
+                      "int4-block, uniform and block-palette"));
   EXPECT_FALSE(
       settings_of("defaults: {format: uniform, solver: gptq, static_groups: false, act_order: false}").static_groups);
 }
