@@ -94,4 +94,10 @@ std::optional<NarrowConfig> parse_narrow_config(std::string_view config_text, st
   return config;
 }
 
+bool is_own_config(std::string_view config_text, std::string_view what) {
+  const Json whole = parse_strict_json(config_text, what);
+  const auto found = whole.is_object() ? whole.find("quantization_config") : whole.end();
+  return found != whole.end() && found->is_object() && found->value("quant_method", Json()) == kOwnQuantMethod;
+}
+
 }  // namespace nibble::model

@@ -25,4 +25,7 @@ inline constexpr std::string_view kOwnQuantMethod = "nibble";
 /// Throws FormatError for others by their name, and for values out of range; `what` names the source.
 std::optional<NarrowConfig> parse_narrow_config(std::string_view config_text, std::string_view what);
 
+/// Whether a config.json is of this program's own quantized checkpoints. Throws FormatError for one that is no JSON.
+bool is_own_config(std::string_view config_text, std::string_view what);
+
 }  // namespace nibble::model

@@ -90,6 +90,7 @@ std::uint64_t stored_bytes(const Checkpoint& checkpoint, const std::string& stor
 
 NarrowTensors::NarrowTensors(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   const std::string what = fmt::format("config.json of checkpoint '{}'", checkpoint.directory().string());
+  own_ = is_own_config(checkpoint.metadata(), what);
   if (auto config = parse_narrow_config(checkpoint.metadata(), what)) config_ = std::move(*config);
 }
 
@@ -101,7 +102,7 @@ std::optional<NarrowTensor> NarrowTensors::find(const std::string& tensor) const
       return NarrowTensor{NarrowTensor::Kind::kMxfp4, name, checkpoint_.tensor(with(name, kBlocks)),
                           checkpoint_.tensor(with(name, kScales)), nullptr};
     if (!checkpoint_.contains(name)) continue;
-    if (!is_fp8(checkpoint_, name)) return std::nullopt;
+    if (own_ || !is_fp8(checkpoint_, name)) return std::nullopt;
     for (const std::string_view suffix : {kScaleInverse, kScale})
       if (checkpoint_.contains(with(name, suffix)))
         return NarrowTensor{NarrowTensor::Kind::kFp8, name, checkpoint_.tensor(name),
@@ -115,6 +116,7 @@ std::optional<NarrowTensor> NarrowTensors::find(const std::string& tensor) const
 }
 
 std::optional<NarrowPart> NarrowTensors::part_of(const std::string& stored) const {
+  if (own_) return std::nullopt;
   if (checkpoint_.encoded(stored) != nullptr || is_fp8(checkpoint_, stored))
     return NarrowPart{NarrowPart::Kind::kCodes, stored};
   for (const std::string_view suffix : {kBlocks, kScales})

@@ -69,6 +69,7 @@ class NarrowTensors {
 
  private:
   const Checkpoint& checkpoint_;
+  bool own_ = false;  // 8-bit floats in them are what those who wrote them know, not weights
   NarrowConfig config_;
 };
 

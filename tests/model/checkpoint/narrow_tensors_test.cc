@@ -122,6 +122,17 @@ TEST_F(Narrow, Mxfp4GivesWhatPlainLoopsGiveForEveryRowOfEverySlice) {
       "rows [7, 8) of 7"));
 }
 
+TEST_F(Narrow, EightBitFloatsOfThisProgramsOwnCheckpointsAreNoWeights) {
+  const std::vector<TinyTensor> tensors{{"m.block_scale", "F8_E4M3", {2, 2}, std::string(4, '\x38')}};
+  write(tensors);
+  EXPECT_TRUE(throws_with<FormatError>([&] { (void)NarrowTensors(*checkpoint_).find("m.block_scale"); },
+                                       "is F8_E4M3, whose values need scales"));
+  write(tensors, R"({"quant_method": "nibble"})");
+  const NarrowTensors own(*checkpoint_);
+  EXPECT_FALSE(own.find("m.block_scale").has_value());
+  EXPECT_FALSE(own.part_of("m.block_scale").has_value());
+}
+
 TEST_F(Narrow, Mxfp4BeyondFloatIsInfiniteAndItsNanScaleIsNan) {
   write({{"w_blocks", "U8", {1, 2, 16}, std::string(32, '\x72')},
          {"w_scales", "U8", {1, 2}, std::string("\xFE\xFF", 2)}});
