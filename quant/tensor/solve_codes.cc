@@ -13,8 +13,6 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kWindowSweeps = 4;  // each searches all streams of every input
-
 HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
   return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
 }
@@ -29,8 +27,7 @@ Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
 }
 
 std::size_t sweeps_for(const TensorSettings& settings) {
-  if (settings.solver != Solver::kCoordinateDescent) return 0;
-  return settings.window_bits != 0 ? kWindowSweeps : kMostSweeps;
+  return settings.solver == Solver::kCoordinateDescent ? kMostSweeps : 0;
 }
 
 template <class Code>

@@ -107,7 +107,7 @@ TEST(CoordinateDescent, GoesOnForAsLongAsASweepGains) {
       one = coordinate_descent(w, h, rounding, 1, alone);
       ++sweeps;
     } while (one.loss_before - one.loss >= least_gain * one.loss);
-    const DescentResult result = coordinate_descent(w, h, rounding, kMostSweeps, together, least_gain);
+    const DescentResult result = coordinate_descent(w, h, rounding, 40, together, least_gain);
     EXPECT_EQ(result.sweeps, sweeps);
     EXPECT_EQ(all(alone), all(together));
     EXPECT_EQ(coordinate_descent(w, h, rounding, 1, together, least_gain).sweeps, 1u) << "one to see that it is done";
