@@ -31,6 +31,21 @@ constexpr std::string_view kBest = R"(defaults:
   codebook_iterations: 4
 )";
 
+// What `windowed` and `windowed-mixed` have in common.
+constexpr std::string_view kWindowed = R"(defaults:
+  format: palette
+  bits: 2
+  window_bits: 6
+  granularity: tensor
+  weighting: fisher
+  scaling: std
+  joint_iterations: 4
+  shifting: true
+  solver: coordinate-descent
+  hessian: guided-centred
+  codebook_iterations: 4
+)";
+
 constexpr auto kPresets = std::to_array<Preset>({
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
 defaults:
@@ -113,18 +128,17 @@ defaults:
 # bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
 # in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Finer, and
 # slower to make: --set window_bits=8. More bits: --set bits=3
-defaults:
-  format: palette
-  bits: 2
-  window_bits: 6
-  granularity: tensor
-  weighting: fisher
-  scaling: std
-  joint_iterations: 4
-  shifting: true
-  solver: coordinate-descent
-  hessian: guided-centred
-  codebook_iterations: 4
+)",
+     kWindowed},
+    {"windowed-mixed",
+     R"(# `windowed` with the bits of each tensor's streams chosen by predicted loss, 2.1 bits all-in over all of them: at that size
+# half the divergence of 2 bits everywhere (docs/results/windowed.md). Another: --set budget.bits_per_weight=3.1
+)",
+     kWindowed,
+     R"(budget:
+  bits_per_weight: 2.1
+  bits: [1, 2, 3, 4]
+  granularity: [tensor]
 )"},
     {"nf4",
      R"(# NF4 (QLoRA, Dettmers et al. 2023): quantiles of the normal distribution times a float16 scale for 64 inputs.

@@ -61,8 +61,8 @@ class Recipe {
   static Recipe load(const std::filesystem::path& file);
 
   /// "palette" (4-bit k-means, one palette per tensor) and "int4-block" need no calibration; "whole-tensor" (the
-  /// published method step for step), "squeezellm", "gptq", "best" and "mixed" (bits per layer) do; "tuned" takes text
-  /// as well.
+  /// published method step for step), "squeezellm", "gptq", "best", "windowed", "mixed" and "windowed-mixed" (bits per
+  /// layer) do; "tuned" takes text as well.
   static Recipe preset(std::string_view name);
   static std::span<const std::string_view> preset_names();
   /// The preset's YAML, with comments, as parse() takes it.

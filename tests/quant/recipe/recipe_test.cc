@@ -352,6 +352,14 @@ TEST(Setting, GivesBestAndMixedAPalettePerRowAsTheirCommentsSay) {
   }
 }
 
+TEST(Recipe, OfMixedWindowsIsThatOfWindowsAndABudget) {
+  const auto windowed = Recipe::preset("windowed"), mixed = Recipe::preset("windowed-mixed");
+  EXPECT_EQ(mixed.canonical_json()["defaults"], windowed.canonical_json()["defaults"]);
+  EXPECT_EQ(mixed.budget()->bits, (std::vector<unsigned>{1, 2, 3, 4}));
+  EXPECT_EQ(mixed.budget()->granularity, std::vector{Granularity::kTensor});
+  EXPECT_FALSE(windowed.budget());
+}
+
 TEST(Setting, LeavesCopiesAlone) {
   const auto original = Recipe::preset("palette");
   auto copy = original;
