@@ -8,16 +8,38 @@ namespace {
 
 constexpr std::uint32_t kSign = 0x80000000u;
 
-// Digits of the key, which is the upper half of a packed pair. Values that came from 16-bit floats have an all-zero
+// Digits of the key, of a packed pair its upper half. Values that came from 16-bit floats have an all-zero
 // lowest digit.
 struct Digit {
   unsigned shift, bits;
 };
-constexpr std::array<Digit, 3> kDigits{{{32, 11}, {43, 11}, {54, 10}}};
+constexpr std::array<Digit, 3> kDigits{{{0, 11}, {11, 11}, {22, 10}}};
 constexpr std::size_t kBuckets = std::size_t{1} << 11;
 
-std::size_t digit_of(std::uint64_t pair, Digit digit) {
-  return (pair >> digit.shift) & ((std::uint64_t{1} << digit.bits) - 1);
+std::size_t digit_of(std::uint32_t key, Digit digit) {
+  return (key >> digit.shift) & ((std::uint32_t{1} << digit.bits) - 1);
+}
+
+std::uint32_t key_of(std::uint32_t key) { return key; }
+std::uint32_t key_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
+
+template <class Element>
+void radix_sort(std::vector<Element>& elements, std::vector<Element>& scratch) {
+  std::array<std::array<std::uint32_t, kBuckets>, kDigits.size()> counts{};
+  for (const Element element : elements)
+    for (std::size_t d = 0; d < kDigits.size(); ++d) ++counts[d][digit_of(key_of(element), kDigits[d])];
+  scratch.resize(elements.size());
+  for (std::size_t d = 0; d < kDigits.size(); ++d) {
+    if (elements.empty() || counts[d][digit_of(key_of(elements[0]), kDigits[d])] == elements.size()) continue;
+    std::uint32_t start = 0;
+    for (std::uint32_t& count : counts[d]) {
+      const std::uint32_t here = count;
+      count = start;
+      start += here;
+    }
+    for (const Element element : elements) scratch[counts[d][digit_of(key_of(element), kDigits[d])]++] = element;
+    std::swap(elements, scratch);
+  }
 }
 
 }  // namespace
@@ -40,36 +62,26 @@ void GrainWriter::finish(double end, double second_moment) {
   grains_.second_moment = second_moment;
 }
 
-std::uint64_t pack_weighted(float x, float w) {
+std::uint32_t sort_key(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t key = (bits & kSign) != 0 ? ~bits : bits | kSign;
-  return static_cast<std::uint64_t>(key) << 32 | std::bit_cast<std::uint32_t>(w);
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-float unpack_value(std::uint64_t packed) {
-  const auto key = static_cast<std::uint32_t>(packed >> 32);
-  return std::bit_cast<float>((key & kSign) != 0 ? key & ~kSign : ~key);
+float value_of_key(std::uint32_t key) { return std::bit_cast<float>((key & kSign) != 0 ? key & ~kSign : ~key); }
+
+std::uint64_t pack_weighted(float x, float w) {
+  return static_cast<std::uint64_t>(sort_key(x)) << 32 | std::bit_cast<std::uint32_t>(w);
 }
+
+float unpack_value(std::uint64_t packed) { return value_of_key(key_of(packed)); }
 
 float unpack_weight(std::uint64_t packed) { return std::bit_cast<float>(static_cast<std::uint32_t>(packed)); }
 
 void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>& scratch) {
-  std::array<std::array<std::uint32_t, kBuckets>, kDigits.size()> counts{};
-  for (const std::uint64_t pair : pairs)
-    for (std::size_t d = 0; d < kDigits.size(); ++d) ++counts[d][digit_of(pair, kDigits[d])];
-  scratch.resize(pairs.size());
-  for (std::size_t d = 0; d < kDigits.size(); ++d) {
-    if (pairs.empty() || counts[d][digit_of(pairs[0], kDigits[d])] == pairs.size()) continue;
-    std::uint32_t start = 0;
-    for (std::uint32_t& count : counts[d]) {
-      const std::uint32_t here = count;
-      count = start;
-      start += here;
-    }
-    for (const std::uint64_t pair : pairs) scratch[counts[d][digit_of(pair, kDigits[d])]++] = pair;
-    std::swap(pairs, scratch);
-  }
+  radix_sort(pairs, scratch);
 }
+
+void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scratch) { radix_sort(keys, scratch); }
 
 double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer) {
   TwiceSum second_moment;
@@ -80,6 +92,20 @@ double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, Gr
     while (++i < pairs.size() && unpack_value(pairs[i]) == x);
     const double value = static_cast<double>(x) - origin, moment = weight * value;
     writer.add(value, weight, moment, true);
+    second_moment.add(moment * value);
+  }
+  return second_moment.value();
+}
+
+double add_sorted_keys(std::span<const std::uint32_t> keys, double origin, GrainWriter& writer) {
+  TwiceSum second_moment;
+  for (std::size_t i = 0; i < keys.size();) {
+    const float x = value_of_key(keys[i]);
+    const std::size_t first = i;
+    do ++i;
+    while (i < keys.size() && value_of_key(keys[i]) == x);
+    const double value = static_cast<double>(x) - origin, moment = static_cast<double>(i - first) * value;
+    writer.add_equal(value, i - first, moment);
     second_moment.add(moment * value);
   }
   return second_moment.value();

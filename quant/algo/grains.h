@@ -65,6 +65,16 @@ class GrainWriter {
     grains_.weight.set(count_, weight_);
     grains_.moment.set(count_, moment_);
   }
+  /// `count` times `x` of weight 1, `moment` = count · x: the same bits, for sums of integers are exact.
+  void add_equal(double x, std::size_t count, double moment) {
+    grains_.x[count_] = x;
+    grains_.exact[count_] = 1;
+    weight_.high += static_cast<double>(count);
+    moment_.add(moment);
+    ++count_;
+    grains_.weight.set(count_, weight_);
+    grains_.moment.set(count_, moment_);
+  }
   std::size_t size() const { return count_; }
   /// `end`: no value is larger. `second_moment` as in Grains.
   void finish(double end, double second_moment);
@@ -79,6 +89,10 @@ class GrainWriter {
 /// float(origin + double(x - origin)) is x again.
 inline double origin_of(float low, float high) { return static_cast<double>(std::clamp(0.0f, low, high)); }
 
+/// An integer that sorts like the value (-0 before +0), and back.
+std::uint32_t sort_key(float x);
+float value_of_key(std::uint32_t key);
+
 /// A value and its weight in one integer that sorts like the value (-0 before +0).
 std::uint64_t pack_weighted(float x, float w);
 float unpack_value(std::uint64_t packed);
@@ -90,5 +104,9 @@ void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>
 /// Appends sorted pairs, equal values merged, relative to `origin`; returns their sum of w · value². Needs room for
 /// pairs.size() more grains.
 double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer);
+
+/// The same for values that all have weight 1, as keys.
+void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scratch);
+double add_sorted_keys(std::span<const std::uint32_t> keys, double origin, GrainWriter& writer);
 
 }  // namespace nibble::quant

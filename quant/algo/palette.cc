@@ -60,28 +60,39 @@ struct PaletteFitter::Buffers {
   Segmenter segmenter;
   PricedSegmenter priced_segmenter;
   std::vector<std::uint64_t> pairs, scratch;
+  std::vector<std::uint32_t> keys, key_scratch;  // of values without weights
   double origin = 0.0;
 
   Segmentation segment(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);
 
  private:
   void sort(std::span<const float> x, std::span<const float> w);
+  void sort(std::span<const float> x);
   Segmentation segment_grains(const PaletteOptions& options);
 };
 
 /// All values, sorted: for up to kSortAtMost.
 void PaletteFitter::Buffers::sort(std::span<const float> x, std::span<const float> w) {
+  if (w.empty()) return sort(x);
   pairs.clear();
   pairs.reserve(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float weight = w.empty() ? 1.0f : w[i];
-    if (weight > 0.0f) pairs.push_back(pack_weighted(x[i], weight));
-  }
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (w[i] > 0.0f) pairs.push_back(pack_weighted(x[i], w[i]));
   sort_weighted(pairs, scratch);
   origin = origin_of(unpack_value(pairs.front()), unpack_value(pairs.back()));
   GrainWriter writer(grains, pairs.size());
   const double second_moment = add_sorted_values(pairs, origin, writer);
   writer.finish(static_cast<double>(unpack_value(pairs.back())) - origin, second_moment);
+}
+
+void PaletteFitter::Buffers::sort(std::span<const float> x) {
+  keys.resize(x.size());
+  std::transform(x.begin(), x.end(), keys.begin(), sort_key);
+  sort_keys(keys, key_scratch);
+  origin = origin_of(value_of_key(keys.front()), value_of_key(keys.back()));
+  GrainWriter writer(grains, keys.size());
+  const double second_moment = add_sorted_keys(keys, origin, writer);
+  writer.finish(static_cast<double>(value_of_key(keys.back())) - origin, second_moment);
 }
 
 Segmentation PaletteFitter::Buffers::segment_grains(const PaletteOptions& options) {

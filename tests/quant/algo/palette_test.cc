@@ -188,6 +188,20 @@ TEST(FitPalette, IsNeverWorseThanLloydOnLongRows) {
   }
 }
 
+TEST(FitPalette, WeightsOfOneChangeNoBit) {  // values without weights are sorted and summed by code of their own
+  for (std::uint64_t kind = 0; kind < kKinds; ++kind) {
+    Random random(4000 + kind);
+    Sample sample = draw(random, 3000, kind, false);
+    sample.x[7] = 0.0f;
+    sample.x[8] = -0.0f;
+    const Palette without = fit_palette(sample.x, {}, {.centroids = 16});
+    const Palette with = fit_palette(sample.x, std::vector<float>(sample.x.size(), 1.0f), {.centroids = 16});
+    EXPECT_TRUE(test::same_bits(without.centroids, with.centroids)) << kind;
+    EXPECT_EQ(without.cost, with.cost) << kind;
+    EXPECT_EQ(without.lower_bound, with.lower_bound) << kind;
+  }
+}
+
 TEST(FitPalette, ManyCentroidsAreOptimalToo) {
   for (const std::size_t k : {64u, 200u, 256u}) {
     SCOPED_TRACE(testing::Message() << "k " << k);
