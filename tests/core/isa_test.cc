@@ -33,7 +33,9 @@ TEST(Isa, TiersIncludeTheOnesBeforeThemButForVexEncodedVnni) {
     for (const Isa part : all_isas()) {
       const bool beside = part == Isa::kAvx2Vnni && isa > Isa::kAvx2Vnni;
       EXPECT_EQ(isa_includes(isa, part), part <= isa && !beside) << isa_name(isa) << " " << isa_name(part);
-      if (supports_isa(isa) && isa_includes(isa, part)) EXPECT_TRUE(supports_isa(part)) << isa_name(part);
+      if (supports_isa(isa) && isa_includes(isa, part)) {
+        EXPECT_TRUE(supports_isa(part)) << isa_name(part);
+      }
     }
   }
   EXPECT_TRUE(supports_isa(Isa::kScalar));
