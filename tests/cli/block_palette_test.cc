@@ -41,6 +41,7 @@ TEST_P(BlockPalettes, RoundTrip) {
     const double after = perplexity(directory);
     EXPECT_LT(after, 1.2 * before);
     EXPECT_TRUE(near(perplexity(directory, "exact"), after, {.rel = 1e-4}));  // sums in another order
+    if (text != std::string("block-palette fp4 16 e4m3 scales")) continue;    // the rest once: time
     EXPECT_TRUE(near(perplexity(directory, "int8"), after, {.rel = 0.02}));   // activations in 8 bits
     nibble_json({"export", directory, "--format", "dequantized", "--dtype", "float32", "-o", directory + "-floats"});
     EXPECT_TRUE(near(perplexity(directory + "-floats"), after, {.rel = 1e-6}));
