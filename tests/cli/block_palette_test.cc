@@ -76,8 +76,7 @@ TEST_P(BlockPalettes, OtherFormatsRefuseThemByName) {
         {"gguf", "x.gguf", "IQ4_NL's with float16 and MXFP4's with e8m0"},
         {"mlx", "mlx", "no palettes that blocks scale"},
         {"gptq", "gptq", "no palettes that blocks scale"},
-        {"awq", "awq", "no palettes that blocks scale"},
-        {"compressed-tensors", "ct", "no palettes that blocks scale"}}) {
+        {"awq", "awq", "no palettes that blocks scale"}}) {
     const ProgramRun run = nibble({"export", temp / "q", "--format", format, "-o", temp / output});
     EXPECT_EQ(run.exit_code, 2) << format;
     EXPECT_THAT(run.err, HasSubstr(reason));
