@@ -56,8 +56,7 @@ Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& ran
   Matrix<float> x(tokens, cols);
   for (std::size_t t = 0; t < tokens; ++t)
     for (std::size_t j = 0; j < cols; ++j)
-      x(t, j) =
-          j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
+      x(t, j) = j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
   return x;
 }
 
