@@ -100,9 +100,8 @@ TEST(CoreMlExporter, RefusesByNameOrWritesFloats) {
       test::throws_with<InvalidArgument>([&] { static_cast<void>(export_coreml(dir / "q", dir / "p.mlpackage")); },
                                          "q_proj", "outliers", "--rest float16"));
   test::quantize(dir / "model", dir / "five", "{defaults: {bits: 5}}", {});
-  EXPECT_TRUE(
-      test::throws_with<InvalidArgument>([&] { static_cast<void>(export_coreml(dir / "five", dir / "p.mlpackage")); },
-                                         "codes of 5 bits", "bits: 6"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { static_cast<void>(export_coreml(dir / "five", dir / "p.mlpackage")); }, "codes of 5 bits", "bits: 6"));
   EXPECT_FALSE(std::filesystem::exists(dir / "p.mlpackage"));
   const ExportResult result = export_coreml(dir / "q", dir / "p.mlpackage", {.rest = Rest::kFloat16});
   EXPECT_EQ(result.coded, 0u);
