@@ -48,10 +48,11 @@ struct Compared {
 std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const model::Model& model,
                                 std::size_t tokens) {
   std::vector<Compared> list;
-  const auto sized = [&](CacheArguments one) {  // of several kinds, each takes the sizes that it has
-    const bool window = one.kind == cache_kind_name(model::CacheKind::kWindow), several = arguments.kinds.size() > 1;
-    if (several && window) one.capacity = 0;
-    if (several && !window) one.chunk = one.context = 0;
+  const std::string_view window = cache_kind_name(model::CacheKind::kWindow);
+  const auto windows = std::count(arguments.kinds.begin(), arguments.kinds.end(), window);
+  const auto sized = [&](CacheArguments one) {  // each kind takes the sizes that it has, if another takes the others
+    if (one.kind == window && windows < std::ssize(arguments.kinds)) one.capacity = 0;
+    if (one.kind != window && windows > 0) one.chunk = one.context = 0;
     return one;
   };
   for (const std::string& kind : arguments.kinds) {

@@ -298,15 +298,18 @@ void search_scales(MatrixView<const float> w, std::span<const float> palette, co
 std::vector<float> fit_entries(MatrixView<const float> w, MatrixView<const float> weights, const Shape& shape,
                                const Matrix<float>& scales, unsigned bits, double& gap) {
   Matrix<float> values(w.rows(), w.cols()), importance(w.rows(), w.cols());
+  // Squares of scales are compared only: those of the largest are 1, so none is beyond float.
+  float top = 0.0f;
+  for (const float scale : scales.values()) top = std::max(top, std::abs(scale * shape.tensor_scale));
   parallel_for_tiles(w.rows(), kLanes, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
       for (std::size_t j = 0; j < w.cols(); ++j) {
         const float scale = scales(i, j / shape.block) * shape.tensor_scale, inverse = inverse_of(scale);
         values(i, j) = w(i, j) * inverse;
-        importance(i, j) = inverse == 0.0f ? 0.0f : (weights.empty() ? 1.0f : weights(i, j)) * scale * scale;
+        const float share = scale / top;
+        importance(i, j) = inverse == 0.0f ? 0.0f : (weights.empty() ? 1.0f : weights(i, j)) * share * share;
       }
   });
-  // Squares of small scales may vanish: what counts is how they compare.
   const float largest = *std::max_element(importance.values().begin(), importance.values().end());
   if (largest > 0.0f)
     for (float& value : importance.values()) value /= largest;

@@ -56,9 +56,10 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
         if (streams_hold(bits, granularity, window_bits))
           ways.push_back(with_layout(given, bits, granularity, window_bits));
       NIBBLE_REQUIRE(ways.size() > before, InvalidArgument,
-                     "budget: {}: no windows of {} bits go on by {} bits in palettes of granularity: {}; list 0 in "
-                     "budget.window_bits for codes that do not overlap, or leave these bits or this granularity out",
-                     name, fmt::join(windows, ", "), bits, granularity_name(granularity));
+                     "budget: {}: no windows of {} bits go on by {} bits in palettes of granularity: {}; {}leave these "
+                     "bits or this granularity out of the budget",
+                     name, fmt::join(windows, ", "), bits, granularity_name(granularity),
+                     free_windows ? "list 0 in budget.window_bits for codes that do not overlap, or " : "");
     }
   return ways;
 }

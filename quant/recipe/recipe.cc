@@ -227,7 +227,8 @@ Json tuning_section(const Tuning& tuning) {
 Json section_json(const TensorSettings& settings, const Section* shown) {
   Json json = Json::object();
   for (const RecipeKey& key : recipe_keys())
-    if (key.applies(settings) && (shown == nullptr || given_value(*shown, key.name) != nullptr))
+    if (key.applies(settings) && (shown == nullptr ? key.printed_by_default || !key.is_default(settings)
+                                                   : given_value(*shown, key.name) != nullptr))
       json[std::string(key.name)] = key.print(settings);
   return json;
 }

@@ -148,10 +148,8 @@ RecipeKey cluster_dim_key() {
 }
 
 RecipeKey window_bits_key() {
-  // 0, which recipes need not say, is not printed: those without windows stay what they were.
-  RecipeKey key = key_of(
-      "window_bits", &TensorSettings::window_bits, [](const TensorSettings& s) { return s.window_bits != 0; },
-      "format: palette");
+  RecipeKey key = key_of("window_bits", &TensorSettings::window_bits, always, "format: palette");
+  key.printed_by_default = false;  // recipes without windows stay what they were
   key.assign = [](TensorSettings& s, std::string_view text) { s.window_bits = parse_window_bits(text); };
   return key;
 }

@@ -23,6 +23,7 @@ struct RecipeKey {
   /// Whether the key means something beside the others, and what it goes with (for messages).
   std::function<bool(const TensorSettings&)> applies;
   std::string_view goes_with;
+  bool printed_by_default = true;  ///< in the canonical text of `defaults`; rules print whatever they say
 };
 
 /// All keys; a key comes after those that decide whether it applies.

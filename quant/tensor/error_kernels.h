@@ -10,7 +10,7 @@ struct Squares {
   double error, norm;  ///< of (w_j - a_j)² and of w_j²
 };
 
-/// Element j of a row goes to lane j % kLanes, without fused multiply-adds; add_lanes() adds the lanes up: the same
+/// Element j of a row goes to lane j % kLanes, without fused multiply-adds; squares() adds the lanes up: the same
 /// bits on every processor.
 constexpr std::size_t kLanes = 16;
 

@@ -1,5 +1,6 @@
 #include "quant/recipe/recipe.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -98,6 +99,21 @@ TEST(Recipe, RefusesKeysThatWouldChangeNothing) {
                       "int4-block, uniform and block-palette"));
   EXPECT_FALSE(
       settings_of("defaults: {format: uniform, solver: gptq, static_groups: false, act_order: false}").static_groups);
+}
+
+TEST(Recipe, RulesThatTakeWindowsBackSaySo) {
+  const auto text = [](std::string_view rule) {
+    return Recipe::parse(fmt::format("{{defaults: {{bits: 2, window_bits: 6}}, layers: [{{match: a, {}}}]}}", rule),
+                         "r")
+        .canonical_text();
+  };
+  for (const auto rule : {"bits: 6, window_bits: 0", "window_bits: 0"}) {
+    EXPECT_NE(text(rule).find("    window_bits: 0\n"), std::string::npos) << text(rule);
+    EXPECT_EQ(Recipe::parse(text(rule), "again").canonical_text(), text(rule));
+    EXPECT_EQ(Recipe::parse(text(rule), "again").settings("a").window_bits, 0u);
+  }
+  EXPECT_NE(text("bits: 3, window_bits: 0"), text("bits: 3"));
+  EXPECT_EQ(Recipe::parse("defaults: {bits: 2}", "r").canonical_text().find("window_bits"), std::string::npos);
 }
 
 TEST(Recipe, UnknownKeysSuggestTheNearest) {
