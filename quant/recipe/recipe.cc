@@ -160,7 +160,8 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", "train"};
+constexpr std::string_view kTrainKey = "train";  // a list, which one text cannot set
+constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", kTrainKey};
 constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
     {{"kl", TuningLoss::kKl}, {"next-token", TuningLoss::kNextToken}}};
 constexpr std::array<Choice<bool Tuning::*>, 3> kTrained{
@@ -205,7 +206,7 @@ Tuning parse_tuning(const YamlNode& node, const std::string& where) {
   Tuning tuning;
   for (const auto& [name, value] : node.entries)
     at(where, value.line, [&, &name = name, &value = value] {
-      if (name == "train") return set_trained(tuning, value);
+      if (name == kTrainKey) return set_trained(tuning, value);
       NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kScalar, InvalidArgument, "{}: expected a single value", name);
       set_tuning(tuning, name, value.text);
     });
@@ -328,10 +329,15 @@ void Recipe::apply_set(std::string_view key, std::string_view value) {
 }
 
 std::span<const std::string_view> Recipe::section_keys() {
-  static constexpr std::string_view kKeys[] = {"budget.bits_per_weight", "budget.bits",          "budget.granularity",
-                                               "budget.window_bits",     "budget.estimate",      "tuning.epochs",
-                                               "tuning.learning_rate",   "tuning.batch_windows", "tuning.loss"};
-  return kKeys;
+  static const auto names = [] {
+    std::vector<std::string> all;
+    for (const std::string_view key : kBudgetKeys) all.push_back(fmt::format("budget.{}", key));
+    for (const std::string_view key : kTuningKeys)
+      if (key != kTrainKey) all.push_back(fmt::format("tuning.{}", key));
+    return all;
+  }();
+  static const std::vector<std::string_view> keys(names.begin(), names.end());
+  return keys;
 }
 
 void Recipe::apply_set(std::string_view assignment) {
