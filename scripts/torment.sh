@@ -20,7 +20,7 @@ run() {
     calibrate)
       "$nibble" calibrate "$model" --text datasets/demo/calibration.txt --samples 16 --length 128 --collect \
         activations,fisher,hessian,guided-hessian -o "$2" --quiet ;;
-    quantize) "$nibble" quantize "$model" --preset best --calib "$calib" -o "$2" --quiet ;;
+    quantize) "$nibble" quantize "$model" --preset scalar --calib "$calib" -o "$2" --quiet ;;
     export) "$nibble" export "$quantized" -o "$2" --quiet ;;
     sweep) "$nibble" sweep "$sweep" -o "$2" --quiet ;;
   esac

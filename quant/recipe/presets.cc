@@ -15,8 +15,8 @@ struct Preset {
   std::string_view name, text, more = {}, rest = {};  // the texts in their order
 };
 
-// What `best`, `mixed` and `tuned` have in common.
-constexpr std::string_view kBest = R"(defaults:
+// What `scalar`, `scalar-mixed` and `scalar-tuned` have in common.
+constexpr std::string_view kScalar = R"(defaults:
   format: palette
   bits: 4
   granularity: tensor
@@ -31,11 +31,10 @@ constexpr std::string_view kBest = R"(defaults:
   codebook_iterations: 4
 )";
 
-// What `windowed` and `windowed-mixed` have in common.
+// What `windowed`, `windowed-mixed`, `best` and `best-tuned` have in common: the text goes on with bits and
+// window_bits.
 constexpr std::string_view kWindowed = R"(defaults:
   format: palette
-  bits: 2
-  window_bits: 6
   granularity: tensor
   weighting: fisher
   scaling: std
@@ -95,30 +94,30 @@ defaults:
   act_order: true
   damping: 0.01
 )"},
-    {"best",
-     R"(# One palette per tensor fitted to F·s², rows scaled with signs searched, then error feedback, coordinate descent and
-# the best palettes and scales in turns under the centred Hessian weighted by the loss, and the bias corrected.
-# docs/results/ablation.md has what each of them is worth. A palette per row instead:
+    {"scalar",
+     R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to F·s², rows scaled with signs
+# searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred Hessian weighted
+# by the loss, and the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 )",
-     kBest},
-    {"mixed",
-     R"(# `best` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
+     kScalar},
+    {"scalar-mixed",
+     R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
 # size: --set budget.bits_per_weight=3.08. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 )",
-     kBest,
+     kScalar,
      R"(budget:
   bits_per_weight: 4.08
   bits: [2, 3, 4, 6]
   granularity: [tensor]
 )"},
-    {"tuned",
-     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
-# that `nibble quantize --text` (or --tokens) gives; no further bits. Gains where much is lost: docs/results/ablation.md.
+    {"scalar-tuned",
+     R"(# `scalar`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
+# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
 )",
-     kBest,
+     kScalar,
      R"(tuning:
   epochs: 4
   learning_rate: 0.001
@@ -126,19 +125,38 @@ defaults:
     {"windowed",
      R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all
 # bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
-# in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Finer, and
-# slower to make: --set window_bits=8. More bits: --set bits=3
+# in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Better still, and
+# four times as long to make: preset best. More bits: --set bits=3
 )",
-     kWindowed},
+     kWindowed, "  bits: 2\n  window_bits: 6\n"},
     {"windowed-mixed",
      R"(# `windowed` with the bits of each tensor's streams chosen by predicted loss, 2.1 bits all-in over all of them: at that size
 # half the divergence of 2 bits everywhere (docs/results/windowed.md). Another: --set budget.bits_per_weight=3.1
 )",
      kWindowed,
-     R"(budget:
+     R"(  bits: 2
+  window_bits: 6
+budget:
   bits_per_weight: 2.1
   bits: [1, 2, 3, 4]
   granularity: [tensor]
+)"},
+    {"best",
+     R"(# The least divergence that one palette per tensor was measured to give at any width, without tuning (docs/results/quality.md):
+# `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
+# (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
+)",
+     kWindowed, "  bits: 4\n  window_bits: 8\n"},
+    {"best-tuned",
+     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
+# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
+)",
+     kWindowed,
+     R"(  bits: 4
+  window_bits: 8
+tuning:
+  epochs: 4
+  learning_rate: 0.001
 )"},
     {"nf4",
      R"(# NF4 (QLoRA, Dettmers et al. 2023): quantiles of the normal distribution times a float16 scale for 64 inputs.

@@ -61,8 +61,9 @@ class Recipe {
   static Recipe load(const std::filesystem::path& file);
 
   /// "palette" (4-bit k-means, one palette per tensor) and "int4-block" need no calibration; "whole-tensor" (the
-  /// published method step for step), "squeezellm", "gptq", "best", "windowed", "mixed" and "windowed-mixed" (bits per
-  /// layer) do; "tuned" takes text as well.
+  /// published method step for step), "squeezellm", "gptq", "scalar" and "windowed" (one palette per tensor, fitted by
+  /// all means there are), their "-mixed" (bits per layer) and "best" do; "scalar-tuned" and "best-tuned" take text as
+  /// well.
   static Recipe preset(std::string_view name);
   static std::span<const std::string_view> preset_names();
   /// The preset's YAML, with comments, as parse() takes it.

@@ -51,7 +51,7 @@ TEST_P(FamilyCommands, TakeACheckpointThereAndBack) {
                 .exit_code,
             0);
   const double before = perplexity(model);
-  for (const std::string preset : {"whole-tensor", "best", "int4-block", "gptq"}) {
+  for (const std::string preset : {"whole-tensor", "scalar", "int4-block", "gptq"}) {
     SCOPED_TRACE(preset);
     const std::string quantized = dir / preset, exported = dir / (preset + "-f16");
     std::vector<std::string> arguments{"quantize", model, "--preset", preset, "-o", quantized};

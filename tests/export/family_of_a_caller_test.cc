@@ -45,7 +45,7 @@ TEST(AFamilyOfACaller, GoesTheWholeWay) {
                     .seeds = {1},
                     .collected = {.activations = true, .fisher = true, .hessian = true, .guided_hessian = true}},
        .output = quilt.dir / "calib.h5"});
-  for (const char* preset : {"whole-tensor", "best", "int4-block", "gptq"}) {
+  for (const char* preset : {"whole-tensor", "scalar", "int4-block", "gptq"}) {
     SCOPED_TRACE(preset);
     const quant::QuantizeResult result = quant::quantize_model({.model = quilt.dir / "model",
                                                                 .output = quilt.dir / "q",

@@ -130,9 +130,9 @@ TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
 
 TEST(SweepFile, CellsHaveBudgetsOfTheirOwn) {
   const SweepSpec listed =
-      parse("list: [{preset: mixed, budget.bits: [2, 3], budget.window_bits: [0, 6], budget.bits_per_weight: 2.5}]");
+      parse("list: [{preset: scalar-mixed, budget.bits: [2, 3], budget.window_bits: [0, 6], budget.bits_per_weight: 2.5}]");
   const SweepSpec grid =
-      parse("grid: {preset: mixed, budget.bits: [\"2,3\", \"4\"], budget.bits_per_weight: [4.1, 4.5]}");
+      parse("grid: {preset: scalar-mixed, budget.bits: [\"2,3\", \"4\"], budget.bits_per_weight: [4.1, 4.5]}");
   ASSERT_EQ(listed.recipes.size(), 1u);
   const quant::Budget& budget = *listed.recipes[0].recipe->budget();
   EXPECT_EQ(budget.bits, (std::vector<unsigned>{2, 3}));

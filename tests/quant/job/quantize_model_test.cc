@@ -348,7 +348,7 @@ TEST(QuantizeModel, RefusesWhatNeedsCalibrationWithout) {
         std::pair{"layers: [{match: 'c_fc', weighting: magnitude}]", "h.0.mlp.c_fc: weighting: magnitude"}})
     EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(dir / "model", dir / "out", recipe(yaml)); }, words))
         << yaml;
-  for (const auto name : {"whole-tensor", "squeezellm", "gptq", "best"})
+  for (const auto name : {"whole-tensor", "squeezellm", "gptq", "scalar", "best"})
     EXPECT_THROW(quantize(dir / "model", dir / "out", Recipe::preset(name)), InvalidArgument) << name;
 }
 

@@ -198,7 +198,7 @@ TEST(Presets, ThatSolveRun) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
   write_calibration(dir / "calib.h5", dir / "model");
-  for (const auto preset : {"gptq", "best"})
+  for (const auto preset : {"gptq", "scalar"})
     EXPECT_LT(output_error(quantize(dir / "model", dir / "out", Recipe::preset_text(preset), {dir / "calib.h5"})),
               output_error(quantize(dir / "model", dir / "out", "{}", {dir / "calib.h5"})));
 }

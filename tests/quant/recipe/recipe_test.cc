@@ -341,7 +341,7 @@ TEST(Setting, ChecksTheKeyAtOnceAndTheCombinationAtTheEnd) {
 }
 
 TEST(Setting, ChangesTheBudgetOrMakesOne) {
-  auto recipe = Recipe::preset("mixed");
+  auto recipe = Recipe::preset("scalar-mixed");
   recipe.apply_set("budget.bits_per_weight=3.08");
   recipe.apply_set("budget.bits=2,3,4");
   recipe.apply_set("budget.granularity=channel");
@@ -351,21 +351,31 @@ TEST(Setting, ChangesTheBudgetOrMakesOne) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits=2,2"); }, "'2' is listed twice"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits="); }, "from 1 to 8, got ''"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bit=2"); }, "did you mean 'bits'"));
-  auto plain = Recipe::preset("best");
+  auto plain = Recipe::preset("scalar");
   plain.apply_set("budget.bits=3,4");
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { plain.validate(); }, "bits_per_weight is missing"));
   plain.apply_set("budget.bits_per_weight=3.5");
   EXPECT_NO_THROW(plain.validate());
 }
 
-TEST(Setting, GivesBestAndMixedAPalettePerRowAsTheirCommentsSay) {
-  for (const auto preset : {"best", "mixed"}) {
+TEST(Setting, GivesScalarPresetsAPalettePerRowAsTheirCommentsSay) {
+  for (const auto preset : {"scalar", "scalar-mixed"}) {
     auto recipe = Recipe::preset(preset);
     for (const auto setting : {"granularity=channel", "scaling=none", "sign=plain", "joint_iterations=0"})
       recipe.apply_set(setting);
     EXPECT_NO_THROW(recipe.validate()) << preset;
     EXPECT_EQ(recipe.settings("x").granularity, Granularity::kChannel);
   }
+}
+
+TEST(Recipe, BestIsWindowedWithLongerWindowsAndMoreBits) {
+  auto windowed = Recipe::preset("windowed");
+  windowed.apply_set("bits=4");
+  windowed.apply_set("window_bits=8");
+  EXPECT_EQ(Recipe::preset("best").canonical_json(), windowed.canonical_json());
+  const auto tuned = Recipe::preset("best-tuned").canonical_json();
+  EXPECT_EQ(tuned["defaults"], windowed.canonical_json()["defaults"]);
+  EXPECT_EQ(tuned["tuning"], Recipe::preset("scalar-tuned").canonical_json()["tuning"]);
 }
 
 TEST(Recipe, OfMixedWindowsIsThatOfWindowsAndABudget) {
