@@ -43,6 +43,22 @@ SweepModel parse_model(const YamlNode& node, std::string_view what) {
   return model;
 }
 
+// The whole numbers of a key that has one or a list, each once.
+std::vector<std::uint64_t> numbers(const YamlSection& section, const char* key, std::uint64_t least,
+                                   std::uint64_t most) {
+  std::vector<std::uint64_t> found;
+  for (const std::string& text : section.texts(key)) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < least || number > most ||
+        std::find(found.begin(), found.end(), number) != found.end())
+      section.fail(*section.find(key), fmt::format("{}: expected whole numbers from {} to {}, each once, got '{}'", key,
+                                                   least, most, text));
+    found.push_back(number);
+  }
+  return found;
+}
+
 SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) {
   constexpr std::array<std::string_view, 10> kKeys{"text", "tokens", "field",  "samples", "length",
                                                    "seed", "fisher", "labels", "centre",  "collect"};
@@ -52,20 +68,11 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   calibration.tokens = section.text("tokens");
   if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
   calibration.field = section.text("field", "text");
-  if (const YamlNode* samples = section.find("samples")) {
-    calibration.samples.clear();
-    for (const std::string& text : section.texts("samples")) {
-      std::uint64_t count = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-      if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMostSamples ||
-          std::find(calibration.samples.begin(), calibration.samples.end(), count) != calibration.samples.end())
-        section.fail(*samples, fmt::format("samples: expected whole numbers from 1 to {}, each once, got '{}'",
-                                           kMostSamples, text));
-      calibration.samples.push_back(count);
-    }
-  }
+  if (section.has("samples")) calibration.samples = numbers(section, "samples", 1, kMostSamples);
+  if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
+  if (calibration.seeds.size() > 1 && calibration.text.empty())
+    section.fail(*section.find("seed"), "several seeds draw several samples of a text; tokens are taken as they are");
   calibration.length = section.count("length", 2, 1 << 24, 0);
-  calibration.seed = section.count("seed", 0, ~std::uint64_t{0}, 0);
   calibration.flavour = section.parsed("fisher", "sequence", calib::parse_fisher_flavour);
   calibration.labels = section.parsed("labels", "data", calib::parse_labels);
   calibration.centre_own = section.parsed("centre", "none", [](const std::string& text) {
@@ -166,8 +173,8 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
           return exclusion.covers(spec.models[m], spec.recipes[r], spec.evaluations[e]);
         });
         // The float model is calibrated on nothing.
-        const std::size_t sizes = spec.calibration && spec.recipes[r].recipe ? spec.calibration->samples.size() : 1;
-        for (std::size_t s = 0; s < sizes && !excluded; ++s) spec.cells.push_back({m, r, e, s});
+        const std::size_t draws = spec.calibration && spec.recipes[r].recipe ? spec.calibration->draws() : 1;
+        for (std::size_t d = 0; d < draws && !excluded; ++d) spec.cells.push_back({m, r, e, d});
         NIBBLE_REQUIRE(spec.cells.size() <= kMaxCells, InvalidArgument, "{}: more than {} cells", what, kMaxCells);
       }
     }

@@ -53,7 +53,7 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   return options;
 }
 
-PlannedCalibration read_calibration(const SweepCalibration& calibration, std::uint64_t samples,
+PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
                                     const PlannedModel& model, const calib::StatisticSet& what) {
   PlannedCalibration planned;
   const std::size_t length =
@@ -61,17 +61,17 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, std::ui
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
   if (calibration.text.empty()) {
     planned.windows =
-        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, samples);
+        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, draw.samples);
   } else {
     NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
                    "calibration: model '{}' has no tokenizer; give token ids with `tokens`",
                    model.source.path.string());
-    planned.windows =
-        datasets::sample_calibration_windows(calibration.text, *tokenizer,
-                                             {.samples = samples > 0 ? samples : datasets::SamplingOptions{}.samples,
-                                              .length = length,
-                                              .seed = calibration.seed,
-                                              .field = calibration.field});
+    planned.windows = datasets::sample_calibration_windows(
+        calibration.text, *tokenizer,
+        {.samples = draw.samples > 0 ? draw.samples : datasets::SamplingOptions{}.samples,
+         .length = length,
+         .seed = draw.seed,
+         .field = calibration.field});
   }
   planned.settings = {.model_hash = model.checkpoint->fingerprint(),
                       .tokenizer_hash = tokenizer ? tokenizer->fingerprint() : "none",
@@ -80,7 +80,7 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, std::ui
                       .sampling = tokenizer ? "random slices" : "consecutive windows",
                       .windows = planned.windows.samples,
                       .window_tokens = planned.windows.length,
-                      .seeds = {calibration.seed},
+                      .seeds = {draw.seed},
                       .flavour = calibration.flavour,
                       .labels = calibration.labels,
                       .collected = what};

@@ -14,9 +14,9 @@ std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evalu
 PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const PlannedModel& model,
                                      const std::shared_ptr<const EvaluationTokens>& tokens);
 
-/// Reads or samples `samples` windows of a calibration (0: its default), which is to collect `what`. Throws
-/// FormatError, InvalidArgument.
-PlannedCalibration read_calibration(const SweepCalibration& calibration, std::uint64_t samples,
+/// Reads or samples the windows of one draw of a calibration, which is to collect `what`. Throws FormatError,
+/// InvalidArgument.
+PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
                                     const PlannedModel& model, const calib::StatisticSet& what);
 
 }  // namespace nibble::eval

@@ -59,13 +59,13 @@ Json evaluation_json(const EvaluationTokens& tokens, const PerplexityOptions& op
 }
 
 // The sections of a sweep file that say the same again: `sources` of a record.
-std::string source_text(const SweepCalibration& calibration, std::uint64_t samples) {
+std::string source_text(const SweepCalibration& calibration, const CalibrationDraw& draw) {
   Json json;
   for (const auto& file : calibration.text) json["text"].push_back(file.string());
   if (!calibration.tokens.empty()) json["tokens"] = calibration.tokens.string();
-  if (samples > 0) json["samples"] = samples;
+  if (draw.samples > 0) json["samples"] = draw.samples;
   if (calibration.length > 0) json["length"] = calibration.length;
-  json["seed"] = calibration.seed;
+  json["seed"] = draw.seed;
   json["field"] = calibration.field;
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
@@ -144,19 +144,19 @@ class Planner {
     if (spec_.calibration) job.statistics = either(needed, spec_.calibration->collect);
   }
 
-  std::size_t calibration_of(std::size_t model, std::size_t samples) {
-    const auto known = calibrations_.find({model, samples});
+  std::size_t calibration_of(std::size_t model, std::size_t draw) {
+    const auto known = calibrations_.find({model, draw});
     if (known != calibrations_.end()) return known->second;
     PlannedCalibration calibration =
-        read_calibration(*spec_.calibration, spec_.calibration->samples[samples], plan_.models[model], {});
+        read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {});
     calibration.model = model;
     for (std::string& warning : datasets::warnings(calibration.windows)) plan_.warnings.push_back(std::move(warning));
     plan_.calibrations.push_back(std::move(calibration));
-    return calibrations_[{model, samples}] = plan_.calibrations.size() - 1;
+    return calibrations_[{model, draw}] = plan_.calibrations.size() - 1;
   }
 
   PlannedJob& job_of(const SweepCell& cell) {
-    const auto known = jobs_.find({cell.model, cell.recipe, cell.samples});
+    const auto known = jobs_.find({cell.model, cell.recipe, cell.draw});
     if (known != jobs_.end()) return plan_.jobs[known->second];
     PlannedJob job;
     job.model = cell.model;
@@ -164,7 +164,7 @@ class Planner {
     std::string calibration = "null";
     if (job.recipe) add_needs(cell, job);
     if (!(job.statistics == StatisticSet{}) || job.needs_text) {
-      job.calibration = calibration_of(cell.model, cell.samples);
+      job.calibration = calibration_of(cell.model, cell.draw);
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
       planned.settings.collected = either(planned.settings.collected, job.statistics);
       calibration = calibration_json(planned.settings, planned.centre_own, job.statistics).dump();
@@ -174,7 +174,7 @@ class Planner {
                      {"calibration", calibration}};
     job.id = hash_of(made);
     configurations_.push_back(made);
-    jobs_[{cell.model, cell.recipe, cell.samples}] = plan_.jobs.size();
+    jobs_[{cell.model, cell.recipe, cell.draw}] = plan_.jobs.size();
     plan_.jobs.push_back(std::move(job));
     return plan_.jobs.back();
   }
@@ -201,11 +201,15 @@ class Planner {
     return references_[{cell.model, cell.evaluation}] = plan_.references.size() - 1;
   }
 
-  // With the size of the calibration where there are several.
+  // With what tells calibrations apart where there are several.
   std::string recipe_label(const SweepCell& cell) const {
     const SweepRecipe& recipe = spec_.recipes[cell.recipe];
-    if (!recipe.recipe || !spec_.calibration || spec_.calibration->samples.size() == 1) return recipe.name;
-    return fmt::format("{}, {} windows", recipe.name, spec_.calibration->samples[cell.samples]);
+    std::string label = recipe.name;
+    if (!recipe.recipe || !spec_.calibration) return label;
+    const CalibrationDraw draw = spec_.calibration->draw(cell.draw);
+    if (spec_.calibration->samples.size() > 1) label += fmt::format(", {} windows", draw.samples);
+    if (spec_.calibration->seeds.size() > 1) label += fmt::format(", seed {}", draw.seed);
+    return label;
   }
 
   void add(const SweepCell& cell) {
@@ -240,8 +244,7 @@ class Planner {
     if (!evaluation.use.empty()) record.labels.emplace_back("use", evaluation.use);
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration)
-      record.sources.emplace_back("calibration",
-                                  source_text(*spec_.calibration, spec_.calibration->samples[cell.samples]));
+      record.sources.emplace_back("calibration", source_text(*spec_.calibration, spec_.calibration->draw(cell.draw)));
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
     job.alone = job.alone || planned.speed;
     job.cells.push_back(std::move(planned));
@@ -263,8 +266,8 @@ class Planner {
 
   const SweepSpec& spec_;
   SweepPlan plan_;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> calibrations_;        // by model and place in `samples`
-  std::map<std::tuple<std::size_t, std::size_t, std::size_t>, std::size_t> jobs_;  // by model, recipe, samples
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> calibrations_;        // by model and draw
+  std::map<std::tuple<std::size_t, std::size_t, std::size_t>, std::size_t> jobs_;  // by model, recipe, draw
   std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<const EvaluationTokens>> tokens_;  // and evaluation
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> references_;                          // likewise
   std::vector<Facts> configurations_;  // of jobs, without evaluation

@@ -21,19 +21,27 @@ struct SweepModel {
   std::filesystem::path path;
 };
 
+/// Which windows of its text a calibration has.
+struct CalibrationDraw {
+  std::uint64_t samples = 0;  ///< how many; 0: 128, with tokens all
+  std::uint64_t seed = 0;     ///< of what is sampled
+};
+
 /// What quantizers are calibrated on: as the options of `nibble calibrate`.
 struct SweepCalibration {
   std::vector<std::filesystem::path> text;  ///< sampled; or
   std::filesystem::path tokens;             ///< consecutive windows of token ids
   std::string field = "text";
-  std::vector<std::uint64_t> samples = {0};  ///< a cell for each; 0: 128, with tokens all
-  std::uint64_t length = 0;                  ///< 0: 512, or the model's context
-  std::uint64_t seed = 0;
+  std::vector<std::uint64_t> samples = {0}, seeds = {0};  ///< a cell for each of `samples` with each of `seeds`
+  std::uint64_t length = 0;                               ///< 0: 512, or the model's context
   calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;
   calib::Labels labels = calib::Labels::kData;
   bool centre_own = false;
   /// Collected beside what a recipe needs, to measure errors with.
   calib::StatisticSet collect = {.activations = true, .fisher = true};
+
+  std::size_t draws() const { return samples.size() * seeds.size(); }
+  CalibrationDraw draw(std::size_t index) const { return {samples[index / seeds.size()], seeds[index % seeds.size()]}; }
 };
 
 /// How fast models of cells decode: as the options of `nibble speed`.
@@ -69,9 +77,9 @@ struct SweepRecipe {
   std::optional<quant::Recipe> recipe;  ///< empty: the float model
 };
 
-/// One cell: places in the lists of SweepSpec, and in SweepCalibration::samples.
+/// One cell: places in the lists of SweepSpec, and which of SweepCalibration's draws.
 struct SweepCell {
-  std::size_t model = 0, recipe = 0, evaluation = 0, samples = 0;
+  std::size_t model = 0, recipe = 0, evaluation = 0, draw = 0;
 };
 
 /// A sweep as a file describes it (docs/sweep.md): models × recipes × evaluations, without what is excluded.

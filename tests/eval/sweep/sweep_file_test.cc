@@ -84,11 +84,27 @@ TEST(SweepFile, SeveralSizesOfTheCalibrationMakeACellEach) {
   ASSERT_EQ(spec.cells.size(), 4u) << "the float model is calibrated on nothing";
   for (std::size_t i = 1; i < 4; ++i) {
     EXPECT_EQ(spec.cells[i].recipe, 1u);
-    EXPECT_EQ(spec.cells[i].samples, i - 1);
+    EXPECT_EQ(spec.cells[i].draw, i - 1);
   }
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: [64, 64]}\n", "line 4", "each once"));
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: 0}\n", "line 4", "got '0'"));
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, samples: many}\n", "line 4", "whole numbers"));
+}
+
+TEST(SweepFile, SeveralSeedsOfTheCalibrationMakeACellEach) {
+  const std::string head = "models: [m]\nevaluations: [{tokens: t.u16}]\nlist: [float, {bits: 3}]\n";
+  const SweepSpec spec =
+      parse_sweep(head + "calibration: {text: a.txt, samples: [64, 256], seed: [0, 5, 18446744073709551615]}\n", "s");
+  ASSERT_EQ(spec.cells.size(), 7u);
+  EXPECT_EQ(spec.cells[6].draw, 5u);
+  const CalibrationDraw second = spec.calibration->draw(1), last = spec.calibration->draw(5);
+  EXPECT_EQ(second.samples, 64u);
+  EXPECT_EQ(second.seed, 5u);
+  EXPECT_EQ(last.samples, 256u);
+  EXPECT_EQ(last.seed, ~std::uint64_t{0});
+  EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: [1, 1]}\n", "line 4", "each once"));
+  EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: -1}\n", "line 4", "got '-1'"));
+  EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: [1, 2]}\n", "line 4", "as they are"));
 }
 
 TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
@@ -129,8 +145,8 @@ TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
 }
 
 TEST(SweepFile, CellsHaveBudgetsOfTheirOwn) {
-  const SweepSpec listed =
-      parse("list: [{preset: scalar-mixed, budget.bits: [2, 3], budget.window_bits: [0, 6], budget.bits_per_weight: 2.5}]");
+  const SweepSpec listed = parse(
+      "list: [{preset: scalar-mixed, budget.bits: [2, 3], budget.window_bits: [0, 6], budget.bits_per_weight: 2.5}]");
   const SweepSpec grid =
       parse("grid: {preset: scalar-mixed, budget.bits: [\"2,3\", \"4\"], budget.bits_per_weight: [4.1, 4.5]}");
   ASSERT_EQ(listed.recipes.size(), 1u);

@@ -116,6 +116,21 @@ TEST_F(SweepPlanTest, EachSizeOfTheCalibrationIsACalibrationOfItsOwn) {
   EXPECT_EQ(plan_repetition(five).jobs.at(0).cells.at(0).record.id, five.id);
 }
 
+TEST_F(SweepPlanTest, EachDrawOfTheCalibrationIsACalibrationOfItsOwn) {
+  const std::string demo = test::source_path("datasets/demo").string();
+  const SweepPlan planned = plan_sweep(parse_sweep(
+      "models: [" + demo + "/gpt2-demo]\ncalibration: {text: " + demo +
+          "/calibration.txt, length: 16, samples: 2, seed: [0, 7]}\nevaluations: [{name: e, tokens: " +
+          (temp / "text.u16").string() + ", protocol: blocks, context: 8}]\nlist: [{bits: 3, weighting: fisher}]",
+      "s"));
+  ASSERT_EQ(planned.calibrations.size(), 2u);
+  EXPECT_NE(planned.calibrations[0].settings.windows_hash, planned.calibrations[1].settings.windows_hash);
+  const SweepRecord &first = planned.jobs.at(0).cells[0].record, &second = planned.jobs.at(1).cells[0].record;
+  EXPECT_NE(first.id, second.id);
+  EXPECT_EQ(fact(second.labels, "recipe"), "bits=3 weighting=fisher, seed 7");
+  EXPECT_EQ(plan_repetition(second).jobs.at(0).cells.at(0).record.id, second.id);
+}
+
 TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
   const SweepPlan planned = plan("list: [{name: a, bits: 3}, {name: b, bits: 3}]");
   EXPECT_EQ(planned.cells, 1u);
