@@ -357,6 +357,8 @@ RunSettings complete_settings(const CalibrationJob& job) {
   settings.kernels = gemm_identity();
   NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
                  "calibration: sampled labels need a seed");
+  NIBBLE_REQUIRE(settings.labels == Labels::kData || settings.collected.needs_gradients(), InvalidArgument,
+                 "calibration: labels concern gradients (fisher, guided-hessian), which are not collected");
   if (job.centre == Centre::kOwn) {
     NIBBLE_REQUIRE(!settings.head, InvalidArgument,
                    "calibration: the head's mean input is known only after the run; to centre with the head, give a "

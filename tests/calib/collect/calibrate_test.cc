@@ -270,6 +270,14 @@ TEST(CalibrateRun, SampledLabelsFollowTheSeed) {
   EXPECT_NE(one, data);
 }
 
+TEST(CalibrateRun, RefusesSampledLabelsWhereNoGradientIsCollected) {
+  const ToyCalibration toy("llama");
+  CalibrationJob job = toy.job("a", {.activations = true, .hessian = true});
+  job.settings.labels = Labels::kSampled;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { toy.run(job); }, "labels concern gradients"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+}
+
 // Labels belong to places in the run: the first windows get the same ones whatever follows, in other batches too.
 TEST(CalibrateRun, SampledLabelsDoNotDependOnBatches) {
   const ToyCalibration toy("gpt2", kBatchWindows + 2);
