@@ -1,0 +1,176 @@
+"""A table of one sweep of scripts/evidence/: evidence_table.py RECORDS_DIRECTORY SWEEP.yaml
+
+For each model and width, rows ranked by KL divergence: bits, KL on every text, the loss over the float model, and the difference from a
+row to compare with, both paired by window. Of several draws of the calibration, the mean and the deviation from draw to draw.
+"""
+
+import json
+import math
+import pathlib
+import re
+import sys
+
+UNDECIDED = 2.0  # standard errors
+
+
+def mean_and_error(values):
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, math.nan
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+
+def millinats(mean, error, sign=""):
+    digits = 3 if abs(mean) < 1e-3 else 2 if abs(mean) < 0.1 else 1
+    return f"{1e3 * mean:{sign}.{digits}f} ± {1e3 * error:.{digits}f}"
+
+
+class Cell:
+    """What one recipe gave on one text under one draw of the calibration."""
+
+    def __init__(self, record):
+        labels, measures = record["labels"], record["measures"]
+        self.model, self.evaluation, self.use = labels["model"], labels["evaluation"], labels.get("use", "")
+        name, _, seed = labels["recipe"].partition(", seed ")
+        windows = re.search(r", (\d+) windows$", name)
+        self.recipe = name[: windows.start()] if windows else name
+        self.windows = int(windows[1]) if windows else 0
+        self.seed = int(seed or 0)
+        self.bits, self.model_bits = measures["bits_per_weight"], measures["model_bits_per_weight"]
+        self.losses = measures["window_nll"]
+        self.divergences = measures["divergence"]["window_nats"] if "divergence" in measures else []
+        self.seconds = record["timings"].get("quantize_seconds")
+        self.environment = record["environment"]
+
+
+class Row:
+    """One recipe of one model: its cells by text and size of the calibration."""
+
+    def __init__(self, cells):
+        self.cells = cells
+        self.columns = {}
+        for cell in sorted(cells, key=lambda c: c.seed):
+            self.columns.setdefault((cell.evaluation, cell.windows), []).append(cell)
+
+    def divergence(self, column):
+        """Mean and standard error over windows; of several draws, mean and deviation from draw to draw."""
+        draws = self.columns.get(column, [])
+        if len(draws) == 1:
+            return mean_and_error(draws[0].divergences)
+        means = [mean_and_error(draw.divergences)[0] for draw in draws]
+        mean, error = mean_and_error(means) if means else (math.nan, math.nan)
+        return mean, error * math.sqrt(len(means))
+
+    def per_window(self, columns, what):
+        """The windows of several texts behind one another, averaged over draws."""
+        values = []
+        for column in columns:
+            draws = [getattr(cell, what) for cell in self.columns.get(column, [])]
+            values += [math.fsum(window) / len(draws) for window in zip(*draws)]
+        return values
+
+
+def paired(row, other, columns, what):
+    mine, theirs = row.per_window(columns, what), other.per_window(columns, what)
+    if not mine or len(mine) != len(theirs):
+        return None
+    return mean_and_error([a - b for a, b in zip(mine, theirs)])
+
+
+def reference_of(name, rows):
+    """The row to compare with: of "windowed, without scaling" it is "windowed", else "best", each of the same width."""
+    width, _, method = name.partition(": ")
+    base = f"{width}: {method.split(', ')[0]}"
+    if base != name and base in rows:
+        return base
+    best = f"{width}: best"
+    return best if best in rows and best != name else None
+
+
+def table(rows, columns, decisive, floats):
+    header = ["method", "bits", "whole model"]
+    header += [f"{text}, {windows} windows" if windows else text for text, windows in columns]
+    compared = any(reference_of(name, rows) for name in rows)
+    header += ["loss"] * bool(floats) + ["less its reference, paired"] * compared + ["seconds"]
+    yield "| " + " | ".join(header) + " |"
+    yield "|---" + "|---:" * (len(header) - 1) + "|"
+    for name in sorted(rows, key=lambda n: rows[n].divergence(decisive[0])[0]):
+        row = rows[name]
+        bits = [f"{cell.bits:.3f}" for cell in row.cells[:1]] + [f"{cell.model_bits:.3f}" for cell in row.cells[:1]]
+        line = [name.partition(": ")[2] or name, *bits]
+        line += [millinats(*row.divergence(column)) if column in row.columns else "" for column in columns]
+        if floats:
+            line.append(millinats(*paired(row, floats, decisive, "losses"), sign="+"))
+        if compared:
+            reference = reference_of(name, rows)
+            difference = paired(row, rows[reference], decisive, "divergences") if reference else None
+            text = millinats(*difference, sign="+") if difference else ""
+            if difference and abs(difference[0]) <= UNDECIDED * difference[1]:
+                text += ", undecided"
+            line.append(text)
+        seconds = [cell.seconds for cell in row.cells if cell.seconds is not None]
+        line.append(f"{sorted(seconds)[len(seconds) // 2]:.1f}" if seconds else "")
+        yield "| " + " | ".join(line) + " |"
+
+
+def beaten(rows, columns):
+    """Rows of at most the bits of `best` whose KL is lower by more than two standard errors."""
+    for name, row in rows.items():
+        best = rows.get(name.partition(": ")[0] + ": best")
+        if best is None or row is best or row.cells[0].bits > best.cells[0].bits:
+            continue
+        difference = paired(row, best, columns, "divergences")
+        if difference and difference[0] < -UNDECIDED * difference[1]:
+            yield name
+
+
+def main():
+    directory, sweep = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]
+    cells = [Cell(record) for record in records if record["status"] == "ok"]
+    missing = len(records) - len(cells)
+    if not cells:
+        sys.exit(f"{directory}: no cells")
+    for what in ("commit", "processor", "instruction_set"):
+        if len({cell.environment[what] for cell in cells}) > 1:
+            sys.exit(f"{directory}: cells of several kinds of {what}; a table is made by one version on one machine")
+    lines = sweep.read_text(encoding="utf-8").splitlines()
+    order = [match[1] for match in (re.search(r'^\s+- \{name: "([^"]*)"', line) for line in lines) if match]
+    evaluations = list(dict.fromkeys(match[1] or match[2] for match in (
+        re.search(r'^\s+- \{name: (?:"([^"]*)"|([^,]*)), use:', line) for line in lines) if match))
+    environment = cells[0].environment
+    print(f"# {lines[0].lstrip('# ').rstrip('.')}\n")
+    print(f"Made by `scripts/evidence.sh {sweep.stem}` at commit {environment['commit'][:7]}, {environment['processor']} "
+          f"({environment['instruction_set']}), {environment['threads']} threads; do not edit. KL(float ‖ quantized) and "
+          "loss (over the float model) in millinats per token ± standard error from window means; what is inside two "
+          "standard errors is undecided. Bits count everything stored, of the linear layers and of the whole model. "
+          "Loss and differences are of the test texts together where there are any. Seconds quantize one model on one of "
+          "two threads, while the other worked too.\n")
+    if missing:
+        print(f"**{missing} cells failed and are missing.**\n")
+    lost = []
+    for model in dict.fromkeys(cell.model for cell in sorted(cells, key=lambda c: c.model, reverse=True)):
+        mine = [cell for cell in cells if cell.model == model]
+        by_recipe = {}
+        for cell in mine:
+            by_recipe.setdefault(cell.recipe, []).append(cell)
+        rows = {name: Row(by_recipe[name]) for name in order if name in by_recipe}
+        floats = Row(by_recipe["float"]) if "float" in by_recipe else None
+        columns = sorted({(cell.evaluation, cell.windows) for cell in mine if cell.recipe != "float"},
+                         key=lambda column: (evaluations.index(column[0]), column[1]))
+        tests = {cell.evaluation for cell in mine if cell.use == "test"}
+        decisive = [column for column in columns if column[0] in tests] or columns[:1]
+        counts = {cell.evaluation: len(cell.losses) for cell in mine}
+        print(f"## {model}\n\n" + "Windows: " + ", ".join(f"{name} {counts[name]}" for name in evaluations) + ".\n")
+        for width in dict.fromkeys(name.partition(": ")[0] for name in rows):
+            of_width = {name: row for name, row in rows.items() if name.startswith(width + ": ")}
+            print(f"### {model}, {width}\n")
+            print("\n".join(table(of_width, columns, decisive, floats)) + "\n")
+            lost += [f"{model}, {name}" for name in beaten(of_width, decisive)]
+    if any(name.endswith(": best") for name in order):
+        print("Methods of no more bits than `best` whose KL is lower by more than two standard errors: "
+              + (", ".join(lost) or "none") + ".")
+
+
+if __name__ == "__main__":
+    main()
