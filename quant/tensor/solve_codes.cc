@@ -18,7 +18,7 @@ HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings)
 }
 
 /// H with the factor's damping on its diagonal, for coordinate descent: H alone would be fitted to what little the
-/// calibration text says of its small eigenvalues (docs/results/ablation.md).
+/// calibration text says of its small eigenvalues.
 Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
   Matrix<float> result = h;
   for (std::size_t j = 0; j < h.rows(); ++j)

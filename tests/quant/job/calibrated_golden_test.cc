@@ -1,5 +1,4 @@
 // Perplexities of ../shared/golden/baselines.md that build on calibration: one cell of every kind, on llama-novels.
-// scripts/ablate_shared_models.sh makes all of them.
 #include <gtest/gtest.h>
 
 #include <string>
