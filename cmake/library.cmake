@@ -19,6 +19,11 @@ function(nibble_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# nibble_run_quickly(target): -O2 in debug builds, sanitizers and all. For what tests spend their time in.
+function(nibble_run_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O2>)
+endfunction()
+
 # nibble_library(quant_algo SOURCES … HEADERS … [DEPS …] [PRIVATE_DEPS …]) makes the static library nibble::quant_algo.
 # Headers are named from the repository root in #includes and installed under include/nibble in the same tree.
 function(nibble_library name)
