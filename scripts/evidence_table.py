@@ -44,34 +44,36 @@ class Cell:
 
 
 class Row:
-    """One recipe of one model: its cells by text and size of the calibration."""
+    """One recipe of one model: its cells by use of the text and size of the calibration. Texts of one use are one column."""
 
     def __init__(self, cells):
         self.cells = cells
         self.columns = {}
-        for cell in sorted(cells, key=lambda c: c.seed):
-            self.columns.setdefault((cell.evaluation, cell.windows), []).append(cell)
+        for cell in sorted(cells, key=lambda c: c.evaluation):
+            draws = self.columns.setdefault((cell.use or cell.evaluation, cell.windows), {})
+            draws.setdefault(cell.seed, []).append(cell)
+
+    def draws(self, column, what):
+        """The windows of the column's texts behind one another, for each draw of the calibration."""
+        draws = self.columns.get(column, {})
+        return [sum((getattr(cell, what) for cell in draws[seed]), []) for seed in sorted(draws)]
 
     def divergence(self, column):
         """Mean and standard error over windows; of several draws, mean and deviation from draw to draw."""
-        draws = self.columns.get(column, [])
-        if len(draws) == 1:
-            return mean_and_error(draws[0].divergences)
-        means = [mean_and_error(draw.divergences)[0] for draw in draws]
-        mean, error = mean_and_error(means) if means else (math.nan, math.nan)
-        return mean, error * math.sqrt(len(means))
+        draws = self.draws(column, "divergences")
+        if len(draws) < 2:
+            return mean_and_error(draws[0]) if draws else (math.nan, math.nan)
+        mean, error = mean_and_error([math.fsum(draw) / len(draw) for draw in draws])
+        return mean, error * math.sqrt(len(draws))
 
-    def per_window(self, columns, what):
-        """The windows of several texts behind one another, averaged over draws."""
-        values = []
-        for column in columns:
-            draws = [getattr(cell, what) for cell in self.columns.get(column, [])]
-            values += [math.fsum(window) / len(draws) for window in zip(*draws)]
-        return values
+    def per_window(self, column, what):
+        """Averages over draws."""
+        draws = self.draws(column, what)
+        return [math.fsum(window) / len(draws) for window in zip(*draws)]
 
 
-def paired(row, other, columns, what):
-    mine, theirs = row.per_window(columns, what), other.per_window(columns, what)
+def paired(row, other, column, what):
+    mine, theirs = row.per_window(column, what), other.per_window(column, what)
     if not mine or len(mine) != len(theirs):
         return None
     return mean_and_error([a - b for a, b in zip(mine, theirs)])
@@ -94,7 +96,7 @@ def table(rows, columns, decisive, floats):
     header += ["loss"] * bool(floats) + ["less its reference, paired"] * compared + ["seconds"]
     yield "| " + " | ".join(header) + " |"
     yield "|---" + "|---:" * (len(header) - 1) + "|"
-    for name in sorted(rows, key=lambda n: rows[n].divergence(decisive[0])[0]):
+    for name in sorted(rows, key=lambda n: rows[n].divergence(decisive)[0]):
         row = rows[name]
         bits = [f"{cell.bits:.3f}" for cell in row.cells[:1]] + [f"{cell.model_bits:.3f}" for cell in row.cells[:1]]
         line = [name.partition(": ")[2] or name, *bits]
@@ -113,13 +115,13 @@ def table(rows, columns, decisive, floats):
         yield "| " + " | ".join(line) + " |"
 
 
-def beaten(rows, columns):
+def beaten(rows, column):
     """Rows of at most the bits of `best` whose KL is lower by more than two standard errors."""
     for name, row in rows.items():
         best = rows.get(name.partition(": ")[0] + ": best")
         if best is None or row is best or row.cells[0].bits > best.cells[0].bits:
             continue
-        difference = paired(row, best, columns, "divergences")
+        difference = paired(row, best, column, "divergences")
         if difference and difference[0] < -UNDECIDED * difference[1]:
             yield name
 
@@ -144,8 +146,9 @@ def main():
           f"({environment['instruction_set']}), {environment['threads']} threads; do not edit. KL(float ‖ quantized) and "
           "loss (over the float model) in millinats per token ± standard error from window means; what is inside two "
           "standard errors is undecided. Bits count everything stored, of the linear layers and of the whole model. "
-          "Loss and differences are of the test texts together where there are any. Seconds quantize one model on one of "
-          "two threads, while the other worked too.\n")
+          "Columns of a use hold all texts of that use together; loss and differences are of test text where there is any. "
+          "Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are compared with `best` of their "
+          "width. Seconds are of one thread of a machine shared with other work.\n")
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
     lost = []
@@ -156,10 +159,9 @@ def main():
             by_recipe.setdefault(cell.recipe, []).append(cell)
         rows = {name: Row(by_recipe[name]) for name in order if name in by_recipe}
         floats = Row(by_recipe["float"]) if "float" in by_recipe else None
-        columns = sorted({(cell.evaluation, cell.windows) for cell in mine if cell.recipe != "float"},
-                         key=lambda column: (evaluations.index(column[0]), column[1]))
-        tests = {cell.evaluation for cell in mine if cell.use == "test"}
-        decisive = [column for column in columns if column[0] in tests] or columns[:1]
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row.columns))
+        columns.sort(key=lambda column: (column[0] == "test", column))
+        decisive = next((column for column in columns if column[0] == "test"), columns[-1])
         counts = {cell.evaluation: len(cell.losses) for cell in mine}
         print(f"## {model}\n\n" + "Windows: " + ", ".join(f"{name} {counts[name]}" for name in evaluations) + ".\n")
         for width in dict.fromkeys(name.partition(": ")[0] for name in rows):
