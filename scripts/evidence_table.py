@@ -102,7 +102,8 @@ def table(rows, columns, decisive, floats):
         line = [name.partition(": ")[2] or name, *bits]
         line += [millinats(*row.divergence(column)) if column in row.columns else "" for column in columns]
         if floats:
-            line.append(millinats(*paired(row, floats, decisive, "losses"), sign="+"))
+            loss = paired(row, floats, decisive, "losses")
+            line.append(millinats(*loss, sign="+") if loss else "")
         if compared:
             reference = reference_of(name, rows)
             difference = paired(row, rows[reference], decisive, "divergences") if reference else None
