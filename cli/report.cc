@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,14 @@ std::string contents(const std::filesystem::path& output, const eval::ReportInpu
   throw InvalidArgument(fmt::format("-o '{}': expected a name that ends in .html, .md, .tex or .csv", output.string()));
 }
 
+std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& options, const eval::ReportInput& input) {
+  if (!options.published) return {};
+  eval::Entries measured;
+  for (const eval::Entry& entry : input.entries) measured.push_back(&entry);
+  const eval::ExpectedCount count = eval::count_expected(*options.published, measured);
+  return count.expects() ? std::optional(count) : std::nullopt;
+}
+
 void run(const ReportArguments& arguments) {
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::compare_to_baseline(input, arguments.baseline);
@@ -51,16 +60,22 @@ void run(const ReportArguments& arguments) {
     written.push_back({{"path", arguments.outputs[i]}, {"bytes", texts[i].size()}});
   }
   for (const std::string& warning : report.warnings) warn(warning);
+  const std::optional<eval::ExpectedCount> expected = expectations(options, input);
   if (arguments.json) {
-    print_json({{"cells", input.entries.size() + input.speeds.size()},
-                {"failed", input.failed.size()},
-                {"passed_over", input.problems},
-                {"written", std::move(written)}});
+    nlohmann::ordered_json result = {{"cells", input.entries.size() + input.speeds.size()},
+                                     {"failed", input.failed.size()},
+                                     {"passed_over", input.problems},
+                                     {"written", std::move(written)}};
+    if (expected)
+      result["expected"] = {
+          {"inside", expected->inside}, {"measured", expected->measured}, {"missing", expected->missing}};
+    print_json(result);
   } else {
     for (const auto& file : written)
       print(fmt::format("{} ({} cells, {} failed): {} bytes\n", file["path"].get<std::string>(),
                         input.entries.size() + input.speeds.size(), input.failed.size(),
                         file["bytes"].get<std::size_t>()));
+    if (expected) print(eval::expected_text(*expected) + "\n");
   }
 }
 
@@ -85,7 +100,7 @@ Command report_command(CLI::App& program) {
   app->add_option("--baseline", arguments->baseline, "Name of the recipe to compare with (default: the float model)")
       ->type_name("RECIPE");
   add_path(*app, "--published", arguments->published, "FILE",
-           "Published perplexities to stand beside the measured ones");
+           "Published perplexities, and ranges expected, to stand beside the measured ones");
   app->add_option("--title", arguments->title, "Title of the report")->type_name("TEXT")->capture_default_str();
   add_json_flag(*app, arguments->json);
   app->footer(

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Repeats published tables with one command and puts them beside the published figures. What decides the results is in
-# the sweep file that this writes; the work is `nibble sweep`, the tables are `nibble report`.
+# Repeats published tables with one command and puts them beside the published figures and beside what we expect, which
+# it says before it begins. What decides the results is in the sweep file that this writes; the work is `nibble sweep`,
+# the tables are `nibble report`, figures and expectations are in scripts/published/.
 set -euo pipefail
 
 usage() {
@@ -8,20 +9,30 @@ usage() {
 Usage: scripts/reproduce_whole_tensor_tables.sh [OPTION…] MODEL…
 
 MODEL names a checkpoint that scripts/fetch_checkpoint.sh fetches (gpt2 gpt2-medium gpt2-large gpt2-xl; with --llama
-llama-7b, llama-13b as directories under models/). The result is build/published/report.html, .md, .tex and .csv.
-A run that was interrupted goes on where it stopped when the same command is given again.
+llama-7b, llama-13b as directories under models/; with --llama32 llama-3.2-1b, which needs HF_TOKEN of somebody who has
+accepted its licence; a directory that you have is given with --models). The result is build/published/report.html, .md,
+.tex and .csv. A run that was interrupted goes on where it stopped when the same command is given again.
 
-  --models DIR…       these checkpoint directories instead (all that follows), under their own names
+Before any work it prints what we expect, as ranges, and at the end how many cells lie inside. Nobody has run it on these
+checkpoints yet: your run is a test of us.
+
+  --expect            print what is expected (of MODELs, else of all) and end; needs no checkpoint
+  --models DIR…       these checkpoint directories instead (all that follows); a directory's name, in small letters, is
+                      its model's: figures are found by it
   --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048, WikiText-2 and C4's validation split) instead
                       of the post's (sliding, 1024/512)
-  --context N         the context to evaluate with (default 1024, with --llama 2048; at most the model's)
+  --llama32           Llama-3.2-1B (blocks of 2048, WikiText-2, KL divergence from the float model besides): plain
+                      formats, GPTQ, SqueezeLLM, the post's method and the presets scalar and best at 4, 3 and 2 bits
+  --context N         the context to evaluate with (default 1024, with --llama… 2048; at most the model's)
   --max-tokens N      evaluate the first N tokens only: to try it out
-  --samples N         calibration windows (default 100 of 512 tokens, as published; with --llama 128 of 2048)
+  --samples N         calibration windows (default 100 of 512 tokens, as published; with --llama… 128 of 2048)
   --calibration FILE  text to calibrate on (default data/c4/…, the first shard of C4)
   --text FILE         text to evaluate on (default data/wikitext-2-raw/wiki.test.raw)
   --c4 FILE           with --llama: text for the C4 columns (default data/c4-validation/…); "none" leaves them out
   --out DIR           where results go (default build/published)
   --threads N, --memory SIZE   as for `nibble sweep`
+
+Ranges hold for runs without --context, --max-tokens, --samples, --calibration, --text and --c4 FILE.
 
 Differences from the post that are known: documents and places of the calibration windows are drawn with this program's
 generator, not Python's; gradients are float32, not bfloat16; the mean inputs come from the windows of the Fisher
@@ -37,7 +48,9 @@ context=
 max_tokens=
 samples=
 c4=data/c4-validation/c4-validation-1100.txt
-llama=no
+mode=post
+expect_only=no
+trial=()
 out=build/published
 limits=()
 names=()
@@ -46,13 +59,15 @@ directories=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --help | -h) usage; exit 0 ;;
-    --llama) llama=yes; shift ;;
-    --context) context=$2; shift 2 ;;
-    --max-tokens) max_tokens=$2; shift 2 ;;
-    --samples) samples=$2; shift 2 ;;
-    --calibration) calibration=$2; shift 2 ;;
-    --text) text=$2; shift 2 ;;
-    --c4) c4=$2; shift 2 ;;
+    --expect) expect_only=yes; shift ;;
+    --llama) mode=llama; shift ;;
+    --llama32) mode=llama32; shift ;;
+    --context) context=$2; trial+=("$1"); shift 2 ;;
+    --max-tokens) max_tokens=$2; trial+=("$1"); shift 2 ;;
+    --samples) samples=$2; trial+=("$1"); shift 2 ;;
+    --calibration) calibration=$2; trial+=("$1"); shift 2 ;;
+    --text) text=$2; trial+=("$1"); shift 2 ;;
+    --c4) c4=$2; [[ $2 == none ]] || trial+=("$1"); shift 2 ;;
     --out) out=$2; shift 2 ;;
     --threads | --memory) limits+=("$1" "$2"); shift 2 ;;
     --models) shift; directories=("$@"); shift $# ;;
@@ -60,28 +75,88 @@ while [[ $# -gt 0 ]]; do
     *) names+=("$1"); shift ;;
   esac
 done
-for name in "${names[@]}"; do
-  [[ -d models/$name ]] || scripts/fetch_checkpoint.sh "$name"
-  directories+=("models/$name")
-done
-if [[ ${#directories[@]} -eq 0 ]]; then
+case $mode in
+  post) wanted=${context:-1024}; samples=${samples:-100}; length=512; protocol=sliding; figures=whole_tensor ;;
+  llama) wanted=${context:-2048}; samples=${samples:-128}; length=2048; protocol=blocks; figures=llama ;;
+  llama32)
+    wanted=${context:-2048}; samples=${samples:-128}; length=2048; protocol=blocks; figures=llama32; c4=none
+    [[ ${#names[@]} -gt 0 || ${#directories[@]} -gt 0 ]] || names=(llama-3.2-1b)
+    ;;
+esac
+figures=scripts/published/$figures.json
+
+# name_of DIRECTORY: the model's name in sweeps and figures.
+name_of() {
+  local name
+  name=$(basename "$1")
+  echo "${name,,}"
+}
+
+# print_expectations FILE [MODEL…]: what is expected of these models, or of all, table by table.
+print_expectations() {
+  python3 - "$@" <<'PYTHON'
+import json
+import sys
+import textwrap
+
+
+def wrapped(text, indent=""):
+    return textwrap.fill(text, 120, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    published = json.load(file)
+wanted = sys.argv[2:]
+known = {figure["model"] for table in published["tables"] for figure in table["figures"]}
+for name in wanted:
+    if name not in known:
+        print(f"Of {name} we know no published figure and expect nothing.\n")
+for table in published["tables"]:
+    cells = [figure for figure in table["figures"] if not wanted or figure["model"] in wanted]
+    if not cells:
+        continue
+    print(f"{published['title']}, {table['title']}; {table['expected_for']}")
+    rows = [("model", "recipe", "published", "expected perplexity")]
+    for cell in cells:
+        expected = "{} to {}".format(*cell["expected"]) if "expected" in cell else "–"
+        rows.append((cell["model"], cell["recipe"], str(cell.get("perplexity", "–")), expected))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for model, recipe, figure, expected in rows:
+        print(f"  {model:{widths[0]}}  {recipe:{widths[1]}}  {figure:>{widths[2]}}  {expected}")
+    print(wrapped(table["why"], "  ") + "\n")
+if not wanted or known & set(wanted):
+    print(wrapped("Source: " + published["source"]) + "\n")
+PYTHON
+}
+
+named=()
+for name in "${names[@]}" "${directories[@]}"; do named+=("$(name_of "$name")"); done
+if [[ $expect_only == yes ]]; then
+  print_expectations "$figures" "${named[@]}"
+  exit 0
+fi
+if [[ ${#named[@]} -eq 0 ]]; then
   usage >&2
   exit 2
 fi
 [[ -x $nibble ]] || { echo "build first: cmake --preset release && cmake --build --preset release" >&2; exit 1; }
+say_if_trial() {
+  [[ ${#trial[@]} -eq 0 ]] ||
+    echo "This is not the published protocol (${trial[*]}): what is published and expected is not said of such a run."
+}
+print_expectations "$figures" "${named[@]}"
+say_if_trial
+for name in "${names[@]}"; do
+  [[ -d models/$name ]] || scripts/fetch_checkpoint.sh "$name"
+  directories+=("models/$name")
+done
 if [[ -z $calibration ]]; then
   calibration=data/c4/c4-train.00000-of-01024.jsonl.gz
   [[ -e $calibration ]] || scripts/fetch_checkpoint.sh c4
 fi
 [[ -e $text ]] || scripts/fetch_checkpoint.sh wikitext-2-raw
-[[ $llama == no || $c4 == none || -e $c4 ]] || scripts/fetch_checkpoint.sh c4-validation
+[[ $mode != llama || $c4 == none || -e $c4 ]] || scripts/fetch_checkpoint.sh c4-validation
 
-# One sweep file per context: a model may have fewer positions than the protocol wants.
-if [[ $llama == yes ]]; then
-  wanted=${context:-2048}; samples=${samples:-128}; length=2048; protocol=blocks; figures=llama
-else
-  wanted=${context:-1024}; samples=${samples:-100}; length=512; protocol=sliding; figures=whole_tensor
-fi
 positions_of() {
   python3 -c 'import json, sys; c = json.load(open(sys.argv[1] + "/config.json")); print(c.get("n_positions") or c["max_position_embeddings"])' "$1"
 }
@@ -99,7 +174,7 @@ list:
   - {name: Weighting + Shifting, weighting: fisher, shifting: true}
   - {name: Scaling + Shifting, scaling: std, sign: flip, shifting: true}
   - {name: Weighting + Scaling + Shifting, preset: whole-tensor}
-  - {name: GPTQ, preset: gptq}
+  - {name: GPTQ, preset: gptq, group_size: 128, act_order: false}
 YAML
 }
 
@@ -121,6 +196,31 @@ list:
 YAML
 }
 
+recipes_of_llama32() {
+  cat <<'YAML'
+defaults: {format: uniform, bits: 4, group_size: 128, zero_point: true}
+list:
+  - float
+  - {name: "RTN 4-bit, groups of 128"}
+  - {name: GPTQ 4-bit, preset: gptq}
+  - {name: "GPTQ 4-bit, groups of 128", preset: gptq, group_size: 128}
+  - {name: Q4_0, preset: int4-block}
+  - {name: NF4, preset: nf4}
+  - {name: "NF4, groups of 128", preset: nf4, group_size: 128, search: none}
+  - {name: SqueezeLLM 4-bit, preset: squeezellm}
+  - {name: "SqueezeLLM 4-bit, 0.5 % sparse", preset: squeezellm, outliers_sensitive: 0.0005, outliers_large: 0.0045}
+  - {name: SqueezeLLM 3-bit, preset: squeezellm, bits: 3}
+  - {name: "SqueezeLLM 3-bit, 0.5 % sparse", preset: squeezellm, bits: 3, outliers_sensitive: 0.0005, outliers_large: 0.0045}
+  - {name: whole tensor 4-bit, preset: whole-tensor}
+  - {name: scalar 4-bit, preset: scalar}
+  - {name: scalar 3-bit, preset: scalar, bits: 3}
+  - {name: scalar 2-bit, preset: scalar, bits: 2}
+  - {name: best 4-bit, preset: best}
+  - {name: best 3-bit, preset: best, bits: 3}
+  - {name: best 2-bit, preset: best, bits: 2}
+YAML
+}
+
 # evaluation NAME FILE CONTEXT TOKENS: an entry of `evaluations`. The published figures know texts by the names' first word.
 evaluation() {
   echo "  - name: \"$1, $protocol $3${4:+, first $4 tokens}\""
@@ -130,6 +230,7 @@ evaluation() {
   echo "    context: $3"
   [[ $protocol != sliding ]] || echo "    stride: $(($3 / 2))"
   [[ -z $4 ]] || echo "    max_tokens: $4"
+  [[ $mode != llama32 ]] || echo "    divergence: true"
 }
 
 text_name=$(basename "$text")
@@ -139,7 +240,7 @@ c4_name=$(basename "$c4")
 mkdir -p "$out"
 results=()
 for directory in "${directories[@]}"; do
-  name=$(basename "$directory")
+  name=$(name_of "$directory")
   positions=$(positions_of "$directory")
   use=$((wanted < positions ? wanted : positions))
   [[ $use -eq $wanted ]] || echo "$name has $positions positions: context $use, not comparable with context $wanted" >&2
@@ -150,12 +251,17 @@ for directory in "${directories[@]}"; do
     echo "evaluations:"
     evaluation "$text_name" "$text" "$use" "$max_tokens"
     # As GPTQ's code has it: the documents joined by a space, 256 blocks of them.
-    [[ $llama == no || $c4 == none ]] || evaluation "$c4_name" "$c4" "$use" "${max_tokens:-$((256 * use))}"
-    if [[ $llama == yes ]]; then recipes_of_llama; else recipes_of_the_post; fi
+    [[ $mode != llama || $c4 == none ]] || evaluation "$c4_name" "$c4" "$use" "${max_tokens:-$((256 * use))}"
+    case $mode in
+      post) recipes_of_the_post ;;
+      llama) recipes_of_llama ;;
+      llama32) recipes_of_llama32 ;;
+    esac
   } >"$sweep"
   "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}"
   results+=("$out/$name")
 done
 
-"$nibble" report "${results[@]}" --published "scripts/published/$figures.json" --rows recipe --columns model \
+"$nibble" report "${results[@]}" --published "$figures" --rows recipe --columns model \
   -o "$out/report.html" -o "$out/report.md" -o "$out/report.tex" -o "$out/report.csv"
+say_if_trial

@@ -90,6 +90,8 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
   if (!all.empty()) {
     if (options.published) {
       Section beside{.title = "Beside published figures", .items = {}};
+      if (const ExpectedCount count = count_expected(*options.published, all); count.expects())
+        beside.items.emplace_back(Paragraph{expected_text(count) + "."});
       for (ReportTable& table : published_tables(*options.published, all)) beside.items.emplace_back(std::move(table));
       report.sections.push_back(std::move(beside));
     }

@@ -2,37 +2,79 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
 
+#include "core/error.h"
 #include "core/json_fields.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
-#include "eval/report/figures.h"
-#include "eval/report/tables.h"
 
 namespace nibble::eval {
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
 
-void add_once(std::vector<std::string>& names, std::string_view name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+std::string brackets(const ExpectedRange& range) { return fmt::format("[{}, {}]", range.low, range.high); }
+
+ExpectedRange range_of(const JsonFields& figure) {
+  const std::vector<double> ends = figure.numbers("expected", 2);
+  const ExpectedRange range{ends[0], ends[1]};
+  NIBBLE_REQUIRE(range.low > 0.0 && range.low < range.high, FormatError,
+                 "{}: 'expected': expected two perplexities, positive and the lower first, got {}", figure.what(),
+                 brackets(range));
+  return range;
 }
 
-TableCell cell_of(const Entry* entry, const PublishedFigure* figure) {
-  TableCell cell{.text = "–", .detail = {}};
-  if (entry != nullptr) {
-    cell.text = fmt::format("{:.4f}", entry->record.measures->perplexity);
-    if (const auto& error = entry->record.measures->perplexity_stderr) cell.text += fmt::format(" ± {:.2f}", *error);
+PublishedFigure figure_of(const JsonFields& fields) {
+  PublishedFigure figure{.model = fields.text("model"), .recipe = fields.text("recipe")};
+  if (fields.has("perplexity"))
+    figure.perplexity = fields.number("perplexity", 0.0, std::numeric_limits<double>::max());
+  if (fields.has("expected")) figure.expected = range_of(fields);
+  fields.refuse_unread();
+  NIBBLE_REQUIRE(figure.perplexity || figure.expected, FormatError,
+                 "{}: '{}' of '{}' has neither 'perplexity' (what was published) nor 'expected' (a range)",
+                 fields.what(), figure.recipe, figure.model);
+  return figure;
+}
+
+PublishedTable table_of(const JsonFields& fields) {
+  PublishedTable table{.title = fields.text("title"),
+                       .evaluation = fields.text_or("evaluation", ""),
+                       .expected_for = fields.text_or("expected_for", ""),
+                       .why = fields.text_or("why", "")};
+  NIBBLE_REQUIRE(table.expected_for.empty() || table.expected_for.starts_with(table.evaluation), FormatError,
+                 "{}: 'expected_for' ('{}') must begin as 'evaluation' does ('{}'); else no cell could have both",
+                 fields.what(), table.expected_for, table.evaluation);
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const JsonFields& object : fields.objects("figures")) {
+    const PublishedFigure& figure = table.figures.emplace_back(figure_of(object));
+    NIBBLE_REQUIRE(seen.emplace(figure.model, figure.recipe).second, FormatError, "{}: '{}' of '{}' comes twice",
+                   object.what(), figure.recipe, figure.model);
+    NIBBLE_REQUIRE(!figure.expected || !table.why.empty(), FormatError,
+                   "{}: '{}' of '{}' has a range; expected a text 'why' in its table that says how ranges come about",
+                   object.what(), figure.recipe, figure.model);
   }
-  if (figure != nullptr) cell.detail = fmt::format("published {}", figure->perplexity);
-  if (entry != nullptr && figure != nullptr)
-    cell.detail +=
-        fmt::format(", difference {}", signed_number(entry->record.measures->perplexity - figure->perplexity, 4));
-  return cell;
+  fields.refuse_unread();
+  return table;
+}
+
+// A cell has one expectation, however many tables show it.
+void require_agreement(const PublishedFigures& published, const std::string& what) {
+  std::map<std::tuple<std::string, std::string, std::string>, ExpectedRange> ranges;
+  for (const PublishedTable& table : published.tables)
+    for (const PublishedFigure& figure : table.figures) {
+      if (!figure.expected) continue;
+      const auto [known, is_new] =
+          ranges.emplace(std::tuple(table.evaluation, figure.model, figure.recipe), *figure.expected);
+      NIBBLE_REQUIRE(known->second == *figure.expected, FormatError,
+                     "{}: '{}' of '{}' is expected in {} and, in table '{}', in {}; expected the same range", what,
+                     figure.recipe, figure.model, brackets(known->second), table.title, brackets(*figure.expected));
+    }
 }
 
 }  // namespace
@@ -42,57 +84,10 @@ PublishedFigures load_published(const std::filesystem::path& file) {
   const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxBytes), what);
   const JsonFields fields(json, what);
   PublishedFigures published{.title = fields.text("title"), .source = fields.text("source"), .tables = {}};
-  for (const JsonFields& table : fields.objects("tables")) {
-    published.tables.push_back(
-        {.title = table.text("title"), .evaluation = table.text_or("evaluation", ""), .figures = {}});
-    for (const JsonFields& figure : table.objects("figures"))
-      published.tables.back().figures.push_back({figure.text("model"), figure.text("recipe"),
-                                                 figure.number("perplexity", 0.0, std::numeric_limits<double>::max())});
-  }
+  for (const JsonFields& table : fields.objects("tables")) published.tables.push_back(table_of(table));
+  fields.refuse_unread();
+  require_agreement(published, what);
   return published;
-}
-
-std::vector<ReportTable> published_tables(const PublishedFigures& published, const Entries& entries) {
-  std::vector<ReportTable> tables;
-  for (const PublishedTable& source : published.tables) {
-    std::vector<std::string> recipes, models;
-    for (const PublishedFigure& figure : source.figures) {
-      add_once(recipes, figure.recipe);
-      add_once(models, figure.model);
-    }
-    Entries used;
-    for (const Entry* entry : entries) {
-      if (!entry->setting("evaluation").starts_with(source.evaluation)) continue;
-      if (std::find(recipes.begin(), recipes.end(), entry->setting("recipe")) == recipes.end()) continue;
-      add_once(models, entry->setting("model"));
-      used.push_back(entry);
-    }
-    ReportTable table{.title = fmt::format("{}: {}", published.title, source.title),
-                      .caption =
-                          "Perplexity measured here ± its standard error; below it, what was published and the "
-                          "difference. Source: " +
-                          published.source,
-                      .columns = {"recipe"},
-                      .rows = {},
-                      .warnings = mixture_warnings(used)};
-    table.columns.insert(table.columns.end(), models.begin(), models.end());
-    for (const std::string& recipe : recipes) {
-      std::vector<TableCell> row = {{.text = recipe, .detail = {}, .is_number = false}};
-      for (const std::string& model : models) {
-        const auto entry = std::find_if(used.begin(), used.end(), [&](const Entry* candidate) {
-          return candidate->setting("recipe") == recipe && candidate->setting("model") == model;
-        });
-        const auto figure = std::find_if(source.figures.begin(), source.figures.end(), [&](const PublishedFigure& f) {
-          return f.recipe == recipe && f.model == model;
-        });
-        row.push_back(
-            cell_of(entry == used.end() ? nullptr : *entry, figure == source.figures.end() ? nullptr : &*figure));
-      }
-      table.rows.push_back(std::move(row));
-    }
-    tables.push_back(std::move(table));
-  }
-  return tables;
 }
 
 }  // namespace nibble::eval
