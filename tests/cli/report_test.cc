@@ -102,6 +102,28 @@ TEST_F(ReportCommand, PublishedFiguresStandBesideTheMeasuredOnes) {
                     HasSubstr("– (published 14.7951)"), HasSubstr("somebody, 2024"), HasSubstr("– (published 7.08)")));
 }
 
+TEST_F(ReportCommand, MeasuredCellsAreCountedAgainstWhatWasExpected) {
+  write_records(results_, example_sweep());
+  const auto expecting = [&](const std::string& more) {
+    write_file(
+        directory_ / "published.json",
+        R"({"title": "A post", "source": "somebody", "tables": [{"title": "novels", "why": "a guess", "figures": [
+                   {"model": "gpt2-novels", "recipe": "float", "perplexity": 117)" +
+            more + R"(}, {"model": "gpt2-xl", "recipe": "float", "perplexity": 14.8)" + more + "}]}]}");
+    return nibble_json({"report", results_.string(), "-o", path("r.md"), "--published", path("published.json")});
+  };
+  EXPECT_FALSE(expecting("").contains("expected")) << "where nothing is expected nothing is counted";
+  const auto result = expecting(R"(, "expected": [1, 1e6])");
+  EXPECT_EQ(result["expected"], nlohmann::json::parse(R"({"inside": 1, "measured": 1, "missing": 1})"));
+  const ProgramRun run = report({"-o", path("r.md"), "--published", path("published.json")});
+  EXPECT_THAT(run.out, HasSubstr("1 of 1 inside what was expected, 1 more not measured\n"));
+  write_file(directory_ / "published.json", R"({"title": "A post", "source": "s", "tables": [{"title": "t", "why": "w",
+      "figures": [{"model": "gpt2-novels", "recipe": "float", "expected": [3, 2]}]}]})");
+  const ProgramRun refused = report({"-o", path("x.md"), "--published", path("published.json")});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("published.json"), HasSubstr("[3, 2]")));
+}
+
 TEST_F(ReportCommand, SpeedsOfAFileAreDrawnOverContext) {
   for (const auto& [name, cache] : {std::pair("f32", "f32"), std::pair("int8", "int8")}) {
     const auto speeds = nibble_json({"speed", demo_path("llama-demo"), "--context", "16,32", "--generate", "2",

@@ -72,6 +72,20 @@ TEST_F(Published, FilesInTheRepositoryAreReadable) {
   }
 }
 
+// Cells are found by their names: one that the command does not make would be missing for ever.
+TEST_F(Published, TheCommandMakesTheRecipesThatFilesName) {
+  const std::string script = test::read_file(test::source_path("scripts/reproduce_whole_tensor_tables.sh"));
+  for (const char* name : {"whole_tensor.json", "llama.json", "llama32.json"})
+    for (const PublishedTable& table : load_published(test::source_path("scripts/published") / name).tables)
+      for (const PublishedFigure& figure : table.figures)
+        if (figure.recipe != "float") {
+          EXPECT_THAT(script, testing::AnyOf(HasSubstr("{name: " + figure.recipe + ","),
+                                             HasSubstr("{name: " + figure.recipe + "}"),
+                                             HasSubstr("{name: \"" + figure.recipe + "\"")))
+              << name;
+        }
+}
+
 TEST_F(Published, ACellHasAFigureOrARangeOrBoth) {
   const PublishedFigures figures = load(file_of(
       figure(R"("perplexity": 25.5, "expected": [25, 26])") +
