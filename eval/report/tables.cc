@@ -88,10 +88,11 @@ std::string sample_of(std::string_view calibration) {
 
 std::vector<std::string> mixture_warnings(const Entries& entries) {
   std::vector<std::string> warnings;
-  std::map<std::string_view, std::set<std::string_view>> evaluations;  // by model: evaluation configurations
+  std::map<std::string_view, std::set<std::string>> evaluations;  // by model: what was scored, and how
   std::map<std::string, std::set<std::string>> calibrations;
   for (const Entry* entry : entries) {
-    evaluations[fact(entry->record.configuration, "model")].insert(fact(entry->record.configuration, "evaluation"));
+    // The float model has no divergence from itself; its perplexity is of the same text all the same.
+    evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
     if (calibration != "null" && !calibration.empty())
       calibrations[std::string(fact(entry->record.configuration, "model"))].insert(sample_of(calibration));

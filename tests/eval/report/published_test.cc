@@ -181,6 +181,21 @@ TEST_F(Published, EachCellCountsOnce) {
   EXPECT_EQ(expected_text(count_expected(figures, entries_)), "3 of 4 inside what was expected, 1 more not measured");
 }
 
+TEST_F(Published, TheFloatModelBesideCellsWithDivergenceIsNoMixture) {
+  measure({25.5, 25.6, 25.7});
+  const auto evaluation = [](Entry& entry, const char* json) {
+    for (auto& [name, value] : entry.record.configuration)
+      if (name == "evaluation") value = json;
+  };
+  evaluation(*own_[0], R"({"tokens": "ab12", "context": 512, "divergence": false})");
+  evaluation(*own_[1], R"({"tokens": "ab12", "context": 512, "divergence": true})");
+  evaluation(*own_[2], R"({"tokens": "ab12", "context": 256, "divergence": true})");
+  const PublishedFigures figures = load(file_of(figure(R"("perplexity": 25)")));
+  EXPECT_THAT(published_tables(figures, {own_[0].get(), own_[1].get()})[0].warnings, testing::IsEmpty());
+  EXPECT_THAT(published_tables(figures, entries_)[0].warnings,
+              testing::ElementsAre(HasSubstr("different evaluations")));
+}
+
 TEST_F(Published, EveryFormatThatHasTablesShowsThem) {
   measure({25.5});
   ReportInput input;
