@@ -132,6 +132,7 @@ class Planner {
     const quant::Plan planned = quant::make_plan(model.checkpoint, model.architecture, *recipe.recipe);
     const StatisticSet needed = quant::statistics_needed(planned, *recipe.recipe);
     job.needs_text = quant::needs_text(planned, *recipe.recipe);
+    job.needs_head = quant::needs_head(planned);
     for (const std::string& rule : planned.unused_rules)
       plan_.warnings.push_back(
           fmt::format("recipe '{}': rule '{}' matches no tensor of '{}'", recipe.name, rule, model.source.name));
@@ -167,6 +168,7 @@ class Planner {
       job.calibration = calibration_of(cell.model, cell.draw);
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
       planned.settings.collected = either(planned.settings.collected, job.statistics);
+      planned.settings.head = planned.settings.head || job.needs_head;
       calibration = calibration_json(planned.settings, planned.centre_own, job.statistics).dump();
     }
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
@@ -260,6 +262,7 @@ class Planner {
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())
           .update(gemm_identity());  // statistics of another processor or library are not these
+      if (calibration.settings.head) hasher.update("with the head");
       calibration.key = fmt::format("calibration-{}", hasher.hex());
     }
   }

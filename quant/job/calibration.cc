@@ -106,7 +106,7 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
 
 void Calibration::require_for(const QuantizeItem& item) const {
   for (const Need& need : needs_of(item.settings)) {
-    if (item.settings.sequential && kCollectedOnTheWay.includes(need.what)) continue;
+    if (item.settings.sequential && item.identity.block_linear && kCollectedOnTheWay.includes(need.what)) continue;
     const auto value = find_recipe_key(need.key).print(item.settings);
     require(item, fmt::format("{}: {}", need.key, value.is_string() ? value.get<std::string>() : value.dump()),
             need.what);
@@ -115,15 +115,21 @@ void Calibration::require_for(const QuantizeItem& item) const {
 
 void Calibration::require(const QuantizeItem& item, std::string_view purpose, const StatisticSet& what) const {
   if (holds(item.layer.module, what)) return;
+  const bool head = item.layer.role == model::Role::kHead;
+  NIBBLE_REQUIRE(item.identity.block_linear || head, InvalidArgument,
+                 "{}: {} needs the statistic '{}', which there is of linear layers of the blocks and of the head, but "
+                 "not of {}: say solver: nearest and weighting: none by a rule",
+                 item.identity.name, purpose, calib::to_text(what),
+                 item.layer.role == model::Role::kEmbedding ? "an embedding that is only looked up" : "this matrix");
   std::vector<std::string> names;
   for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
   throw InvalidArgument(
       fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
-                  "  nibble calibrate {} --text FILE --collect {} -o calib.h5\nand pass --calib calib.h5",
+                  "  nibble calibrate {} --text FILE --collect {}{} -o calib.h5\nand pass --calib calib.h5",
                   item.identity.name, purpose, calib::to_text(what), item.layer.module,
                   names.empty() ? "only calibration gives (no --calib was given)"
                                 : fmt::format("is not in {}", fmt::join(names, ", ")),
-                  model_, calib::to_text(what)));
+                  model_, calib::to_text(what), head ? " --head" : ""));
 }
 
 calib::FisherFlavour Calibration::flavour(const std::string& layer, const StatisticSet& what) const {

@@ -63,7 +63,8 @@ class Calibration {
   /// the run itself will collect (mean inputs and Hessians): InvalidArgument naming
   /// tensor, setting, statistic and layer, with the command that collects them.
   void require_for(const QuantizeItem& item) const;
-  /// The same for the statistics `what`, which something else needs: `purpose` begins the message.
+  /// The same for the statistics `what`, which something else needs: `purpose` begins the message. What nothing
+  /// collects, statistics of an embedding that is only looked up, is refused as such.
   void require(const QuantizeItem& item, std::string_view purpose, const calib::StatisticSet& what) const;
   /// How the gradients of a layer were squared and summed in the file that read() takes `what` from. Requires holds().
   calib::FisherFlavour flavour(const std::string& layer, const calib::StatisticSet& what) const;

@@ -103,6 +103,9 @@ class Planner {
     NIBBLE_REQUIRE(!alone.front().settings.shifting, InvalidArgument,
                    "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none",
                    parameter.module);
+    // A tied embedding is measured where it is multiplied with: as the head.
+    if (parameter.role == model::Role::kEmbedding && architecture_.head.tied)
+      alone.front().layer = architecture_.head.linear;
     add_weight(std::move(alone));
   }
 

@@ -15,7 +15,7 @@ StatisticSet statistics_needed(const Plan& plan, const Recipe& recipe) {
   StatisticSet all;
   const bool budget = recipe.budget().has_value();  // its ways are compared before anything is collected on the way
   const auto add = [&](const QuantizeItem& item, const StatisticSet& what) {
-    if (item.settings.sequential && !budget && kCollectedOnTheWay.includes(what)) return;
+    if (item.settings.sequential && item.identity.block_linear && !budget && kCollectedOnTheWay.includes(what)) return;
     all = either(all, what);
   };
   for (const QuantizeItem& item : plan.items)
@@ -29,6 +29,12 @@ StatisticSet statistics_needed(const Plan& plan, const Recipe& recipe) {
   }
   if (budget) all = either(all, statistics_of(least_loss_estimate(recipe.budget()->estimate, plan.items)));
   return all;
+}
+
+bool needs_head(const Plan& plan) {
+  return std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
+    return item.layer.role == model::Role::kHead && !statistics_needed(item.settings).empty();
+  });
 }
 
 bool needs_text(const Plan& plan, const Recipe& recipe) {

@@ -11,6 +11,9 @@ namespace nibble::quant {
 /// Throws InvalidArgument as input_groups() does.
 calib::StatisticSet statistics_needed(const Plan& plan, const Recipe& recipe);
 
+/// Whether they are to be of the head too: a rule names it, or the embedding that it is tied to.
+bool needs_head(const Plan& plan);
+
 /// Whether text has to run through the model: `sequential`, `tuning`.
 bool needs_text(const Plan& plan, const Recipe& recipe);
 

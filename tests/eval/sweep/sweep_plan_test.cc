@@ -88,7 +88,12 @@ INSTANTIATE_TEST_SUITE_P(
              "hessian,guided-hessian", false},
         Need{"BudgetAsTold",
              "{defaults: {bits: 3}, budget: {bits_per_weight: 7, bits: [2, 3], estimate: fisher-hessian}}",
-             "activations,fisher,hessian", false}),
+             "activations,fisher,hessian", false},
+        Need{"Head", "{defaults: {bits: 3}, layers: [{match: lm_head, bits: 4, solver: gptq, hessian: guided}]}",
+             "guided-hessian", false},
+        Need{"HeadBesideSequential",
+             "{defaults: {bits: 3, solver: gptq, sequential: true}, layers: [{match: lm_head, bits: 4}]}", "hessian",
+             true}),
     [](const auto& need) { return need.param.name; });
 
 TEST_F(SweepPlanTest, ACellIsNamedByWhatDecidesItsResultAndNothingElse) {
