@@ -13,12 +13,16 @@ endfunction()
 # One executable per test file, named after its path (quant.algo.palette_test); its cases are CTest tests of their own, so that a case which needs
 # ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per tier of instructions with
 # NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
-# all cases of a file in one process: a thousand processes less.
+# all cases of a file in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
 set(NIBBLE_TIERS scalar)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(NIBBLE_ISA_FAMILY STREQUAL x86)
   set(NIBBLE_FINE_TIERS avx2-vnni avx512-base avx512-vnni)
   list(APPEND NIBBLE_TIERS avx2 ${NIBBLE_FINE_TIERS} avx512-vbmi)
+elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
+  set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
+  set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})
 endif()
+add_custom_target(isa_tests)  # those with EACH_ISA
 function(nibble_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA" "" "DEPS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
@@ -39,10 +43,11 @@ function(nibble_test source)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}:
     PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   if(arg_EACH_ISA)
+    add_dependencies(isa_tests ${name})
     foreach(isa ${NIBBLE_TIERS})
       if(isa IN_LIST NIBBLE_FINE_TIERS)
         add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
-        set_tests_properties(${name}@${isa} PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77
+        set_tests_properties(${name}@${isa} PROPERTIES LABELS "${labels};isa" TIMEOUT 900 SKIP_RETURN_CODE 77
           ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
         continue()
       endif()

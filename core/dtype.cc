@@ -143,19 +143,20 @@ void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, flo
   NIBBLE_REQUIRE(is_float(dtype), InvalidArgument, "convert_to_f32: expected F32, F16, BF16 or 8-bit floats, got {}",
                  dtype_name(dtype));
   const bool f16 = dtype == DType::kF16;
-  static const auto from_f16 =
-      choose_variant(widen_scalar<f16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::f16_to_f32_avx2),
-                     NIBBLE_AVX512_VARIANT(dtype_kernels::f16_to_f32_avx512));
-  static const auto from_bf16 =
-      choose_variant(widen_scalar<bf16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::bf16_to_f32_avx2),
-                     NIBBLE_AVX512_VARIANT(dtype_kernels::bf16_to_f32_avx512));
+  static const auto from_f16 = choose_variant(
+      widen_scalar<f16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::f16_to_f32_avx2),
+      NIBBLE_AVX512_VARIANT(dtype_kernels::f16_to_f32_avx512), NIBBLE_NEON_VARIANT(dtype_kernels::f16_to_f32_neon));
+  static const auto from_bf16 = choose_variant(
+      widen_scalar<bf16_to_f32>, NIBBLE_AVX2_VARIANT(dtype_kernels::bf16_to_f32_avx2),
+      NIBBLE_AVX512_VARIANT(dtype_kernels::bf16_to_f32_avx512), NIBBLE_NEON_VARIANT(dtype_kernels::bf16_to_f32_neon));
   (f16 ? from_f16 : from_bf16)(source, count, destination);
 }
 
 void convert_to_f16(std::span<const float> values, std::uint16_t* destination) {
   if (values.empty()) return;
   static const auto kernel = choose_variant(f32_to_f16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::f32_to_f16_avx2),
-                                            NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_f16_avx512));
+                                            NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_f16_avx512),
+                                            NIBBLE_NEON_VARIANT(dtype_kernels::f32_to_f16_neon));
   kernel(values.data(), values.size(), destination);
 }
 
@@ -163,7 +164,8 @@ void round_to_bf16(std::span<const float> values, float* destination) {
   if (values.empty()) return;
   static const auto kernel =
       choose_variant(round_to_bf16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::round_to_bf16_avx2),
-                     NIBBLE_AVX512_VARIANT(dtype_kernels::round_to_bf16_avx512));
+                     NIBBLE_AVX512_VARIANT(dtype_kernels::round_to_bf16_avx512),
+                     NIBBLE_NEON_VARIANT(dtype_kernels::round_to_bf16_neon));
   kernel(values.data(), values.size(), destination);
 }
 

@@ -35,10 +35,21 @@ ConstStridedMap<T> map(MatrixView<const T> m) {
           Eigen::OuterStride<>(static_cast<Eigen::Index>(m.stride()))};
 }
 
-// Eigen's product is compiled for every pair of orders that it is called with. Only double is multiplied this way where
-// it takes time; the other types, which are here for NIBBLE_FORCE_ISA=scalar and for tests, turn copies into one order.
+// On 64-bit Arm, oneDNN has kernels of its own for SVE only, or hands on to Arm's library, which distributions build it
+// without; Eigen's are in NEON.
+#if defined(__aarch64__)
+constexpr bool kEigenForFloats = true;
+#else
+constexpr bool kEigenForFloats = false;
+#endif
+
+// Eigen's product is compiled for every pair of orders that it is called with. Only double, and float on Arm, is
+// multiplied this way where it takes time; the other types, which are here for NIBBLE_FORCE_ISA=scalar and for tests,
+// turn copies into one order.
 template <class T>
-constexpr bool kInPlace = std::is_same_v<T, double>;
+constexpr bool kInPlace = std::is_same_v<T, double> || (kEigenForFloats && std::is_same_v<T, float>);
+
+bool runs_eigen() { return kEigenForFloats || active_isa() == Isa::kScalar; }
 
 template <class T>
 Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> turned(Transpose transpose, MatrixView<const T> m) {
@@ -102,7 +113,10 @@ dnnl_cpu_isa_t library_limit(Isa isa) {
       return dnnl_cpu_isa_avx512_core;
     case Isa::kAvx512Vnni:
       return has_avx512_bf16() ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_avx512_core_vnni;
-    case Isa::kScalar:  // runs Eigen instead
+    case Isa::kScalar:  // run Eigen instead
+    case Isa::kNeon:
+    case Isa::kNeonDotprod:
+    case Isa::kNeonI8mm:
     case Isa::kAvx512Vbmi:
       break;
   }
@@ -127,7 +141,7 @@ void gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView
   if (c.empty()) return;
   if constexpr (std::is_same_v<T, float>) {
     const bool no_terms = (ta == Transpose::kYes ? a.rows() : a.cols()) == 0;
-    if (active_isa() != Isa::kScalar && !no_terms) return library_gemm(ta, tb, alpha, a, b, beta, c);
+    if (!runs_eigen() && !no_terms) return library_gemm(ta, tb, alpha, a, b, beta, c);
   }
   eigen_gemm<T>(ta, tb, alpha, a, b, beta, c);
 }
@@ -156,8 +170,9 @@ NIBBLE_INSTANTIATE(std::complex<double>)
 #undef NIBBLE_INSTANTIATE
 
 std::string gemm_identity() {
-  if (active_isa() == Isa::kScalar)
-    return fmt::format("Eigen {}.{}.{} scalar", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION);
+  if (runs_eigen())
+    return fmt::format("Eigen {}.{}.{} {}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION,
+                       isa_name(active_isa()));
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("oneDNN {}.{}.{} {}", version->major, version->minor, version->patch, isa_name(active_isa()));
 }

@@ -5,6 +5,9 @@
 #include <cstdlib>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include "core/error.h"
@@ -20,15 +23,24 @@ enum Feature : unsigned {
   kFeatureAvx512Vbmi = 16,
   kFeatureAvx512Vbmi2 = 32,
   kFeatureAvx512Bf16 = 64,
+  kFeatureNeon = 128,
+  kFeatureNeonDotprod = 256,
+  kFeatureNeonI8mm = 512,
 };
 struct FeatureName {
   Feature feature;
   const char* name;
 };
 constexpr FeatureName kFeatureNames[] = {
-    {kFeatureAvx2, "AVX2 with FMA and F16C"}, {kFeatureAvxVnni, "AVX-VNNI"},
-    {kFeatureAvx512, "AVX-512 F BW VL DQ"},   {kFeatureAvx512Vnni, "AVX-512 VNNI"},
-    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},     {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+    {kFeatureAvx2, "AVX2 with FMA and F16C"},
+    {kFeatureAvxVnni, "AVX-VNNI"},
+    {kFeatureAvx512, "AVX-512 F BW VL DQ"},
+    {kFeatureAvx512Vnni, "AVX-512 VNNI"},
+    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},
+    {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+    {kFeatureNeon, "Advanced SIMD of Arm"},
+    {kFeatureNeonDotprod, "dot products of Arm"},
+    {kFeatureNeonI8mm, "int8 matrix products of Arm"},
 };
 
 // What a tier asks for and is good for. Its files: cmake/isa.cmake.
@@ -40,7 +52,8 @@ struct Tier {
   const char* uses;
 };
 constexpr unsigned kAvx512Features = kFeatureAvx2 | kFeatureAvx512,
-                   kVnniFeatures = kAvx512Features | kFeatureAvx512Vnni;
+                   kVnniFeatures = kAvx512Features | kFeatureAvx512Vnni,
+                   kDotprodFeatures = kFeatureNeon | kFeatureNeonDotprod;
 constexpr Tier kTiers[] = {
     {Isa::kScalar, "scalar", 0, "scalar", "the compiler's baseline"},
     {Isa::kAvx2, "avx2", kFeatureAvx2, "avx2", "256 bits; vpmaddubsw, lookups by vpshufb"},
@@ -49,6 +62,10 @@ constexpr Tier kTiers[] = {
     {Isa::kAvx512Vnni, "avx512-vnni", kVnniFeatures, "avx512", "512 bits; vpdpbusd, no VBMI: lookups by vpshufb"},
     {Isa::kAvx512Vbmi, "avx512-vbmi", kVnniFeatures | kFeatureAvx512Vbmi | kFeatureAvx512Vbmi2, "avx512",
      "512 bits; vpdpbusd, lookups by vpermb, windows by vpmultishiftqb"},
+    {Isa::kNeon, "neon", kFeatureNeon, "neon", "128 bits; smull, lookups by tbl"},
+    {Isa::kNeonDotprod, "neon-dotprod", kDotprodFeatures, "neon", "128 bits; sdot, lookups by tbl"},
+    {Isa::kNeonI8mm, "neon-i8mm", kDotprodFeatures | kFeatureNeonI8mm, "neon",
+     "128 bits; usdot, prompts by usmmla, lookups by tbl"},
 };
 constexpr std::size_t kTierCount = std::size(kTiers);
 
@@ -81,6 +98,19 @@ unsigned ask_processor() {
   add(__builtin_cpu_supports("avx512vbmi"), kFeatureAvx512Vbmi);
   add(__builtin_cpu_supports("avx512vbmi2"), kFeatureAvx512Vbmi2);
   add(__builtin_cpu_supports("avx512bf16"), kFeatureAvx512Bf16);
+#elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  const unsigned long capabilities = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
+  if ((capabilities & HWCAP_ASIMD) != 0) features |= kFeatureNeon;
+  if ((capabilities & HWCAP_ASIMDDP) != 0) features |= kFeatureNeonDotprod;
+  if ((more & HWCAP2_I8MM) != 0) features |= kFeatureNeonI8mm;
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__  // other systems: what the compiler may assume
+  features |= kFeatureNeon;
+#ifdef __ARM_FEATURE_DOTPROD
+  features |= kFeatureNeonDotprod;
+#endif
+#ifdef __ARM_FEATURE_MATMUL_INT8
+  features |= kFeatureNeonI8mm;
+#endif
 #endif
   return features;
 }

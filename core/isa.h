@@ -32,10 +32,25 @@
 #else
 #define NIBBLE_AVX512_VBMI_VARIANT(variant) nullptr
 #endif
+#if NIBBLE_HAVE_ARM_NEON
+#define NIBBLE_NEON_VARIANT(variant) (variant)
+#else
+#define NIBBLE_NEON_VARIANT(variant) nullptr
+#endif
+#if NIBBLE_HAVE_ARM_NEON_DOTPROD
+#define NIBBLE_NEON_DOTPROD_VARIANT(variant) (variant)
+#else
+#define NIBBLE_NEON_DOTPROD_VARIANT(variant) nullptr
+#endif
+#if NIBBLE_HAVE_ARM_NEON_I8MM
+#define NIBBLE_NEON_I8MM_VARIANT(variant) (variant)
+#else
+#define NIBBLE_NEON_I8MM_VARIANT(variant) nullptr
+#endif
 
 namespace nibble {
 
-/// Tiers of instructions that kernels are written for, worst first. Each asks for
+/// Tiers of instructions that kernels are written for, worst first of each family of processors. Each asks for
 ///
 ///     scalar        nothing but the compiler's baseline
 ///     avx2          AVX2, FMA, F16C                           Haswell on, Zen on
@@ -43,15 +58,19 @@ namespace nibble {
 ///     avx512-base   those of avx2 and AVX-512 F, BW, VL, DQ   Skylake-X
 ///     avx512-vnni   those and AVX-512 VNNI                    Cascade Lake, Cooper Lake
 ///     avx512-vbmi   those and AVX-512 VBMI, VBMI2             Ice Lake on, Zen 4 on
+///     neon          Advanced SIMD                             every 64-bit Arm
+///     neon-dotprod  those and SDOT                            Cortex-A76 on, Neoverse N1 on, Apple A13 on
+///     neon-i8mm     those and USDOT, SMMLA                    Cortex-A710 on, Neoverse V1 on, Apple M2 on
 ///
 /// Only files of a tier hold its instructions (cmake/isa.cmake); core/isa.cc is the only place that asks the processor.
-enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Vbmi };
+enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Vbmi, kNeon, kNeonDotprod, kNeonI8mm };
 
-std::span<const Isa> all_isas();  ///< worst first
+std::span<const Isa> all_isas();  ///< as above
 
 std::string_view isa_name(Isa isa);  ///< as above
 
-/// Whether what is written for `part` runs where `isa` does: all of a tier but avx2-vnni, which is beside AVX-512.
+/// Whether what is written for `part` runs where `isa` does: all that comes before a tier of the same family of
+/// processors, but avx2-vnni, which is beside AVX-512.
 bool isa_includes(Isa isa, Isa part);
 
 /// Whether this processor and build have it, regardless of NIBBLE_FORCE_ISA.
@@ -66,7 +85,7 @@ Isa active_isa();
 /// What the tier in force does products of bytes and lookups with, as `nibble version` says it.
 std::string active_isa_uses();
 
-/// "scalar", "avx2" or "avx512": what kernels run as that finer tiers change nothing for.
+/// "scalar", "avx2", "avx512" or "neon": what kernels run as that finer tiers change nothing for.
 std::string_view active_vectors_name();
 
 /// Whether AVX-512 BF16 is in force. Tiers do not ask for it, but those with AVX-512 VNNI use it where it is.
@@ -81,6 +100,9 @@ struct Variants {
   Variant* avx512 = nullptr;
   Variant* avx512_vnni = nullptr;
   Variant* avx512_vbmi = nullptr;
+  Variant* neon = nullptr;
+  Variant* neon_dotprod = nullptr;
+  Variant* neon_i8mm = nullptr;
 };
 
 /// The best of them that active_isa() includes. As in
@@ -99,13 +121,17 @@ Variant* choose_variant(const Variants<Variant>& variants) {
   consider(variants.avx512, Isa::kAvx512);
   consider(variants.avx512_vnni, Isa::kAvx512Vnni);
   consider(variants.avx512_vbmi, Isa::kAvx512Vbmi);
+  consider(variants.neon, Isa::kNeon);
+  consider(variants.neon_dotprod, Isa::kNeonDotprod);
+  consider(variants.neon_i8mm, Isa::kNeonI8mm);
   return best;
 }
 
-/// The same of a kernel that has these three only.
+/// The same of a kernel that has these only.
 template <class Variant>
-Variant* choose_variant(Variant* scalar, std::type_identity_t<Variant>* avx2, std::type_identity_t<Variant>* avx512) {
-  return choose_variant<Variant>(Variants<Variant>{.scalar = scalar, .avx2 = avx2, .avx512 = avx512});
+Variant* choose_variant(Variant* scalar, std::type_identity_t<Variant>* avx2, std::type_identity_t<Variant>* avx512,
+                        std::type_identity_t<Variant>* neon = nullptr) {
+  return choose_variant<Variant>(Variants<Variant>{.scalar = scalar, .avx2 = avx2, .avx512 = avx512, .neon = neon});
 }
 
 }  // namespace nibble

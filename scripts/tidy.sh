@@ -21,6 +21,7 @@ tidy() {
   [[ $1 == *_avx2.cc ]] && flags+=(-mavx2 -mfma -mf16c)
   [[ $1 == *_avx2_vnni.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavxvnni)
   [[ $1 == *_avx512*.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
+  [[ $1 == *_neon*.cc ]] && flags+=(--target=aarch64-linux-gnu -march=armv8.2-a+dotprod+i8mm)
   clang-tidy-14 --quiet "$1" -- "${flags[@]}" 2>/dev/null
 }
 export -f tidy

@@ -20,7 +20,8 @@ void max_and_sum_exp_scalar(const float* values, std::size_t count, float* max, 
 
 double log_sum_exp(std::span<const float> values) {
   static const auto kernel = choose_variant(max_and_sum_exp_scalar, NIBBLE_AVX2_VARIANT(kernels::max_and_sum_exp_avx2),
-                                            NIBBLE_AVX512_VARIANT(kernels::max_and_sum_exp_avx512));
+                                            NIBBLE_AVX512_VARIANT(kernels::max_and_sum_exp_avx512),
+                                            NIBBLE_NEON_VARIANT(kernels::max_and_sum_exp_neon));
   if (values.empty()) return -std::numeric_limits<double>::infinity();
   float max = 0.0f;
   double sum = 0.0;

@@ -8,6 +8,7 @@ namespace nibble::eval::kernels {
 
 void max_and_sum_exp_avx2(const float* values, std::size_t count, float* max, double* sum);
 void max_and_sum_exp_avx512(const float* values, std::size_t count, float* max, double* sum);
+void max_and_sum_exp_neon(const float* values, std::size_t count, float* max, double* sum);
 
 /// Of two rows p and q of logits: maxima, Σ exp(p_i - max_p), Σ exp(q_i - max_q) and Σ exp(p_i - max_p) (p_i - q_i),
 /// where terms of weight 0 count nothing. sum_q has the bits of max_and_sum_exp of q.
@@ -17,5 +18,6 @@ struct SoftmaxSums {
 };
 void softmax_sums_avx2(const float* p, const float* q, std::size_t count, SoftmaxSums* sums);
 void softmax_sums_avx512(const float* p, const float* q, std::size_t count, SoftmaxSums* sums);
+void softmax_sums_neon(const float* p, const float* q, std::size_t count, SoftmaxSums* sums);
 
 }  // namespace nibble::eval::kernels

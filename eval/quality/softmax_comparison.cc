@@ -34,7 +34,8 @@ bool same_first_maximum(std::span<const float> p, float max_p, std::span<const f
 
 SoftmaxComparison compare_softmax(std::span<const float> reference, std::span<const float> logits) {
   static const auto kernel = choose_variant(softmax_sums_scalar, NIBBLE_AVX2_VARIANT(kernels::softmax_sums_avx2),
-                                            NIBBLE_AVX512_VARIANT(kernels::softmax_sums_avx512));
+                                            NIBBLE_AVX512_VARIANT(kernels::softmax_sums_avx512),
+                                            NIBBLE_NEON_VARIANT(kernels::softmax_sums_neon));
   NIBBLE_REQUIRE(!logits.empty() && reference.size() == logits.size(), InvalidArgument,
                  "comparing logits: expected two rows of one length, got {} and {} values", reference.size(),
                  logits.size());

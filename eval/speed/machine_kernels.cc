@@ -36,12 +36,16 @@ constexpr MachineKernels kAvx2Machine = {kernels::read_avx2, kernels::multiply_a
 #if NIBBLE_HAVE_X86_AVX512
 constexpr MachineKernels kAvx512Machine = {kernels::read_avx512, kernels::multiply_add_avx512, 2.0 * 16 * kChains};
 #endif
+#if NIBBLE_HAVE_ARM_NEON
+constexpr MachineKernels kNeonMachine = {kernels::read_neon, kernels::multiply_add_neon, 2.0 * 4 * 24};
+#endif
 
 }  // namespace
 
 const MachineKernels& machine_kernels() {
   static const auto& kernels =
-      *choose_variant(&kScalarMachine, NIBBLE_AVX2_VARIANT(&kAvx2Machine), NIBBLE_AVX512_VARIANT(&kAvx512Machine));
+      *choose_variant(&kScalarMachine, NIBBLE_AVX2_VARIANT(&kAvx2Machine), NIBBLE_AVX512_VARIANT(&kAvx512Machine),
+                      NIBBLE_NEON_VARIANT(&kNeonMachine));
   return kernels;
 }
 

@@ -19,8 +19,10 @@ namespace kernels {
 
 std::uint64_t read_avx2(const std::uint8_t* data, std::size_t bytes);
 std::uint64_t read_avx512(const std::uint8_t* data, std::size_t bytes);
+std::uint64_t read_neon(const std::uint8_t* data, std::size_t bytes);
 float multiply_add_avx2(std::size_t rounds);
 float multiply_add_avx512(std::size_t rounds);
+float multiply_add_neon(std::size_t rounds);
 
 }  // namespace kernels
 }  // namespace nibble::eval

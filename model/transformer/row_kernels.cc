@@ -24,7 +24,8 @@ const Table kScalar{generic::max_real<float>,
                     generic::clamped_swiglu_backward_row<float>};
 
 const Table& active() {
-  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512));
+  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512),
+                                              NIBBLE_NEON_VARIANT(&kNeon));
   return table;
 }
 

@@ -29,5 +29,6 @@ const Table& active();
 extern const Table kScalar;
 extern const Table kAvx2;
 extern const Table kAvx512;
+extern const Table kNeon;
 
 }  // namespace nibble::model::row_kernels

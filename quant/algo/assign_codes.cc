@@ -32,9 +32,9 @@ void count_below_scalar(const float* x, std::size_t count, const float* bounds, 
 namespace {
 
 void count_below(std::span<const float> x, const float* bounds, unsigned levels, std::uint8_t* codes) {
-  static const auto kernel =
-      choose_variant(assign_kernels::count_below_scalar, NIBBLE_AVX2_VARIANT(assign_kernels::count_below_avx2),
-                     NIBBLE_AVX512_VARIANT(assign_kernels::count_below_avx512));
+  static const auto kernel = choose_variant(
+      assign_kernels::count_below_scalar, NIBBLE_AVX2_VARIANT(assign_kernels::count_below_avx2),
+      NIBBLE_AVX512_VARIANT(assign_kernels::count_below_avx512), NIBBLE_NEON_VARIANT(assign_kernels::count_below_neon));
   kernel(x.data(), x.size(), bounds, levels, codes);
 }
 

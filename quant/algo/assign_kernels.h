@@ -14,5 +14,6 @@ float boundary_between(float a, float b);
 void count_below_scalar(const float* x, std::size_t count, const float* bounds, unsigned levels, std::uint8_t* codes);
 void count_below_avx2(const float* x, std::size_t count, const float* bounds, unsigned levels, std::uint8_t* codes);
 void count_below_avx512(const float* x, std::size_t count, const float* bounds, unsigned levels, std::uint8_t* codes);
+void count_below_neon(const float* x, std::size_t count, const float* bounds, unsigned levels, std::uint8_t* codes);
 
 }  // namespace nibble::quant::assign_kernels

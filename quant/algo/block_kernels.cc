@@ -30,10 +30,10 @@ void round_row_scalar(const float* row, std::size_t count, std::size_t block, co
 }
 
 Kernels active() {
-  return {
-      choose_variant(block_extremes_scalar, NIBBLE_AVX2_VARIANT(block_extremes_avx2),
-                     NIBBLE_AVX512_VARIANT(block_extremes_avx512)),
-      choose_variant(round_row_scalar, NIBBLE_AVX2_VARIANT(round_row_avx2), NIBBLE_AVX512_VARIANT(round_row_avx512))};
+  return {choose_variant(block_extremes_scalar, NIBBLE_AVX2_VARIANT(block_extremes_avx2),
+                         NIBBLE_AVX512_VARIANT(block_extremes_avx512), NIBBLE_NEON_VARIANT(block_extremes_neon)),
+          choose_variant(round_row_scalar, NIBBLE_AVX2_VARIANT(round_row_avx2), NIBBLE_AVX512_VARIANT(round_row_avx512),
+                         NIBBLE_NEON_VARIANT(round_row_neon))};
 }
 
 }  // namespace nibble::quant::block_kernels

@@ -11,6 +11,7 @@ namespace nibble::quant::block_kernels {
 bool block_extremes_scalar(const float* row, std::size_t count, std::size_t block, float* low, float* high);
 bool block_extremes_avx2(const float* row, std::size_t count, std::size_t block, float* low, float* high);
 bool block_extremes_avx512(const float* row, std::size_t count, std::size_t block, float* low, float* high);
+bool block_extremes_neon(const float* row, std::size_t count, std::size_t block, float* low, float* high);
 
 /// codes[j] = clamp(round_half_even(row[j] · (1 / scale)) + zero, 0, top), with scale and zero of j's block; scale 0
 /// gives code zero. Zeros and top are integers held as floats.
@@ -20,6 +21,8 @@ void round_row_avx2(const float* row, std::size_t count, std::size_t block, cons
                     float top, std::uint8_t* codes);
 void round_row_avx512(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
                       float top, std::uint8_t* codes);
+void round_row_neon(const float* row, std::size_t count, std::size_t block, const float* scales, const float* zeros,
+                    float top, std::uint8_t* codes);
 
 struct Kernels {
   decltype(&block_extremes_scalar) block_extremes;

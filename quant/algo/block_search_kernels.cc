@@ -83,10 +83,11 @@ void improve_scalar(const Grids& grids, const Sums& sums, Best& best) {
 
 Kernels active() {
   return {choose_variant(weighted_sums_scalar, NIBBLE_AVX2_VARIANT(weighted_sums_avx2),
-                         NIBBLE_AVX512_VARIANT(weighted_sums_avx512)),
+                         NIBBLE_AVX512_VARIANT(weighted_sums_avx512), NIBBLE_NEON_VARIANT(weighted_sums_neon)),
           choose_variant(hessian_sums_scalar, NIBBLE_AVX2_VARIANT(hessian_sums_avx2),
-                         NIBBLE_AVX512_VARIANT(hessian_sums_avx512)),
-          choose_variant(improve_scalar, NIBBLE_AVX2_VARIANT(improve_avx2), NIBBLE_AVX512_VARIANT(improve_avx512))};
+                         NIBBLE_AVX512_VARIANT(hessian_sums_avx512), NIBBLE_NEON_VARIANT(hessian_sums_neon)),
+          choose_variant(improve_scalar, NIBBLE_AVX2_VARIANT(improve_avx2), NIBBLE_AVX512_VARIANT(improve_avx512),
+                         NIBBLE_NEON_VARIANT(improve_neon))};
 }
 
 }  // namespace nibble::quant::block_search_kernels

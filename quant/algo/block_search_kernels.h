@@ -27,6 +27,7 @@ struct Best {
 Sums weighted_sums_scalar(const float* values, const float* weights, std::size_t count, const Grids& grids);
 Sums weighted_sums_avx2(const float* values, const float* weights, std::size_t count, const Grids& grids);
 Sums weighted_sums_avx512(const float* values, const float* weights, std::size_t count, const Grids& grids);
+Sums weighted_sums_neon(const float* values, const float* weights, std::size_t count, const Grids& grids);
 
 constexpr std::size_t kMostHessianInputs = 64;
 
@@ -37,12 +38,14 @@ Sums hessian_sums_scalar(const float* values, const float* h, std::size_t stride
 Sums hessian_sums_avx2(const float* values, const float* h, std::size_t stride, std::size_t count, const Grids& grids);
 Sums hessian_sums_avx512(const float* values, const float* h, std::size_t stride, std::size_t count,
                          const Grids& grids);
+Sums hessian_sums_neon(const float* values, const float* h, std::size_t stride, std::size_t count, const Grids& grids);
 
 /// Where the codes of `grids`, of which `sums` are, lose less than best.error with the best scale for them,
 /// scale + eq / qq, takes that scale and their `low`. A scale that would turn its sign, or with qq = 0, stays.
 void improve_scalar(const Grids& grids, const Sums& sums, Best& best);
 void improve_avx2(const Grids& grids, const Sums& sums, Best& best);
 void improve_avx512(const Grids& grids, const Sums& sums, Best& best);
+void improve_neon(const Grids& grids, const Sums& sums, Best& best);
 
 struct Kernels {
   decltype(&weighted_sums_scalar) weighted_sums;

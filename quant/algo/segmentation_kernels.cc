@@ -27,7 +27,8 @@ void best_cuts_scalar(const Prefixes& sums, const double* previous, double least
 }
 
 decltype(&best_cuts_scalar) active() {
-  return choose_variant(best_cuts_scalar, NIBBLE_AVX2_VARIANT(best_cuts_avx2), NIBBLE_AVX512_VARIANT(best_cuts_avx512));
+  return choose_variant(best_cuts_scalar, NIBBLE_AVX2_VARIANT(best_cuts_avx2), NIBBLE_AVX512_VARIANT(best_cuts_avx512),
+                        NIBBLE_NEON_VARIANT(best_cuts_neon));
 }
 
 }  // namespace nibble::quant::segmentation_kernels

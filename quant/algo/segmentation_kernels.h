@@ -23,6 +23,8 @@ void best_cuts_avx2(const Prefixes& sums, const double* previous, double least_w
                     std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
 void best_cuts_avx512(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
                       std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+void best_cuts_neon(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
 
 /// That of the instruction set in force.
 decltype(&best_cuts_scalar) active();

@@ -26,7 +26,8 @@ void nearest_scalar(const float* scaled, const float* root, std::size_t stride, 
 }
 
 decltype(&nearest_scalar) nearest() {
-  return choose_variant(nearest_scalar, NIBBLE_AVX2_VARIANT(nearest_avx2), NIBBLE_AVX512_VARIANT(nearest_avx512));
+  return choose_variant(nearest_scalar, NIBBLE_AVX2_VARIANT(nearest_avx2), NIBBLE_AVX512_VARIANT(nearest_avx512),
+                        NIBBLE_NEON_VARIANT(nearest_neon));
 }
 
 }  // namespace nibble::quant::vector_kernels

@@ -15,6 +15,8 @@ void nearest_avx2(const float* scaled, const float* root, std::size_t stride, st
                   std::size_t entries, std::size_t dim, std::uint8_t* codes, float* least);
 void nearest_avx512(const float* scaled, const float* root, std::size_t stride, std::size_t count, const float* palette,
                     std::size_t entries, std::size_t dim, std::uint8_t* codes, float* least);
+void nearest_neon(const float* scaled, const float* root, std::size_t stride, std::size_t count, const float* palette,
+                  std::size_t entries, std::size_t dim, std::uint8_t* codes, float* least);
 
 /// That of the instruction set in force.
 decltype(&nearest_scalar) nearest();

@@ -32,11 +32,13 @@ constexpr std::size_t plane_bytes(unsigned bits, unsigned window_bits) {
 /// q mod G.
 void forward_scalar(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                     std::uint8_t* decisions, float* costs);
-/// The same for at least 8 groups (AVX2) or 16 (AVX-512).
+/// The same for at least 8 groups (AVX2, NEON) or 16 (AVX-512).
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   std::uint8_t* decisions, float* costs);
 void forward_avx512(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                     std::uint8_t* decisions, float* costs);
+void forward_neon(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
+                  std::uint8_t* decisions, float* costs);
 
 /// The one for a number of groups, of the instruction set in force.
 decltype(&forward_scalar) active(unsigned bits, unsigned window_bits);

@@ -41,6 +41,25 @@ template <class V, int kShift>
   }
 }
 
+/// How many sums of one output are kept beside each other: 4, to hide the latency of additions, or what V says, whose F
+/// may be several registers.
+template <class V>
+constexpr std::size_t chains() {
+  if constexpr (requires { V::kChains; }) {
+    return V::kChains;
+  } else {
+    return 4;
+  }
+}
+
+/// Those of one output, added up.
+template <class V, std::size_t kChains>
+[[gnu::always_inline]] inline typename V::F total(const typename V::F (&sums)[kChains]) {
+  if constexpr (kChains == 1) return sums[0];
+  if constexpr (kChains == 2) return V::add(sums[0], sums[1]);
+  if constexpr (kChains == 4) return V::add(V::add(sums[0], sums[1]), V::add(sums[2], sums[3]));
+}
+
 /// One unit of codes. field<f>() has a code in the low bits of every byte, with anything above it.
 template <class V, int kBits>
 struct Unit {

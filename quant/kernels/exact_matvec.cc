@@ -7,8 +7,9 @@ namespace nibble::quant {
 namespace {
 
 const ExactMatvecTable& exact_matvec_table() {
-  static const ExactMatvecTable& table = *choose_variant(&kExactMatvecScalar, NIBBLE_AVX2_VARIANT(&kExactMatvecAvx2),
-                                                         NIBBLE_AVX512_VARIANT(&kExactMatvecAvx512));
+  static const ExactMatvecTable& table =
+      *choose_variant(&kExactMatvecScalar, NIBBLE_AVX2_VARIANT(&kExactMatvecAvx2),
+                      NIBBLE_AVX512_VARIANT(&kExactMatvecAvx512), NIBBLE_NEON_VARIANT(&kExactMatvecNeon));
   return table;
 }
 

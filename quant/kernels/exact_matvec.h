@@ -50,7 +50,7 @@ using ExactMatvec = void (*)(const ExactMatvecArgs&);
 struct ExactMatvecTable {
   ExactMatvec by_width[6][kPackedKinds][2];
 };
-extern const ExactMatvecTable kExactMatvecScalar, kExactMatvecAvx2, kExactMatvecAvx512;
+extern const ExactMatvecTable kExactMatvecScalar, kExactMatvecAvx2, kExactMatvecAvx512, kExactMatvecNeon;
 
 /// The kernel of the instruction set in force for a kept width and 1 or 4 tokens.
 ExactMatvec select_exact_matvec(unsigned bits, PackedKind kind, std::size_t tokens);

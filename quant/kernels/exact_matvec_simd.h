@@ -15,6 +15,7 @@ namespace nibble::quant::exact_matvec {
 
 using code_vectors::BlockAhead;
 using code_vectors::Int;
+using code_vectors::total;
 using code_vectors::Unit;
 using code_vectors::unroll;
 
@@ -63,13 +64,6 @@ template <class V, int kBits, bool kSharedX, std::size_t kTokens, std::size_t kC
   });
 }
 
-template <class V, std::size_t kChains>
-[[gnu::always_inline]] inline typename V::F total(const typename V::F (&sums)[kChains]) {
-  if constexpr (kChains == 1) return sums[0];
-  if constexpr (kChains == 2) return V::add(sums[0], sums[1]);
-  if constexpr (kChains == 4) return V::add(V::add(sums[0], sums[1]), V::add(sums[2], sums[3]));
-}
-
 template <class V, std::size_t kTokens, std::size_t kChains>
 [[gnu::always_inline]] inline void clear(typename V::F (&sums)[kTokens][kChains]) {
   for (auto& token : sums)
@@ -78,7 +72,7 @@ template <class V, std::size_t kTokens, std::size_t kChains>
 
 template <class V, int kBits, bool kShared, std::size_t kTokens>
 void palettes(const ExactMatvecArgs& args) {
-  constexpr std::size_t kChains = 4;
+  constexpr std::size_t kChains = code_vectors::chains<V>();
   constexpr std::size_t kInputs = CodeLayout{kBits, kShared ? kPanelRows : 1}.unit_inputs();
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
@@ -101,7 +95,7 @@ void palettes(const ExactMatvecArgs& args) {
 
 template <class V, int kBits, std::size_t kTokens, std::size_t kBlock = kBlockInputs>
 void blocks(const ExactMatvecArgs& args) {
-  constexpr std::size_t kChains = 4;
+  constexpr std::size_t kChains = code_vectors::chains<V>();
   constexpr std::size_t kInputs = CodeLayout{kBits, kPanelRows}.unit_inputs(), kUnits = kBlock / kInputs;
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);

@@ -6,8 +6,9 @@ namespace nibble::quant {
 namespace {
 
 const FloatMatvecTable& float_matvec_table() {
-  static const FloatMatvecTable& table = *choose_variant(&kFloatMatvecScalar, NIBBLE_AVX2_VARIANT(&kFloatMatvecAvx2),
-                                                         NIBBLE_AVX512_VARIANT(&kFloatMatvecAvx512));
+  static const FloatMatvecTable& table =
+      *choose_variant(&kFloatMatvecScalar, NIBBLE_AVX2_VARIANT(&kFloatMatvecAvx2),
+                      NIBBLE_AVX512_VARIANT(&kFloatMatvecAvx512), NIBBLE_NEON_VARIANT(&kFloatMatvecNeon));
   return table;
 }
 

@@ -24,7 +24,7 @@ enum class FloatType { kF16, kBF16, kF32 };
 struct FloatMatvecTable {
   FloatMatvec by_type[3][2];
 };
-extern const FloatMatvecTable kFloatMatvecScalar, kFloatMatvecAvx2, kFloatMatvecAvx512;
+extern const FloatMatvecTable kFloatMatvecScalar, kFloatMatvecAvx2, kFloatMatvecAvx512, kFloatMatvecNeon;
 
 /// The kernel of the instruction set in force.
 FloatMatvec select_float_matvec(FloatType type, std::size_t tokens);

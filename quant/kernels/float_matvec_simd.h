@@ -1,6 +1,7 @@
 #pragma once
 
 #include "quant/kernels/ahead.h"
+#include "quant/kernels/code_vectors.h"
 #include "quant/kernels/float_matvec.h"
 
 // The kernels of float_matvec.h over a vector type V (see exact_matvec_simd.h), which also offers load_bfloat(p).
@@ -20,7 +21,7 @@ template <class V, FloatType kType>
 
 template <class V, FloatType kType, std::size_t kTokens>
 void rows(const FloatMatvecArgs& args) {
-  constexpr std::size_t kChains = 4, kStep = kWidth * kBytes<kType>;
+  constexpr std::size_t kChains = code_vectors::chains<V>(), kStep = kWidth * kBytes<kType>;
   const std::size_t whole = args.cols / kWidth, rest = args.cols % kWidth;
   const auto* row = static_cast<const unsigned char*>(args.weight);
   const Ahead<V> ahead(row, args.rows * args.cols * kBytes<kType>);
@@ -42,10 +43,9 @@ void rows(const FloatMatvecArgs& args) {
     if (rest > 0) {  // never read past the row: it may end a page
       unsigned char last[kStep] = {};
       __builtin_memcpy(last, row + whole * kStep, rest * kBytes<kType>);
-      add(load<V, kType>(last), whole, 1);
+      add(load<V, kType>(last), whole, kChains > 1 ? 1 : 0);
     }
-    for (std::size_t t = 0; t < kTokens; ++t)
-      args.y[t * args.y_stride + r] = V::sum(V::add(V::add(sums[t][0], sums[t][1]), V::add(sums[t][2], sums[t][3])));
+    for (std::size_t t = 0; t < kTokens; ++t) args.y[t * args.y_stride + r] = V::sum(code_vectors::total<V>(sums[t]));
   }
 }
 

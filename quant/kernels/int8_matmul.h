@@ -50,7 +50,7 @@ struct Int8MatmulTable {
   std::size_t tile_tokens;    ///< of Int8Tiles
 };
 extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx2Vnni, kInt8MatmulAvx512,
-    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi;
+    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi, kInt8MatmulNeon, kInt8MatmulNeonDotprod, kInt8MatmulNeonI8mm;
 
 /// The kernels that go with active_int8_matvec().
 const Int8MatmulTable& active_int8_matmul();

@@ -10,14 +10,26 @@
 //            BlockProduct<Product, kBelow16>   a block's products, maybe of bytes below 16: Sums, begin(start), eight
 //                                        times dot(s, bytes, x) as Product, and end(s, start), which gives V's Sums
 //
+// A V whose processor multiplies matrices of bytes offers, for tiles of one panel,
+//            PairSums                    of two tokens: begin_pair(a, b), first_of_pair(s), second_of_pair(s)
+//            pair_fours(p)               128 bytes, two fours of 16 rows, as load_eights(p) wants them
+//            eight_inputs(p, q)          four inputs of two tokens at p, the next four at q
+//            dot_pair(s, weights, inputs)
+//
 // 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), 16 KB, so that they stay in the first-level
 // cache while all tokens go by; sums of a block are integers in registers, those of all blocks floats in args.sums.
 namespace nibble::quant::int8_matmul {
 
+using code_vectors::Int;
 using code_vectors::Unit;
 using code_vectors::unroll;
 
 constexpr std::size_t kStepInputs = 512;  // whole units of every layout
+
+template <class V>
+constexpr bool kPairsOfTokens = requires {
+  typename V::PairSums;
+};
 
 /// A step's worth of weights, which of the blocks it is, and what makes products of sums.
 template <class V, std::size_t kBlock = kBlockInputs>
@@ -77,30 +89,56 @@ void multiply(const StepType& step, const Int8MatmulArgs& args) {
         return V::less_products(sums, V::small_integers(step.zeros[p.index] + block * kPanelRows),
                                 args.x.sums[at + t.index]);
       };
-      typename Product::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
-      unroll<kTokens>(
-          [&](auto t) { unroll<kPanels>([&](auto p) { sums[t.index][p.index] = Product::begin(start(t, p)); }); });
+      const auto add_to_totals = [&](auto t, auto p, const typename V::Sums& sums) {
+        auto scale = V::set(args.x.scales[at + t.index]);
+        if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[p.index] + block * kPanelRows));
+        float* total = totals + (t.index * kPanels + p.index) * kPanelRows;
+        V::store(total, V::fma(V::floats(sums), scale, V::load(total)));
+      };
       const std::size_t from = block * kBlock * kPanelRows;
-      unroll<kFoursPerBlock>([&](auto four) {
-        typename V::Bytes weights[std::size_t{kPanels}];
+      if constexpr (kPairsOfTokens<V>) {
+        constexpr int kPairs = kTokens / 2;
+        static_assert(kPanels == 1 && kTokens % 2 == 0);
+        typename V::PairSums sums[std::size_t{kPairs}];
+        unroll<kPairs>([&](auto pair) {
+          sums[pair.index] =
+              V::begin_pair(start(Int<2 * pair.value>{}, Int<0>{}), start(Int<2 * pair.value + 1>{}, Int<0>{}));
+        });
+        unroll<kFoursPerBlock / 2>([&](auto eight) {
+          const auto weights = V::load_eights(step.weights[0] + from + eight.index * 2 * kVectorBytes);
+          const std::int8_t* inputs = x + eight.index * 2 * kTokens * 4;
+          unroll<kPairs>([&](auto pair) {
+            sums[pair.index] =
+                V::dot_pair(sums[pair.index], weights,
+                            V::eight_inputs(inputs + pair.index * 8, inputs + kTokens * 4 + pair.index * 8));
+          });
+        });
+        x += kBlock * kTokens;
+        unroll<kPairs>([&](auto pair) {
+          add_to_totals(Int<2 * pair.value>{}, Int<0>{}, V::first_of_pair(sums[pair.index]));
+          add_to_totals(Int<2 * pair.value + 1>{}, Int<0>{}, V::second_of_pair(sums[pair.index]));
+        });
+      } else {
+        typename Product::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
+        unroll<kTokens>(
+            [&](auto t) { unroll<kPanels>([&](auto p) { sums[t.index][p.index] = Product::begin(start(t, p)); }); });
+        unroll<kFoursPerBlock>([&](auto four) {
+          typename V::Bytes weights[std::size_t{kPanels}];
+          unroll<kPanels>([&](auto p) {
+            weights[p.index] = V::load_bytes(step.weights[p.index] + from + four.index * kVectorBytes);
+          });
+          unroll<kTokens>([&](auto t) {
+            const auto inputs = V::four_inputs(x + (four.index * kTokens + t.index) * 4);
+            unroll<kPanels>([&](auto p) {
+              sums[t.index][p.index] = Product::dot(sums[t.index][p.index], weights[p.index], inputs);
+            });
+          });
+        });
+        x += kBlock * kTokens;
         unroll<kPanels>([&](auto p) {
-          weights[p.index] = V::load_bytes(step.weights[p.index] + from + four.index * kVectorBytes);
+          unroll<kTokens>([&](auto t) { add_to_totals(t, p, Product::end(sums[t.index][p.index], start(t, p))); });
         });
-        unroll<kTokens>([&](auto t) {
-          const auto inputs = V::four_inputs(x + (four.index * kTokens + t.index) * 4);
-          unroll<kPanels>(
-              [&](auto p) { sums[t.index][p.index] = Product::dot(sums[t.index][p.index], weights[p.index], inputs); });
-        });
-      });
-      x += kBlock * kTokens;
-      unroll<kPanels>([&](auto p) {
-        unroll<kTokens>([&](auto t) {
-          auto scale = V::set(args.x.scales[at + t.index]);
-          if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[p.index] + block * kPanelRows));
-          float* total = totals + (t.index * kPanels + p.index) * kPanelRows;
-          V::store(total, V::fma(V::floats(Product::end(sums[t.index][p.index], start(t, p))), scale, V::load(total)));
-        });
-      });
+      }
     }
     if (step.first_block + step.blocks == args.x.blocks) finish_tile<V, kScaled, kPanels>(step, args, tile, totals);
   }
@@ -128,6 +166,9 @@ template <class V, class Product, bool kScaled, std::size_t kBlock = kBlockInput
     step.first_block = first;
     step.blocks = args.x.blocks - first < kStepBlocks ? args.x.blocks - first : kStepBlocks;
     for (std::size_t panel = 0; panel < args.panels; ++panel) unpack(panel, step);
+    if constexpr (kPairsOfTokens<V>)
+      for (std::size_t i = 0; i < step.blocks * kBlock * kPanelRows; i += 2 * kVectorBytes)
+        V::pair_fours(step.weights[0] + i);
     if (kScaled && args.block_zeros != nullptr)
       multiply_panels<V, Product, kScaled, kScaled>(step, args);
     else

@@ -47,7 +47,7 @@ struct Int8MatvecTable {
   const char* name;  ///< of the instruction set
 };
 extern const Int8MatvecTable kInt8MatvecScalar, kInt8MatvecAvx2, kInt8MatvecAvx2Vnni, kInt8MatvecAvx512,
-    kInt8MatvecAvx512Vnni, kInt8MatvecAvx512Vbmi;
+    kInt8MatvecAvx512Vnni, kInt8MatvecAvx512Vbmi, kInt8MatvecNeon, kInt8MatvecNeonDotprod, kInt8MatvecNeonI8mm;
 
 /// The kernels of the tier in force; all tiers have their own.
 const Int8MatvecTable& active_int8_matvec();

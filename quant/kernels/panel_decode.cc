@@ -7,8 +7,9 @@ namespace nibble::quant {
 namespace {
 
 const PanelDecodeTable& panel_decode_table() {
-  static const PanelDecodeTable& table = *choose_variant(&kPanelDecodeScalar, NIBBLE_AVX2_VARIANT(&kPanelDecodeAvx2),
-                                                         NIBBLE_AVX512_VARIANT(&kPanelDecodeAvx512));
+  static const PanelDecodeTable& table =
+      *choose_variant(&kPanelDecodeScalar, NIBBLE_AVX2_VARIANT(&kPanelDecodeAvx2),
+                      NIBBLE_AVX512_VARIANT(&kPanelDecodeAvx512), NIBBLE_NEON_VARIANT(&kPanelDecodeNeon));
   return table;
 }
 

@@ -29,7 +29,7 @@ using PanelDecode = void (*)(const PanelDecodeArgs&);
 struct PanelDecodeTable {
   PanelDecode by_width[6][kPackedKinds];
 };
-extern const PanelDecodeTable kPanelDecodeScalar, kPanelDecodeAvx2, kPanelDecodeAvx512;
+extern const PanelDecodeTable kPanelDecodeScalar, kPanelDecodeAvx2, kPanelDecodeAvx512, kPanelDecodeNeon;
 
 /// The kernel of the instruction set in force.
 PanelDecode select_panel_decode(unsigned bits, PackedKind kind);

@@ -17,7 +17,8 @@ const WindowKernels& select_window_kernels(const WindowLayout& layout) {
       {.scalar = &kWindowScalar,
        .avx2 = NIBBLE_AVX2_VARIANT(&kWindowAvx2),
        .avx512 = NIBBLE_AVX512_VARIANT(&kWindowAvx512),
-       .avx512_vbmi = layout.bits <= 8 ? NIBBLE_AVX512_VBMI_VARIANT(&kWindowAvx512Vbmi[step][many]) : nullptr});
+       .avx512_vbmi = layout.bits <= 8 ? NIBBLE_AVX512_VBMI_VARIANT(&kWindowAvx512Vbmi[step][many]) : nullptr,
+       .neon = NIBBLE_NEON_VARIANT(&kWindowNeon)});
 }
 
 const char* window_isa_name(const WindowLayout& layout) {
@@ -33,7 +34,10 @@ const WindowInt8Kernels* select_window_int8_kernels(const WindowLayout& layout) 
        .avx2_vnni = NIBBLE_AVX2_VNNI_VARIANT(&kWindowInt8Avx2Vnni[many]),
        .avx512 = NIBBLE_AVX512_VARIANT(&kWindowInt8Avx512[step][many]),
        .avx512_vnni = NIBBLE_AVX512_VNNI_VARIANT(&kWindowInt8Avx512Vnni[step][many]),
-       .avx512_vbmi = NIBBLE_AVX512_VBMI_VARIANT(&kWindowInt8Avx512Vbmi[step][many])});
+       .avx512_vbmi = NIBBLE_AVX512_VBMI_VARIANT(&kWindowInt8Avx512Vbmi[step][many]),
+       .neon = NIBBLE_NEON_VARIANT(&kWindowInt8Neon[many]),
+       .neon_dotprod = NIBBLE_NEON_DOTPROD_VARIANT(&kWindowInt8NeonDotprod[many]),
+       .neon_i8mm = NIBBLE_NEON_I8MM_VARIANT(&kWindowInt8NeonI8mm[many])});
 }
 
 }  // namespace nibble::quant

@@ -71,9 +71,10 @@ struct WindowInt8Kernels {
 
 /// By tier of instructions. Those with indices take windows of up to 8 bits: step - 1, and whether there are more than
 /// 64 entries, or only that; others take any window.
-extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowAvx512Vbmi[4][2];
+extern const WindowKernels kWindowScalar, kWindowAvx2, kWindowAvx512, kWindowAvx512Vbmi[4][2], kWindowNeon;
 extern const WindowInt8Kernels kWindowInt8Scalar, kWindowInt8Avx2[2], kWindowInt8Avx2Vnni[2], kWindowInt8Avx512[4][2],
-    kWindowInt8Avx512Vnni[4][2], kWindowInt8Avx512Vbmi[4][2];
+    kWindowInt8Avx512Vnni[4][2], kWindowInt8Avx512Vbmi[4][2], kWindowInt8Neon[2], kWindowInt8NeonDotprod[2],
+    kWindowInt8NeonI8mm[2];
 
 /// The kernels of the instruction set in force, and what it is called. Requires WindowLayout::holds().
 const WindowKernels& select_window_kernels(const WindowLayout& layout);

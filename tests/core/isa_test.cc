@@ -28,10 +28,11 @@ TEST(ActiveIsa, TheForcedTierIsTheOneThatRuns) {
   EXPECT_EQ(isa_name(active_isa()), forced);
 }
 
-TEST(Isa, TiersIncludeTheOnesBeforeThemButForVexEncodedVnni) {
+TEST(Isa, TiersIncludeTheOnesBeforeThemOfTheirFamilyButForVexEncodedVnni) {
   for (const Isa isa : all_isas()) {
     for (const Isa part : all_isas()) {
-      const bool beside = part == Isa::kAvx2Vnni && isa > Isa::kAvx2Vnni;
+      const bool other_family = part != Isa::kScalar && part < Isa::kNeon && isa >= Isa::kNeon;
+      const bool beside = other_family || (part == Isa::kAvx2Vnni && isa > Isa::kAvx2Vnni);
       EXPECT_EQ(isa_includes(isa, part), part <= isa && !beside) << isa_name(isa) << " " << isa_name(part);
       if (supports_isa(isa) && isa_includes(isa, part)) {
         EXPECT_TRUE(supports_isa(part)) << isa_name(part);
@@ -43,18 +44,21 @@ TEST(Isa, TiersIncludeTheOnesBeforeThemButForVexEncodedVnni) {
 }
 
 TEST(Isa, TheBestVariantOfATierIsChosen) {
-  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5;
-  const int* best = choose_variant<const int>({&scalar, &avx2, &avx2_vnni, &avx512, &avx512_vnni, &avx512_vbmi});
+  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5, neon = 6,
+            neon_dotprod = 7, neon_i8mm = 8;
+  const int* best = choose_variant<const int>(
+      {&scalar, &avx2, &avx2_vnni, &avx512, &avx512_vnni, &avx512_vbmi, &neon, &neon_dotprod, &neon_i8mm});
   EXPECT_EQ(*best, static_cast<int>(active_isa()));
   EXPECT_EQ(choose_variant<const int>({.scalar = &scalar}), &scalar);
-  const int* coarse = choose_variant(&scalar, &avx2, &avx512);
-  EXPECT_EQ(*coarse, active_isa() >= Isa::kAvx512 ? 3 : active_isa() >= Isa::kAvx2 ? 1 : 0);
+  const int* coarse = choose_variant(&scalar, &avx2, &avx512, &neon);
+  const Isa isa = active_isa();
+  EXPECT_EQ(*coarse, isa >= Isa::kNeon ? 6 : isa >= Isa::kAvx512 ? 3 : isa >= Isa::kAvx2 ? 1 : 0);
 }
 
 using IsaDeathTest = testing::Test;
 
 TEST(IsaDeathTest, EveryTierIsForcedOrSaysWhatIsLacking) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  GTEST_FLAG_SET(death_test_style, "fast");
   for (const Isa isa : all_isas())
     EXPECT_EXIT(std::_Exit(exit_code_with(std::string(isa_name(isa)), isa)),
                 testing::ExitedWithCode(supports_isa(isa) ? 10 : 14), "")
@@ -62,18 +66,18 @@ TEST(IsaDeathTest, EveryTierIsForcedOrSaysWhatIsLacking) {
 }
 
 TEST(IsaDeathTest, PlainAvx512IsTheBestOfItsTiers) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  GTEST_FLAG_SET(death_test_style, "fast");
   EXPECT_EXIT(std::_Exit(exit_code_with("avx512", best_supported_isa())),
               testing::ExitedWithCode(supports_isa(Isa::kAvx512) ? 10 : 14), "");
 }
 
 TEST(IsaDeathTest, AnUnknownNameIsRefusedByName) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  GTEST_FLAG_SET(death_test_style, "fast");
   EXPECT_EXIT(std::_Exit(exit_code_with("sse9", Isa::kScalar)), testing::ExitedWithCode(12), "");
 }
 
 TEST(IsaDeathTest, AnEmptyValueMeansTheBest) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  GTEST_FLAG_SET(death_test_style, "fast");
   EXPECT_EXIT(std::_Exit(exit_code_with("", best_supported_isa())), testing::ExitedWithCode(10), "");
 }
 

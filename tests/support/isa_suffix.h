@@ -21,6 +21,12 @@ inline std::string isa_suffix(Isa isa) {
       return "avx512_vnni";
     case Isa::kAvx512Vbmi:
       return "avx512_vbmi";
+    case Isa::kNeon:
+      return "neon";
+    case Isa::kNeonDotprod:
+      return "neon_dotprod";
+    case Isa::kNeonI8mm:
+      return "neon_i8mm";
   }
   return "?";
 }

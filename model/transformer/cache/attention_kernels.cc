@@ -42,7 +42,8 @@ constexpr Kernels<Stored> kKernels{scores<Stored>, add_weighted<Stored>};
 const Table kScalar{kKernels<float>, kKernels<std::uint16_t>, kKernels<std::int8_t>};
 
 const Table& active() {
-  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512));
+  static const Table& table = *choose_variant(&kScalar, NIBBLE_AVX2_VARIANT(&kAvx2), NIBBLE_AVX512_VARIANT(&kAvx512),
+                                              NIBBLE_NEON_VARIANT(&kNeon));
   return table;
 }
 
