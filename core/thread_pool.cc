@@ -49,6 +49,8 @@ thread_local ThreadPool* own_pool = nullptr;  // of a ThreadTeam; else the pool 
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // `yield` is over in a cycle; this takes about as long as the other's pause
 #endif
 }
 

@@ -70,7 +70,7 @@ int main() {
                   {c.data(), s.m, s.n});
     });
     const double eigen512 =
-        best_supported_isa() >= Isa::kAvx512
+        supports_isa(Isa::kAvx512)
             ? gigaflops(s, [&] { bench::eigen_avx512_sgemm(s.m, s.n, s.k, a.data(), b.data(), c.data()); })
             : 0.0;
     double openblas = 0.0;

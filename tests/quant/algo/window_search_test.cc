@@ -132,6 +132,8 @@ TEST(WindowSearch, GivesTheSameCodesWithEveryInstructionSet) {
 #if defined(__x86_64__)
       if (best_supported_isa() >= Isa::kAvx2 && groups >= 8) expect_same(&viterbi_kernels::forward_avx2);
       if (best_supported_isa() >= Isa::kAvx512 && groups >= 16) expect_same(&viterbi_kernels::forward_avx512);
+#elif defined(__aarch64__)
+      if (supports_isa(Isa::kNeon) && groups >= 8) expect_same(&viterbi_kernels::forward_neon);
 #endif
     }
 }
