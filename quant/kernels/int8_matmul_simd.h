@@ -89,11 +89,11 @@ void multiply(const StepType& step, const Int8MatmulArgs& args) {
         return V::less_products(sums, V::small_integers(step.zeros[p.index] + block * kPanelRows),
                                 args.x.sums[at + t.index]);
       };
-      const auto add_to_totals = [&](auto t, auto p, const typename V::Sums& sums) {
+      const auto add_to_totals = [&](auto t, auto p, const auto& sums) {
         auto scale = V::set(args.x.scales[at + t.index]);
         if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[p.index] + block * kPanelRows));
         float* total = totals + (t.index * kPanels + p.index) * kPanelRows;
-        V::store(total, V::fma(V::floats(sums), scale, V::load(total)));
+        V::store(total, V::fma(V::floats(sums()), scale, V::load(total)));
       };
       const std::size_t from = block * kBlock * kPanelRows;
       if constexpr (kPairsOfTokens<V>) {
@@ -115,8 +115,8 @@ void multiply(const StepType& step, const Int8MatmulArgs& args) {
         });
         x += kBlock * kTokens;
         unroll<kPairs>([&](auto pair) {
-          add_to_totals(Int<2 * pair.value>{}, Int<0>{}, V::first_of_pair(sums[pair.index]));
-          add_to_totals(Int<2 * pair.value + 1>{}, Int<0>{}, V::second_of_pair(sums[pair.index]));
+          add_to_totals(Int<2 * pair.value>{}, Int<0>{}, [&] { return V::first_of_pair(sums[pair.index]); });
+          add_to_totals(Int<2 * pair.value + 1>{}, Int<0>{}, [&] { return V::second_of_pair(sums[pair.index]); });
         });
       } else {
         typename Product::Sums sums[std::size_t{kTokens}][std::size_t{kPanels}];
@@ -136,7 +136,8 @@ void multiply(const StepType& step, const Int8MatmulArgs& args) {
         });
         x += kBlock * kTokens;
         unroll<kPanels>([&](auto p) {
-          unroll<kTokens>([&](auto t) { add_to_totals(t, p, Product::end(sums[t.index][p.index], start(t, p))); });
+          unroll<kTokens>(
+              [&](auto t) { add_to_totals(t, p, [&] { return Product::end(sums[t.index][p.index], start(t, p)); }); });
         });
       }
     }
