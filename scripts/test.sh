@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
 # their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
-# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
-# under ThreadSanitizer, and the tests that know tiers of instructions on those of 64-bit Arm, under qemu (SKIPPED where
-# scripts/setup.sh arm64 was not run). One argument limits it: format|dev|release|package|python|clients|tsan|arm. More run
-# only when they are named, which keeps the whole under 45 minutes on 2 cores: `harness` (lm-evaluation-harness's own model
-# against ours), `fuzz` (20 seconds for every parser of files), `tidy` (clang-tidy) and `alone` (sources that lack an
-# #include), the last two over what differs from main.
+# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), and what uses threads
+# under ThreadSanitizer. One argument limits it: format|dev|release|package|python|clients|tsan. More run only when they are
+# named, which keeps the whole under 45 minutes on 2 cores: `harness` (lm-evaluation-harness's own model against ours), `fuzz`
+# (20 seconds for every parser of files), `arm` (the tests that know tiers of instructions on those of 64-bit Arm, under qemu;
+# SKIPPED where scripts/setup.sh arm64 was not run), `tidy` (clang-tidy) and `alone` (sources that lack an #include), the last
+# two over what differs from main.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -67,7 +67,7 @@ if wanted tsan; then
   done
 fi
 
-if wanted arm; then
+if named arm; then
   step "64-bit Arm: kernels on each tier, under qemu"
   if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
     echo "SKIPPED arm: no aarch64-linux-gnu-g++ or no qemu-aarch64; scripts/setup.sh arm64 installs both"
