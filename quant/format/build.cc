@@ -251,4 +251,12 @@ QuantizedTensor with_code_values(const QuantizedTensor& tensor, const CodeValues
   return {name, tensor.spec(), std::move(parts)};
 }
 
+QuantizedTensor with_codes(const QuantizedTensor& tensor, std::span<const std::uint8_t> codes) {
+  NIBBLE_REQUIRE(!tensor.spec().windowed(), InvalidArgument, "{}: windowed codes overlap", tensor.name());
+  std::vector<TensorPart> parts = tensor.parts();
+  for (TensorPart& part : parts)
+    if (part.suffix == "codes") part = codes_part(tensor.name(), tensor.spec(), codes);
+  return {tensor.name(), tensor.spec(), std::move(parts)};
+}
+
 }  // namespace nibble::quant

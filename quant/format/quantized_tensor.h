@@ -169,4 +169,8 @@ CodeValues code_values(const QuantizedTensor& tensor);
 /// do not ascend.
 QuantizedTensor with_code_values(const QuantizedTensor& tensor, const CodeValues& values);
 
+/// `tensor` with other codes (rows, codes_per_row), below 2^bits; all other parts are the same bytes, shared. Not for
+/// windowed codes. Throws InvalidArgument.
+QuantizedTensor with_codes(const QuantizedTensor& tensor, std::span<const std::uint8_t> codes);
+
 }  // namespace nibble::quant

@@ -104,7 +104,7 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
                              stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec,
                              shard_parts(shards[i]));
       weight.tunable = std::make_unique<TunableTensor>(
-          std::move(tensor), Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales});
+          std::move(tensor), Tunables{.palettes = tuning_.palettes, .scales = tuning_.scales, .codes = tuning_.codes});
       weight.adam.emplace(weight.tunable->size());
       weight.gradient.resize(weight.tunable->size());
     }
@@ -161,12 +161,15 @@ void TunedNetwork::take_gradient(Layer& layer, MatrixView<const float> x, Matrix
     for (std::size_t i = 0; i < dy.cols(); ++i) bias.gradient[i] += static_cast<double>(dy(t, i));
 }
 
-void TunedNetwork::step(double rate) {
+void TunedNetwork::step(double rate, double code_step) {
   std::vector<Layer*> layers;
   for (auto& [module, layer] : layers_) layers.push_back(layer.get());
   parallel_for(layers.size(), [&](std::size_t l) {
     Weight& weight = layers[l]->weight;
-    if (weight.tunable) weight.adam->step(rate, weight.gradient, weight.tunable->units(), weight.tunable->values());
+    if (weight.tunable) {
+      weight.adam->step(rate, weight.gradient, weight.tunable->units(), weight.tunable->values());
+      weight.tunable->move_codes(static_cast<float>(code_step));
+    }
     Bias& bias = layers[l]->bias;
     if (bias.free) bias.adam->step(rate, bias.gradient, bias.units, bias.values);
     refresh(*layers[l]);
@@ -186,6 +189,11 @@ void TunedNetwork::for_each_free(const Visit& visit) const {
 std::vector<float> TunedNetwork::state() const {
   std::vector<float> state;
   for_each_free([&](std::span<float> values, auto) { state.insert(state.end(), values.begin(), values.end()); });
+  for (const auto& [module, layer] : layers_)
+    if (layer->weight.tunable) {
+      const std::span<const float> positions = layer->weight.tunable->positions();
+      state.insert(state.end(), positions.begin(), positions.end());
+    }
   return state;
 }
 
@@ -200,6 +208,12 @@ void TunedNetwork::restore(std::span<const float> state) {
     std::copy_n(state.begin(), values.size(), values.begin());
     state = state.subspan(values.size());
   });
+  for (auto& [module, layer] : layers_)
+    if (layer->weight.tunable) {
+      const std::size_t count = layer->weight.tunable->positions().size();
+      layer->weight.tunable->set_positions(state.first(count));
+      state = state.subspan(count);
+    }
   for (auto& [module, layer] : layers_) refresh(*layer);
 }
 

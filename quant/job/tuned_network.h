@@ -27,10 +27,11 @@ class TunedNetwork {
   const model::Model& model() const { return network_->model(); }
   /// For backward passes: keeps each layer's gradients, those of the last pass.
   const model::Hooks<float>& hooks() const { return hooks_; }
-  /// One step of Adam for all free values; `rate` in their units.
-  void step(double rate);
+  /// One step of Adam for all free values; `rate` in their units. Positions of free codes move by `code_step`.
+  void step(double rate, double code_step);
 
-  /// The free values as they are, layer by layer, their gradients in the same order, and back to other values.
+  /// The free values as they are, layer by layer, their gradients in the same order, and back to other values. Behind
+  /// them the state has the positions of free codes.
   std::vector<float> state() const;
   std::vector<double> gradient() const;
   void restore(std::span<const float> state);

@@ -61,7 +61,9 @@ class TuningRun {
         const std::size_t first = step * batch, count = std::min(batch, order.size() - first);
         sum += pass(std::span(order).subspan(first, count), true) * static_cast<double>(count);
         const double done = static_cast<double>(epoch * steps + step) / static_cast<double>(tuning.epochs * steps);
-        network_.step(tuning.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * done)));
+        const double share = 0.5 * (1.0 + std::cos(std::numbers::pi * done));  // sums to half the steps and a half
+        const double all_shares = 0.5 * static_cast<double>(tuning.epochs * steps + 1);
+        network_.step(tuning.learning_rate * share, tuning.code_travel * share / all_shares);
       }
       result.trained.push_back(sum / static_cast<double>(order.size()));
       result.held_out.push_back(loss_of(held_out_));
@@ -270,7 +272,15 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
   const bool coded = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
     return item.identity.block_linear && item.settings.coded();
   });
-  NIBBLE_REQUIRE(coded && (tuning.palettes || tuning.scales || !plan.biases.empty()), InvalidArgument,
+  const bool moves = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
+    return item.identity.block_linear && item.settings.coded() &&
+           TunableTensor::codes_can_move(stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec);
+  });
+  NIBBLE_REQUIRE(
+      !tuning.codes || moves, InvalidArgument,
+      "tuning: codes can be trained of scalar palettes, uniform grids and int4 blocks, of which there are none "
+      "here; leave codes out of `train`");
+  NIBBLE_REQUIRE(coded && (tuning.palettes || tuning.scales || tuning.codes || !plan.biases.empty()), InvalidArgument,
                  "tuning: the recipe leaves nothing to train: no quantized layer of the blocks{}",
                  coded ? " has a bias that shifting makes" : "");
 }

@@ -161,17 +161,22 @@ std::vector<std::string> split_list(std::string_view text) {
 }
 
 constexpr std::string_view kTrainKey = "train";  // a list, which one text cannot set
-constexpr std::array<std::string_view, 5> kTuningKeys{"epochs", "learning_rate", "batch_windows", "loss", kTrainKey};
+constexpr std::array<std::string_view, 6> kTuningKeys{"epochs", "learning_rate", "batch_windows",
+                                                      "loss",   "code_travel",   kTrainKey};
 constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
     {{"kl", TuningLoss::kKl}, {"next-token", TuningLoss::kNextToken}}};
-constexpr std::array<Choice<bool Tuning::*>, 3> kTrained{
-    {{"palettes", &Tuning::palettes}, {"scales", &Tuning::scales}, {"biases", &Tuning::biases}}};
+constexpr std::array<Choice<bool Tuning::*>, 4> kTrained{{{"palettes", &Tuning::palettes},
+                                                          {"scales", &Tuning::scales},
+                                                          {"biases", &Tuning::biases},
+                                                          {"codes", &Tuning::codes}}};
 
 void set_tuning(Tuning& tuning, std::string_view name, const std::string& value) {
   if (name == "epochs") {
     tuning.epochs = parse_count(name, value, 1000);
   } else if (name == "learning_rate") {
     tuning.learning_rate = parse_number(name, value, 0.0, 1.0);
+  } else if (name == "code_travel") {
+    tuning.code_travel = parse_number(name, value, 0.0, 16.0);
   } else if (name == "batch_windows") {
     tuning.batch_windows = parse_count(name, value, 1'000'000);
     NIBBLE_REQUIRE(tuning.batch_windows > 0, InvalidArgument, "batch_windows: expected at least 1");
@@ -190,7 +195,7 @@ void set_trained(Tuning& tuning, const YamlNode& list) {
   const auto names = names_of(kTrained);
   NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument,
                  "train: expected a list of {}", fmt::join(names, ", "));
-  tuning.palettes = tuning.scales = tuning.biases = false;
+  tuning.palettes = tuning.scales = tuning.biases = tuning.codes = false;
   for (const YamlNode& item : list.items) {
     const auto found = find_choice(item.text, kTrained);
     NIBBLE_REQUIRE(found, InvalidArgument, "train: expected {}, got '{}'{}", fmt::join(names, ", "), item.text,
@@ -221,6 +226,7 @@ Json tuning_section(const Tuning& tuning) {
             {"train", Json::array()}};
   for (const auto& [name, trained] : kTrained)
     if (tuning.*trained) json["train"].push_back(name);
+  if (tuning.codes) json["code_travel"] = tuning.code_travel;
   return json;
 }
 
@@ -349,6 +355,8 @@ void Recipe::apply_set(std::string_view assignment) {
 void Recipe::validate() const {
   NIBBLE_REQUIRE(!state_->budget || state_->budget->bits_per_weight > 0.0, InvalidArgument,
                  "budget: bits_per_weight is missing; say --set budget.bits_per_weight=3.6");
+  NIBBLE_REQUIRE(!state_->tuning || state_->tuning->codes || state_->tuning->code_travel == Tuning().code_travel,
+                 InvalidArgument, "tuning: code_travel changes nothing where `train` does not name codes");
   state_->resolve_defaults();
   for (std::size_t i = 0; i < state_->rules.size(); ++i) state_->resolve_rule(i);
 }

@@ -25,13 +25,14 @@ struct Budget {
 /// What tuning minimises: see tuning.h.
 enum class TuningLoss : std::uint8_t { kKl, kNextToken };
 
-/// The recipe's `tuning` section: palettes, scales and biases trained end to end with the codes fixed.
+/// The recipe's `tuning` section: palettes, scales, biases and, if asked for, codes trained end to end.
 struct Tuning {
   std::uint64_t epochs = 4;  ///< 0 = none
   double learning_rate = 0.001;
   std::uint64_t batch_windows = 4;
   TuningLoss loss = TuningLoss::kKl;
-  bool palettes = true, scales = true, biases = true;
+  double code_travel = 1.0;  ///< with `codes`: how far one can come in all, 1 from a code to the next
+  bool palettes = true, scales = true, biases = true, codes = false;
 };
 
 /// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of

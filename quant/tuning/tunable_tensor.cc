@@ -90,6 +90,53 @@ TunableTensor::TunableTensor(QuantizedTensor start, const Tunables& which)
     values_.push_back(fixed_.scale[i]);
     units_.push_back(std::max(std::abs(fixed_.scale[i]), typical));
   }
+  const TensorSpec& spec = start_.spec();
+  if (!which.codes || !codes_can_move(spec)) return;
+  positions_.resize(spec.rows * spec.cols);
+  signs_.resize(positions_.size());
+  Matrix<std::uint16_t> codes(1, spec.cols);
+  for (std::size_t row = 0; row < spec.rows; ++row) {
+    start_.read_codes(row, codes);
+    std::copy_n(codes.data(), spec.cols, positions_.begin() + static_cast<std::ptrdiff_t>(row * spec.cols));
+  }
+}
+
+bool TunableTensor::codes_can_move(const TensorSpec& spec) {
+  return spec.coding != Coding::kBlockPalette && spec.cluster_dim == 1 && !spec.windowed();
+}
+
+void TunableTensor::set_positions(std::span<const float> positions) {
+  NIBBLE_REQUIRE(positions.size() == positions_.size(), InvalidArgument, "{}: expected {} positions, got {}",
+                 start_.name(), positions_.size(), positions.size());
+  if (positions_.empty()) return;
+  std::copy(positions.begin(), positions.end(), positions_.begin());
+  take_codes();
+}
+
+void TunableTensor::move_codes(float step) {
+  if (positions_.empty()) return;
+  const auto last = static_cast<float>((1U << start_.spec().bits) - 1);
+  for (std::size_t i = 0; i < positions_.size(); ++i)
+    positions_[i] = std::clamp(positions_[i] - step * static_cast<float>(signs_[i]), 0.0f, last);
+  take_codes();
+}
+
+// Each the nearest to its position; halves go up.
+void TunableTensor::take_codes() {
+  std::vector<std::uint8_t> codes(positions_.size());
+  std::transform(positions_.begin(), positions_.end(), codes.begin(),
+                 [](float position) { return static_cast<std::uint8_t>(position + 0.5f); });
+  start_ = with_codes(start_, codes);
+}
+
+// Signs of dL/du of a row: those of G times its scale's, or its block's.
+void TunableTensor::keep_signs(std::size_t row, std::span<const float> scales, std::span<const float> g) {
+  const TensorSpec& spec = start_.spec();
+  const std::size_t width = spec.group_size == 0 || spec.coding == Coding::kPalette ? spec.cols : spec.group_size;
+  for (std::size_t j = 0; j < spec.cols; ++j) {
+    const float slope = scales.empty() ? g[j] : g[j] * scales[j / width];
+    signs_[row * spec.cols + j] = static_cast<std::int8_t>(slope > 0.0f ? 1 : slope < 0.0f ? -1 : 0);
+  }
 }
 
 CodeValues TunableTensor::current() const {
@@ -117,7 +164,7 @@ std::shared_ptr<const QuantizedTensor> TunableTensor::rounded() const {
 }
 
 void TunableTensor::gradient(const QuantizedTensor& at, MatrixView<const float> weight_gradient,
-                             std::span<double> gradient) const {
+                             std::span<double> gradient) {
   const TensorSpec& spec = at.spec();
   NIBBLE_REQUIRE(
       weight_gradient.rows() == spec.rows && weight_gradient.cols() == spec.cols && gradient.size() == values_.size(),
@@ -142,6 +189,9 @@ void TunableTensor::gradient(const QuantizedTensor& at, MatrixView<const float> 
     at.read_codes(begin, tile_codes);
     for (std::size_t row = begin; row < end; ++row) {
       const std::span<const std::uint16_t> codes = std::as_const(tile_codes).row(row - begin);
+      if (!positions_.empty())
+        keep_signs(row, std::span<const float>(values.scale).subspan(row * scales_per_row, scales_per_row),
+                   weight_gradient.row(row));
       const auto scales =
           scale_out.empty() ? std::span<double>() : scale_out.subspan(row * scales_per_row, scales_per_row);
       if (spec.coding == Coding::kBlockPalette) {

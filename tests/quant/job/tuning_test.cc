@@ -143,6 +143,42 @@ TEST_F(TuningTest, GivesTheSameBytesAfterAKillAndWithAnyThreadsAndMemory) {
   EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
 }
 
+TEST_F(TuningTest, TrainsCodesOfPalettesGridsAndBlocks) {
+  for (const char* defaults : {"{bits: 2, scaling: std, sign: flip}", "{format: uniform, bits: 2, zero_point: true}",
+                               "{format: uniform, bits: 2, group_size: 16}"}) {
+    SCOPED_TRACE(defaults);
+    const std::string recipe = std::string("defaults: ") + defaults;
+    const auto plain = quantize(recipe, "plain", std::nullopt);
+    const auto tuned = quantize(recipe + "\ntuning: {epochs: 6, code_travel: 0.8, train: [codes]}");
+    EXPECT_GT(tuned.tuning->best_epoch, 0u);
+    EXPECT_LT(tuned.tuning->held_out[tuned.tuning->best_epoch], 0.98 * tuned.tuning->held_out[0]);
+    EXPECT_EQ(tuned.bits_per_weight, plain.bits_per_weight);
+    EXPECT_TRUE(parts_of(dir_ / "out", ".codes") != parts_of(dir_ / "plain", ".codes"));
+    for (const char* part : {".palette", ".scale", ".block_scale", ".block_zero"})
+      EXPECT_EQ(parts_of(dir_ / "out", part), parts_of(dir_ / "plain", part)) << part;
+    const double kl = held_out_divergence(dir_ / "model", dir_ / "out");
+    EXPECT_TRUE(test::near(kl, tuned.tuning->held_out[tuned.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}));
+  }
+}
+
+TEST_F(TuningTest, WithCodesGivesTheSameBytesAfterAKillAndWithAnyThreads) {
+  const std::string recipe =
+      "defaults: {bits: 2, scaling: std, shifting: true}\n"
+      "tuning: {epochs: 2, learning_rate: 0.01, train: [palettes, scales, biases, codes]}";
+  quantize(recipe, "expected");
+  const auto expected = test::files_without_times(dir_ / "expected");
+  struct Stop {};
+  EXPECT_THROW(quantize(recipe, "out", text(),
+                        [&](const ProgressUpdate& at) {
+                          if (at.stage == "tuning" && at.done >= 0.6 * at.total) throw Stop();
+                        }),
+               Stop);
+  set_thread_count(1);
+  quantize(recipe);
+  set_thread_count(0);
+  EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
+}
+
 TEST_F(TuningTest, KeepsWhatItHadWhereItFindsNothingBetter) {
   const std::string recipe = "defaults: {bits: 4, scaling: std, shifting: true}";
   quantize(recipe, "plain", std::nullopt);
@@ -183,7 +219,10 @@ TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
   EXPECT_TRUE(refused("defaults: {format: float16}\ntuning: {epochs: 1}", text(), "nothing to train"));
   EXPECT_TRUE(refused(palette + "tuning: {epoch: 1}", text(), "did you mean 'epochs'"));
   EXPECT_TRUE(refused(palette + "tuning: {loss: mse}", text(), "expected kl, next-token"));
-  EXPECT_TRUE(refused(palette + "tuning: {train: [codes]}", text(), "expected palettes, scales, biases"));
+  EXPECT_TRUE(refused(palette + "tuning: {train: [code]}", text(), "expected palettes, scales, biases, codes"));
+  EXPECT_TRUE(refused(palette + "tuning: {code_travel: 2}", text(), "does not name codes"));
+  EXPECT_TRUE(refused(palette + "tuning: {code_travel: -1, train: [codes]}", text(), "code_travel"));
+  EXPECT_TRUE(refused("defaults: {bits: 2, window_bits: 6}\ntuning: {train: [codes]}", text(), "leave codes out"));
   EXPECT_TRUE(refused(palette + "tuning: {train: [scales, scales]}", text(), "listed twice"));
   EXPECT_TRUE(refused(palette + "tuning: {batch_windows: 0}", text(), "at least 1"));
   auto odd = text();

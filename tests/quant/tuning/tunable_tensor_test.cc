@@ -120,7 +120,7 @@ TEST(TunableTensor, GradientsAreThoseOfDifferences) {
   for (const QuantizedTensor& tensor : examples) {
     Matrix<float> g(tensor.rows(), tensor.cols());
     for (float& value : g.values()) value = static_cast<float>(random.normal());
-    const TunableTensor tunable(with_code_values(tensor, code_values(tensor)), {});
+    TunableTensor tunable(with_code_values(tensor, code_values(tensor)), {});
     std::vector<double> gradient(tunable.size());
     tunable.gradient(tensor, g, gradient);
     // Weights are products rounded to float (2^-24), steps about 2^-3, some hundred terms.
@@ -179,7 +179,7 @@ TEST(TunableTensor, FreesOnlyWhatIsAskedFor) {
   EXPECT_EQ(size_of({.palettes = true, .scales = true}), 13u);
   EXPECT_EQ(size_of({.palettes = true, .scales = false}), 8u);
   EXPECT_EQ(size_of({.palettes = false, .scales = true}), 5u);
-  const TunableTensor scales(palette_example(random, 5, 0, 1, true), {.palettes = false, .scales = true});
+  TunableTensor scales(palette_example(random, 5, 0, 1, true), {.palettes = false, .scales = true});
   Matrix<float> g(5, 12);
   std::fill(g.values().begin(), g.values().end(), 1.0f);
   std::vector<double> gradient(5);
@@ -196,6 +196,89 @@ TEST(TunableTensor, RefusesValuesThatTheTypeCannotHold) {
   tunable.values()[7] = 2.0f;
   tunable.values()[8] = 1e6f;
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { (void)tunable.rounded(); }, "too large"));
+}
+
+// Positions after one gradient and one step, and the codes nearest to them, by plain loops.
+void expect_codes_to_move(QuantizedTensor start, Random& random) {
+  const TensorSpec spec = start.spec();
+  const std::size_t rows = spec.rows, cols = spec.cols;
+  Matrix<std::uint16_t> before(rows, cols), after(rows, cols);
+  start.read_codes(0, before);
+  const CodeValues values = code_values(start);
+  const std::vector<TensorPart> parts = start.parts();
+  const std::size_t per_row = values.scale.size() / rows;
+  Matrix<float> g(rows, cols);
+  for (float& value : g.values()) value = static_cast<float>(random.normal());
+  g(0, 0) = 0.0f;  // says nothing: stays
+  TunableTensor tunable(std::move(start), {.palettes = false, .scales = false, .codes = true});
+  EXPECT_EQ(tunable.size(), 0u);
+  ASSERT_EQ(tunable.positions().size(), rows * cols);
+  for (const float step : {0.375f, 0.375f}) {  // 0.75 in all: the second crosses the middle
+    tunable.gradient(*tunable.rounded(), g, {});
+    tunable.move_codes(step);
+  }
+  const auto moved = tunable.rounded();
+  moved->read_codes(0, after);
+  std::size_t changed = 0;
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < cols; ++j) {
+      float slope = g(i, j);
+      if (per_row == 1) slope *= values.scale[i];
+      if (per_row > 1) slope *= values.scale[i * per_row + j / spec.group_size];
+      float position = static_cast<float>(before(i, j)) - (slope > 0 ? 0.75f : slope < 0 ? -0.75f : 0.0f);
+      position = std::min(std::max(position, 0.0f), static_cast<float>((1U << spec.bits) - 1));
+      EXPECT_EQ(tunable.positions()[i * cols + j], position);
+      EXPECT_EQ(after(i, j), static_cast<std::uint16_t>(std::floor(position + 0.5f)));
+      if (after(i, j) != before(i, j)) ++changed;
+    }
+  EXPECT_GT(changed, rows * cols / 2);
+  for (const TensorPart& part : parts) {
+    if (part.suffix == "codes") continue;
+    const TensorPart* same = moved->find(part.suffix);
+    ASSERT_NE(same, nullptr) << part.suffix;
+    EXPECT_TRUE(std::equal(part.bytes.begin(), part.bytes.end(), same->bytes.begin(), same->bytes.end()))
+        << part.suffix;
+  }
+}
+
+TEST(TunableTensor, CodesMoveAgainstTheirSlopesAndStayInRange) {
+  Random random(25);
+  expect_codes_to_move(palette_example(random, 150, 0, 1, true), random);
+  expect_codes_to_move(palette_example(random, 70, 1, 1, false), random);
+  expect_codes_to_move(palette_example(random, 150, 60, 1, true), random);
+  expect_codes_to_move(block_example(random, 70, 16, true), random);
+  expect_codes_to_move(block_example(random, 70, 16, false), random);
+  expect_codes_to_move(block_example(random, 3, 0, false), random);
+}
+
+TEST(TunableTensor, CodesComeBackWithTheirPositions) {
+  Random random(26);
+  TunableTensor tunable(palette_example(random, 9, 0, 1, true), {.codes = true});
+  const std::vector<float> start(tunable.positions().begin(), tunable.positions().end());
+  Matrix<float> before(9, 12), after(9, 12), g(9, 12);
+  tunable.rounded()->decode_rows(0, 9, before.data());
+  for (float& value : g.values()) value = static_cast<float>(random.normal());
+  std::vector<double> gradient(tunable.size());
+  tunable.gradient(*tunable.rounded(), g, gradient);
+  tunable.move_codes(1.0f);
+  tunable.rounded()->decode_rows(0, 9, after.data());
+  EXPECT_NE(before.values()[5], after.values()[5]);
+  tunable.set_positions(start);
+  tunable.rounded()->decode_rows(0, 9, after.data());
+  EXPECT_TRUE(std::equal(before.values().begin(), before.values().end(), after.values().begin()));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { tunable.set_positions({}); }, "expected 108 positions"));
+}
+
+TEST(TunableTensor, CodesOfVectorsWindowsAndBlockPalettesStay) {
+  Random random(27);
+  std::vector<QuantizedTensor> examples;
+  examples.push_back(palette_example(random, 5, 2, 4, false));
+  examples.push_back(windowed_example(random, 20));
+  examples.push_back(block_palette_example(random, 5, BlockPalette::kNf4, ScaleType::kFloat16));
+  for (QuantizedTensor& example : examples) {
+    EXPECT_FALSE(TunableTensor::codes_can_move(example.spec()));
+    EXPECT_TRUE(TunableTensor(std::move(example), {.codes = true}).positions().empty());
+  }
 }
 
 }  // namespace
