@@ -18,6 +18,7 @@ namespace nibble::eval {
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
+constexpr std::size_t kMostFigures = 500;  // of a table, which has a cell for each recipe and model
 
 std::string brackets(const ExpectedRange& range) { return fmt::format("[{}, {}]", range.low, range.high); }
 
@@ -51,7 +52,10 @@ PublishedTable table_of(const JsonFields& fields) {
                  "{}: 'expected_for' ('{}') must begin as 'evaluation' does ('{}'); else no cell could have both",
                  fields.what(), table.expected_for, table.evaluation);
   std::set<std::pair<std::string, std::string>> seen;
-  for (const JsonFields& object : fields.objects("figures")) {
+  const auto figures = fields.objects("figures");
+  NIBBLE_REQUIRE(figures.size() <= kMostFigures, FormatError, "{}: expected at most {} figures in a table, got {}",
+                 fields.what(), kMostFigures, figures.size());
+  for (const JsonFields& object : figures) {
     const PublishedFigure& figure = table.figures.emplace_back(figure_of(object));
     NIBBLE_REQUIRE(seen.emplace(figure.model, figure.recipe).second, FormatError, "{}: '{}' of '{}' comes twice",
                    object.what(), figure.recipe, figure.model);

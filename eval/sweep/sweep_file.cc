@@ -72,6 +72,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
   if (calibration.seeds.size() > 1 && calibration.text.empty())
     section.fail(*section.find("seed"), "several seeds draw several samples of a text; tokens are taken as they are");
+  if (calibration.draws() > kMaxCells) section.fail(node, fmt::format("more than {} draws", kMaxCells));
   calibration.length = section.count("length", 2, 1 << 24, 0);
   calibration.flavour = section.parsed("fisher", "sequence", calib::parse_fisher_flavour);
   calibration.labels = section.parsed("labels", "data", calib::parse_labels);

@@ -126,7 +126,7 @@ defaults:
      R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all
 # bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
 # in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Better still, and
-# four times as long to make: preset best. More bits: --set bits=3
+# up to twice as long to make: preset best. More bits: --set bits=3
 )",
      kWindowed, "  bits: 2\n  window_bits: 6\n"},
     {"windowed-mixed",
@@ -142,8 +142,8 @@ budget:
   granularity: [tensor]
 )"},
     {"best",
-     R"(# The least divergence that one palette per tensor was measured to give at any width, without tuning (docs/results/quality.md):
-# `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
+     R"(# The least divergence that was measured at any width with the same width in every tensor and without tuning
+# (docs/results/quality.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},

@@ -57,6 +57,16 @@ class Published : public testing::Test {
   Entries entries_;
 };
 
+TEST_F(Published, TablesThatWouldGrowBeyondBoundsAreRefused) {
+  std::string figures;
+  for (int i = 0; i <= 500; ++i) {
+    const std::string name = std::to_string(i);
+    figures +=
+        (i == 0 ? "" : ", ") + (R"({"model": "m)" + name + R"(", "recipe": "r)" + name) + R"(", "perplexity": 9})";
+  }
+  EXPECT_TRUE(throws_with<FormatError>([&] { load(file_of(figures)); }, "at most 500 figures", "got 501"));
+}
+
 TEST_F(Published, FilesInTheRepositoryAreReadable) {
   for (const char* name : {"whole_tensor.json", "llama.json", "llama32.json"}) {
     const PublishedFigures figures = load_published(test::source_path("scripts/published") / name);

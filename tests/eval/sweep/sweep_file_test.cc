@@ -105,6 +105,10 @@ TEST(SweepFile, SeveralSeedsOfTheCalibrationMakeACellEach) {
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: [1, 1]}\n", "line 4", "each once"));
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: -1}\n", "line 4", "got '-1'"));
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: [1, 2]}\n", "line 4", "as they are"));
+  std::string numbers = "1";
+  for (int i = 2; i <= 400; ++i) numbers += ", " + std::to_string(i);
+  const std::string many = "calibration: {text: a.txt, samples: [" + numbers + "], seed: [" + numbers + "]}\n";
+  EXPECT_TRUE(refused(head + many, "line 4", "more than 100000 draws"));
 }
 
 TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
