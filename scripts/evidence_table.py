@@ -4,6 +4,7 @@ For each model and width, rows ranked by KL divergence: bits, KL on every text, 
 row to compare with, both paired by window. Of several draws of the calibration, the mean and the deviation from draw to draw.
 """
 
+import hashlib
 import json
 import math
 import pathlib
@@ -51,32 +52,40 @@ class Row:
         self.columns = {}
         for cell in sorted(cells, key=lambda c: c.evaluation):
             draws = self.columns.setdefault((cell.use or cell.evaluation, cell.windows), {})
-            draws.setdefault(cell.seed, []).append(cell)
+            texts = draws.setdefault(cell.seed, {})
+            if cell.evaluation in texts:
+                sys.exit(f"two cells '{cell.recipe}' of {cell.model} on '{cell.evaluation}': remove the records of an older sweep")
+            texts[cell.evaluation] = cell
+
+    def complete(self, texts):
+        """Leaves out columns that lack a text: {use: names}."""
+        for column, draws in list(self.columns.items()):
+            if any(set(cells) != texts[column[0]] for cells in draws.values()):
+                del self.columns[column]
 
     def draws(self, column, what):
         """The windows of the column's texts behind one another, for each draw of the calibration."""
         draws = self.columns.get(column, {})
-        return [sum((getattr(cell, what) for cell in draws[seed]), []) for seed in sorted(draws)]
+        return {seed: sum((getattr(cell, what) for cell in draws[seed].values()), []) for seed in sorted(draws)}
 
     def divergence(self, column):
         """Mean and standard error over windows; of several draws, mean and deviation from draw to draw."""
-        draws = self.draws(column, "divergences")
+        draws = list(self.draws(column, "divergences").values())
         if len(draws) < 2:
             return mean_and_error(draws[0]) if draws else (math.nan, math.nan)
         mean, error = mean_and_error([math.fsum(draw) / len(draw) for draw in draws])
         return mean, error * math.sqrt(len(draws))
 
-    def per_window(self, column, what):
-        """Averages over draws."""
-        draws = self.draws(column, what)
-        return [math.fsum(window) / len(draws) for window in zip(*draws)]
-
 
 def paired(row, other, column, what):
-    mine, theirs = row.per_window(column, what), other.per_window(column, what)
-    if not mine or len(mine) != len(theirs):
+    """Mean difference and its error: over windows, or of several draws over these. None without the same texts and draws."""
+    mine, theirs = row.draws(column, what), other.draws(column, what)
+    if not mine or mine.keys() != theirs.keys():
         return None
-    return mean_and_error([a - b for a, b in zip(mine, theirs)])
+    differences = [[a - b for a, b in zip(mine[seed], theirs[seed], strict=True)] for seed in mine]
+    if len(differences) == 1:
+        return mean_and_error(differences[0])
+    return mean_and_error([math.fsum(draw) / len(draw) for draw in differences])
 
 
 def reference_of(name, rows):
@@ -93,7 +102,7 @@ def table(rows, columns, decisive, floats):
     header = ["method", "bits", "whole model"]
     header += [f"{text}, {windows} windows" if windows else text for text, windows in columns]
     compared = any(reference_of(name, rows) for name in rows)
-    header += ["loss"] * bool(floats) + ["less its reference, paired"] * compared + ["seconds"]
+    header += ["loss"] * bool(floats) + ["more, paired"] * compared + ["seconds"]
     yield "| " + " | ".join(header) + " |"
     yield "|---" + "|---:" * (len(header) - 1) + "|"
     for name in sorted(rows, key=lambda n: rows[n].divergence(decisive)[0]):
@@ -107,7 +116,7 @@ def table(rows, columns, decisive, floats):
         if compared:
             reference = reference_of(name, rows)
             difference = paired(row, rows[reference], decisive, "divergences") if reference else None
-            text = millinats(*difference, sign="+") if difference else ""
+            text = f"{millinats(*difference, sign='+')} than {reference.partition(': ')[2]}" if difference else ""
             if difference and abs(difference[0]) <= UNDECIDED * difference[1]:
                 text += ", undecided"
             line.append(text)
@@ -127,6 +136,10 @@ def beaten(rows, column):
             yield name
 
 
+def most_columns(rows):
+    return max(len(row.columns) for row in rows.values())
+
+
 def main():
     directory, sweep = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]
@@ -138,21 +151,24 @@ def main():
         if len({cell.environment[what] for cell in cells}) > 1:
             sys.exit(f"{directory}: cells of several kinds of {what}; a table is made by one version on one machine")
     lines = sweep.read_text(encoding="utf-8").splitlines()
-    order = [match[1] for match in (re.search(r'^\s+- \{name: "([^"]*)"', line) for line in lines) if match]
+    order = [match[1] for match in (re.search(r'^\s+- \{name: "([^"]*)"', line) for line in lines[lines.index("list:") :]) if match]
     evaluations = list(dict.fromkeys(match[1] or match[2] for match in (
         re.search(r'^\s+- \{name: (?:"([^"]*)"|([^,]*)), use:', line) for line in lines) if match))
     environment = cells[0].environment
     print(f"# {lines[0].lstrip('# ').rstrip('.')}\n")
-    print(f"Made by `scripts/evidence.sh {sweep.stem}` at commit {environment['commit'][:7]}, {environment['processor']} "
-          f"({environment['instruction_set']}), {environment['threads']} threads; do not edit. KL(float ‖ quantized) and "
-          "loss (over the float model) in millinats per token ± standard error from window means; what is inside two "
+    drawn = any(cell.seed for cell in cells)
+    error = "deviation from draw to draw" if drawn else "standard error from window means"
+    sweep_hash = hashlib.sha256(sweep.read_bytes()).hexdigest()[:12]
+    print(f"Made by `scripts/evidence.sh {sweep.stem}` (sha256 of the sweep {sweep_hash}) with the program of commit "
+          f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. "
+          f"KL(float ‖ quantized) and loss (over the float model) in millinats per token ± {error}; what is inside two "
           "standard errors is undecided. Bits count everything stored, of the linear layers and of the whole model. "
           "Columns of a use hold all texts of that use together; loss and differences are of test text where there is any. "
           "Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are compared with `best` of their "
           "width. Seconds are of one thread of a machine shared with other work.\n")
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
-    lost = []
+    lost, lacking = [], []
     for model in dict.fromkeys(cell.model for cell in sorted(cells, key=lambda c: c.model, reverse=True)):
         mine = [cell for cell in cells if cell.model == model]
         by_recipe = {}
@@ -160,16 +176,25 @@ def main():
             by_recipe.setdefault(cell.recipe, []).append(cell)
         rows = {name: Row(by_recipe[name]) for name in order if name in by_recipe}
         floats = Row(by_recipe["float"]) if "float" in by_recipe else None
+        texts = {}
+        for cell in mine:
+            texts.setdefault(cell.use or cell.evaluation, set()).add(cell.evaluation)
+        for row in rows.values():
+            row.complete(texts)
+        lacking += [f"{model}, {name}" for name in order if name not in rows or len(rows[name].columns) < most_columns(rows)]
         columns = list(dict.fromkeys(column for row in rows.values() for column in row.columns))
         columns.sort(key=lambda column: (column[0] == "test", column))
         decisive = next((column for column in columns if column[0] == "test"), columns[-1])
         counts = {cell.evaluation: len(cell.losses) for cell in mine}
-        print(f"## {model}\n\n" + "Windows: " + ", ".join(f"{name} {counts[name]}" for name in evaluations) + ".\n")
+        print(f"## {model}\n\n" + "Windows: " + ", ".join(f"{name} {counts[name]}" for name in evaluations if name in counts)
+              + ".\n")
         for width in dict.fromkeys(name.partition(": ")[0] for name in rows):
             of_width = {name: row for name, row in rows.items() if name.startswith(width + ": ")}
             print(f"### {model}, {width}\n")
             print("\n".join(table(of_width, columns, decisive, floats)) + "\n")
             lost += [f"{model}, {name}" for name in beaten(of_width, decisive)]
+    if lacking:
+        print("Not measured in this run, in whole or in part: " + "; ".join(lacking) + ".\n")
     if any(name.endswith(": best") for name in order):
         print("Methods of no more bits than `best` whose KL is lower by more than two standard errors: "
               + (", ".join(lost) or "none") + ".")
