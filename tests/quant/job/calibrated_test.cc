@@ -254,7 +254,7 @@ TEST(Calibration, ThatLacksAStatisticIsRefusedWithTheCommandThatCollectsIt) {
         [&] { quantize(dir / "model", dir / "out", yaml, {dir / "fisher.h5"}); }, "'activations'"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { quantize(dir / "model", dir / "out", "layers: [{match: wte, weighting: fisher}]", {dir / "fisher.h5"}); },
-      "wte: weighting: fisher", "layer 'wte'"));
+      "wte: weighting: fisher", "layer 'lm_head'", "--collect fisher --head"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { quantize(dir / "model", dir / "out", "layers: [{match: wte, shifting: true}]", {dir / "means.h5"}); },
       "wte: shifting: true"));
