@@ -1,7 +1,11 @@
 #include "core/output_directory.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -44,6 +48,19 @@ void move_into_place(const fs::path& from, const fs::path& to) {
   require_ok(error, "rename into place", to);
 }
 
+// Gives each of two directories the other's name, in one step. False where the file system cannot.
+bool exchange(const fs::path& one, const fs::path& other) {
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return true;
+  const int error = errno;
+  if (error != EINVAL && error != ENOSYS && error != ENOTSUP)
+    throw errno_error(fmt::format("cannot exchange '{}' and '{}'", one.string(), other.string()), error);
+#else
+  static_cast<void>(one), static_cast<void>(other);
+#endif
+  return false;
+}
+
 // A Core ML package: a manifest, a folder of data, and nothing else.
 bool is_package(const fs::path& path) {
   std::error_code error;
@@ -65,6 +82,18 @@ void require_replaceable(const fs::path& path) {
   NIBBLE_REQUIRE(is_model_directory(path), InvalidArgument,
                  "'{}' exists and is not a model directory (config.json and other files only); remove it first",
                  path.string());
+}
+
+// As exchange(), in two steps: `path` is gone for a moment, but comes back should its place not be taken.
+void exchange_slowly(const fs::path& partial, const fs::path& path, const fs::path& replaced) {
+  move_into_place(path, replaced);
+  try {
+    move_into_place(partial, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::rename(replaced, path, ignored);
+    throw;
+  }
 }
 
 // What a killed run leaves: a lock file, made before anything else, until at last the complete directory.
@@ -140,11 +169,14 @@ void OutputDirectory::publish() {
   sync_directory(partial_);
   const fs::path replaced = path_.string() + ".replaced";
   const bool replaces = fs::exists(fs::symlink_status(path_, error));
-  if (replaces) {
-    if (fs::exists(fs::symlink_status(replaced, error))) require_replaceable(replaced), remove_tree(replaced);
-    move_into_place(path_, replaced);
+  if (replaces && fs::exists(fs::symlink_status(replaced, error))) require_replaceable(replaced), remove_tree(replaced);
+  if (!replaces) {
+    move_into_place(partial_, path_);
+  } else if (exchange(partial_, path_)) {
+    move_into_place(partial_, replaced);  // another run may want that name
+  } else {
+    exchange_slowly(partial_, path_, replaced);
   }
-  move_into_place(partial_, path_);
   sync_directory(path_.parent_path());
   if (replaces) remove_tree(replaced);
 }

@@ -28,6 +28,11 @@ int lock_directory(const std::filesystem::path& directory) {
       fmt::format("another calibration is at work in '{}'; wait for it, or choose another -o", directory.string()));
 }
 
+bool is_ours(const std::filesystem::path& file) {
+  const std::filesystem::path extension = file.extension(), name = file.filename();
+  return extension == ".shard" || extension == ".residual" || extension == ".partial" || name == "settings.json";
+}
+
 // Whether there is anything that a changed setting would make useless.
 bool holds_results(const std::filesystem::path& directory) {
   std::error_code ignored;
@@ -66,7 +71,7 @@ void write_settings(const std::filesystem::path& file, const Settings& settings)
 WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings) : directory_(std::move(directory)) {
   std::error_code error;
   std::filesystem::create_directory(directory_, error);
-  NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", directory_.string(), error.message());
+  if (error) throw FormatError(fmt::format("cannot create '{}': {}", directory_.string(), error.message()), error);
   Hasher hasher;
   for (const auto& [name, value] : settings) hasher.update(name).update(value);
   identity_ = hasher.hex();
@@ -114,6 +119,23 @@ std::uint64_t WorkDirectory::bytes() const {
 void WorkDirectory::remove() {
   std::error_code ignored;  // the output is safe; leftovers are an untidiness, not a failure
   std::filesystem::remove_all(directory_, ignored);
+}
+
+void WorkDirectory::remove_left(const std::filesystem::path& directory) {
+  std::error_code ignored;  // an untidiness that stays is no failure
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(directory, ignored))) return;
+  const int lock = ::open((directory / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return;
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    std::vector<std::filesystem::path> ours;
+    for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+         entry.increment(ignored))
+      if (is_ours(entry->path())) ours.push_back(entry->path());
+    for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
+    std::filesystem::remove(directory / "lock", ignored);
+    std::filesystem::remove(directory, ignored);  // unless there is something else in it
+  }
+  ::close(lock);
 }
 
 }  // namespace nibble::calib

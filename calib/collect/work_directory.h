@@ -40,6 +40,9 @@ class WorkDirectory {
   std::uint64_t bytes() const;
   /// Deletes the directory: the output is complete.
   void remove();
+  /// Deletes what a run that was killed after its last step left at `directory`: the files of a work directory, and it
+  /// if there were no others. Leaves it alone while a process works in it; nothing there is no error.
+  static void remove_left(const std::filesystem::path& directory);
 
  private:
   std::filesystem::path shard_path(std::size_t layer, Pass pass) const;

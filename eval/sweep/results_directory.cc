@@ -18,7 +18,8 @@ constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{256} << 20;
 fs::path prepared_results(fs::path directory) {
   std::error_code error;
   fs::create_directories(directory / ".sweep", error);
-  NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", (directory / ".sweep").string(), error.message());
+  if (error)
+    throw FormatError(fmt::format("cannot create '{}': {}", (directory / ".sweep").string(), error.message()), error);
   return directory;
 }
 

@@ -82,7 +82,8 @@ class Job {
     std::error_code error;
     std::filesystem::remove_all(directory, error);  // complete, but of a run that was killed: not trusted
     std::filesystem::create_directories(context_.scratch, error);
-    NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", context_.scratch.string(), error.message());
+    if (error)
+      throw FormatError(fmt::format("cannot create '{}': {}", context_.scratch.string(), error.message()), error);
     quant::QuantizeOptions options;
     options.model = context_.model.source.path;
     options.output = directory;

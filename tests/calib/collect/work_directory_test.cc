@@ -31,6 +31,8 @@ TEST(WorkDirectory, ShardsComeBackAsTheyWere) {
   EXPECT_EQ(back.tokens, layer.tokens);
   EXPECT_TRUE(test::same_bits(back.fisher.values(), layer.fisher.values()));
   EXPECT_TRUE(test::same_bits(back.sum_s_xxt.values(), layer.sum_s_xxt.values()));
+  EXPECT_EQ(back.sum_dydyt.rows(), 5u);
+  EXPECT_TRUE(test::same_bits(back.sum_dydyt.values(), layer.sum_dydyt.values()));
   EXPECT_TRUE(test::same_bits(back.sum_abs_x, layer.sum_abs_x));
   EXPECT_EQ(back.sum_s, layer.sum_s);
   EXPECT_EQ(back.sum_s2, layer.sum_s2);
@@ -39,9 +41,11 @@ TEST(WorkDirectory, ShardsComeBackAsTheyWere) {
 TEST(WorkDirectory, AbsentStatisticsStayAbsent) {
   const test::TempDir dir;
   const WorkDirectory work(dir / "out.work", kSettings);
-  const LayerStats layer = example_layer("h.0.q", 5, 3, 1, {.fisher = true});
-  work.store(0, Pass::kBackward, layer);
-  EXPECT_EQ(work.load(0, Pass::kBackward, shape_of(layer)).holds(), (StatisticSet{.fisher = true}));
+  for (const StatisticSet set : {StatisticSet{.fisher = true}, StatisticSet{.output_hessian = true}}) {
+    const LayerStats layer = example_layer("h.0.q", 5, 3, 1, set);
+    work.store(0, Pass::kBackward, layer);
+    EXPECT_EQ(work.load(0, Pass::kBackward, shape_of(layer)).holds(), set);
+  }
 }
 
 TEST(WorkDirectory, DamagedTruncatedAndForeignShardsAreRefused) {
@@ -72,6 +76,30 @@ TEST(WorkDirectory, DamagedTruncatedAndForeignShardsAreRefused) {
   const WorkDirectory other(dir / "other.work", {{"model_hash", "b"}, {"windows", "3"}});
   std::filesystem::copy_file(path, dir / "other.work/00000.forward.shard");
   EXPECT_TRUE(test::throws_with<FormatError>([&] { other.load(0, Pass::kForward, shape_of(layer)); }, "another run"));
+}
+
+TEST(WorkDirectory, WhatAKilledRunLeftIsRemovedButNothingElse) {
+  const test::TempDir dir;
+  EXPECT_NO_THROW(WorkDirectory::remove_left(dir / "out.work"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out.work"));
+  const auto leave = [&] {
+    WorkDirectory(dir / "out.work", kSettings).store(0, Pass::kForward, example_layer("h.0.q", 5, 3, 1));
+    test::write_file(dir / "out.work/boundary.0001.residual", "any");
+    test::write_file(dir / "out.work/00001.forward.shard.partial", "any");
+  };
+  leave();
+  {
+    const WorkDirectory at_work(dir / "out.work", kSettings);
+    WorkDirectory::remove_left(dir / "out.work");
+    EXPECT_TRUE(at_work.has(0, Pass::kForward));
+  }
+  WorkDirectory::remove_left(dir / "out.work");
+  EXPECT_FALSE(std::filesystem::exists(dir / "out.work"));
+  leave();
+  test::write_file(dir / "out.work/thesis.txt", "somebody's");
+  WorkDirectory::remove_left(dir / "out.work");
+  EXPECT_EQ(test::read_file(dir / "out.work/thesis.txt"), "somebody's");
+  EXPECT_FALSE(std::filesystem::exists(dir / "out.work/00000.forward.shard"));
 }
 
 TEST(WorkDirectory, OtherSettingsAreRefusedNamingWhatDiffers) {
