@@ -168,7 +168,8 @@ Command calibrate_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("calibrate", "Collect activation statistics and Fisher sensitivities");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory (config.json, *.safetensors) or a .gguf file");
   add_calibration_text(*app, arguments->text);
-  app->add_option("--collect", arguments->collect, "List of activations, fisher, hessian, guided-hessian")
+  app->add_option("--collect", arguments->collect,
+                  "List of activations, fisher, hessian, guided-hessian, output-hessian (blocks only)")
       ->type_name("LIST")
       ->capture_default_str();
   app->add_option("--fisher", arguments->fisher, "sequence: gradients of a window's mean loss; or position")

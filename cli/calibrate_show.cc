@@ -28,7 +28,7 @@ struct LayerSummary {
 
 LayerSummary summarize(const calib::StatsFile& file, const std::string& module) {
   calib::StatisticSet wanted = file.settings().collected;
-  wanted.hessian = wanted.guided_hessian = false;
+  wanted.hessian = wanted.guided_hessian = wanted.output_hessian = false;
   const calib::LayerStats layer = file.read(module, wanted);
   LayerSummary summary;
   if (wanted.activations) {

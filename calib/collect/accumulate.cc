@@ -164,6 +164,10 @@ void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, W
   add_products(scaled.view(), scaled.view(), windows, true, sums.sum_s_xxt, kSame);
 }
 
+void add_output_hessian(MatrixView<const float> dy, Windows windows, Matrix<double>& sum_dydyt) {
+  add_products(dy, dy, windows, true, sum_dydyt, kSame);
+}
+
 Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean) {
   return mapped(x, [&](std::size_t, std::size_t c, float value) {
     return static_cast<float>(static_cast<double>(value) - mean[c]);

@@ -42,6 +42,9 @@ void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<con
 /// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
 void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums);
 
+/// sum_dydyt += dYᵀdY of dY (tokens, out); upper tiles as add_hessian().
+void add_output_hessian(MatrixView<const float> dy, Windows windows, Matrix<double>& sum_dydyt);
+
 /// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the
 /// gradient of a window becomes dYᵀ(X - mean) (docs/methods.md 8.1, item 4).
 Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean);

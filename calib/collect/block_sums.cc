@@ -10,8 +10,10 @@ namespace nibble::calib {
 namespace {
 
 // A follower's Hessian is its owner's, which the file links.
-StatisticSet own_statistics(StatisticSet what, bool follows) {
-  if (follows) what.hessian = false;
+// The head's outputs are the vocabulary: a matrix of their pairs would outgrow everything else.
+StatisticSet own_statistics(StatisticSet what, const CollectedLayer& layer) {
+  if (!layer.input_of.empty()) what.hessian = false;
+  if (layer.head) what.output_hessian = false;
   return what;
 }
 
@@ -20,19 +22,19 @@ StatisticSet own_statistics(StatisticSet what, bool follows) {
 std::vector<CollectedLayer> collected_layers(const model::Architecture& architecture, bool head) {
   std::vector<CollectedLayer> layers;
   for (const model::Parameter* p : model::linear_layers(architecture))
-    layers.push_back({p->module, p->out, p->in, p->block, p->input_of, p->expert.has_value()});
+    layers.push_back({p->module, p->out, p->in, p->block, p->input_of, p->expert.has_value(), false});
   const model::Parameter& last = architecture.head.linear;
-  if (head) layers.push_back({last.module, last.out, last.in, last.block, {}, false});
+  if (head) layers.push_back({last.module, last.out, last.in, last.block, {}, false, true});
   return layers;
 }
 
 std::uint64_t BlockSums::bytes(std::span<const CollectedLayer> layers, const StatisticSet& what) {
   std::uint64_t elements = 0;
   for (const CollectedLayer& layer : layers) {
-    const StatisticSet own = own_statistics(what, !layer.input_of.empty());
+    const StatisticSet own = own_statistics(what, layer);
     const std::uint64_t square = std::uint64_t{layer.in} * layer.in;
     elements += 5 * layer.in + (own.fisher ? std::uint64_t{layer.out} * layer.in : 0) + (own.hessian ? square : 0) +
-                (own.guided_hessian ? square : 0);
+                (own.guided_hessian ? square : 0) + (own.output_hessian ? std::uint64_t{layer.out} * layer.out : 0);
   }
   return elements * sizeof(double);
 }
@@ -43,7 +45,7 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
   for (const CollectedLayer& layer : layers) {
     const bool follows = !layer.input_of.empty();
     index_.emplace(layer.module, entries_.size());
-    entries_.push_back({LayerSums(layer.module, layer.out, layer.in, own_statistics(what, follows)), follows});
+    entries_.push_back({LayerSums(layer.module, layer.out, layer.in, own_statistics(what, layer)), follows});
     entries_.back().sums.input_of = layer.input_of;
   }
 }
@@ -103,6 +105,7 @@ void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView
   require_finite(sums.module, "gradients at the output of", dy, rows);
   const std::vector<std::size_t> windows = windows_of(x.rows(), rows);
   if (sums.what.guided_hessian) add_guided_hessian(x, dy, windows, sums);
+  if (sums.what.output_hessian) add_output_hessian(dy, windows, sums.sum_dydyt);
   if (!sums.what.fisher) return;
   if (means_.empty()) return add_fisher(settings_.flavour, x, dy, windows, sums.fisher);
   const Matrix<float> shifted = centred(x, means_.at(sums.module));
@@ -150,8 +153,10 @@ void BlockSums::reduce(Team& team) {
     team.sum(sums.sum_xxt.values());
     team.sum(sums.sum_s_x);
     team.sum(sums.sum_s_xxt.values());
+    team.sum(sums.sum_dydyt.values());
     mirror_upper(sums.sum_xxt);
     mirror_upper(sums.sum_s_xxt);
+    mirror_upper(sums.sum_dydyt);
     sums.settle_unseen();
   }
 }

@@ -22,6 +22,7 @@ struct CollectedLayer {
   std::size_t block = 0;  ///< the number of blocks for the head
   std::string input_of;   ///< q for k and v, gate for up: the layer before it with the same input
   bool expert = false;    ///< sees only the tokens that chose it
+  bool head = false;
 };
 
 /// The linear layers of all blocks in order of use; the head last, if asked for.

@@ -53,6 +53,11 @@ std::string hash_of(const InputMeans& means) {
 std::string boundary_name(std::size_t block) { return fmt::format("boundary.{:04}", block); }
 std::string gradient_name(std::size_t block) { return fmt::format("gradient.{:04}", block); }
 
+std::filesystem::path work_path_of(const CalibrationJob& job, const Team& team) {
+  const std::string suffix = team.rank() == 0 ? "" : fmt::format("-{}", team.rank());
+  return job.output.string() + ".work" + suffix;
+}
+
 /// One run over the windows of this process.
 class Calibration {
  public:
@@ -81,10 +86,7 @@ class Calibration {
  private:
   std::size_t blocks() const { return architecture_.blocks.size(); }
 
-  std::filesystem::path work_path() const {
-    const std::string suffix = team_.rank() == 0 ? "" : fmt::format("-{}", team_.rank());
-    return job_.output.string() + ".work" + suffix;
-  }
+  std::filesystem::path work_path() const { return work_path_of(job_, team_); }
 
   std::vector<std::pair<std::string, std::string>> work_settings() const {
     auto list = describe(settings_);
@@ -248,7 +250,8 @@ class Calibration {
 
   void backward_pass(std::size_t start) {
     const StatisticSet what = {.fisher = settings_.collected.fisher,
-                               .guided_hessian = settings_.collected.guided_hessian};
+                               .guided_hessian = settings_.collected.guided_hessian,
+                               .output_hessian = settings_.collected.output_hessian};
     for (std::size_t block = start; block-- > 0;) {
       const std::vector<Group> groups = groups_left(block, Pass::kBackward);
       for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -308,6 +311,7 @@ class Calibration {
       layer.sum_s2 = back.sum_s2;
       layer.sum_s_x = std::move(back.sum_s_x);
       layer.sum_s_xxt = std::move(back.sum_s_xxt);
+      layer.sum_dydyt = std::move(back.sum_dydyt);
     }
     if (!settings_.collected.activations) {
       layer.sum_x = layer.sum_x2 = layer.sum_abs_x = {};
@@ -357,8 +361,9 @@ RunSettings complete_settings(const CalibrationJob& job) {
   settings.kernels = gemm_identity();
   NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
                  "calibration: sampled labels need a seed");
-  NIBBLE_REQUIRE(settings.labels == Labels::kData || settings.collected.needs_gradients(), InvalidArgument,
-                 "calibration: labels concern gradients (fisher, guided-hessian), which are not collected");
+  NIBBLE_REQUIRE(
+      settings.labels == Labels::kData || settings.collected.needs_gradients(), InvalidArgument,
+      "calibration: labels concern gradients (fisher, guided-hessian, output-hessian), which are not collected");
   if (job.centre == Centre::kOwn) {
     NIBBLE_REQUIRE(!settings.head, InvalidArgument,
                    "calibration: the head's mean input is known only after the run; to centre with the head, give a "
@@ -389,7 +394,11 @@ void calibrate(const CalibrationJob& job) {
                    differing);
     missing = false;
   }
-  if (team.all(missing)) Calibration(job, settings).run();
+  if (team.all(missing)) {
+    Calibration(job, settings).run();
+  } else {
+    WorkDirectory::remove_left(work_path_of(job, team));  // of a run that was killed once its output had its name
+  }
 }
 
 }  // namespace nibble::calib

@@ -133,6 +133,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
       const double square = static_cast<double>(layer.in) * static_cast<double>(layer.in) / 2;
       double work = weight * (gradients ? 3 : 1) * static_cast<double>(passes[block]);
       work += (what.fisher ? weight : 0) + (what.guided_hessian ? square : 0);
+      if (what.output_hessian) work += static_cast<double>(layer.out) * static_cast<double>(layer.out) / 2;
       if (what.hessian && layer.input_of.empty()) work += square;
       multiplications += work * (layer.expert ? chosen : 1.0);
     }

@@ -20,7 +20,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::string_view kMagic = "NIBBLE calib shard 2\n";
+constexpr std::string_view kMagic = "NIBBLE calib shard 3\n";
 constexpr std::uint64_t kMaxText = 4096;
 
 // The one list of what a shard holds, for both directions: first what decides the sizes, then the arrays.
@@ -49,6 +49,7 @@ void visit_arrays(Layer& layer, Visitor& visitor) {
   visitor.matrix(layer.fisher, layer.out, layer.in);
   visitor.matrix(layer.sum_xxt, layer.in, layer.in);
   visitor.matrix(layer.sum_s_xxt, layer.in, layer.in);
+  visitor.matrix(layer.sum_dydyt, layer.out, layer.out);
 }
 
 class Writer {

@@ -90,6 +90,20 @@ Matrix<double> hessian(const LayerStats& layer, HessianKind kind) {
   return h;
 }
 
+Matrix<double> output_hessian(const LayerStats& layer) {
+  require(layer, {.output_hessian = true});
+  const Matrix<float>& sums = layer.sum_dydyt;
+  double trace = 0.0;
+  for (std::size_t i = 0; i < layer.out; ++i) trace += static_cast<double>(sums(i, i));
+  Matrix<double> h(layer.out, layer.out);
+  if (!(trace > 0.0)) return h;
+  const double factor = static_cast<double>(layer.out) / trace;
+  for (std::size_t i = 0; i < layer.out; ++i)
+    for (std::size_t j = 0; j < layer.out; ++j)
+      if (sums(i, i) > 0.0f && sums(j, j) > 0.0f) h(i, j) = factor * static_cast<double>(sums(i, j));
+  return h;
+}
+
 double effective_tokens(double sum_s, std::optional<double> sum_s2) {
   return sum_s2.value_or(0.0) > 0.0 ? sum_s * sum_s / *sum_s2 : std::numeric_limits<double>::quiet_NaN();
 }

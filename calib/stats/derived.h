@@ -26,6 +26,14 @@ Matrix<double> mean_fisher(const LayerStats& layer);
 /// The centred kinds need `activations` too.
 Matrix<double> hessian(const LayerStats& layer, HessianKind kind);
 
+/// (out, out), symmetric, in double: how the gradients at the layer's outputs vary together, without their size,
+///
+///   H_O = sum_dydyt · out / tr(sum_dydyt),
+///
+/// so that its diagonal is 1 on average; all zero where there is no gradient at all. Rows and columns of outputs that
+/// have none are exactly zero.
+Matrix<double> output_hessian(const LayerStats& layer);
+
 /// (in): the mean input that goes with a Hessian kind in the bias correction b + (W - What) mu: sum_x / N, or
 /// sum_s_x / sum_s for the guided kinds (zero when sum_s is 0).
 std::vector<double> correction_mean(const LayerStats& layer, HessianKind kind);

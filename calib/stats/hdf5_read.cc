@@ -188,9 +188,10 @@ void read_checked_dataset(hid_t dataset, T* destination, std::string_view what) 
   check(H5Dread(dataset, native_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, destination), what);
 }
 
+// T is a type: no parentheses around it.
 #define NIBBLE_INSTANTIATE(T)                                                                             \
   template void check_dataset<T>(hid_t, std::span<const std::uint64_t>, std::uint64_t, std::string_view); \
-  template void read_checked_dataset<T>(hid_t, T*, std::string_view);
+  template void read_checked_dataset<T>(hid_t, T*, std::string_view);  // NOLINT(bugprone-macro-parentheses)
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::uint64_t)

@@ -23,10 +23,10 @@ void check_values(std::span<const T> values, std::size_t expected, bool not_nega
   }
 }
 
-void check_symmetric_sums(const Matrix<float>& sums, std::string_view name, const LayerStats& layer,
+void check_symmetric_sums(const Matrix<float>& sums, std::size_t extent, std::string_view name, const LayerStats& layer,
                           std::string_view what) {
-  check_values(sums.values(), layer.in * layer.in, false, name, layer, what);
-  for (std::size_t i = 0; i < layer.in; ++i) {
+  check_values(sums.values(), extent * extent, false, name, layer, what);
+  for (std::size_t i = 0; i < extent; ++i) {
     NIBBLE_REQUIRE(sums(i, i) >= 0.0f, FormatError, "{}: '{}' of layer '{}' has a negative diagonal, {} at {}", what,
                    name, layer.module, sums(i, i), i);
   }
@@ -49,7 +49,8 @@ StatisticSet LayerStats::holds() const {
   return {.activations = !sum_x.empty(),
           .fisher = fisher.size() != 0,
           .hessian = sum_xxt.size() != 0,
-          .guided_hessian = sum_s_xxt.size() != 0};
+          .guided_hessian = sum_s_xxt.size() != 0,
+          .output_hessian = sum_dydyt.size() != 0};
 }
 
 void check_guide_sums(const LayerStats& layer, std::string_view what) {
@@ -75,12 +76,13 @@ void check_layer(const LayerStats& layer, std::string_view what) {
     }
   }
   if (holds.fisher) check_values(layer.fisher.values(), layer.out * layer.in, true, "fisher", layer, what);
-  if (holds.hessian) check_symmetric_sums(layer.sum_xxt, "sum_xxt", layer, what);
+  if (holds.hessian) check_symmetric_sums(layer.sum_xxt, layer.in, "sum_xxt", layer, what);
   if (holds.guided_hessian) {
     check_guide_sums(layer, what);
     check_values<double>(layer.sum_s_x, layer.in, false, "sum_s_x", layer, what);
-    check_symmetric_sums(layer.sum_s_xxt, "sum_s_xxt", layer, what);
+    check_symmetric_sums(layer.sum_s_xxt, layer.in, "sum_s_xxt", layer, what);
   }
+  if (holds.output_hessian) check_symmetric_sums(layer.sum_dydyt, layer.out, "sum_dydyt", layer, what);
 }
 
 bool is_valid_layer_name(std::string_view name) {
@@ -107,6 +109,7 @@ LayerSums::LayerSums(std::string layer_module, std::size_t layer_out, std::size_
     sum_s_x.resize(in);
     sum_s_xxt = Matrix<double>(in, in);
   }
+  if (what.output_hessian) sum_dydyt = Matrix<double>(out, out);
 }
 
 void LayerSums::add(const LayerStats& other) {
@@ -128,6 +131,7 @@ void LayerSums::add(const LayerStats& other) {
   sum_s2 = sum_s2 && other.sum_s2 ? std::optional(*sum_s2 + *other.sum_s2) : std::nullopt;
   add_to<double, double>(other.sum_s_x, sum_s_x);
   add_to<float, double>(other.sum_s_xxt.values(), sum_s_xxt.values());
+  add_to<float, double>(other.sum_dydyt.values(), sum_dydyt.values());
 }
 
 void LayerSums::settle_unseen() {
@@ -153,7 +157,8 @@ LayerStats LayerSums::rounded() const {
           .sum_s = sum_s,
           .sum_s2 = what.guided_hessian ? sum_s2 : std::nullopt,
           .sum_s_x = sum_s_x,
-          .sum_s_xxt = round_to_float(sum_s_xxt)};
+          .sum_s_xxt = round_to_float(sum_s_xxt),
+          .sum_dydyt = round_to_float(sum_dydyt)};
 }
 
 }  // namespace nibble::calib

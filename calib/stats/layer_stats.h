@@ -32,6 +32,7 @@ struct LayerStats {
   std::optional<double> sum_s2 = {};  ///< sum of s_t²; the first files of version 2 lack it
   std::vector<double> sum_s_x = {};   ///< (in): sum of s_t x_t
   Matrix<float> sum_s_xxt = {};       ///< (in, in): sum of s_t x_t x_tᵀ
+  Matrix<float> sum_dydyt = {};       ///< (out, out): dYᵀdY
 
   /// What is not empty.
   StatisticSet holds() const;
@@ -51,7 +52,7 @@ bool is_valid_layer_name(std::string_view name);
 /// Used by the collector for the current block and by merging for the current layer.
 struct LayerSums {
   LayerSums() = default;
-  /// All zero, with the arrays of `what` allocated. The matrices take 8·(out·in), 8·in² and 8·in² bytes.
+  /// All zero, with the arrays of `what` allocated. The matrices take 8·(out·in), twice 8·in² and 8·out² bytes.
   LayerSums(std::string module, std::size_t out, std::size_t in, const StatisticSet& what);
 
   /// Adds the sums of other windows of the same run. Counts add exactly. Throws InvalidArgument for another layer,
@@ -68,7 +69,7 @@ struct LayerSums {
   std::uint64_t tokens = 0, samples = 0;
   std::vector<double> sum_x, sum_x2, sum_abs_x;
   std::vector<float> min_x, max_x;
-  Matrix<double> fisher, sum_xxt, sum_s_xxt;
+  Matrix<double> fisher, sum_xxt, sum_s_xxt, sum_dydyt;
   double sum_s = 0.0;
   std::optional<double> sum_s2 = 0.0;  ///< empty as soon as a part lacks it
   std::vector<double> sum_s_x;

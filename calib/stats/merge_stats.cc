@@ -73,7 +73,7 @@ void merge_stats(std::span<const std::filesystem::path> inputs, const RunSetting
                    files[0]->path().string(), files[0]->layers().size());
   }
   for (const LayerInfo& info : files[0]->layers()) {
-    StatisticSet what = merged.collected;
+    StatisticSet what = info.holds;
     if (!info.input_of.empty()) what.hessian = false;  // merged with the layer that holds it
     LayerSums sums(info.module, info.out, info.in, what);
     sums.input_of = info.input_of;

@@ -9,9 +9,11 @@
 namespace nibble::calib {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"activations", "fisher", "hessian", "guided-hessian"};
-constexpr std::array<bool StatisticSet::*, 4> kMembers = {&StatisticSet::activations, &StatisticSet::fisher,
-                                                          &StatisticSet::hessian, &StatisticSet::guided_hessian};
+constexpr std::array<std::string_view, 5> kNames = {"activations", "fisher", "hessian", "guided-hessian",
+                                                    "output-hessian"};
+constexpr std::array<bool StatisticSet::*, 5> kMembers = {&StatisticSet::activations, &StatisticSet::fisher,
+                                                          &StatisticSet::hessian, &StatisticSet::guided_hessian,
+                                                          &StatisticSet::output_hessian};
 
 }  // namespace
 
@@ -24,9 +26,10 @@ StatisticSet parse_statistic_set(std::string_view text) {
     for (std::size_t i = 0; i < kNames.size(); ++i) {
       if (kNames[i] == word) set.*kMembers[i] = known = true;
     }
-    NIBBLE_REQUIRE(known, InvalidArgument,
-                   "statistics: expected a list of activations, fisher, hessian, guided-hessian, got '{}'{}", word,
-                   did_you_mean(word, kNames));
+    NIBBLE_REQUIRE(
+        known, InvalidArgument,
+        "statistics: expected a list of activations, fisher, hessian, guided-hessian, output-hessian, got '{}'{}", word,
+        did_you_mean(word, kNames));
     if (comma == std::string_view::npos) return set;
     text.remove_prefix(comma + 1);
   }

@@ -11,14 +11,15 @@ struct StatisticSet {
   bool fisher = false;          ///< fisher
   bool hessian = false;         ///< sum_xxt
   bool guided_hessian = false;  ///< sum_s, sum_s2, sum_s_x, sum_s_xxt
+  bool output_hessian = false;  ///< sum_dydyt, of the layers of the blocks
 
   bool operator==(const StatisticSet&) const = default;
   bool includes(const StatisticSet& other) const {
     return (activations || !other.activations) && (fisher || !other.fisher) && (hessian || !other.hessian) &&
-           (guided_hessian || !other.guided_hessian);
+           (guided_hessian || !other.guided_hessian) && (output_hessian || !other.output_hessian);
   }
   /// Whether collecting them needs the backward pass.
-  bool needs_gradients() const { return fisher || guided_hessian; }
+  bool needs_gradients() const { return fisher || guided_hessian || output_hessian; }
 };
 
 /// All that is in one or the other.

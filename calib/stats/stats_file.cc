@@ -104,10 +104,10 @@ struct StatsFile::State {
     NIBBLE_REQUIRE(!layers.empty(), FormatError, "{}: holds no layers", name);
   }
 
-  void require_collected(const std::string& module, const StatisticSet& what) const {
-    NIBBLE_REQUIRE(settings.collected.includes(what), InvalidArgument,
-                   "{}: layer '{}': needs the statistics {}, but the run collected {}", name, module, to_text(what),
-                   to_text(settings.collected));
+  void require_collected(const LayerInfo& info, const StatisticSet& what) const {
+    NIBBLE_REQUIRE(info.holds.includes(what), InvalidArgument,
+                   "{}: layer '{}': needs the statistics {}, but the run collected {}", name, info.module,
+                   to_text(what), to_text(info.holds));
   }
 
   void add_layer(const std::string& module, std::map<std::uint64_t, std::string>& owners) {
@@ -132,6 +132,8 @@ struct StatsFile::State {
       const auto [owner, is_first] = owners.emplace(h5::object_address(dataset.id(), what), module);
       if (!is_first) info.input_of = owner->second;
     }
+    info.holds = settings.collected;
+    if (settings.head) info.holds.output_hessian &= h5::has_link(group.id(), schema::kSumDydyt.name);
     index.emplace(module, layers.size());
     layers.push_back(std::move(info));
   }
@@ -176,7 +178,7 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
   const h5::Session session;
   const LayerInfo& info = layer(module);
   const RunSettings& run = state_->settings;
-  state_->require_collected(module, what);
+  state_->require_collected(info, what);
   LayerStats stats{.module = module,
                    .out = info.out,
                    .in = info.in,
@@ -202,6 +204,8 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
     read_values(g, schema::kSumSX.name, vector_shape, state_->size, text, stats.sum_s_x);
     read_matrix(g, schema::kSumSXxt.name, {in, in}, state_->size, text, stats.sum_s_xxt);
   }
+  if (what.output_hessian)
+    read_matrix(g, schema::kSumDydyt.name, {info.out, info.out}, state_->size, text, stats.sum_dydyt);
   check_layer(stats, state_->name);
   return stats;
 }
@@ -209,7 +213,7 @@ LayerStats StatsFile::read(const std::string& module, const StatisticSet& what) 
 double StatsFile::effective_tokens(const std::string& module) const {
   const h5::Session session;
   LayerStats stats{.module = layer(module).module};
-  state_->require_collected(module, {.guided_hessian = true});
+  state_->require_collected(layer(module), {.guided_hessian = true});
   const std::string text = fmt::format("{}: layer '{}'", state_->name, module);
   read_guide_sums(h5::open_group(state_->groups.id(), module, text).id(), state_->size, text, stats);
   check_guide_sums(stats, state_->name);

@@ -17,6 +17,7 @@ struct LayerInfo {
   std::size_t out = 0, in = 0;
   std::uint64_t tokens = 0;  ///< rows of its input that were summed: all, or those that chose an expert
   std::string input_of;      ///< the layer before this one that holds the same sum_xxt, or empty
+  StatisticSet holds = {};   ///< what the run collected; of the head without the output Hessian
 };
 
 /// A calibration file of anybody, read lazily: open() looks at names, shapes and settings, read() at one layer.
@@ -41,7 +42,7 @@ class StatsFile {
   /// The statistics `what` of a layer and its counts. Throws FormatError as above; InvalidArgument when the run did
   /// not collect them.
   LayerStats read(const std::string& module, const StatisticSet& what) const;
-  LayerStats read(const std::string& module) const { return read(module, settings().collected); }
+  LayerStats read(const std::string& module) const { return read(module, layer(module).holds); }
 
   /// effective_tokens() of a layer's guided Hessian (derived.h), without reading that. Throws as read().
   double effective_tokens(const std::string& module) const;

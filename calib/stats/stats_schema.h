@@ -45,4 +45,8 @@ inline constexpr DatasetText kSumSX = {"sum_s_x", "(in) sum over tokens of s x",
 inline constexpr DatasetText kSumSXxt = {"sum_s_xxt", "(in, in) sum over tokens of s x x^T",
                                          "(loss / output)^2 activation^2"};
 
+inline constexpr DatasetText kSumDydyt = {
+    "sum_dydyt", "(out, out) sum over tokens of dY dY^T, dY the gradient of the loss that `flavour` names",
+    "(loss / output)^2"};
+
 }  // namespace nibble::calib::schema

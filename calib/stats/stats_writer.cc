@@ -72,6 +72,8 @@ void StatsWriter::add(const LayerStats& layer) {
   const RunSettings& settings = state_->settings;
   StatisticSet given = layer.holds();
   if (!layer.input_of.empty()) given.hessian = settings.collected.hessian;  // comes from the link
+  const bool of_outputs = given.output_hessian;
+  if (settings.head) given.output_hessian |= settings.collected.output_hessian;  // the head has none
   NIBBLE_REQUIRE(given == settings.collected, InvalidArgument, "{}: expected the statistics {}, got {}", what,
                  to_text(settings.collected), to_text(layer.holds()));
   NIBBLE_REQUIRE(layer.samples == settings.windows && layer.tokens <= settings.windows * settings.window_tokens,
@@ -116,6 +118,7 @@ void StatsWriter::add(const LayerStats& layer) {
     write_described(g, schema::kSumSX, {in}, layer.sum_s_x.data(), what);
     write_described(g, schema::kSumSXxt, {in, in}, layer.sum_s_xxt.data(), what);
   }
+  if (of_outputs) write_described(g, schema::kSumDydyt, {out, out}, layer.sum_dydyt.data(), what);
 }
 
 void StatsWriter::commit() {

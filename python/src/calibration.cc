@@ -57,6 +57,9 @@ class LayerStatistics {
     const StatisticSet what{.activations = centred, .hessian = !guided, .guided_hessian = guided};
     return to_numpy(unlocked([&] { return narrowed(calib::hessian(read(what), chosen)); }));
   }
+  NumpyMatrix<float> output_hessian() const {
+    return to_numpy(unlocked([&] { return narrowed(calib::output_hessian(read({.output_hessian = true}))); }));
+  }
 
  private:
   LayerStats read(const StatisticSet& what) const { return file_->read(info_.module, what); }
@@ -149,7 +152,11 @@ void bind_calibration(nb::module_& module) {
       .def(
           "hessian", &LayerStatistics::hessian, "kind"_a = "plain",
           R"((in, in) float32, symmetric: "plain" XᵀX / N; "centred" (XᵀX - N μ μᵀ) / N; "guided" Xᵀ diag(s) X / N with s_t the mean
-over outputs of the squared gradient; "guided-centred".)");
+over outputs of the squared gradient; "guided-centred".)")
+      .def_prop_ro(
+          "output_hessian", &LayerStatistics::output_hessian, nb::rv_policy::automatic,
+          "(out, out) float32, symmetric: dYᵀdY, dY the gradients at the outputs, scaled to a mean diagonal of 1 "
+          "(0 where there are none). Layers of the blocks have it, the head has not.");
   nb::class_<PyCalibration>(module, "Calibration", "A calibration file (HDF5), read lazily.")
       .def(nb::new_([](const std::filesystem::path& path) { return PyCalibration{calib::StatsFile::open(path)}; }),
            "path"_a)
@@ -183,7 +190,8 @@ over outputs of the squared gradient; "guided-centred".)");
       "memory_bytes"_a = std::uint64_t{4} << 30, "progress"_a = nb::none(),
       R"(Runs a float model over windows of text, forward and backward, block by block, and writes `output`, a calibration file:
 `nibble calibrate`. text: files of text to draw `samples` windows (0: 128) of `length` tokens (0: 512, or the context) from;
-or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian.
+or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian,
+output-hessian.
 
 Ctrl-C loses nothing that was finished: the same call goes on from there. progress: None, True (tqdm), or a callable
 (stage, done, total, unit).)");

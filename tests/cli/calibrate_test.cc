@@ -80,6 +80,17 @@ TEST_F(Calibrate, ShowSaysHowManyTokensAGuidedHessianIsWorth) {
   EXPECT_THAT(nibble({"calibrate", "--show", output}).out, HasSubstr("guided tokens"));
 }
 
+TEST_F(Calibrate, TheHeadGoesWithoutAnOutputHessian) {
+  ASSERT_EQ(nibble(command({"--collect", "output-hessian", "--head"})).exit_code, 0);
+  const auto file = calib::StatsFile::open(output);
+  for (const calib::LayerInfo& info : file->layers())
+    EXPECT_EQ(info.holds.output_hessian, info.module != "lm_head") << info.module;
+  const ProgramRun shown = nibble({"calibrate", "--show", output});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("output-hessian"));
+  EXPECT_THAT(nibble({"calibrate", "--help"}).out, HasSubstr("output-hessian"));
+}
+
 TEST_F(Calibrate, PartsMerge) {
   ASSERT_EQ(nibble(command({"--seed", "1"}, "a.h5")).exit_code, 0);
   ASSERT_EQ(nibble(command({"--seed", "2"}, "b.h5")).exit_code, 0);
@@ -96,7 +107,8 @@ TEST_F(Calibrate, PartsMerge) {
 
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {
-    std::vector<std::string> all = command({"--collect", "activations,fisher,hessian,guided-hessian"}, file);
+    std::vector<std::string> all =
+        command({"--collect", "activations,fisher,hessian,guided-hessian,output-hessian"}, file);
     all[7] = windows;
     all.insert(all.end(), more.begin(), more.end());
     return nibble(all);
@@ -190,8 +202,8 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
 // Sums of 6 windows split over processes: float products see other batches, and doubles are added in another order.
 TEST_F(Calibrate, SeveralProcessesGiveTheSameStatistics) {
   if (kMpirun.empty()) GTEST_SKIP() << "this build has no MPI";
-  const std::vector<std::string> settings = {"--collect", "activations,fisher,hessian,guided-hessian", "--threads",
-                                             "1"};
+  const std::vector<std::string> settings = {"--collect", "activations,fisher,hessian,guided-hessian,output-hessian",
+                                             "--threads", "1"};
   ASSERT_EQ(nibble(command(settings)).exit_code, 0);
   const auto one = calib::StatsFile::open(output);
   for (const char* processes : {"2", "3"}) {
@@ -210,6 +222,7 @@ TEST_F(Calibrate, SeveralProcessesGiveTheSameStatistics) {
       EXPECT_TRUE(relative_error_within(b.sum_s_x, a.sum_s_x, 1e-5));
       EXPECT_TRUE(relative_error_within(b.fisher.values(), a.fisher.values(), 1e-5));
       EXPECT_TRUE(relative_error_within(b.sum_xxt.values(), a.sum_xxt.values(), 1e-6));
+      EXPECT_TRUE(relative_error_within(b.sum_dydyt.values(), a.sum_dydyt.values(), 1e-5));
       EXPECT_TRUE(relative_error_within(b.max_x, a.max_x, 1e-6));
     }
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temp.path()), {}), processes[0] - '0');  // no leftovers

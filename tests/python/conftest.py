@@ -42,7 +42,7 @@ def calibration(demo, tmp_path_factory):
 
     return nibble.calibrate(demo / "gpt2-demo", tmp_path_factory.mktemp("calibration") / "calib.h5",
                             text=demo / "calibration.txt", samples=4, length=64,
-                            collect="activations,fisher,hessian,guided-hessian")
+                            collect="activations,fisher,hessian,guided-hessian,output-hessian")
 
 
 @pytest.fixture(scope="session")

@@ -133,6 +133,33 @@ TEST_F(Accumulate, GuidedHessianWeightsTokensByTheMeanSquaredGradient) {
   EXPECT_TRUE(test::all_near(sums.sum_s_xxt.values(), second.values(), kProductBound));
 }
 
+// More than one tile of 256 outputs, windows as uneven as an expert's.
+TEST_F(Accumulate, OutputHessianIsTheGradientsOverPairsOfOutputsAndSymmetricToTheBit) {
+  const std::vector<std::size_t> uneven{0, 3, 3, kTokens - 1, kTokens};
+  for (const auto& cut : {windows, uneven}) {
+    Matrix<double> h(kOut, kOut), expected(kOut, kOut);
+    add_output_hessian(dy, cut, h);
+    mirror_upper(h);
+    for (std::size_t i = 0; i < kOut; ++i)
+      for (std::size_t j = 0; j < kOut; ++j)
+        for (std::size_t t = 0; t < kTokens; ++t) expected(i, j) += at(dy, t, i) * at(dy, t, j);
+    EXPECT_TRUE(test::all_near(h.values(), expected.values(), kProductBound));
+    for (std::size_t i = 0; i < kOut; ++i)
+      for (std::size_t j = 0; j < i; ++j) EXPECT_EQ(h(i, j), h(j, i));
+  }
+}
+
+TEST_F(Accumulate, AnOutputHessianAddsToWhatIsThere) {
+  Matrix<double> once(kOut, kOut), parts(kOut, kOut);
+  add_output_hessian(dy, windows, once);
+  add_output_hessian(dy.view().rows_slice(0, 20), std::vector<std::size_t>{0, 10, 20}, parts);
+  add_output_hessian(dy.view().rows_slice(20, 10), std::vector<std::size_t>{0, 10}, parts);
+  EXPECT_TRUE(test::same_bits(parts.values(), once.values())) << "windows are added one by one, in whatever batches";
+  const Matrix<double> before = parts;
+  add_output_hessian(dy.view().rows_slice(0, 0), std::vector<std::size_t>{0, 0}, parts);
+  EXPECT_TRUE(test::same_bits(parts.values(), before.values())) << "an expert that no token chose";
+}
+
 TEST_F(Accumulate, CentringSubtractsTheMeanOfEachColumn) {
   std::vector<double> mean(kIn);
   for (std::size_t i = 0; i < kIn; ++i) mean[i] = 0.1 * static_cast<double>(i);
@@ -143,11 +170,14 @@ TEST_F(Accumulate, CentringSubtractsTheMeanOfEachColumn) {
 TEST_F(Accumulate, ResultsDoNotDependOnThreads) {
   const auto run = [&](std::size_t threads) {
     set_thread_count(threads);
-    LayerSums sums("layer", kOut, kIn, {.activations = true, .fisher = true, .hessian = true, .guided_hessian = true});
+    LayerSums sums(
+        "layer", kOut, kIn,
+        {.activations = true, .fisher = true, .hessian = true, .guided_hessian = true, .output_hessian = true});
     add_activations(x, sums);
     add_fisher(FisherFlavour::kSequence, x, dy, windows, sums.fisher);
     add_hessian(x, windows, sums.sum_xxt);
     add_guided_hessian(x, dy, windows, sums);
+    add_output_hessian(dy, windows, sums.sum_dydyt);
     set_thread_count(0);
     return sums;
   };
@@ -156,6 +186,7 @@ TEST_F(Accumulate, ResultsDoNotDependOnThreads) {
   EXPECT_TRUE(test::same_bits(one.fisher.values(), three.fisher.values()));
   EXPECT_TRUE(test::same_bits(one.sum_xxt.values(), three.sum_xxt.values()));
   EXPECT_TRUE(test::same_bits(one.sum_s_xxt.values(), three.sum_s_xxt.values()));
+  EXPECT_TRUE(test::same_bits(one.sum_dydyt.values(), three.sum_dydyt.values()));
 }
 
 TEST(FindNotFinite, GivesTheFirstPosition) {

@@ -60,7 +60,7 @@ double at(const Matrix<float>& m, std::size_t r, std::size_t c) { return static_
 
 struct Expected {
   std::vector<double> sum_x, sum_s_x;
-  Matrix<double> fisher, xxt, s_xxt;
+  Matrix<double> fisher, xxt, s_xxt, dydyt;
   double sum_s = 0.0;
 };
 
@@ -77,14 +77,21 @@ Expected sum_traces(const ToyCalibration& toy, const std::string& module, Fisher
     for (std::size_t t = 0; t < kWindow && centre; ++t)
       for (std::size_t i = 0; i < in; ++i) mean[i] += at(trace[module].first, t, i) / double(windows * kWindow);
 
-  Expected e{std::vector<double>(in), std::vector<double>(in), Matrix<double>(out, in),
-             Matrix<double>(in, in),  Matrix<double>(in, in),  0.0};
+  Expected e{std::vector<double>(in),
+             std::vector<double>(in),
+             Matrix<double>(out, in),
+             Matrix<double>(in, in),
+             Matrix<double>(in, in),
+             Matrix<double>(out, out),
+             0.0};
   for (auto& trace : traces) {
     const auto& [x, dy] = trace[module];
     for (std::size_t t = 0; t < kWindow; ++t) {
       double s = 0.0;
       for (std::size_t o = 0; o < out; ++o) s += at(dy, t, o) * at(dy, t, o) / double(out);
       e.sum_s += s;
+      for (std::size_t o = 0; o < out; ++o)
+        for (std::size_t p = 0; p < out; ++p) e.dydyt(o, p) += at(dy, t, o) * at(dy, t, p);
       for (std::size_t i = 0; i < in; ++i) {
         e.sum_x[i] += at(x, t, i);
         e.sum_s_x[i] += s * at(x, t, i);
@@ -110,6 +117,13 @@ Expected sum_traces(const ToyCalibration& toy, const std::string& module, Fisher
 }
 
 std::vector<double> widened(const Matrix<float>& m) { return {m.values().begin(), m.values().end()}; }
+
+template <class T>
+double trace_of(const Matrix<T>& h) {
+  double trace = 0.0;
+  for (std::size_t i = 0; i < h.rows(); ++i) trace += static_cast<double>(h(i, i));
+  return trace;
+}
 
 struct Case {
   std::string family;
@@ -147,6 +161,15 @@ TEST_P(Calibrate, EveryStatisticMatchesPlainLoops) {
     EXPECT_TRUE(test::near(layer.sum_s, expected.sum_s, {.rel = 1e-5}));
     EXPECT_TRUE(test::relative_error_within(layer.sum_s_x, expected.sum_s_x, 1e-5));
     EXPECT_TRUE(test::relative_error_within(widened(layer.sum_s_xxt), expected.s_xxt.values(), 1e-5));
+    if (info.module == toy.architecture.head.linear.module) {
+      EXPECT_EQ(layer.sum_dydyt.size(), 0u);
+      continue;
+    }
+    EXPECT_TRUE(test::relative_error_within(widened(layer.sum_dydyt), expected.dydyt.values(), 1e-5));
+    const Matrix<double> h = output_hessian(layer);
+    EXPECT_TRUE(test::near(trace_of(h), static_cast<double>(layer.out), {.rel = 1e-13}));
+    // Its diagonal is what the guided Hessian weighs tokens by: tr(sum_dydyt) = out · sum_s.
+    EXPECT_TRUE(test::near(trace_of(layer.sum_dydyt), static_cast<double>(layer.out) * layer.sum_s, {.rel = 1e-5}));
   }
 }
 
@@ -174,7 +197,8 @@ TEST(CalibrateRun, SharedInputsAreLinked) {
 
 TEST(CalibrateRun, CollectsOnlyWhatIsAskedFor) {
   const ToyCalibration toy("llama");
-  for (const char* set : {"activations", "fisher", "hessian", "guided-hessian", "activations,hessian"}) {
+  for (const char* set : {"activations", "fisher", "hessian", "guided-hessian", "output-hessian", "activations,hessian",
+                          "fisher,output-hessian"}) {
     const auto file = toy.run(toy.job(set, parse_statistic_set(set)));
     for (const LayerInfo& info : file->layers()) EXPECT_EQ(to_text(file->read(info.module).holds()), set);
   }
@@ -192,6 +216,7 @@ TEST(CalibrateRun, BytesDependNeitherOnThreadsNorOnMemory) {
   const auto bytes = [&](const char* name, std::size_t threads, bool files) {
     set_thread_count(threads);
     CalibrationJob job = toy.job(name);
+    job.settings.head = true;
     if (files) job.memory_bytes = memory_that_forces_files(job);
     EXPECT_EQ(plan_job(job).residuals_on_disk, files);
     calibrate(job);
@@ -202,6 +227,66 @@ TEST(CalibrateRun, BytesDependNeitherOnThreadsNorOnMemory) {
   const std::string first = bytes("a", 1, false);
   EXPECT_TRUE(first == bytes("b", 3, false));
   EXPECT_TRUE(first == bytes("c", 2, true));
+}
+
+// So little memory that a block's layers take turns: output Hessians of wide layers are what fills it first.
+TEST(CalibrateRun, BytesDoNotDependOnHowManyLayersAreSummedAtOnce) {
+  ToyCalibration toy("llama");
+  toy.architecture = test::toy_llama({.intermediate = 300});
+  const test::ToyWeights weights(toy.architecture, 7);
+  toy.model = model::make_model(toy.architecture, weights);
+  CalibrationJob plenty = toy.job("plenty.h5"), little = toy.job("little.h5");
+  plenty.settings.head = little.settings.head = true;
+  const auto granted = [&](std::uint64_t bytes) {
+    little.memory_bytes = bytes;
+    try {
+      return plan_job(little).most_passes > 0;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  };
+  std::uint64_t least = 1, most = std::uint64_t{1} << 30;
+  ASSERT_TRUE(granted(most));
+  while (least < most) {
+    const std::uint64_t middle = least + (most - least) / 2;
+    granted(middle) ? most = middle : least = middle + 1;
+  }
+  ASSERT_TRUE(granted(most));
+  EXPECT_GT(plan_job(little).most_passes, 1u);
+  EXPECT_EQ(plan_job(plenty).most_passes, 1u);
+  calibrate(plenty);
+  calibrate(little);
+  EXPECT_TRUE(test::read_file(plenty.output) == test::read_file(little.output));
+}
+
+TEST(CalibrationPlan, CountsTheSquaresOfOutputsButNotTheHeads) {
+  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
+  RunSettings settings{.windows = 16, .window_tokens = 512, .collected = {.fisher = true}};
+  const auto plan = [&](bool outputs, bool head) {
+    settings.collected.output_hessian = outputs;
+    settings.head = head;
+    return plan_calibration(architecture, settings, std::uint64_t{64} << 30);
+  };
+  // q and o 4096, k and v 1024, gate and up 14336, down 4096 outputs; floats in the shards and again in the file.
+  const std::uint64_t squares = 32 * (3ull * 4096 * 4096 + 2ull * 1024 * 1024 + 2ull * 14336 * 14336);
+  EXPECT_EQ(plan(true, false).disk_bytes - plan(false, false).disk_bytes, 2 * 4 * squares);
+  EXPECT_EQ(plan(true, true).disk_bytes - plan(false, true).disk_bytes, 2 * 4 * squares);
+  EXPECT_EQ(plan(true, false).accumulator_bytes - plan(false, false).accumulator_bytes, 8 * squares / 32);
+  // A symmetric product is half of one.
+  EXPECT_TRUE(test::near(plan(true, false).operations - plan(false, false).operations,
+                         2.0 * 0.5 * static_cast<double>(squares) * 16 * 512, {.rel = 1e-6}));
+}
+
+// What docs/formats.md says of it, with all that the preset `best` needs.
+TEST(CalibrationPlan, OutputHessiansOfAnEightBillionParameterModelNeedMoreThanFourGigabytes) {
+  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
+  RunSettings settings{
+      .windows = 64, .window_tokens = 512, .collected = {.activations = true, .fisher = true, .guided_hessian = true}};
+  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{4} << 30));
+  settings.collected.output_hessian = true;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { plan_calibration(architecture, settings, std::uint64_t{4} << 30); }, "--memory grants 4096 MB"));
+  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{8} << 30));
 }
 
 // Parts that are whole batches go through the same matrix products as in one run, so that the double sums differ by the
@@ -229,6 +314,7 @@ TEST(CalibrateRun, MergedPartsEqualOneRun) {
     EXPECT_TRUE(test::same_bits(b.max_x, a.max_x));
     EXPECT_TRUE(test::all_near(b.fisher.values(), a.fisher.values(), {.rel = 3 * 0x1p-24}));
     EXPECT_TRUE(test::relative_error_within(b.sum_xxt.values(), a.sum_xxt.values(), 3 * 0x1p-24));
+    EXPECT_TRUE(test::relative_error_within(b.sum_dydyt.values(), a.sum_dydyt.values(), 3 * 0x1p-24));
   }
 }
 

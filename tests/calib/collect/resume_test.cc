@@ -38,6 +38,7 @@ class Resume : public testing::TestWithParam<bool> {
  protected:
   CalibrationJob job(const char* name) const {
     CalibrationJob job = toy.job(name);
+    job.settings.head = true;  // whose layer lacks the output Hessian that the others have
     if (GetParam()) job.memory_bytes = memory_that_forces_files(job);
     return job;
   }
@@ -108,9 +109,10 @@ TEST_P(Resume, OtherSettingsAreRefusedNamingWhatDiffers) {
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.seeds = {1}; }, "seeds: '11' then, '1' now"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.flavour = FisherFlavour::kPosition; }, "flavour"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.labels = Labels::kSampled; }, "labels"));
-  EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.head = true; }, "head"));
-  EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn; }, "centre"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.head = false; }, "head"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = false; }, "centre"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.collected.fisher = false; }, "collected"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.collected.output_hessian = false; }, "collected"));
   EXPECT_NO_THROW(calibrate(job("calib.h5")));
 }
 
@@ -119,6 +121,11 @@ TEST_P(Resume, ACompleteOutputIsKeptAndProtected) {
   const auto written = std::filesystem::last_write_time(toy.dir / "calib.h5");
   calibrate(job("calib.h5"));
   EXPECT_EQ(std::filesystem::last_write_time(toy.dir / "calib.h5"), written);
+  // Killed once the output had its name, before the work directory was removed.
+  std::filesystem::create_directory(toy.dir / "calib.h5.work");
+  test::write_file(toy.dir / "calib.h5.work/00000.forward.shard", "any");
+  calibrate(job("calib.h5"));
+  EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.work"));
   CalibrationJob other = job("calib.h5");
   other.settings.flavour = FisherFlavour::kPosition;
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(other); }, "is there already",

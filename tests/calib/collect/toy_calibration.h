@@ -11,7 +11,7 @@
 namespace nibble::calib {
 
 inline constexpr StatisticSet kEverything = {
-    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true};
+    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true, .output_hessian = true};
 inline constexpr std::size_t kWindow = 16;
 inline constexpr std::size_t kBatchWindows = 128;  // what the collector takes together: 2048 tokens
 

@@ -90,6 +90,48 @@ TEST(Derived, PlainAndGuidedHessiansAreMeansOverTokens) {
   EXPECT_EQ(correction_mean(layer, HessianKind::kGuided)[1], layer.sum_s_x[1] / layer.sum_s);
 }
 
+TEST(Derived, OutputHessiansHaveAMeanDiagonalOfOneAndTheShapeOfTheSums) {
+  const LayerStats layer = example_layer("layer", 5, 3, 4);
+  const Matrix<double> h = output_hessian(layer);
+  ASSERT_EQ(h.rows(), 5u);
+  ASSERT_EQ(h.cols(), 5u);
+  double trace = 0.0, sums = 0.0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    trace += h(i, i);
+    sums += static_cast<double>(layer.sum_dydyt(i, i));
+  }
+  EXPECT_TRUE(test::near(trace, 5.0, {.rel = 1e-15}));  // five roundings of a division and a product
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < 5; ++j) {
+      EXPECT_TRUE(test::near(h(i, j), 5.0 * static_cast<double>(layer.sum_dydyt(i, j)) / sums, {.rel = 1e-15}));
+      EXPECT_EQ(h(i, j), h(j, i));
+    }
+}
+
+// Sequence and position flavours, more or fewer windows: gradients of another size say the same.
+TEST(Derived, OutputHessiansDoNotDependOnTheSizeOfTheGradients) {
+  const LayerStats layer = example_layer("layer", 5, 3, 4);
+  LayerStats small = layer;
+  for (float& value : small.sum_dydyt.values()) value *= 0x1p-90f;
+  EXPECT_TRUE(test::same_bits(output_hessian(small).values(), output_hessian(layer).values()));
+}
+
+TEST(Derived, OutputsWithoutGradientsGetZeroRows) {
+  LayerStats layer = example_layer("layer", 4, 3, 4, {.output_hessian = true});
+  for (std::size_t i = 0; i < 4; ++i)  // what float products of tiny gradients leave beside a diagonal of 0
+    layer.sum_dydyt(i, 2) = layer.sum_dydyt(2, i) = i == 2 ? 0.0f : 1e-40f;
+  const Matrix<double> h = output_hessian(layer);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(h(i, 2), 0.0);
+    EXPECT_EQ(h(2, i), 0.0);
+  }
+  EXPECT_TRUE(test::near(h(0, 0) + h(1, 1) + h(3, 3), 4.0, {.rel = 1e-15}));
+  layer.sum_dydyt = Matrix<float>(4, 4);
+  const Matrix<double> none = output_hessian(layer);
+  EXPECT_EQ(none.rows(), 4u);
+  for (const double value : none.values()) EXPECT_EQ(value, 0.0);
+}
+
 // An input that is 0 and one that is always 0.3, which no float sum represents exactly.
 TEST(Derived, DeadAndConstantInputsGetZeroRows) {
   LayerSums sums("layer", 1, 3, kEverything);
@@ -148,6 +190,7 @@ TEST(Derived, MissingStatisticsAreNamed) {
   const LayerStats layer = example_layer("layer", 5, 3, 1, {.fisher = true});
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { mean_input(layer); }, "'layer'", "activations", "--collect"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { hessian(layer, HessianKind::kCentred); }, "hessian"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { output_hessian(layer); }, "'layer'", "output-hessian"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([] { mean_input(LayerSums("e", 1, 1, kEverything).rounded()); }, "'e'",
                                                  "no tokens"));
 }

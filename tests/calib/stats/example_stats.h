@@ -12,7 +12,7 @@
 namespace nibble::calib {
 
 inline constexpr StatisticSet kEverything = {
-    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true};
+    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true, .output_hessian = true};
 
 /// Settings of a made-up run.
 inline RunSettings example_settings(const StatisticSet& collected = kEverything, std::uint64_t windows = 3) {
@@ -64,6 +64,14 @@ inline LayerStats example_layer(std::string module, std::size_t out, std::size_t
     }
   }
   for (double& f : sums.fisher.values()) f = std::exp(random.normal());
+  Random gradients(seed + 1000);  // of its own: the numbers above do not depend on what else is collected
+  for (std::size_t t = 0; t < tokens && what.output_hessian; ++t) {
+    std::vector<double> dy(out);
+    const double common = gradients.normal();
+    for (double& value : dy) value = common + gradients.normal();
+    for (std::size_t i = 0; i < out; ++i)
+      for (std::size_t j = 0; j < out; ++j) sums.sum_dydyt(i, j) += dy[i] * dy[j];
+  }
   return sums.rounded();
 }
 

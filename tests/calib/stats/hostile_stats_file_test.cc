@@ -16,7 +16,7 @@
 namespace nibble::calib {
 namespace {
 
-constexpr StatisticSet kCollected = {.activations = true, .fisher = true, .hessian = true};
+constexpr StatisticSet kCollected = {.activations = true, .fisher = true, .hessian = true, .output_hessian = true};
 constexpr const char* kLayer = "h.0.attn.c_attn";
 constexpr hsize_t kOut = 6, kIn = 3;
 
@@ -317,6 +317,62 @@ TEST_F(HostileStatsFile, NanIsRefused) {
   EXPECT_TRUE(refused("'fisher'", "nan at index 3"));
 }
 
+TEST_F(HostileStatsFile, AnOutputHessianOfInputsIsRefused) {
+  replace("sum_dydyt", H5T_IEEE_F32LE, {kIn, kIn}, std::vector<float>(kIn * kIn));
+  EXPECT_TRUE(refused("'sum_dydyt'", "(6, 6)", "got (3, 3)"));
+}
+
+TEST_F(HostileStatsFile, AnOutputHessianWithANegativeDiagonalIsRefused) {
+  std::vector<float> values(kOut * kOut, 1.0f);
+  values[4 * kOut + 4] = -0.5f;
+  replace("sum_dydyt", H5T_IEEE_F32LE, {kOut, kOut}, values);
+  EXPECT_TRUE(refused("'sum_dydyt'", "negative diagonal, -0.5 at 4"));
+}
+
+TEST_F(HostileStatsFile, AnOutputHessianThatIsNotFiniteIsRefused) {
+  std::vector<float> values(kOut * kOut, 1.0f);
+  values[9] = std::numeric_limits<float>::infinity();
+  replace("sum_dydyt", H5T_IEEE_F32LE, {kOut, kOut}, values);
+  EXPECT_TRUE(refused("'sum_dydyt'", "inf at index 9"));
+}
+
+TEST_F(HostileStatsFile, AMissingOutputHessianIsNamed) {
+  change([](hid_t layer) { H5Ldelete(layer, "sum_dydyt", H5P_DEFAULT); });
+  EXPECT_TRUE(refused("'sum_dydyt' is missing"));
+}
+
+// In a file with the head a layer may be without it; which one the head is, the model knows.
+TEST_F(HostileStatsFile, AMissingOutputHessianBesideAHeadIsTheCallersError) {
+  change([](hid_t layer) { H5Ldelete(layer, "sum_dydyt", H5P_DEFAULT); });
+  set_text("head", "yes");
+  const auto file = StatsFile::open(path_);
+  EXPECT_FALSE(file->layer(kLayer).holds.output_hessian);
+  EXPECT_NO_THROW(file->read(kLayer));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { file->read(kLayer, {.output_hessian = true}); }, "calib.h5",
+                                                 "output-hessian"));
+}
+
+TEST_F(HostileStatsFile, AnOutputHessianThatTheSettingsDoNotNameIsNotRead) {
+  set_text("collected", "activations,fisher,hessian");
+  for (const char* head : {"no", "yes"}) {
+    set_text("head", head);
+    const auto file = StatsFile::open(path_);
+    EXPECT_EQ(file->read(kLayer).sum_dydyt.size(), 0u) << head;
+    EXPECT_TRUE(
+        test::throws_with<InvalidArgument>([&] { file->read(kLayer, {.output_hessian = true}); }, "but the run"));
+  }
+}
+
+TEST_F(HostileStatsFile, AHugeOutputHessianIsRefusedBeforeAllocating) {
+  set_number(".", "out", 1ull << 28);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_alloc_time(creation, H5D_ALLOC_TIME_LATE);
+  replace("sum_dydyt", H5T_IEEE_F32LE, {1ull << 28, 1ull << 28}, std::vector<float>(), creation);
+  H5Pclose(creation);
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { StatsFile::open(path_)->read(kLayer, {.output_hessian = true}); },
+                                             "'sum_dydyt'", "stored bytes"));
+}
+
 TEST_F(HostileStatsFile, CountsThatDisagreeWithTheSettingsAreRefused) {
   set_number("/", "windows", 4);
   EXPECT_TRUE(refused("3 windows with 21 tokens in all", "4 windows of 7 tokens"));
@@ -359,7 +415,8 @@ TEST_F(HostileStatsFile, AnUnknownLayerSuggestsTheNearest) {
 TEST_F(HostileStatsFile, AStatisticThatWasNotCollectedIsTheCallersError) {
   const auto file = StatsFile::open(path_);
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { file->read(kLayer, {.guided_hessian = true}); },
-                                                 "guided-hessian", "collected activations,fisher,hessian"));
+                                                 "guided-hessian",
+                                                 "collected activations,fisher,hessian,output-hessian"));
 }
 
 }  // namespace

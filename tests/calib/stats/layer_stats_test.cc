@@ -15,14 +15,27 @@ namespace nibble::calib {
 namespace {
 
 TEST(StatisticSet, NamesRoundTrip) {
-  for (const char* text : {"activations", "fisher", "activations,fisher", "activations,fisher,hessian,guided-hessian"})
+  for (const char* text : {"activations", "fisher", "activations,fisher", "output-hessian",
+                           "activations,fisher,hessian,guided-hessian,output-hessian"})
     EXPECT_EQ(to_text(parse_statistic_set(text)), text);
   EXPECT_EQ(parse_statistic_set("fisher,activations"), parse_statistic_set("activations,fisher"));
+}
+
+TEST(StatisticSet, TheOutputHessianIsAStatisticLikeTheOthers) {
+  constexpr StatisticSet kOutputs{.output_hessian = true};
+  EXPECT_EQ(parse_statistic_set("output-hessian"), kOutputs);
+  EXPECT_TRUE(kOutputs.needs_gradients());
+  EXPECT_TRUE(kEverything.includes(kOutputs));
+  EXPECT_FALSE(kOutputs.includes({.hessian = true}));
+  EXPECT_FALSE((StatisticSet{.hessian = true, .guided_hessian = true}).includes(kOutputs));
+  EXPECT_EQ(either(kOutputs, {.fisher = true}), (StatisticSet{.fisher = true, .output_hessian = true}));
 }
 
 TEST(StatisticSet, AnUnknownNameSuggestsTheNearest) {
   EXPECT_TRUE(
       test::throws_with<InvalidArgument>([] { parse_statistic_set("fischer"); }, "'fischer'", "did you mean 'fisher'"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { parse_statistic_set("output_hessian"); },
+                                                 "guided-hessian, output-", "did you mean 'output-hessian'"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([] { parse_statistic_set(""); }, "got ''"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([] { parse_statistic_set("fisher,"); }, "got ''"));
 }
@@ -51,6 +64,8 @@ TEST(LayerSums, AddingPartsGivesTheSumsOfAll) {
   }
   // The sum of two floats is exact in double, so rounding it once is what a float addition does.
   for (std::size_t i = 0; i < 15; ++i) EXPECT_EQ(merged.fisher.data()[i], a.fisher.data()[i] + b.fisher.data()[i]);
+  for (std::size_t i = 0; i < 25; ++i)
+    EXPECT_EQ(merged.sum_dydyt.data()[i], a.sum_dydyt.data()[i] + b.sum_dydyt.data()[i]);
   for (std::size_t i = 0; i < 9; ++i) {
     EXPECT_EQ(merged.sum_xxt.data()[i], a.sum_xxt.data()[i] + b.sum_xxt.data()[i]);
     EXPECT_EQ(merged.sum_s_xxt.data()[i], a.sum_s_xxt.data()[i] + b.sum_s_xxt.data()[i]);
@@ -63,11 +78,30 @@ TEST(LayerSums, OtherLayersShapesAndStatisticsAreRefused) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { sums.add(example_layer("a", 3, 5, 1)); }, "(3, 5)", "(5, 3)"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { sums.add(example_layer("a", 5, 3, 1, {.fisher = true})); },
                                                  "with fisher does not fit"));
+  StatisticSet without = kEverything;
+  without.output_hessian = false;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { sums.add(example_layer("a", 5, 3, 1, without)); },
+                                                 "guided-hessian does not fit"));
+}
+
+TEST(LayerSums, OfOutputsAreSquareInTheOutputsAndRoundedOnce) {
+  LayerSums sums("a", 3, 2, {.output_hessian = true});
+  ASSERT_EQ(sums.sum_dydyt.rows(), 3u);
+  ASSERT_EQ(sums.sum_dydyt.cols(), 3u);
+  EXPECT_EQ(sums.sum_xxt.size(), 0u);
+  sums.sum_dydyt(0, 2) = 1.0 + 0x1p-30;
+  sums.sum_dydyt(1, 1) = 1.0 + 0x1p-23 + 0x1p-40;
+  const LayerStats layer = sums.rounded();
+  EXPECT_EQ(layer.sum_dydyt(0, 2), 1.0f);
+  EXPECT_EQ(layer.sum_dydyt(1, 1), 1.0f + 0x1p-23f);
+  EXPECT_EQ(layer.sum_dydyt(2, 0), 0.0f);
+  EXPECT_EQ(layer.holds(), (StatisticSet{.output_hessian = true}));
 }
 
 TEST(CheckLayer, ConsistentStatisticsPass) {
-  for (const StatisticSet set : {kEverything, StatisticSet{.activations = true}, StatisticSet{.fisher = true},
-                                 StatisticSet{.hessian = true}, StatisticSet{.guided_hessian = true}})
+  for (const StatisticSet set :
+       {kEverything, StatisticSet{.activations = true}, StatisticSet{.fisher = true}, StatisticSet{.hessian = true},
+        StatisticSet{.guided_hessian = true}, StatisticSet{.output_hessian = true}})
     EXPECT_NO_THROW(check_layer(example_layer("layer", 5, 3, 1, set), "test"));
 }
 
@@ -88,6 +122,11 @@ TEST(CheckLayer, ImpossibleValuesAreNamed) {
   EXPECT_TRUE(fails([](LayerStats& l) { l.max_x[2] = kInfinity; }, "'max_x'", "inf"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.sum_xxt(1, 1) = -1.0f; }, "'sum_xxt'", "negative diagonal"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.sum_s_xxt(0, 1) = kNan; }, "'sum_s_xxt'", "nan"));
+  EXPECT_TRUE(fails([](LayerStats& l) { l.sum_dydyt(4, 4) = -1.0f; }, "'sum_dydyt'", "negative diagonal, -1 at 4"));
+  EXPECT_TRUE(fails([](LayerStats& l) { l.sum_dydyt(4, 3) = kNan; }, "'sum_dydyt'", "nan at index 23"));
+  EXPECT_TRUE(
+      fails([](LayerStats& l) { l.sum_dydyt = Matrix<float>(3, 3); }, "'sum_dydyt'", "9 values", "expected 25"));
+  EXPECT_NO_THROW(check_layer(LayerSums("e", 5, 3, {.output_hessian = true}).rounded(), "no gradient at all"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.sum_s = -1.0; }, "'sum_s'"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.module = "a/b"; }, "'a/b'"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.out = 0; }, "(0, 3)"));

@@ -60,12 +60,47 @@ TEST(MergeStats, SumsTheFilesAndKeepsSharedInputs) {
       }
       EXPECT_TRUE(test::near(static_cast<double>(sum.fisher.data()[e]), exact, {.abs = 0x1p-24 * magnitudes}));
     }
+    EXPECT_EQ(sum.sum_dydyt.rows(), sum.out);
+    for (std::size_t e = 0; e < sum.sum_dydyt.size(); ++e) {
+      double exact = 0.0, magnitudes = 0.0;
+      for (const auto& part : parts) {
+        const auto value = static_cast<double>(part->read(module).sum_dydyt.data()[e]);
+        exact += value;
+        magnitudes += std::abs(value);
+      }
+      EXPECT_TRUE(test::near(static_cast<double>(sum.sum_dydyt.data()[e]), exact, {.abs = 0x1p-24 * magnitudes}));
+    }
     for (std::size_t i = 0; i < 5; ++i) {
       double exact = 0.0;
       for (const auto& part : parts) exact += part->read(module).sum_x[i];
       EXPECT_EQ(sum.sum_x[i], exact);
     }
   }
+}
+
+// The head has no output Hessian, the layers of the blocks have.
+TEST(MergeStats, FilesWithTheHeadMerge) {
+  const test::TempDir dir;
+  const std::array inputs = {dir / "a.h5", dir / "b.h5"};
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    RunSettings settings = part_settings(i + 1);
+    settings.head = true;
+    StatsWriter writer(inputs[i], settings);
+    LayerStats head = example_layer("lm_head", 7, 5, 20 + i);
+    head.sum_dydyt = {};
+    writer.add(example_layer("q", 6, 5, 10 + i));
+    writer.add(head);
+    writer.commit();
+  }
+  merge_stats(inputs, dir / "merged.h5");
+  const auto merged = StatsFile::open(dir / "merged.h5"), a = StatsFile::open(inputs[0]),
+             b = StatsFile::open(inputs[1]);
+  EXPECT_TRUE(merged->layer("q").holds.output_hessian);
+  EXPECT_FALSE(merged->layer("lm_head").holds.output_hessian);
+  for (std::size_t e = 0; e < 36; ++e)  // two floats: exact in double, rounded once
+    EXPECT_EQ(merged->read("q").sum_dydyt.data()[e],
+              a->read("q").sum_dydyt.data()[e] + b->read("q").sum_dydyt.data()[e]);
+  EXPECT_EQ(merged->read("lm_head").fisher(6, 4), a->read("lm_head").fisher(6, 4) + b->read("lm_head").fisher(6, 4));
 }
 
 TEST(MergeStats, SettingsThatDifferAreNamed) {
@@ -85,6 +120,7 @@ TEST(MergeStats, SettingsThatDifferAreNamed) {
   EXPECT_TRUE(refuses([](RunSettings& b) { b.centre = "means"; }, "centre"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.head = true; }, "head"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.collected.fisher = false; }, "collected"));
+  EXPECT_TRUE(refuses([](RunSettings& b) { b.collected.output_hessian = false; }, "collected"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.windows_hash = part_settings(1).windows_hash; }, "same windows"));
 }
 

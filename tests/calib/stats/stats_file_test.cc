@@ -58,6 +58,8 @@ void expect_same(const LayerStats& actual, const LayerStats& expected) {
   EXPECT_EQ(actual.sum_s2, expected.sum_s2);
   EXPECT_TRUE(test::same_bits(actual.sum_s_x, expected.sum_s_x));
   EXPECT_TRUE(test::same_bits(actual.sum_s_xxt.values(), expected.sum_s_xxt.values()));
+  EXPECT_EQ(actual.sum_dydyt.rows(), expected.sum_dydyt.rows());
+  EXPECT_TRUE(test::same_bits(actual.sum_dydyt.values(), expected.sum_dydyt.values()));
 }
 
 TEST(StatsFile, GivesBackWhatWasWrittenInTheOrderOfWriting) {
@@ -100,6 +102,51 @@ TEST(StatsFile, SaysWhatAGuidedHessianIsWorthWithoutReadingIt) {
   EXPECT_THROW(static_cast<void>(spoilt->read("h.2.k", {.guided_hessian = true})), FormatError);
   EXPECT_GT(spoilt->effective_tokens("h.2.k"), 0.0);
   EXPECT_TRUE(test::throws_with<FormatError>([&] { static_cast<void>(spoilt->effective_tokens("h.3.k")); }, "h.3.k"));
+}
+
+// Block layers with, the head without: its outputs are the vocabulary.
+struct OutputHessianWithHead : testing::Test {
+  static RunSettings settings() {
+    RunSettings settings = example_settings();
+    settings.head = true;
+    return settings;
+  }
+  static LayerStats head() {
+    LayerStats layer = example_layer("lm_head", 9, 4, 7);
+    layer.sum_dydyt = {};
+    return layer;
+  }
+  const test::TempDir dir;
+};
+
+TEST_F(OutputHessianWithHead, IsOfTheBlocksOnly) {
+  const LayerStats block = example_layer("h.0.q", 5, 4, 6);
+  {
+    StatsWriter writer(dir / "calib.h5", settings());
+    writer.add(block);
+    writer.add(head());
+    writer.commit();
+  }
+  const auto file = StatsFile::open(dir / "calib.h5");
+  EXPECT_EQ(file->layer("h.0.q").holds, kEverything);
+  StatisticSet rest = kEverything;
+  rest.output_hessian = false;
+  EXPECT_EQ(file->layer("lm_head").holds, rest);
+  expect_same(file->read("h.0.q"), block);
+  expect_same(file->read("lm_head"), head());
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { file->read("lm_head", {.output_hessian = true}); }, "'lm_head'",
+                                                 "output-hessian"));
+}
+
+TEST_F(OutputHessianWithHead, IsRefusedWhereItIsNotCollected) {
+  RunSettings without = settings();
+  without.collected.output_hessian = false;
+  StatsWriter writer(dir / "calib.h5", without);
+  EXPECT_NO_THROW(writer.add(head()));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { writer.add(example_layer("h.0.q", 5, 4, 6)); }, "'h.0.q'",
+                                                 "expected the statistics", "got activations"));
+  StatsWriter blocks(dir / "blocks.h5", example_settings());
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { blocks.add(head()); }, "'lm_head'", "output-hessian, got"));
 }
 
 // Raw HDF5 into a plain array: a transposed matrix would survive a round trip through our own code.
