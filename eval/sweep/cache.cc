@@ -19,7 +19,7 @@ constexpr auto kPatience = std::chrono::milliseconds(100);
 void make_directories(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
-  NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", directory.string(), error.message());
+  if (error) throw FormatError(fmt::format("cannot create '{}': {}", directory.string(), error.message()), error);
 }
 
 // Errors count as nothing: another process may be deleting.

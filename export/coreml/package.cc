@@ -78,7 +78,8 @@ void write_package(const fs::path& directory, const Model& model, const BlobPlan
   std::error_code error;
   const fs::path weights = weights_path(directory);
   fs::create_directories(weights.parent_path(), error);
-  NIBBLE_REQUIRE(!error, FormatError, "cannot create '{}': {}", weights.parent_path().string(), error.message());
+  if (error)
+    throw FormatError(fmt::format("cannot create '{}': {}", weights.parent_path().string(), error.message()), error);
   const std::string weights_hash = blobs.write(weights, progress);
   const std::string bytes = encode_model(model);
   write_file(model_path(directory), bytes);

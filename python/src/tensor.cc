@@ -57,7 +57,7 @@ void require_size(std::size_t got, std::size_t expected, std::string_view name) 
 
 Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std::string& name,
                        const MaybeArray& fisher, const MaybeArray& hessian, const MaybeArray& mean_input,
-                       const MaybeArray& second_moment, const MaybeArray& magnitude) {
+                       const MaybeArray& second_moment, const MaybeArray& magnitude, const MaybeArray& output_hessian) {
   const Floats values(w, "w");
   const MatrixView<const float> view = values.matrix();
   NIBBLE_REQUIRE(view.rows() > 0 && view.cols() > 0, InvalidArgument, "w: expected rows and columns, got ({}, {})",
@@ -69,15 +69,21 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
                                      .magnitude = vector_of(magnitude, "magnitude"),
                                      .mean_input = vector_of(mean_input, "mean_input"),
                                      .input_drift = {},
-                                     .hessian = {}};
-  if (hessian) {
-    const Matrix<double> h = doubles_of(*hessian, "hessian");
-    NIBBLE_REQUIRE(h.rows() == view.cols() && h.cols() == view.cols(), InvalidArgument,
-                   "hessian: expected ({0}, {0}), got ({1}, {2})", view.cols(), h.rows(), h.cols());
-    statistics.hessian = Matrix<float>(h.rows(), h.cols());
-    std::transform(h.values().begin(), h.values().end(), statistics.hessian.values().begin(),
+                                     .hessian = {},
+                                     .output_hessian = {}};
+  const auto square = [](const MaybeArray& given, std::size_t extent, std::string_view what) {
+    Matrix<float> result;
+    if (!given) return result;
+    const Matrix<double> h = doubles_of(*given, what);
+    NIBBLE_REQUIRE(h.rows() == extent && h.cols() == extent, InvalidArgument, "{}: expected ({}, {}), got ({}, {})",
+                   what, extent, extent, h.rows(), h.cols());
+    result = Matrix<float>(extent, extent);
+    std::transform(h.values().begin(), h.values().end(), result.values().begin(),
                    [](double value) { return static_cast<float>(value); });
-  }
+    return result;
+  };
+  statistics.hessian = square(hessian, view.cols(), "hessian");
+  if (settings.output_hessian) statistics.output_hessian = square(output_hessian, view.rows(), "output_hessian");
   NIBBLE_REQUIRE(statistics.fisher.size() == 0 ||
                      (statistics.fisher.rows() == view.rows() && statistics.fisher.cols() == view.cols()),
                  InvalidArgument, "fisher: expected ({}, {}), got ({}, {})", view.rows(), view.cols(),
@@ -96,6 +102,7 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
   needs(settings.solver != quant::Solver::kNearest || settings.codebook_iterations > 0 ||
             settings.search == quant::ScaleSearch::kHessian,
         statistics.hessian.size() > 0, "hessian");
+  needs(settings.output_hessian, statistics.output_hessian.size() > 0, "output_hessian");
   return unlocked([&] {
     quant::WeightParts made = quant::quantize_tensor(name, ArraySource(view), settings, statistics);
     const quant::StoredTensor layout = quant::stored_tensor(settings, view.rows(), view.cols());
@@ -204,10 +211,10 @@ void bind_tensor(nb::module_& module) {
   module.def(
       "quantize_tensor", &quantize_tensor, "w"_a, "recipe"_a, "name"_a = "weight", nb::kw_only(),
       "fisher"_a = nb::none(), "hessian"_a = nb::none(), "mean_input"_a = nb::none(), "second_moment"_a = nb::none(),
-      "magnitude"_a = nb::none(),
+      "magnitude"_a = nb::none(), "output_hessian"_a = nb::none(),
       R"(Quantizes one weight (out, in) as `recipe` says for tensor `name`: what quantize() does to every one. Statistics, as
 Calibration gives them, are needed as far as the recipe asks: fisher (out, in), hessian (in, in) of the kind it names,
-mean_input, second_moment and magnitude (in). w is float32 and only read; statistics float32 or float64.)");
+output_hessian (out, out), mean_input, second_moment and magnitude (in). w is float32 and only read; statistics float32 or float64.)");
 }
 
 }  // namespace nibble::python

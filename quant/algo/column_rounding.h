@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/matrix_view.h"
 #include "quant/algo/block_rounding.h"
+#include "quant/algo/coupled_column.h"
 
 namespace nibble::quant {
 
@@ -31,6 +33,20 @@ class BasicColumnRounding {
   virtual std::size_t adaptive_block() const { return 0; }
   /// `current` (rows, inputs of the block): the weights as they are when the block is reached.
   virtual void adapt(std::size_t /*block*/, std::size_t /*first_row*/, MatrixView<const float> /*current*/) {}
+
+  /// This rounding for rows [first, first + count) alone, numbered from 0, the codes of all rows before them being
+  /// `codes` (out, in): their codes go on from there. `weights` (count) > 0: what an error of each row costs, where
+  /// codes of different rows depend on each other. This, codes and weights must outlive it.
+  virtual std::unique_ptr<BasicColumnRounding> rows(std::size_t first, std::size_t count, MatrixView<const Code> codes,
+                                                    std::span<const float> weights);
+  /// Rows behind those of rows() that are to be rounded with them, for nothing but that the codes before end well.
+  virtual std::size_t rows_ahead() const { return 0; }
+  /// Into how many blocks of rows() a weight is to be cut.
+  virtual std::size_t row_blocks() const { return 32; }
+
+  /// Lowers the loss of a column in which all rows are coupled, by codes that are better while the others stay: here
+  /// row by row. `values` (out): what `codes` (out) decode to, before and after.
+  virtual void improve(std::size_t column, CoupledColumn& loss, std::span<Code> codes, std::span<float> values) const;
 };
 
 using ColumnRounding = BasicColumnRounding<std::uint8_t>;

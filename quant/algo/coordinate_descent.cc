@@ -14,23 +14,6 @@ namespace {
 
 constexpr std::size_t kDescentBlock = 128, kDescentRowTile = 128;
 
-/// decoded - w of all codes.
-template <class Code>
-Matrix<float> errors_of(MatrixView<const float> w, const BasicColumnRounding<Code>& rounding,
-                        MatrixView<const Code> codes) {
-  Matrix<float> errors(w.rows(), w.cols());
-  parallel_for_tiles(w.rows(), kDescentRowTile, [&](std::size_t begin, std::size_t end) {
-    std::vector<Code> column(end - begin);
-    std::vector<float> decoded(end - begin);
-    for (std::size_t c = 0; c < w.cols(); ++c) {
-      for (std::size_t r = begin; r < end; ++r) column[r - begin] = codes(r, c);
-      rounding.decode(c, begin, column, decoded.data());
-      for (std::size_t r = begin; r < end; ++r) errors(r, c) = decoded[r - begin] - w(r, c);
-    }
-  });
-  return errors;
-}
-
 struct TileSweep {
   bool changed = false;  // a value
   double gain = 0.0;     // by which the loss fell
@@ -95,11 +78,27 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> h, MatrixV
 }  // namespace
 
 template <class Code>
+Matrix<float> decoded_errors(MatrixView<const float> w, const BasicColumnRounding<Code>& rounding,
+                             std::type_identity_t<MatrixView<const Code>> codes) {
+  Matrix<float> errors(w.rows(), w.cols());
+  parallel_for_tiles(w.rows(), kDescentRowTile, [&](std::size_t begin, std::size_t end) {
+    std::vector<Code> column(end - begin);
+    std::vector<float> decoded(end - begin);
+    for (std::size_t c = 0; c < w.cols(); ++c) {
+      for (std::size_t r = begin; r < end; ++r) column[r - begin] = codes(r, c);
+      rounding.decode(c, begin, column, decoded.data());
+      for (std::size_t r = begin; r < end; ++r) errors(r, c) = decoded[r - begin] - w(r, c);
+    }
+  });
+  return errors;
+}
+
+template <class Code>
 DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const float> h,
                                  const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
                                  std::type_identity_t<MatrixView<Code>> codes, double least_gain) {
   require_valid<Code>(w, h, codes);
-  Matrix<float> errors = errors_of<Code>(w, rounding, codes);
+  Matrix<float> errors = decoded_errors<Code>(w, rounding, codes);
   const std::size_t size = rounding.whole_columns() ? w.rows() : kDescentRowTile;
   DescentResult result;
   result.loss_before = hessian_error(errors, h);
@@ -131,9 +130,12 @@ template <class Code>
 double hessian_error(MatrixView<const float> w, MatrixView<const float> h, const BasicColumnRounding<Code>& rounding,
                      std::type_identity_t<MatrixView<const Code>> codes) {
   require_valid<Code>(w, h, codes);
-  return hessian_error(errors_of<Code>(w, rounding, codes), h);
+  return hessian_error(decoded_errors<Code>(w, rounding, codes), h);
 }
 
+template Matrix<float> decoded_errors(MatrixView<const float>, const ColumnRounding&, MatrixView<const std::uint8_t>);
+template Matrix<float> decoded_errors(MatrixView<const float>, const BasicColumnRounding<std::uint16_t>&,
+                                      MatrixView<const std::uint16_t>);
 template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>, const ColumnRounding&,
                                           std::size_t, MatrixView<std::uint8_t>, double);
 template DescentResult coordinate_descent(MatrixView<const float>, MatrixView<const float>,

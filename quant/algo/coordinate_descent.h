@@ -41,6 +41,11 @@ DescentResult coordinate_descent(MatrixView<const float> w, MatrixView<const flo
                                  const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
                                  std::type_identity_t<MatrixView<Code>> codes, double least_gain = 0.0);
 
+/// decoded - w of all codes, (out, in).
+template <class Code>
+[[nodiscard]] Matrix<float> decoded_errors(MatrixView<const float> w, const BasicColumnRounding<Code>& rounding,
+                                           std::type_identity_t<MatrixView<const Code>> codes);
+
 /// tr(Δ H Δᵀ) of codes, Δ = w - decoded.
 template <class Code>
 [[nodiscard]] double hessian_error(MatrixView<const float> w, MatrixView<const float> h,

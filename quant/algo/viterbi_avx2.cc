@@ -32,8 +32,8 @@ struct Avx2 {
 }  // namespace
 
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                  std::uint8_t* decisions, float* costs) {
-  forward_any<Avx2, 3>(trellis, targets, factors, rows, decisions, costs);
+                  const float* start, std::uint8_t* decisions, float* costs) {
+  forward_any<Avx2, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 
 }  // namespace nibble::quant::viterbi_kernels

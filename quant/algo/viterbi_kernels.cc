@@ -10,7 +10,7 @@
 namespace nibble::quant::viterbi_kernels {
 
 void forward_scalar(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                    std::uint8_t* decisions, float* costs) {
+                    const float* start, std::uint8_t* decisions, float* costs) {
   constexpr std::size_t kMostStates = std::size_t{1} << kMostWindowBits;
   const std::size_t branches = std::size_t{1} << trellis.bits;
   const std::size_t groups = std::size_t{1} << (trellis.window_bits - trellis.bits);
@@ -19,8 +19,14 @@ void forward_scalar(const Trellis& trellis, const float* targets, const float* f
     const float difference = targets[row] - factors[row] * trellis.palette[place];
     return difference * difference;
   };
-  for (std::size_t place = 0; place < branches * groups; ++place) costs[place] = error(0, place);
   std::array<float, kMostStates / 2> least;
+  for (std::size_t g = 0; g < groups; ++g) least[g] = start == nullptr ? 0.0f : start[g];
+  const auto step = [&](std::size_t row) {
+    for (std::size_t b = 0; b < branches; ++b)
+      for (std::size_t r = 0; r < groups; ++r)
+        costs[b * groups + r] = least[(r * branches + b) % groups] + error(row, b * groups + r);
+  };
+  step(0);
   for (std::size_t row = 1; row < rows; ++row) {
     std::uint8_t* planes = decisions + row * trellis.bits * plane;
     std::memset(planes, 0, trellis.bits * plane);
@@ -37,9 +43,7 @@ void forward_scalar(const Trellis& trellis, const float* targets, const float* f
       const float lowest = *std::min_element(least.begin(), least.begin() + static_cast<std::ptrdiff_t>(groups));
       for (std::size_t g = 0; g < groups; ++g) least[g] -= lowest;
     }
-    for (std::size_t b = 0; b < branches; ++b)
-      for (std::size_t r = 0; r < groups; ++r)
-        costs[b * groups + r] = least[(r * branches + b) % groups] + error(row, b * groups + r);
+    step(row);
   }
 }
 

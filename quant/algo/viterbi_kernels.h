@@ -26,19 +26,21 @@ constexpr std::size_t plane_bytes(unsigned bits, unsigned window_bits) {
 
 /// costs (2^L, in the palette's order): of the cheapest path that ends in each state, less a number that all share,
 ///
-///   P_0(q) = (t_0 - u_0 c[q])²,   P_i(q) = (t_i - u_i c[q])² + min over b of P_{i-1}(2^k (q mod G) + b)
+///   P_0(q) = (t_0 - u_0 c[q])² + start[q mod G],   P_i(q) = (t_i - u_i c[q])² + min over b of P_{i-1}(2^k (q mod G) +
+///   b)
 ///
+/// with `start` (G) what a path costs before its first row by the low bits of its first window, or null for zeros,
 /// and in `decisions` (rows, k, plane_bytes()) for every row but the first the first b that has the minimum, by group
 /// q mod G.
 void forward_scalar(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                    std::uint8_t* decisions, float* costs);
+                    const float* start, std::uint8_t* decisions, float* costs);
 /// The same for at least 8 groups (AVX2, NEON) or 16 (AVX-512).
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                  std::uint8_t* decisions, float* costs);
+                  const float* start, std::uint8_t* decisions, float* costs);
 void forward_avx512(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                    std::uint8_t* decisions, float* costs);
+                    const float* start, std::uint8_t* decisions, float* costs);
 void forward_neon(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                  std::uint8_t* decisions, float* costs);
+                  const float* start, std::uint8_t* decisions, float* costs);
 
 /// The one for a number of groups, of the instruction set in force.
 decltype(&forward_scalar) active(unsigned bits, unsigned window_bits);

@@ -48,8 +48,8 @@ struct Neon {
 }  // namespace
 
 void forward_neon(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                  std::uint8_t* decisions, float* costs) {
-  forward_any<Neon, 3>(trellis, targets, factors, rows, decisions, costs);
+                  const float* start, std::uint8_t* decisions, float* costs) {
+  forward_any<Neon, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 
 }  // namespace nibble::quant::viterbi_kernels

@@ -51,7 +51,7 @@ inline __attribute__((always_inline)) typename V::F choose(typename V::F* cost, 
 }
 
 template <class V, unsigned kBits, unsigned kWindowBits>
-void forward(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
+void forward(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows, const float* start,
              std::uint8_t* decisions, float* costs) {
   using F = typename V::F;
   constexpr unsigned kBranches = 1u << kBits, kGroups = 1u << (kWindowBits - kBits), kLanes = V::kLanes;
@@ -72,8 +72,25 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
         paths[b][c] = V::add(spread[b][c % kSpread], V::multiply(error, error));
       }
   };
-  for (unsigned b = 0; b < kBranches; ++b)
-    for (unsigned c = 0; c < kSpread; ++c) spread[b][c] = V::broadcast(0.0f);
+  // What the groups' least costs are to the windows that follow.
+  const auto distribute = [&]() __attribute__((always_inline)) {
+    if constexpr (kChunks == 1) {
+#pragma GCC unroll 16
+      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::template strided<kBranches>(least[0], b);
+    } else {
+#pragma GCC unroll 4
+      for (unsigned s = 0; s < kSpread; ++s) {
+        F side_by_side[kBranches];
+#pragma GCC unroll 16
+        for (unsigned b = 0; b < kBranches; ++b) side_by_side[b] = least[(s * kBranches + b) % kChunks];
+        deinterleave<V, kBranches>(side_by_side);
+#pragma GCC unroll 16
+        for (unsigned b = 0; b < kBranches; ++b) spread[b][s] = side_by_side[b];
+      }
+    }
+  };
+  for (unsigned c = 0; c < kChunks; ++c) least[c] = start == nullptr ? V::broadcast(0.0f) : V::load(start + c * kLanes);
+  distribute();
   step(0);
   for (std::size_t row = 1; row < rows; ++row) {
     std::uint8_t* planes = decisions + row * (kBits * kPlane);
@@ -96,20 +113,7 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
       for (unsigned g = 1; g < kGroups; ++g) lowest = lanes[g] < lowest ? lanes[g] : lowest;
       for (unsigned c = 0; c < kChunks; ++c) least[c] = V::subtract(least[c], V::broadcast(lowest));
     }
-    if constexpr (kChunks == 1) {
-#pragma GCC unroll 16
-      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::template strided<kBranches>(least[0], b);
-    } else {
-#pragma GCC unroll 4
-      for (unsigned s = 0; s < kSpread; ++s) {
-        F side_by_side[kBranches];
-#pragma GCC unroll 16
-        for (unsigned b = 0; b < kBranches; ++b) side_by_side[b] = least[(s * kBranches + b) % kChunks];
-        deinterleave<V, kBranches>(side_by_side);
-#pragma GCC unroll 16
-        for (unsigned b = 0; b < kBranches; ++b) spread[b][s] = side_by_side[b];
-      }
-    }
+    distribute();
     step(row);
   }
   for (unsigned b = 0; b < kBranches; ++b)
@@ -119,28 +123,28 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
 // forward() for the widths of a trellis of at least kLeastGroupBits.
 template <class V, unsigned kLeastGroupBits, unsigned kBits, unsigned kWindowBits>
 void forward_from(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                  std::uint8_t* decisions, float* costs) {
+                  const float* start, std::uint8_t* decisions, float* costs) {
   if constexpr (kWindowBits <= 10) {
     if (trellis.window_bits != kWindowBits)
-      return forward_from<V, kLeastGroupBits, kBits, kWindowBits + 1>(trellis, targets, factors, rows, decisions,
+      return forward_from<V, kLeastGroupBits, kBits, kWindowBits + 1>(trellis, targets, factors, rows, start, decisions,
                                                                       costs);
-    forward<V, kBits, kWindowBits>(trellis, targets, factors, rows, decisions, costs);
+    forward<V, kBits, kWindowBits>(trellis, targets, factors, rows, start, decisions, costs);
   }
 }
 
 template <class V, unsigned kLeastGroupBits>
 void forward_any(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                 std::uint8_t* decisions, float* costs) {
+                 const float* start, std::uint8_t* decisions, float* costs) {
   constexpr unsigned g = kLeastGroupBits;
   switch (trellis.bits) {
     case 1:
-      return forward_from<V, g, 1, 1 + g>(trellis, targets, factors, rows, decisions, costs);
+      return forward_from<V, g, 1, 1 + g>(trellis, targets, factors, rows, start, decisions, costs);
     case 2:
-      return forward_from<V, g, 2, 2 + g>(trellis, targets, factors, rows, decisions, costs);
+      return forward_from<V, g, 2, 2 + g>(trellis, targets, factors, rows, start, decisions, costs);
     case 3:
-      return forward_from<V, g, 3, 3 + g>(trellis, targets, factors, rows, decisions, costs);
+      return forward_from<V, g, 3, 3 + g>(trellis, targets, factors, rows, start, decisions, costs);
     default:
-      return forward_from<V, g, 4, 4 + g>(trellis, targets, factors, rows, decisions, costs);
+      return forward_from<V, g, 4, 4 + g>(trellis, targets, factors, rows, start, decisions, costs);
   }
 }
 

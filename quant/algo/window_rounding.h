@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,8 +29,20 @@ class WindowRounding final : public BasicColumnRounding<std::uint16_t> {
              float* decoded) const override;
   void decode(std::size_t column, std::size_t first_row, std::span<const std::uint16_t> codes,
               float* decoded) const override;
+  std::unique_ptr<BasicColumnRounding> rows(std::size_t first, std::size_t count, MatrixView<const std::uint16_t> codes,
+                                            std::span<const float> weights) override;
+  /// Twice the rows whose windows a window reaches into.
+  std::size_t rows_ahead() const override;
+  /// A few: where one begins, its first windows are half decided.
+  std::size_t row_blocks() const override { return 8; }
+  /// Piece by piece: the best stream between the windows around it as if its rows were not coupled with each other,
+  /// taken where the loss falls with all of their coupling.
+  void improve(std::size_t column, CoupledColumn& loss, std::span<std::uint16_t> codes,
+               std::span<float> values) const override;
 
  private:
+  void improve_piece(std::size_t first, std::size_t count, CoupledColumn& loss, std::span<std::uint16_t> codes,
+                     std::span<float> values) const;
   float scale_of(std::size_t row) const { return scales_.empty() ? 1.0f : scales_[row]; }
 
   std::span<const float> palette_;

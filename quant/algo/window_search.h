@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,13 +32,17 @@ class WindowSearch {
   /// targets t, factors u, codes q (rows each, at least 1). Always gives a stream's codes, the best ones where all
   /// values are finite.
   void search(std::span<const float> targets, std::span<const float> factors, std::span<std::uint16_t> codes);
+  /// The best of the streams that go on from the window `before`, which the row before the first one has, and to the
+  /// window `after`, which the row behind the last one has; either may be missing.
+  void search_between(std::optional<std::uint16_t> before, std::optional<std::uint16_t> after,
+                      std::span<const float> targets, std::span<const float> factors, std::span<std::uint16_t> codes);
 
  private:
   std::vector<float> palette_;  // in the order of the kernels
   viterbi_kernels::Trellis trellis_;
   decltype(&viterbi_kernels::forward_scalar) forward_;
   std::vector<std::uint8_t> decisions_;
-  std::vector<float> costs_;
+  std::vector<float> costs_, start_;
 };
 
 }  // namespace nibble::quant

@@ -60,7 +60,7 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
   for (const Shard& shard : shards) pieces[shard.result.name] = &shard;
   for (const CopyItem& copy : plan.copies) pieces[copy.name] = &copy;
   for (const BiasItem& bias : plan.biases) pieces[bias.name] = &bias;
-  auto declarations = declarations_of(pieces);
+  const auto declarations = declarations_of(pieces);
   QuantizeResult result;
   for (const auto& tensor : declarations) {
     std::uint64_t bytes = dtype_size(tensor.dtype);
@@ -68,7 +68,7 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
     result.tensor_bytes += bytes;
   }
 
-  model::SafetensorsWriter writer(file, std::move(declarations), {{"format", "pt"}});
+  model::SafetensorsWriter writer(file, declarations, {{"format", "pt"}});
   Results results;
   for (std::size_t i = 0; i < shards.size(); ++i) results.add(plan.items[i].identity, shards[i].result);
   for (const auto& [name, piece] : pieces) {

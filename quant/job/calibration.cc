@@ -32,6 +32,7 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
   if (settings.shifting) needs.push_back({"shifting", {.activations = true}});
   if (settings.search == ScaleSearch::kHessian) needs.push_back({"search", hessian_statistics(settings)});
   if (settings.solver != Solver::kNearest) needs.push_back({"hessian", hessian_statistics(settings)});
+  if (settings.output_hessian) needs.push_back({"output_hessian", {.output_hessian = true}});
   return needs;
 }
 
@@ -58,7 +59,7 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
 const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {
   if (!limit_.includes(what)) return nullptr;
   const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& file) {
-    return file->settings().collected.includes(what) && file->contains(layer);
+    return file->contains(layer) && file->layer(layer).holds.includes(what);
   });
   return found == files_.end() ? nullptr : found->get();
 }

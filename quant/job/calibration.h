@@ -14,7 +14,7 @@
 namespace nibble::quant {
 
 constexpr calib::StatisticSet kAllStatistics{
-    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true};
+    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true, .output_hessian = true};
 
 /// What `sequential` collects while quantizing: mean inputs, magnitudes and Hessians.
 constexpr calib::StatisticSet kCollectedOnTheWay{.activations = true, .hessian = true};

@@ -103,6 +103,12 @@ class Planner {
     NIBBLE_REQUIRE(!alone.front().settings.shifting, InvalidArgument,
                    "{}: shifting: true corrects the bias of a linear layer of the blocks; this has none",
                    parameter.module);
+    NIBBLE_REQUIRE(
+        !alone.front().settings.output_hessian, InvalidArgument,
+        "{}: output_hessian: true needs the statistic 'output-hessian', which there is of linear layers of "
+        "the blocks only: the head's outputs are the whole vocabulary; say output_hessian: false by the rule "
+        "that names it",
+        parameter.module);
     // A tied embedding is measured where it is multiplied with: as the head.
     if (parameter.role == model::Role::kEmbedding && architecture_.head.tied)
       alone.front().layer = architecture_.head.linear;

@@ -11,6 +11,7 @@ TensorSettings without_statistics(TensorSettings settings) {
   settings.shifting = plain.shifting;
   settings.solver = plain.solver;
   settings.hessian = plain.hessian;
+  settings.output_hessian = plain.output_hessian;
   settings.codebook_iterations = plain.codebook_iterations;
   settings.sequential = plain.sequential;
   settings.outliers_sensitive = plain.outliers_sensitive;

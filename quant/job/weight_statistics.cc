@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "calib/stats/derived.h"
 #include "core/thread_pool.h"
@@ -40,6 +41,23 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
   }
 }
 
+// Outputs that no gradient came to are not outputs that do not matter: they count alone, a hundredth of the mean, or
+// codes that depend on each other (windows) would make noise of them. Empty where there is no gradient at all: then all
+// outputs count alike.
+Matrix<float> usable_output_hessian(const Matrix<double>& h) {
+  constexpr float kSilent = 0.01f;
+  Matrix<float> result(h.rows(), h.cols());
+  bool any = false;
+  for (std::size_t i = 0; i < h.rows(); ++i) {
+    for (std::size_t j = 0; j < h.cols(); ++j) result(i, j) = static_cast<float>(h(i, j));
+    if (result(i, i) > 0.0f)
+      any = true;
+    else
+      result(i, i) = kSilent;
+  }
+  return any ? std::move(result) : Matrix<float>();
+}
+
 // About what the parts of a weight take: its codes, and a float16 with a zero point for every block.
 std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, std::uint64_t cols) {
   if (!settings.coded()) return rows * cols * 2;
@@ -75,6 +93,9 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
     std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
                    [](double value) { return static_cast<float>(value); });
   }
+  if (settings.output_hessian && seen({.output_hessian = true}))
+    statistics.output_hessian =
+        usable_output_hessian(calib::output_hessian(calibration.read(item, {.output_hessian = true})));
   if (settings.shifting) statistics.input_drift = calibration.input_drift(item);
   if (item.input_scales) divide_inputs(*item.input_scales, statistics);
   return statistics;
@@ -82,7 +103,8 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
   constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
-                          kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20, kBlockPalette = 12;
+                          kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20, kBlockPalette = 12,
+                          kOutputHessian = 24, kCoupled = 20;
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols(), rows = item.source->rows();
   const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
@@ -99,6 +121,7 @@ std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibratio
   if (settings.keeps_outliers()) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;
   if (calibration.holds(item.layer.module, hessian_statistics(settings))) bytes += in * in * kHessian;
+  if (settings.output_hessian) bytes += rows * rows * kOutputHessian + item.weights() * kCoupled;
   return bytes;
 }
 

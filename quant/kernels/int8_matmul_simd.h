@@ -170,7 +170,7 @@ template <class V, class Product, bool kScaled, std::size_t kBlock = kBlockInput
     if constexpr (kPairsOfTokens<V>)
       for (std::size_t i = 0; i < step.blocks * kBlock * kPanelRows; i += 2 * kVectorBytes)
         V::pair_fours(step.weights[0] + i);
-    if (kScaled && args.block_zeros != nullptr)
+    if (kScaled && args.block_zeros != nullptr)  // NOLINT(bugprone-branch-clone): the same only where !kScaled
       multiply_panels<V, Product, kScaled, kScaled>(step, args);
     else
       multiply_panels<V, Product, kScaled, false>(step, args);

@@ -28,6 +28,7 @@ constexpr std::string_view kScalar = R"(defaults:
   shifting: true
   solver: coordinate-descent
   hessian: guided-centred
+  output_hessian: true
   codebook_iterations: 4
 )";
 
@@ -42,6 +43,7 @@ constexpr std::string_view kWindowed = R"(defaults:
   shifting: true
   solver: coordinate-descent
   hessian: guided-centred
+  output_hessian: true
   codebook_iterations: 4
 )";
 
@@ -97,7 +99,7 @@ defaults:
     {"scalar",
      R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to F·s², rows scaled with signs
 # searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred Hessian weighted
-# by the loss, and the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
+# by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 )",
      kScalar},
@@ -125,7 +127,8 @@ defaults:
     {"windowed",
      R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all
 # bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
-# in turns under the centred Hessian weighted by the loss, and the bias corrected: docs/results/windowed.md. Better still, and
+# in turns under the centred Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias
+# corrected: docs/results/windowed.md. Better still, and
 # up to twice as long to make: preset best. More bits: --set bits=3
 )",
      kWindowed, "  bits: 2\n  window_bits: 6\n"},

@@ -102,10 +102,24 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
   return rule;
 }
 
+// Before keys of these sections, where they are set one by one.
+constexpr std::string_view kBudget = "budget.", kTuning = "tuning.";
+
 constexpr std::array<std::string_view, 5> kBudgetKeys{"bits_per_weight", "bits", "granularity", "window_bits",
                                                       "estimate"};
 
 bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity" || name == "window_bits"; }
+
+// What a key of a section is given: one text, or several where it takes a list.
+std::vector<std::string> values_of(std::string_view name, const YamlNode& value, bool list) {
+  const YamlNode::Kind kind = list ? YamlNode::Kind::kSequence : YamlNode::Kind::kScalar;
+  NIBBLE_REQUIRE(value.kind == kind && (!list || !value.items.empty()), InvalidArgument, "{}: expected a {}", name,
+                 list ? "list" : "single value");
+  if (!list) return {value.text};
+  std::vector<std::string> values;
+  for (const YamlNode& item : value.items) values.push_back(item.text);
+  return values;
+}
 
 void set_budget(Budget& budget, std::string_view name, const std::vector<std::string>& values) {
   const auto each = [&](auto& list, const auto& parse) {
@@ -134,16 +148,8 @@ Budget parse_budget(const YamlNode& node, const std::string& where) {
   expect(node, YamlNode::Kind::kMapping, where, "{bits_per_weight: …, bits: […], granularity: […]}");
   Budget budget;
   for (const auto& [name, value] : node.entries)
-    at(where, value.line, [&, &name = name, &value = value] {
-      std::vector<std::string> values{value.text};
-      if (is_budget_list(name)) {
-        NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kSequence && !value.items.empty(), InvalidArgument,
-                       "expected a list");
-        values.clear();
-        for (const YamlNode& item : value.items) values.push_back(item.text);
-      }
-      set_budget(budget, name, values);
-    });
+    at(where, value.line,
+       [&, &name = name, &value = value] { set_budget(budget, name, values_of(name, value, is_budget_list(name))); });
   NIBBLE_REQUIRE(budget.bits_per_weight > 0.0, InvalidArgument, "{}, line {}: bits_per_weight is missing", where,
                  node.line);
   return budget;
@@ -160,7 +166,7 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-constexpr std::string_view kTrainKey = "train";  // a list, which one text cannot set
+constexpr std::string_view kTrainKey = "train";
 constexpr std::array<std::string_view, 6> kTuningKeys{"epochs", "learning_rate", "batch_windows",
                                                       "loss",   "code_travel",   kTrainKey};
 constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
@@ -170,8 +176,24 @@ constexpr std::array<Choice<bool Tuning::*>, 4> kTrained{{{"palettes", &Tuning::
                                                           {"biases", &Tuning::biases},
                                                           {"codes", &Tuning::codes}}};
 
-void set_tuning(Tuning& tuning, std::string_view name, const std::string& value) {
-  if (name == "epochs") {
+void set_trained(Tuning& tuning, const std::vector<std::string>& values) {
+  const auto names = names_of(kTrained);
+  tuning.palettes = tuning.scales = tuning.biases = tuning.codes = false;
+  for (const std::string& value : values) {
+    const auto found = find_choice(value, kTrained);
+    NIBBLE_REQUIRE(found, InvalidArgument, "train: expected {}, got '{}'{}", fmt::join(names, ", "), value,
+                   did_you_mean(value, names));
+    bool& named = tuning.**found;
+    NIBBLE_REQUIRE(!named, InvalidArgument, "train: '{}' is listed twice", value);
+    named = true;
+  }
+}
+
+void set_tuning(Tuning& tuning, std::string_view name, const std::vector<std::string>& values) {
+  const std::string& value = values[0];
+  if (name == kTrainKey) {
+    set_trained(tuning, values);
+  } else if (name == "epochs") {
     tuning.epochs = parse_count(name, value, 1000);
   } else if (name == "learning_rate") {
     tuning.learning_rate = parse_number(name, value, 0.0, 1.0);
@@ -191,30 +213,12 @@ void set_tuning(Tuning& tuning, std::string_view name, const std::string& value)
   }
 }
 
-void set_trained(Tuning& tuning, const YamlNode& list) {
-  const auto names = names_of(kTrained);
-  NIBBLE_REQUIRE(list.kind == YamlNode::Kind::kSequence && !list.items.empty(), InvalidArgument,
-                 "train: expected a list of {}", fmt::join(names, ", "));
-  tuning.palettes = tuning.scales = tuning.biases = tuning.codes = false;
-  for (const YamlNode& item : list.items) {
-    const auto found = find_choice(item.text, kTrained);
-    NIBBLE_REQUIRE(found, InvalidArgument, "train: expected {}, got '{}'{}", fmt::join(names, ", "), item.text,
-                   did_you_mean(item.text, names));
-    bool& named = tuning.**found;
-    NIBBLE_REQUIRE(!named, InvalidArgument, "train: '{}' is listed twice", item.text);
-    named = true;
-  }
-}
-
 Tuning parse_tuning(const YamlNode& node, const std::string& where) {
   expect(node, YamlNode::Kind::kMapping, where, "{epochs: …, learning_rate: …, loss: …, train: […]}");
   Tuning tuning;
   for (const auto& [name, value] : node.entries)
-    at(where, value.line, [&, &name = name, &value = value] {
-      if (name == kTrainKey) return set_trained(tuning, value);
-      NIBBLE_REQUIRE(value.kind == YamlNode::Kind::kScalar, InvalidArgument, "{}: expected a single value", name);
-      set_tuning(tuning, name, value.text);
-    });
+    at(where, value.line,
+       [&, &name = name, &value = value] { set_tuning(tuning, name, values_of(name, value, name == kTrainKey)); });
   return tuning;
 }
 
@@ -311,18 +315,16 @@ Recipe Recipe::load(const std::filesystem::path& file) {
 }
 
 void Recipe::apply_set(std::string_view key, std::string_view value) {
-  constexpr std::string_view kTuning = "tuning.";
+  const auto values = [&] { return takes_list(key) ? split_list(value) : std::vector{std::string(value)}; };
   if (key.starts_with(kTuning)) {
     Tuning tuning = state_->tuning.value_or(Tuning{});
-    set_tuning(tuning, key.substr(kTuning.size()), std::string(value));
+    set_tuning(tuning, key.substr(kTuning.size()), values());
     state_->tuning = tuning;
     return;
   }
-  constexpr std::string_view kBudget = "budget.";
   if (key.starts_with(kBudget)) {
     Budget budget = state_->budget.value_or(Budget{});
-    const std::string_view name = key.substr(kBudget.size());
-    set_budget(budget, name, is_budget_list(name) ? split_list(value) : std::vector{std::string(value)});
+    set_budget(budget, key.substr(kBudget.size()), values());
     state_->budget = budget;
     return;
   }
@@ -334,12 +336,16 @@ void Recipe::apply_set(std::string_view key, std::string_view value) {
   given.emplace_back(&known, value);
 }
 
+bool Recipe::takes_list(std::string_view key) {
+  if (key.starts_with(kTuning)) return key.substr(kTuning.size()) == kTrainKey;
+  return key.starts_with(kBudget) && is_budget_list(key.substr(kBudget.size()));
+}
+
 std::span<const std::string_view> Recipe::section_keys() {
   static const auto names = [] {
     std::vector<std::string> all;
-    for (const std::string_view key : kBudgetKeys) all.push_back(fmt::format("budget.{}", key));
-    for (const std::string_view key : kTuningKeys)
-      if (key != kTrainKey) all.push_back(fmt::format("tuning.{}", key));
+    for (const std::string_view key : kBudgetKeys) all.push_back(fmt::format("{}{}", kBudget, key));
+    for (const std::string_view key : kTuningKeys) all.push_back(fmt::format("{}{}", kTuning, key));
     return all;
   }();
   static const std::vector<std::string_view> keys(names.begin(), names.end());

@@ -79,6 +79,8 @@ class Recipe {
 
   /// What apply_set() takes beside the keys of `defaults`: "budget.bits_per_weight", "tuning.epochs", ….
   static std::span<const std::string_view> section_keys();
+  /// Whether such a key takes a list, given as "a,b".
+  static bool takes_list(std::string_view key);
 
   /// Checks every combination of `defaults` and rules. parse() has called it.
   void validate() const;

@@ -195,6 +195,12 @@ constexpr std::array<Choice<LossEstimate>, 4> kLossEstimates{{{"auto", LossEstim
                                                               {"guided-hessian", LossEstimate::kGuidedHessian},
                                                               {"fisher-hessian", LossEstimate::kFisherHessian}}};
 
+RecipeKey output_hessian_key() {
+  RecipeKey key = flag("output_hessian", &TensorSettings::output_hessian, is_solved, "solver: coordinate-descent");
+  key.printed_by_default = false;  // recipes without it stay what they were
+  return key;
+}
+
 std::vector<RecipeKey> make_keys() {
   using S = TensorSettings;
   constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
@@ -226,6 +232,7 @@ std::vector<RecipeKey> make_keys() {
       flag("shifting", &S::shifting, always, kCodedOnly),
       choice("solver", &S::solver, kSolvers, always, kCodedOnly),
       choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
+      output_hessian_key(),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
       flag("static_groups", &S::static_groups, is_solved, "int4-block, uniform and block-palette with a solver"),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
@@ -332,6 +339,9 @@ void check_combination(const TensorSettings& s) {
                  "hessian: a centred one leaves the mean error out, which then nobody pays for: say shifting: true, "
                  "whose bias takes it up, or hessian: {}",
                  s.hessian == HessianKind::kCentred ? "plain" : "guided");
+  NIBBLE_REQUIRE(!s.output_hessian || s.solver != Solver::kGptq, InvalidArgument,
+                 "output_hessian: errors of outputs that make up for each other are spread and then descended on "
+                 "together: it needs solver: coordinate-descent, or output_hessian: false");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
   NIBBLE_REQUIRE(
       !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,

@@ -42,6 +42,7 @@ struct TensorSettings {
   bool shifting = false;
   Solver solver = Solver::kNearest;
   HessianKind hessian = HessianKind::kPlain;
+  bool output_hessian = false;
   bool act_order = true;
   bool static_groups = true;
   double damping = 0.01;

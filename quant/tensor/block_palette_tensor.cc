@@ -21,7 +21,8 @@ QuantizedTensor block_palette_tensor(const std::string& name, const Matrix<float
                                      : round_block_palette(w, given, options);
   made.optimality_gap = rounded.optimality_gap;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_block_palette_codes(w, statistics.hessian, settings, options, rounded);
+    made.solver =
+        solve_block_palette_codes(w, statistics.hessian, statistics.output_hessian, settings, options, rounded);
   const bool learned = settings.learns_block_palette();
   return make_block_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),
                                    learned ? std::span<const float>(rounded.palette) : std::span<const float>(),

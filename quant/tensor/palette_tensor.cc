@@ -112,7 +112,8 @@ QuantizedTensor dense_and_sparse(const std::string& name, const Matrix<float>& w
   ScaledPalettization fitted = fit_palettes(dense, weights, settings);
   made.optimality_gap = fitted.optimality_gap;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), sparse, fitted);
+    made.solver = solve_palette_codes(w, statistics.hessian, statistics.output_hessian, settings,
+                                      palette_dtype(settings), sparse, fitted);
   for (std::size_t i = 0; i < w.rows(); ++i)
     for (auto at = static_cast<std::size_t>(sparse.places.rows[i]);
          at < static_cast<std::size_t>(sparse.places.rows[i + 1]); ++at)
@@ -131,7 +132,8 @@ QuantizedTensor windowed(const std::string& name, const Matrix<float>& w, Matrix
     options.scale = settings.scaling == Scaling::kAbsmax ? RowScale::kAbsmax : RowScale::kStd;
   WindowedWeight weight = palettize_windows(w, weights, options).weight;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_window_codes(w, statistics.hessian, settings, palette_dtype(settings), weight);
+    made.solver =
+        solve_window_codes(w, statistics.hessian, statistics.output_hessian, settings, palette_dtype(settings), weight);
   return make_windowed_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, weight.codes,
                               weight.palettes.values(), palette_dtype(settings), weight.scales);
 }
@@ -159,7 +161,8 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
   made.fitted_cost = fitted.fitted_cost;
   SparseValues none;
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_palette_codes(w, statistics.hessian, settings, palette_dtype(settings), none, fitted);
+    made.solver = solve_palette_codes(w, statistics.hessian, statistics.output_hessian, settings,
+                                      palette_dtype(settings), none, fitted);
   return stored(name, w, settings, fitted);
 }
 

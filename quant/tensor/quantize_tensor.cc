@@ -81,7 +81,7 @@ QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, co
       .bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)};
   BlockRounding rounded = nearest_blocks(w, settings, grid, statistics);
   if (settings.solver != Solver::kNearest)
-    made.solver = solve_block_codes(w, statistics.hessian, settings, grid, rounded);
+    made.solver = solve_block_codes(w, statistics.hessian, statistics.output_hessian, settings, grid, rounded);
   return make_block_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),
                            rounded.scales.values(), rounded.zeros.values());
 }

@@ -1,10 +1,13 @@
 #include "quant/tensor/solve_codes.h"
 
+#include <optional>
 #include <utility>
 
 #include "quant/algo/codebook_update.h"
 #include "quant/algo/column_rounding.h"
 #include "quant/algo/coordinate_descent.h"
+#include "quant/algo/coupled_descent.h"
+#include "quant/algo/coupled_feedback.h"
 #include "quant/algo/error_feedback.h"
 #include "quant/algo/hessian.h"
 #include "quant/algo/sparse_rounding.h"
@@ -12,6 +15,11 @@
 
 namespace nibble::quant {
 namespace {
+
+/// Added to the diagonal of H_O, which is 1 on average: else outputs that have next to no gradient on the text of
+/// calibration take what all others leave, and ruin the few windows of other text where they count
+/// (docs/results/quality.md).
+constexpr float kOutputDamping = 0.1f;
 
 HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
   return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
@@ -26,68 +34,91 @@ Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
   return result;
 }
 
-std::size_t sweeps_for(const TensorSettings& settings) {
-  return settings.solver == Solver::kCoordinateDescent ? kMostSweeps : 0;
+/// What codes of a weight are solved under: H and, where there is one, H_O.
+struct Problem {
+  Problem(const Matrix<float>& weight, const Matrix<float>& h, const Matrix<float>& h_out, const TensorSettings& given)
+      : w(weight), settings(given), inputs(factor_for(h, settings)), objective(damped(h, inputs)) {
+    if (h_out.size() == 0) return;
+    coupling = h_out;
+    for (std::size_t i = 0; i < coupling.rows(); ++i) coupling(i, i) += kOutputDamping;
+    // Streams of windows run down the outputs as they come.
+    outputs = factor_hessian(std::as_const(coupling).view(), {.damping = settings.damping, .act_order = false});
+    coupling = damped(coupling, *outputs);
+  }
+
+  SolverFigures figures() const { return {inputs.damping_share, inputs.silent_inputs}; }
+
+  const Matrix<float>& w;
+  const TensorSettings& settings;
+  HessianFactor inputs;
+  Matrix<float> objective;
+  std::optional<HessianFactor> outputs = {};
+  Matrix<float> coupling = {};
+};
+
+std::size_t sweeps_for(const Problem& problem) {
+  if (problem.settings.solver != Solver::kCoordinateDescent) return 0;
+  return problem.outputs ? kMostCoupledSweeps : kMostSweeps;
 }
 
 template <class Code>
-Matrix<Code> solve(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                   const HessianFactor& factor, BasicColumnRounding<Code>& rounding) {
-  Matrix<Code> codes = round_with_feedback(w, factor, rounding).codes;
-  if (const std::size_t sweeps = sweeps_for(settings); sweeps > 0)
-    coordinate_descent(w, h, rounding, sweeps, codes, kLeastGain);
+Matrix<Code> solve(const Problem& problem, BasicColumnRounding<Code>& rounding) {
+  if (problem.outputs) {
+    Matrix<Code> codes = round_with_coupled_feedback(problem.w, problem.inputs, *problem.outputs, rounding);
+    coupled_descent(problem.w, problem.objective, problem.coupling, rounding, sweeps_for(problem), codes, kLeastGain);
+    return codes;
+  }
+  Matrix<Code> codes = round_with_feedback(problem.w, problem.inputs, rounding).codes;
+  if (const std::size_t sweeps = sweeps_for(problem); sweeps > 0)
+    coordinate_descent(problem.w, problem.objective, rounding, sweeps, codes, kLeastGain);
   return codes;
 }
 
 // Rounds of palettes (and scales) and codes, from the codes that are there.
 template <class Code>
-void refine(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings, DType palette_dtype,
-            const HessianFactor& factor, BasicPaletteWeight<Code>& weight) {
-  refine_palettes(w, h, settings.solver == Solver::kGptq ? &factor : nullptr,
-                  {.iterations = settings.codebook_iterations,
-                   .sweeps = sweeps_for(settings),
+void refine(const Problem& problem, DType palette_dtype, BasicPaletteWeight<Code>& weight) {
+  refine_palettes(problem.w, problem.objective, problem.settings.solver == Solver::kGptq ? &problem.inputs : nullptr,
+                  {.iterations = problem.settings.codebook_iterations,
+                   .sweeps = sweeps_for(problem),
                    .scales = !weight.scales.empty(),
                    .palette_dtype = palette_dtype},
-                  weight);
+                  weight, problem.coupling);
 }
-
-SolverFigures figures_of(const HessianFactor& factor) { return {factor.damping_share, factor.silent_inputs}; }
 
 }  // namespace
 
-SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, SparseValues& sparse, ScaledPalettization& fitted) {
-  const HessianFactor factor = factor_for(h, settings);
-  const Matrix<float> objective = damped(h, factor);
+SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                  const TensorSettings& settings, DType palette_dtype, SparseValues& sparse,
+                                  ScaledPalettization& fitted) {
+  const Problem problem(w, h, h_out, settings);
   PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
   if (sparse.empty()) {
-    fitted.codes = solve(w, objective, settings, factor, rounding);
+    fitted.codes = solve(problem, rounding);
   } else {
     SparseRounding with_sparse(rounding, w.cols(), sparse);
-    fitted.codes = solve(w, objective, settings, factor, with_sparse);
+    fitted.codes = solve(problem, with_sparse);
   }
-  if (settings.codebook_iterations == 0) return figures_of(factor);
+  if (settings.codebook_iterations == 0) return problem.figures();
   PaletteWeight weight{.palettes = std::move(fitted.palettes),
                        .group_rows = settings.effective_group_size(),
                        .scales = std::move(fitted.scales),
                        .codes = std::move(fitted.codes),
                        .sparse = std::move(sparse)};
-  refine(w, objective, settings, palette_dtype, factor, weight);
+  refine(problem, palette_dtype, weight);
   fitted.palettes = std::move(weight.palettes);
   fitted.scales = std::move(weight.scales);
   fitted.codes = std::move(weight.codes);
   sparse = std::move(weight.sparse);
-  return figures_of(factor);
+  return problem.figures();
 }
 
-SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                 DType palette_dtype, WindowedWeight& weight) {
-  const HessianFactor factor = factor_for(h, settings);
-  const Matrix<float> objective = damped(h, factor);
+SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                 const TensorSettings& settings, DType palette_dtype, WindowedWeight& weight) {
+  const Problem problem(w, h, h_out, settings);
   WindowRounding rounding(weight.palettes.row(0), settings.bits, w.rows(), weight.scales);
-  weight.codes = solve(w, objective, settings, factor, rounding);
-  if (settings.codebook_iterations > 0) refine(w, objective, settings, palette_dtype, factor, weight);
-  return figures_of(factor);
+  weight.codes = solve(problem, rounding);
+  if (settings.codebook_iterations > 0) refine(problem, palette_dtype, weight);
+  return problem.figures();
 }
 
 std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettings& settings) {
@@ -103,26 +134,26 @@ std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettin
   return costs;
 }
 
-SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                const BlockRoundingOptions& grid, BlockRounding& rounded) {
-  const HessianFactor factor = factor_for(h, settings);
-  const Matrix<float> objective = damped(h, factor);
+SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                const TensorSettings& settings, const BlockRoundingOptions& grid,
+                                BlockRounding& rounded) {
+  const Problem problem(w, h, h_out, settings);
   GridRounding rounding =
-      settings.static_groups ? GridRounding(std::move(rounded), grid) : GridRounding(w, grid, false);
-  rounded.codes = solve(w, objective, settings, factor, rounding);
+      settings.static_groups ? GridRounding(std::exchange(rounded, {}), grid) : GridRounding(w, grid, false);
+  rounded.codes = solve(problem, rounding);
   rounded.scales = rounding.scales();
   rounded.zeros = rounding.zeros();
-  return figures_of(factor);
+  return problem.figures();
 }
 
-SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                        const BlockPaletteOptions& options, BlockPaletteRounding& rounded) {
-  const HessianFactor factor = factor_for(h, settings);
-  const Matrix<float> objective = damped(h, factor);
+SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                        const TensorSettings& settings, const BlockPaletteOptions& options,
+                                        BlockPaletteRounding& rounded) {
+  const Problem problem(w, h, h_out, settings);
   BlockPaletteColumns rounding(rounded, options, settings.static_groups);
-  rounded.codes = solve(w, objective, settings, factor, rounding);
+  rounded.codes = solve(problem, rounding);
   rounded.scales = rounding.scales();
-  return figures_of(factor);
+  return problem.figures();
 }
 
 }  // namespace nibble::quant

@@ -26,26 +26,31 @@ struct SolverFigures {
 /// gptq: codes by round_with_feedback(). coordinate-descent: those, improved by coordinate_descent() until it gains
 /// little.
 /// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
+/// output_hessian: h_out (out, out), else empty: the same for tr(H_O Δ H Δᵀ), round_with_coupled_feedback() and
+/// coupled_descent(), H_O damped as H is and by 0.05 of its mean diagonal, which is 1.
 /// `sparse`, if any, are the weights that are kept beside the codes; they get the values that are best with them
 /// (SparseRounding).
-SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                  DType palette_dtype, SparseValues& sparse, ScaledPalettization& fitted);
+SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                  const TensorSettings& settings, DType palette_dtype, SparseValues& sparse,
+                                  ScaledPalettization& fitted);
 
 /// (in): 1 / [(H + damping)⁻¹]_jj, what an error of input j costs when all others make up for it as far as they can
 /// (the optimal brain surgeon's). An input that says nothing costs 0. Cost: that of factor_hessian().
 std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettings& settings);
 
 /// The same for a windowed palette, whose palette and scales are in `weight`; without outliers.
-SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                 DType palette_dtype, WindowedWeight& weight);
+SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                 const TensorSettings& settings, DType palette_dtype, WindowedWeight& weight);
 
 /// The same on uniform grids: the codes on those of `rounded`, or, without static_groups, grids as error feedback
 /// finds them.
-SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                const BlockRoundingOptions& grid, BlockRounding& rounded);
+SolverFigures solve_block_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                const TensorSettings& settings, const BlockRoundingOptions& grid,
+                                BlockRounding& rounded);
 
 /// The same on a palette that blocks scale: codes, and without static_groups scales as error feedback finds them.
-SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const TensorSettings& settings,
-                                        const BlockPaletteOptions& options, BlockPaletteRounding& rounded);
+SolverFigures solve_block_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,
+                                        const TensorSettings& settings, const BlockPaletteOptions& options,
+                                        BlockPaletteRounding& rounded);
 
 }  // namespace nibble::quant

@@ -17,6 +17,7 @@ struct WeightStatistics {
   std::vector<double> mean_input;     ///< (in)
   std::vector<double> input_drift;    ///< (in): LiveStatistics::drift
   Matrix<float> hessian;              ///< (in, in), of hessian_kind(): for solvers, and to measure output errors
+  Matrix<float> output_hessian;       ///< (out, out): calib::output_hessian(), for settings.output_hessian
 };
 
 /// What is stored for one weight, and how well it came out.

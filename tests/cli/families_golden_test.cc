@@ -47,7 +47,7 @@ TEST_P(FamilyCommands, TakeACheckpointThereAndBack) {
   if (kTooSlow && std::string(GetParam()) != "gpt_oss" && std::string(GetParam()) != "phi3")
     GTEST_SKIP() << "under ASan two families run; the release build runs all";
   ASSERT_EQ(nibble({"calibrate", model, "--tokens", tokens, "--length", std::to_string(kWindow), "--samples", "16",
-                    "--collect", "activations,fisher,hessian,guided-hessian", "-o", calibration})
+                    "--collect", "activations,fisher,hessian,guided-hessian,output-hessian", "-o", calibration})
                 .exit_code,
             0);
   const double before = perplexity(model);

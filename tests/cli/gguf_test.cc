@@ -102,7 +102,7 @@ TEST_F(GgufCommands, PerplexityRefusesAReferenceOfAnotherTokenizer) {
 
 TEST_F(GgufCommands, CalibrateAndQuantizeAndTheRest) {
   ASSERT_EQ(nibble({"calibrate", file, "--text", text, "--length", "32", "--samples", "4", "--collect",
-                    "activations,fisher,hessian,guided-hessian", "-o", dir / "calib.h5"})
+                    "activations,fisher,hessian,guided-hessian,output-hessian", "-o", dir / "calib.h5"})
                 .exit_code,
             0);
   const auto quantized =

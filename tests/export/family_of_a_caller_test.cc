@@ -37,14 +37,17 @@ TEST(AFamilyOfACaller, GoesTheWholeWay) {
   const Quilt quilt;
   const auto checkpoint = model::Checkpoint::open(quilt.dir / "model");
   const auto network = model::make_model(checkpoint->architecture(), *model::make_float_provider(checkpoint));
-  calib::calibrate(
-      {.model = *network,
-       .tokens = quilt.tokens,
-       .settings = {.model_hash = checkpoint->fingerprint(),
-                    .window_tokens = kWindow,
-                    .seeds = {1},
-                    .collected = {.activations = true, .fisher = true, .hessian = true, .guided_hessian = true}},
-       .output = quilt.dir / "calib.h5"});
+  calib::calibrate({.model = *network,
+                    .tokens = quilt.tokens,
+                    .settings = {.model_hash = checkpoint->fingerprint(),
+                                 .window_tokens = kWindow,
+                                 .seeds = {1},
+                                 .collected = {.activations = true,
+                                               .fisher = true,
+                                               .hessian = true,
+                                               .guided_hessian = true,
+                                               .output_hessian = true}},
+                    .output = quilt.dir / "calib.h5"});
   for (const char* preset : {"whole-tensor", "scalar", "int4-block", "gptq"}) {
     SCOPED_TRACE(preset);
     const quant::QuantizeResult result = quant::quantize_model({.model = quilt.dir / "model",

@@ -59,10 +59,23 @@ def test_calibration_is_lazy_and_consistent(calibration, demo):
     assert layer.tokens == 4 * 64 and calibration.settings["windows"] == "4"
     assert calibration.layers[0] in calibration and "nothing" not in calibration
     again = nibble.calibrate(demo / "gpt2-demo", calibration.path, text=demo / "calibration.txt", samples=4, length=64,
-                             collect="activations,fisher,hessian,guided-hessian")  # complete: left as it is
+                             collect="activations,fisher,hessian,guided-hessian,output-hessian")  # complete: left as it is
     assert again.layers == calibration.layers
     with pytest.raises(nibble.InvalidArgument, match="guided"):
         layer.hessian("guide")
+
+
+def test_output_hessians_are_scaled_sums_of_gradients(calibration, demo, tmp_path):
+    layer = calibration[calibration.layers[0]]
+    h = layer.output_hessian
+    assert h.shape == (layer.shape[0],) * 2 and h.dtype == np.float32
+    np.testing.assert_array_equal(h, h.T)
+    np.testing.assert_allclose(np.diag(h).mean(), 1.0, rtol=1e-6)  # rounded to float32 one by one
+    assert np.linalg.eigvalsh(h.astype(np.float64)).min() > -1e-5 * len(h)
+    without = nibble.calibrate(demo / "gpt2-demo", tmp_path / "without.h5", text=demo / "calibration.txt", samples=2,
+                               length=32)
+    with pytest.raises(nibble.InvalidArgument, match="output-hessian"):
+        without[without.layers[0]].output_hessian
 
 
 def test_recipes():
@@ -118,6 +131,22 @@ def test_quantize_with_statistics_is_quantize_tensor(calibration, demo, tmp_path
     np.testing.assert_array_equal(made.weight(name), tensor.decode())
     with pytest.raises(nibble.InvalidArgument, match="asks for hessian; give hessian="):
         nibble.quantize_tensor(original.weight(name), recipe, name)
+
+
+def test_quantize_tensor_takes_an_output_hessian(calibration, demo, tmp_path):
+    recipe = nibble.Recipe("gptq", bits=3, solver="coordinate-descent", output_hessian=True)
+    nibble.quantize(demo / "gpt2-demo", tmp_path / "coupled", recipe, calibration=calibration.path)
+    original, made = nibble.Checkpoint(demo / "gpt2-demo"), nibble.Checkpoint(tmp_path / "coupled")
+    name = original.layers[1]
+    layer = calibration[name]
+    given = dict(hessian=layer.hessian(recipe.as_dict()["defaults"].get("hessian", "plain")), fisher=layer.fisher,
+                 mean_input=layer.mean_input)
+    tensor = nibble.quantize_tensor(original.weight(name), recipe, name, output_hessian=layer.output_hessian, **given)
+    np.testing.assert_array_equal(made.weight(name), tensor.decode())
+    with pytest.raises(nibble.InvalidArgument, match="give output_hessian="):
+        nibble.quantize_tensor(original.weight(name), recipe, name, **given)
+    with pytest.raises(nibble.InvalidArgument, match=r"output_hessian: expected"):
+        nibble.quantize_tensor(original.weight(name), recipe, name, output_hessian=np.eye(3, dtype=np.float32), **given)
 
 
 def test_shifting_corrects_the_mean_output(calibration, demo):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "core/error.h"
@@ -121,10 +122,10 @@ TEST(WindowSearch, GivesTheSameCodesWithEveryInstructionSet) {
       const std::size_t bytes = rows * bits * viterbi_kernels::plane_bytes(bits, window_bits);
       std::vector<std::uint8_t> expected(bytes), got(bytes);
       std::vector<float> expected_costs(states), costs(states);
-      viterbi_kernels::forward_scalar(trellis, problem.targets.data(), problem.factors.data(), rows, expected.data(),
-                                      expected_costs.data());
+      viterbi_kernels::forward_scalar(trellis, problem.targets.data(), problem.factors.data(), rows, nullptr,
+                                      expected.data(), expected_costs.data());
       const auto expect_same = [&](auto* forward) {
-        forward(trellis, problem.targets.data(), problem.factors.data(), rows, got.data(), costs.data());
+        forward(trellis, problem.targets.data(), problem.factors.data(), rows, nullptr, got.data(), costs.data());
         EXPECT_EQ(got, expected);
         EXPECT_EQ(costs, expected_costs);
       };
@@ -138,6 +139,44 @@ TEST(WindowSearch, GivesTheSameCodesWithEveryInstructionSet) {
     }
 }
 
+// Every stream that goes on from one window and to another.
+TEST(WindowSearch, FindsTheBestStreamBetweenGivenWindows) {
+  for (const auto& [bits, window_bits] : {std::pair{1u, 4u}, {2u, 5u}, {3u, 4u}}) {
+    const std::size_t rows = 4, length = (rows + 2) * bits + window_bits - bits;
+    const Problem problem = random_problem(window_bits, rows, 11 + bits);
+    Random random(bits);
+    for (int round = 0; round < 20; ++round) {
+      const auto before = static_cast<std::uint16_t>(random.below(1u << window_bits));
+      const auto after = static_cast<std::uint16_t>(random.below(1u << window_bits));
+      for (const unsigned given : {1u, 2u, 3u}) {
+        double least = std::numeric_limits<double>::infinity();
+        std::vector<std::uint16_t> codes(rows);
+        for (std::uint32_t stream = 0; stream < std::uint32_t{1} << length; ++stream) {
+          const auto window = [&](std::size_t i) {
+            return static_cast<std::uint16_t>(stream >> (i * bits) & ((1u << window_bits) - 1));
+          };
+          if (((given & 1u) != 0 && window(0) != before) || ((given & 2u) != 0 && window(rows + 1) != after)) continue;
+          for (std::size_t i = 0; i < rows; ++i) codes[i] = window(i + 1);
+          least = std::min(least, cost_of(problem, codes));
+        }
+        WindowSearch(problem.palette, bits, window_bits)
+            .search_between((given & 1u) != 0 ? std::optional(before) : std::nullopt,
+                            (given & 2u) != 0 ? std::optional(after) : std::nullopt, problem.targets, problem.factors,
+                            codes);
+        EXPECT_TRUE(is_stream(codes, bits, window_bits));
+        const unsigned shared = (1u << (window_bits - bits)) - 1u;
+        if ((given & 1u) != 0) {
+          EXPECT_EQ(codes.front() & shared, static_cast<unsigned>(before) >> bits);
+        }
+        if ((given & 2u) != 0) {
+          EXPECT_EQ(after & shared, static_cast<unsigned>(codes.back()) >> bits);
+        }
+        EXPECT_TRUE(near(cost_of(problem, codes), least, {.rel = 1e-5}));
+      }
+    }
+  }
+}
+
 TEST(WindowSearch, AlwaysGivesAStream) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   Problem problem = random_problem(6, 50, 7);
@@ -146,6 +185,9 @@ TEST(WindowSearch, AlwaysGivesAStream) {
     std::vector<std::uint16_t> codes(50);
     WindowSearch(problem.palette, 2, 6).search(problem.targets, problem.factors, codes);
     EXPECT_TRUE(is_stream(codes, 2, 6)) << bad;
+    WindowSearch(problem.palette, 2, 6).search_between(std::uint16_t{45}, {}, problem.targets, problem.factors, codes);
+    EXPECT_TRUE(is_stream(codes, 2, 6)) << bad;
+    EXPECT_EQ(codes.front() & 15u, 45u >> 2) << bad;
   }
 }
 

@@ -164,6 +164,12 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{joint_iterations: 3}", "joint_iterations"},
       {"{hessian: centred}", "solver: gptq or coordinate-descent"},
       {"{format: int4-block, solver: gptq, static_groups: false}", "act_order: false"},
+      {"{output_hessian: true}", "output_hessian: true means nothing here; it goes with"},
+      {"{output_hessian: true, weighting: fisher}", "it goes with solver: coordinate-descent"},
+      {"{output_hessian: 1, solver: coordinate-descent}", "output_hessian: expected true or false, got '1'"},
+      {"{format: float16, output_hessian: true}", "output_hessian"},
+      {"{solver: gptq, output_hessian: true}", "needs solver: coordinate-descent, or output_hessian: false"},
+      {"{format: uniform, solver: gptq, output_hessian: true}", "needs solver: coordinate-descent"},
       {"{act_order: false}", "act_order"},
       {"{damping: 0.1}", "damping"},
       {"{format: uniform, solver: gptq, codebook_iterations: 1}", "codebook_iterations"},
@@ -221,6 +227,13 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{cluster_dim: 4}",
         "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
         "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
+        "{solver: coordinate-descent, output_hessian: true}",
+        "{solver: coordinate-descent, output_hessian: true, sequential: true}",
+        "{bits: 2, window_bits: 6, solver: coordinate-descent, hessian: guided, output_hessian: true}",
+        "{format: uniform, solver: coordinate-descent, output_hessian: true}",
+        "{format: int4-block, solver: coordinate-descent, output_hessian: true}",
+        "{format: block-palette, solver: coordinate-descent, output_hessian: true}",
+        "{solver: gptq, output_hessian: false}",
         "{bits: 1}",
         "{bits: 8, palette_dtype: float32}",
         "{format: float16}",
@@ -252,6 +265,33 @@ TEST(Recipe, AGroupSizeIsNotInheritedByAnotherKindOfGroup) {
   constexpr auto yaml = "{defaults: {format: int4-block, group_size: 64}, layers: [{match: c_fc, format: uniform}]}";
   EXPECT_EQ(settings_of(yaml, "x").effective_group_size(), 64u);
   EXPECT_EQ(settings_of(yaml).effective_group_size(), 0u);
+}
+
+TEST(Recipe, OutputHessiansArePrintedAndReadAgain) {
+  constexpr auto with = "defaults: {solver: coordinate-descent, output_hessian: true}";
+  const std::string text = Recipe::parse(with, "r").canonical_text();
+  EXPECT_NE(text.find("  output_hessian: true\n"), std::string::npos) << text;
+  EXPECT_TRUE(Recipe::parse(text, "again").settings("a").output_hessian);
+  EXPECT_EQ(Recipe::parse(text, "again").canonical_text(), text);
+  // Recipes without it stay what they were: names of cells and fingerprints follow from the text.
+  EXPECT_EQ(Recipe::parse("defaults: {solver: coordinate-descent}", "r").canonical_text().find("output"),
+            std::string::npos);
+  EXPECT_FALSE(settings_of("defaults: {solver: coordinate-descent}").output_hessian);
+}
+
+TEST(Recipe, ARuleMayTakeTheOutputHessianBack) {
+  constexpr auto yaml =
+      "{defaults: {solver: coordinate-descent, output_hessian: true}, layers: [{match: a, output_hessian: false}, "
+      "{match: b, solver: nearest}, {match: c, format: float16}, {match: d, solver: gptq, output_hessian: false}]}";
+  const Recipe recipe = Recipe::parse(yaml, "r");
+  EXPECT_TRUE(recipe.settings("x").output_hessian);
+  for (const char* name : {"a", "b", "c", "d"}) EXPECT_FALSE(recipe.settings(name).output_hessian) << name;
+  const Recipe again = Recipe::parse(recipe.canonical_text(), "again");
+  for (const char* name : {"a", "b", "c", "d"}) EXPECT_FALSE(again.settings(name).output_hessian) << name;
+  EXPECT_TRUE(
+      refused("{defaults: {solver: coordinate-descent, output_hessian: true}, "
+              "layers: [{match: d, solver: gptq}]}",
+              "rule 1", "output_hessian: false"));
 }
 
 TEST(Recipe, RefusesRulesWithoutSense) {
@@ -356,6 +396,23 @@ TEST(Setting, ChangesTheBudgetOrMakesOne) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { plain.validate(); }, "bits_per_weight is missing"));
   plain.apply_set("budget.bits_per_weight=3.5");
   EXPECT_NO_THROW(plain.validate());
+}
+
+TEST(Setting, ChangesTheTuningOrMakesOne) {
+  auto recipe = Recipe::preset("scalar");
+  recipe.apply_set("tuning.epochs=2");
+  recipe.apply_set("tuning.train=codes,palettes");
+  ASSERT_TRUE(recipe.tuning());
+  EXPECT_EQ(recipe.tuning()->epochs, 2u);
+  EXPECT_TRUE(recipe.tuning()->codes && recipe.tuning()->palettes);
+  EXPECT_FALSE(recipe.tuning()->scales || recipe.tuning()->biases);
+  const auto refused = [&](const char* setting, const char* why) {
+    return test::throws_with<InvalidArgument>([&] { recipe.apply_set(setting); }, why);
+  };
+  EXPECT_TRUE(refused("tuning.train=codes,codes", "'codes' is listed twice"));
+  EXPECT_TRUE(refused("tuning.train=code", "did you mean 'codes'"));
+  EXPECT_TRUE(refused("tuning.train=", "expected palettes, scales, biases, codes, got ''"));
+  EXPECT_TRUE(refused("tuning.trai=codes", "did you mean 'train'"));
 }
 
 TEST(Setting, GivesScalarPresetsAPalettePerRowAsTheirCommentsSay) {
