@@ -40,8 +40,9 @@ void check_keys(const YamlNode& node, std::string_view what, std::string_view se
 }
 
 // A value of one cell; a list, where the recipe's own value is one, as `--set` takes it.
-std::string text_of(const YamlNode& value, std::string_view what, const std::string& place) {
-  if (value.kind != YamlNode::Kind::kSequence || place.find(": budget.") == std::string::npos)
+std::string text_of(const std::string& key, const YamlNode& value, std::string_view what, std::string_view section) {
+  const std::string place = fmt::format("{}: {}", section, key);
+  if (value.kind != YamlNode::Kind::kSequence || !quant::Recipe::takes_list(key))
     return scalar_text(what, value, place);
   return fmt::format("{}", fmt::join(scalar_texts(what, value, place), ","));
 }
@@ -49,7 +50,7 @@ std::string text_of(const YamlNode& value, std::string_view what, const std::str
 Settings settings_of(const YamlNode& node, std::string_view what, std::string_view section) {
   Settings settings;
   for (const auto& [key, value] : node.entries)
-    if (key != "name") settings.push_back({key, text_of(value, what, fmt::format("{}: {}", section, key)), &value});
+    if (key != "name") settings.push_back({key, text_of(key, value, what, section), &value});
   return settings;
 }
 
@@ -177,8 +178,8 @@ bool Exclusion::covers(const SweepModel& model, const SweepRecipe& recipe, const
   if (recipe.recipe) defaults = recipe.recipe->canonical_json()["defaults"];
   return std::all_of(keys_.begin(), keys_.end(), [&](const auto& entry) {
     const auto& [key, values] = entry;
-    const auto holds = [&](const std::string& value) {
-      return std::find(values.begin(), values.end(), value) != values.end();
+    const auto holds = [&allowed = values](const std::string& value) {
+      return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
     };
     if (key == "model") return holds(model.name);
     if (key == "evaluation") return holds(evaluation.name);

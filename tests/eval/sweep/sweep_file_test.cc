@@ -164,6 +164,19 @@ TEST(SweepFile, CellsHaveBudgetsOfTheirOwn) {
   EXPECT_EQ(grid.recipes[2].recipe->budget()->bits, (std::vector<unsigned>{4}));
 }
 
+TEST(SweepFile, CellsHaveTuningOfTheirOwn) {
+  const SweepSpec listed = parse("list: [{preset: scalar-tuned, tuning.epochs: 2, tuning.train: [palettes, codes]}]");
+  ASSERT_EQ(listed.recipes.size(), 1u);
+  const quant::Tuning tuning = *listed.recipes[0].recipe->tuning();
+  EXPECT_EQ(tuning.epochs, 2u);
+  EXPECT_TRUE(tuning.palettes && tuning.codes);
+  EXPECT_FALSE(tuning.scales || tuning.biases);
+  const SweepSpec grid = parse("grid: {preset: scalar-tuned, tuning.train: [\"palettes\", \"palettes,codes\"]}");
+  ASSERT_EQ(grid.recipes.size(), 2u);
+  EXPECT_FALSE(grid.recipes[0].recipe->tuning()->codes);
+  EXPECT_TRUE(grid.recipes[1].recipe->tuning()->codes);
+}
+
 TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   const std::string cells = "list: [float]\n";
   EXPECT_TRUE(refused(kHead + "gird: {bits: 4}\n", "line 3", "did you mean 'grid'?"));

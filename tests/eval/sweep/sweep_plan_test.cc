@@ -93,7 +93,17 @@ INSTANTIATE_TEST_SUITE_P(
              "guided-hessian", false},
         Need{"HeadBesideSequential",
              "{defaults: {bits: 3, solver: gptq, sequential: true}, layers: [{match: lm_head, bits: 4}]}", "hessian",
-             true}),
+             true},
+        Need{"OutputHessian", "defaults: {bits: 3, solver: coordinate-descent, output_hessian: true}",
+             "hessian,output-hessian", false},
+        Need{"SequentialOutputHessian",
+             "defaults: {bits: 3, solver: coordinate-descent, output_hessian: true, sequential: true}",
+             "output-hessian", true},
+        Need{"HeadBesideOutputHessian",
+             "{defaults: {bits: 3, solver: coordinate-descent, output_hessian: true}, layers: [{match: lm_head, bits: "
+             "4, "
+             "output_hessian: false}]}",
+             "hessian,output-hessian", false}),
     [](const auto& need) { return need.param.name; });
 
 TEST_F(SweepPlanTest, ACellIsNamedByWhatDecidesItsResultAndNothingElse) {
@@ -147,6 +157,34 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
   write_tokens("text.u16", 40);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
+}
+
+// One calibration for both; each cell is named by what it looks at itself.
+TEST_F(SweepPlanTest, CellsWithAndWithoutAnOutputHessianShareACalibration) {
+  const std::string solver = "bits: 3, solver: coordinate-descent, hessian: guided, output_hessian: ";
+  const SweepPlan both = plan("grid: {" + solver + "[false, true]}"), without = plan("list: [{" + solver + "false}]"),
+                  with = plan("list: [{" + solver + "true}]");
+  ASSERT_EQ(both.calibrations.size(), 1u);
+  EXPECT_EQ(calib::to_text(both.calibrations[0].settings.collected), "guided-hessian,output-hessian");
+  ASSERT_EQ(both.jobs.size(), 2u);
+  EXPECT_EQ(calib::to_text(both.jobs[0].statistics), "guided-hessian");
+  EXPECT_EQ(calib::to_text(both.jobs[1].statistics), "guided-hessian,output-hessian");
+  EXPECT_EQ(both.jobs[0].cells[0].record.id, without.jobs[0].cells[0].record.id);
+  EXPECT_EQ(both.jobs[1].cells[0].record.id, with.jobs[0].cells[0].record.id);
+  EXPECT_NE(both.jobs[0].cells[0].record.id, both.jobs[1].cells[0].record.id);
+  EXPECT_NE(without.calibrations[0].key, with.calibrations[0].key) << "other statistics are another cache entry";
+  EXPECT_EQ(both.calibrations[0].key, with.calibrations[0].key);
+}
+
+TEST_F(SweepPlanTest, AnOutputHessianOfTheHeadIsRefusedBeforeAnythingIsCollected) {
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        plan("list: [" +
+             recipe("{defaults: {bits: 3, solver: coordinate-descent, output_hessian: true}, layers: [{match: lm_head, "
+                    "bits: 4}]}") +
+             "]");
+      },
+      "lm_head", "output_hessian: false"));
 }
 
 TEST_F(SweepPlanTest, ARuleThatMatchesNothingIsAWarning) {
