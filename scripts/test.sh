@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
 # their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
-# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), and what uses threads
-# under ThreadSanitizer. One argument limits it: format|dev|release|package|python|clients|tsan. More run only when they are
-# named, which keeps the whole under 45 minutes on 2 cores: `harness` (lm-evaluation-harness's own model against ours), `fuzz`
-# (20 seconds for every parser of files), `arm` (the tests that know tiers of instructions on those of 64-bit Arm, under qemu;
-# SKIPPED where scripts/setup.sh arm64 was not run), `tidy` (clang-tidy) and `alone` (sources that lack an #include), the last
-# two over what differs from main.
+# exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
+# under ThreadSanitizer, full disks, and clang-tidy over what was touched last (SKIPPED where it cannot be installed). One
+# argument limits it: format|dev|release|package|python|clients|tsan|disk|tidy. More run only when they are named, which keeps
+# the whole under 45 minutes on 2 cores: `harness` (lm-evaluation-harness's own model against ours), `fuzz` (20 seconds for
+# every parser of files), `arm` (the tests that know tiers of instructions on those of 64-bit Arm, under qemu; SKIPPED where
+# scripts/setup.sh arm64 was not run), `tidy-all` (clang-tidy over everything) and `alone` (sources that lack an #include, of
+# what differs from main).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -67,6 +68,23 @@ if wanted tsan; then
   done
 fi
 
+if wanted disk; then
+  step "full disk (scripts/torment_full_disk.sh for more; scripts/torment.sh for kills)"
+  cmake --preset release >/dev/null
+  cmake --build --preset release --target nibble_cli
+  COMMANDS="calibrate blocks gguf" scripts/torment_full_disk.sh 4
+fi
+
+if wanted tidy; then
+  step "clang-tidy over what was touched last (scripts/tidy.sh; all of it: scripts/test.sh tidy-all)"
+  if scripts/setup.sh tidy; then
+    # A checkout of main differs from main in nothing. What is left over is said, and looked at by tidy-all.
+    scripts/tidy.sh --commits 30 --at-most 16
+  else
+    echo "SKIPPED tidy: clang-tidy-14 cannot be installed"
+  fi
+fi
+
 if named arm; then
   step "64-bit Arm: kernels on each tier, under qemu"
   if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
@@ -95,9 +113,9 @@ if named fuzz; then
   scripts/fuzz.sh --seconds 20
 fi
 
-if named tidy; then
-  step "clang-tidy over what differs from main (scripts/tidy.sh)"
-  scripts/tidy.sh
+if named tidy-all; then
+  step "clang-tidy over everything"
+  scripts/tidy.sh --all
 fi
 
 if named alone; then
