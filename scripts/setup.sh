@@ -17,7 +17,7 @@ packages=(
 case ${1:-} in
   "") ;;
   fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev) ;;
-  tidy) packages=(clang-tidy-14) ;;
+  tidy) packages=(clang-tidy-14 g++-aarch64-linux-gnu) ;;  # that for the headers that kernels for Arm include
   arm64) packages=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache pkg-config) ;;
   *) echo "setup: expected nothing, fuzz, tidy or arm64, got '$1'" >&2; exit 2 ;;
 esac

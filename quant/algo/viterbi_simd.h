@@ -136,7 +136,7 @@ template <class V, unsigned kLeastGroupBits>
 void forward_any(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                  const float* start, std::uint8_t* decisions, float* costs) {
   constexpr unsigned g = kLeastGroupBits;
-  switch (trellis.bits) {
+  switch (trellis.bits) {  // NOLINT(bugprone-branch-clone): the branches differ in their template arguments
     case 1:
       return forward_from<V, g, 1, 1 + g>(trellis, targets, factors, rows, start, decisions, costs);
     case 2:
