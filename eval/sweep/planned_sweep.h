@@ -76,7 +76,7 @@ struct PlannedJob {
   std::optional<quant::Recipe> recipe;     ///< empty: the float model
   std::optional<std::size_t> calibration;  ///< empty: none is used
   calib::StatisticSet statistics;  ///< those of the calibration that this job looks at; maybe none, but its text
-  bool needs_text = false;         ///< that text runs through the model: `sequential`, `tuning`
+  bool needs_text = false;         ///< that text runs through the model: `sequential`, `tuning`, probes
   bool needs_head = false;         ///< statistics of the head are among them
   std::vector<PlannedCell> cells;
   bool alone = false;  ///< has a cell that measures speed: nothing else may run on the machine meanwhile

@@ -108,14 +108,21 @@ nlohmann::ordered_json budget_json(const BudgetResult& budget) {
                             {"bits_per_weight", candidate.bits_per_weight},
                             {"predicted_loss", candidate.predicted_loss},
                             {"chosen", candidate.chosen}});
-    tensors.push_back({{"name", tensor.name}, {"candidates", std::move(candidates)}});
+    nlohmann::ordered_json row{{"name", tensor.name}, {"candidates", std::move(candidates)}};
+    if (tensor.probe)
+      row["probe"] = {{"layout", tensor.probe->layout},
+                      {"predicted_loss", tensor.probe->predicted_loss},
+                      {"divergence", tensor.probe->divergence}};
+    tensors.push_back(std::move(row));
   }
-  return {{"limit_bits_per_weight", budget.limit_bits_per_weight},
-          {"loss_estimate", budget.loss_estimate},
-          {"predicted_loss_nats_per_token", budget.predicted_loss},
-          {"lower_bound_nats_per_token", budget.lower_bound},
-          {"exact", budget.exact},
-          {"tensors", std::move(tensors)}};
+  nlohmann::ordered_json json{{"limit_bits_per_weight", budget.limit_bits_per_weight},
+                              {"loss_estimate", budget.loss_estimate},
+                              {"predicted_loss_nats_per_token", budget.predicted_loss},
+                              {"lower_bound_nats_per_token", budget.lower_bound},
+                              {"exact", budget.exact}};
+  if (budget.probe_windows > 0) json["probe_windows"] = budget.probe_windows;
+  json["tensors"] = std::move(tensors);
+  return json;
 }
 
 std::string report_json(const QuantizeResult& result) {

@@ -138,37 +138,70 @@ std::vector<QuantizeItem> BudgetFit::items_of(const Plan& plan) const {
   return items;
 }
 
-std::vector<Shard> BudgetFit::make_candidates(const Plan& plan, const std::filesystem::path& scratch,
-                                              JobReporter& reporter, std::uint64_t memory_bytes) const {
+std::vector<Shard> BudgetFit::make_candidates(const BudgetJob& job, const Plan& plan) const {
   const std::vector<QuantizeItem> items = items_of(plan);
   std::vector<ShardJob> jobs;
   std::uint64_t weights = 0;
   for (std::size_t c = 0; c < items.size(); ++c) {
     const QuantizeItem& item = items[c];
-    const auto file = scratch / fmt::format("{}, {}.safetensors", item.identity.name, candidates_[c].layout);
+    const auto file = job.scratch / fmt::format("{}, {}.safetensors", item.identity.name, candidates_[c].layout);
     jobs.push_back({&item, file, item.identity.block_linear ? std::optional(estimate_) : std::nullopt});
     weights += item.weights();
   }
-  reporter.begin(fmt::format("trying {} ways for {} tensors", jobs.size(), first_.size()), weights);
-  return make_shards(jobs, calibration_, reporter, memory_bytes, Announce::kNo);
+  job.reporter.begin(fmt::format("trying {} ways for {} tensors", jobs.size(), first_.size()), weights);
+  return make_shards(jobs, calibration_, job.reporter, job.memory_bytes, Announce::kNo);
+}
+
+// The candidate of a weight that is nearest to the budget's bits.
+std::size_t BudgetFit::nearest_way(std::size_t weight, const std::vector<Shard>& shards) const {
+  const std::size_t end = weight + 1 < first_.size() ? first_[weight + 1] : candidates_.size();
+  const auto distance = [&](std::size_t c) {
+    return std::abs(shards[c].result.bits_per_weight - budget_.bits_per_weight);
+  };
+  std::size_t nearest = first_[weight];
+  for (std::size_t c = nearest + 1; c < end; ++c)
+    if (distance(c) < distance(nearest)) nearest = c;
+  return nearest;
+}
+
+// By weight: none for those that have one way only, which no estimate can change.
+std::vector<std::optional<BudgetProbe>> BudgetFit::probe(const BudgetJob& job, const Plan& plan,
+                                                         const std::vector<Shard>& shards) const {
+  std::vector<std::optional<BudgetProbe>> found(first_.size());
+  if (budget_.probe_windows == 0) return found;
+  std::vector<Probe> probes;
+  for (std::size_t weight = 0; weight < first_.size(); ++weight) {
+    const std::size_t end = weight + 1 < first_.size() ? first_[weight + 1] : candidates_.size();
+    if (!plan.items[weight].identity.block_linear || end - first_[weight] < 2) continue;
+    const std::size_t way = nearest_way(weight, shards);
+    probes.push_back({weight, candidates_[way].settings, &shards[way]});
+    found[weight] = BudgetProbe{candidates_[way].layout, shards[way].result.predicted_loss.value(), 0.0};
+  }
+  const ProbeJob measure{job.checkpoint, job.architecture, *job.text, budget_.probe_windows, job.scratch, job.reporter};
+  const std::vector<double> divergences = probe_divergences(measure, plan, probes);
+  for (std::size_t p = 0; p < probes.size(); ++p) found[probes[p].item]->divergence = divergences[p];
+  return found;
 }
 
 // By weight. Those outside the blocks have one way, and do not count.
-std::vector<std::vector<KnapsackWay>> BudgetFit::choices_of(const Plan& plan, const std::vector<Shard>& shards) const {
+std::vector<std::vector<KnapsackWay>> BudgetFit::choices_of(
+    const Plan& plan, const std::vector<Shard>& shards, const std::vector<std::optional<BudgetProbe>>& probes) const {
   std::vector<std::vector<KnapsackWay>> choices(first_.size());
   for (std::size_t c = 0; c < candidates_.size(); ++c) {
     const TensorResult& made = shards[c].result;
     const std::size_t weight = candidates_[c].weight;
+    const auto& probe = probes[weight];
+    const double factor = probe ? probe_factor(probe->divergence, probe->predicted_loss) : 1.0;
     choices[weight].push_back(
-        {made.predicted_loss.value_or(0.0), plan.items[weight].identity.block_linear ? made.stored_bits : 0});
+        {factor * made.predicted_loss.value_or(0.0), plan.items[weight].identity.block_linear ? made.stored_bits : 0});
   }
   return choices;
 }
 
-BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
-                             std::uint64_t memory_bytes) const {
-  std::vector<Shard> shards = make_candidates(plan, scratch, reporter, memory_bytes);
-  const auto choices = choices_of(plan, shards);
+BudgetOutcome BudgetFit::run(const BudgetJob& job, Plan& plan) const {
+  std::vector<Shard> shards = make_candidates(job, plan);
+  const auto probes = probe(job, plan, shards);
+  const auto choices = choices_of(plan, shards, probes);
   std::uint64_t least_bits = 0;
   for (const auto& ways : choices)
     least_bits += std::min_element(ways.begin(), ways.end(), [](auto& a, auto& b) { return a.size < b.size; })->size;
@@ -181,9 +214,10 @@ BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, J
                     .predicted_loss = picked.loss,
                     .lower_bound = picked.lower_bound,
                     .exact = picked.exact,
+                    .probe_windows = budget_.probe_windows,
                     .tensors = {}};
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
-    BudgetTensor tensor{plan.items[i].identity.name, {}};
+    BudgetTensor tensor{plan.items[i].identity.name, {}, probes[i]};
     for (std::size_t way = 0; way < choices[i].size(); ++way) {
       const TensorResult& made = shards[first_[i] + way].result;
       tensor.candidates.push_back({candidates_[first_[i] + way].layout, made.stored_bits, made.bits_per_weight,
@@ -193,7 +227,7 @@ BudgetOutcome BudgetFit::run(Plan& plan, const std::filesystem::path& scratch, J
     const std::size_t chosen = first_[i] + picked.chosen[i];
     plan.items[i].settings = candidates_[chosen].settings;
     outcome.shards.push_back(std::move(shards[chosen]));
-    reporter.announce(outcome.shards.back().result);
+    job.reporter.announce(outcome.shards.back().result);
   }
   return outcome;
 }

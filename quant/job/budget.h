@@ -2,18 +2,31 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "quant/algo/multiple_choice.h"
+#include "quant/job/budget_probe.h"
 #include "quant/job/calibration.h"
+#include "quant/job/calibration_text.h"
 #include "quant/job/job_reporter.h"
 #include "quant/job/plan.h"
 #include "quant/job/predicted_loss.h"
 #include "quant/job/shard.h"
 
 namespace nibble::quant {
+
+/// What a budget is spent on; all must outlive the call.
+struct BudgetJob {
+  std::shared_ptr<const model::Checkpoint> checkpoint;
+  const model::Architecture& architecture;
+  const CalibrationText* text;  ///< for probes; null without them
+  std::uint64_t memory_bytes;
+  std::filesystem::path scratch;
+  JobReporter& reporter;
+};
 
 /// The recipe's budget as it came out: the weights' shards, in the order of plan.items, and the table of choices.
 struct BudgetOutcome {
@@ -24,7 +37,8 @@ struct BudgetOutcome {
 /// Spends a recipe's budget: quantizes every linear layer of the blocks in each of the budget's ways (bits ×
 /// granularity × windows, as far as they go together; what a rule names stays), predicts the loss of each
 /// (predicted_loss.h), and picks one for each so that together they have least predicted loss within the budget
-/// (quant/algo/multiple_choice.h).
+/// (quant/algo/multiple_choice.h). With `probe_windows`, one way of each weight, the nearest to the budget's bits, is
+/// measured too (budget_probe.h), and the losses of all ways of that weight are multiplied by measured / predicted.
 ///
 /// Bits are those stored, of every kind, over all linear layers of the blocks, those that stay float16 included.
 class BudgetFit {
@@ -35,9 +49,8 @@ class BudgetFit {
 
   /// `plan.items` are those of the constructor, perhaps with their inputs scaled since, and get the settings chosen.
   /// Throws InvalidArgument when no choice meets the budget, with the least that is possible. Disk: all candidates, in
-  /// `scratch`.
-  BudgetOutcome run(Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
-                    std::uint64_t memory_bytes) const;
+  /// job.scratch.
+  BudgetOutcome run(const BudgetJob& job, Plan& plan) const;
 
  private:
   // A way of quantizing the weight plan.items[weight].
@@ -56,9 +69,12 @@ class BudgetFit {
   void require_room(std::uint64_t least_bits, std::string_view of_what) const;
   void require_room_for_codes(const Plan& plan) const;
   std::vector<QuantizeItem> items_of(const Plan& plan) const;
-  std::vector<Shard> make_candidates(const Plan& plan, const std::filesystem::path& scratch, JobReporter& reporter,
-                                     std::uint64_t memory_bytes) const;
-  std::vector<std::vector<KnapsackWay>> choices_of(const Plan& plan, const std::vector<Shard>& shards) const;
+  std::vector<Shard> make_candidates(const BudgetJob& job, const Plan& plan) const;
+  std::size_t nearest_way(std::size_t weight, const std::vector<Shard>& shards) const;
+  std::vector<std::optional<BudgetProbe>> probe(const BudgetJob& job, const Plan& plan,
+                                                const std::vector<Shard>& shards) const;
+  std::vector<std::vector<KnapsackWay>> choices_of(const Plan& plan, const std::vector<Shard>& shards,
+                                                   const std::vector<std::optional<BudgetProbe>>& probes) const;
 
   const Calibration& calibration_;
   Budget budget_;

@@ -2,17 +2,24 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "model/architecture/architecture.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::quant {
 
-/// The text that `sequential: true` and `tuning` run through the model.
+/// The text that `sequential: true`, `tuning` and a budget's probes run through the model.
 struct CalibrationText {
   std::vector<model::TokenId> tokens;  ///< windows, one after the other
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
+  std::size_t windows() const { return tokens.size() / window_tokens; }
 };
+
+/// Refuses a text that is no whole number of windows of 2 tokens or more, or has tokens that the model lacks; `what` is
+/// to run over it. Throws InvalidArgument.
+void check_windows(const CalibrationText& text, const model::Architecture& architecture, std::string_view what);
 
 }  // namespace nibble::quant

@@ -41,7 +41,9 @@ class GrowingModel::Layer final : public LinearOp<float> {
   void forward(MatrixView<const float> x, MatrixView<float> y) const override { op_->forward(x, y); }
   void backward_input(MatrixView<const float> dy, MatrixView<float> dx) const override { op_->backward_input(dy, dx); }
   void release() const override { op_->release(); }
-  void set(std::unique_ptr<LinearOp<float>> op) { op_ = std::move(op); }
+  std::unique_ptr<LinearOp<float>> exchange(std::unique_ptr<LinearOp<float>> op) {
+    return std::exchange(op_, std::move(op));
+  }
 
  private:
   std::unique_ptr<LinearOp<float>> op_;
@@ -61,9 +63,14 @@ GrowingModel::GrowingModel(const model::Architecture& architecture,
 
 GrowingModel::~GrowingModel() = default;
 
-void GrowingModel::replace(const std::string& module, std::shared_ptr<const WeightSource> weight,
-                           std::vector<float> bias) {
-  layers_.at(module)->set(std::make_unique<DecodingLinear>(std::move(weight), std::move(bias)));
+std::unique_ptr<LinearOp<float>> GrowingModel::replace(const std::string& module,
+                                                       std::shared_ptr<const WeightSource> weight,
+                                                       std::vector<float> bias) {
+  return layers_.at(module)->exchange(std::make_unique<DecodingLinear>(std::move(weight), std::move(bias)));
+}
+
+void GrowingModel::put_back(const std::string& module, std::unique_ptr<LinearOp<float>> former) {
+  layers_.at(module)->exchange(std::move(former));
 }
 
 }  // namespace nibble::quant

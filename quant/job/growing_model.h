@@ -21,8 +21,12 @@ class GrowingModel {
 
   const model::Model& model() const { return *model_; }
   const model::WeightProvider& weights() const { return *weights_; }
-  /// From now on the layer is X Wᵀ + bias with this weight (out, in); `bias` is empty or has its rows.
-  void replace(const std::string& module, std::shared_ptr<const WeightSource> weight, std::vector<float> bias);
+  /// From now on the layer is X Wᵀ + bias with this weight (out, in); `bias` is empty or has its rows. Returns what it
+  /// was.
+  std::unique_ptr<LinearOp<float>> replace(const std::string& module, std::shared_ptr<const WeightSource> weight,
+                                           std::vector<float> bias);
+  /// The layer is what replace() returned, again.
+  void put_back(const std::string& module, std::unique_ptr<LinearOp<float>> former);
 
  private:
   class Layer;

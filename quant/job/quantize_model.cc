@@ -56,16 +56,27 @@ bool is_sequential(const Plan& plan) {
                      [](const QuantizeItem& item) { return item.settings.sequential; });
 }
 
+void check_probes(const model::Architecture& architecture, std::uint64_t windows, const CalibrationText* text) {
+  NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
+                 "the budget's probes run text through the model: give --text FILE, or token ids with --tokens FILE "
+                 "(or leave them out: --set budget.probe_windows=0)");
+  check_windows(*text, architecture, "budget");
+  NIBBLE_REQUIRE(windows <= text->windows(), InvalidArgument, "budget: probe_windows: {} of a text of {} windows",
+                 windows, text->windows());
+}
+
 void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
   const bool wanted = is_sequential(plan);
   const auto& tuning = options.recipe.tuning();
+  const std::uint64_t probed = options.recipe.budget() ? options.recipe.budget()->probe_windows : 0;
   NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
                  "sequential: true recomputes statistics while quantizing, and needs text for that: --text FILE, or "
                  "token ids with --tokens FILE");
-  NIBBLE_REQUIRE(wanted || tuning || !options.text, InvalidArgument,
-                 "the text is for `sequential: true`, which the recipe says of no layer, and `tuning`, which it does "
-                 "not have; other statistics come from nibble calibrate");
+  NIBBLE_REQUIRE(wanted || tuning || probed > 0 || !options.text, InvalidArgument,
+                 "the text is for `sequential: true`, which the recipe says of no layer, for `tuning` and for a "
+                 "budget's `probe_windows`, which it does not have; other statistics come from nibble calibrate");
   if (wanted) check_text(architecture, *options.text, options.memory_bytes);
+  if (probed > 0) check_probes(architecture, probed, options.text ? &*options.text : nullptr);
   if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
 }
 
@@ -135,7 +146,11 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const bool sequential = is_sequential(plan);
   if (!sequential) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
   BudgetOutcome made;
-  if (budget) made = budget->run(plan, output.scratch(), reporter, options.memory_bytes);
+  if (budget) {
+    const BudgetJob job{checkpoint,           architecture,     options.text ? &*options.text : nullptr,
+                        options.memory_bytes, output.scratch(), reporter};
+    made = budget->run(job, plan);
+  }
   if (sequential) {
     const SequentialJob job{checkpoint,       architecture, *options.text, options.memory_bytes, calibration, groups,
                             output.scratch(), identity,     reporter};

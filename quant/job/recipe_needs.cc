@@ -38,8 +38,10 @@ bool needs_head(const Plan& plan) {
 }
 
 bool needs_text(const Plan& plan, const Recipe& recipe) {
-  return recipe.tuning() || std::any_of(plan.items.begin(), plan.items.end(),
-                                        [](const QuantizeItem& item) { return item.settings.sequential; });
+  const bool probes = recipe.budget() && recipe.budget()->probe_windows > 0;
+  return recipe.tuning() || probes || std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
+           return item.settings.sequential;
+         });
 }
 
 }  // namespace nibble::quant

@@ -14,7 +14,7 @@ calib::StatisticSet statistics_needed(const Plan& plan, const Recipe& recipe);
 /// Whether they are to be of the head too: a rule names it, or the embedding that it is tied to.
 bool needs_head(const Plan& plan);
 
-/// Whether text has to run through the model: `sequential`, `tuning`.
+/// Whether text has to run through the model: `sequential`, `tuning`, probes of a budget.
 bool needs_text(const Plan& plan, const Recipe& recipe);
 
 }  // namespace nibble::quant

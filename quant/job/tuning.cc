@@ -141,7 +141,10 @@ class TuningRun {
       drop_last_rows(windows.size());
     const float weight = 1.0f / static_cast<float>(rows_.size());
     const model::LogitGradient<float> gradient = [&](std::span<const std::size_t> chunk, MatrixView<float> logits) {
-      job_.tuning.loss == TuningLoss::kKl ? distil(chunk, teacher, weight, logits) : predict(chunk, weight, logits);
+      if (job_.tuning.loss == TuningLoss::kKl)
+        distil_rows(teacher_.model(), teacher, chunk, weight, logits, losses_);
+      else
+        predict(chunk, weight, logits);
     };
     if (backward) {
       model.backward_logits(sized(boundaries_[layers], rows), rows_, gradient, dx, nullptr);
@@ -172,20 +175,6 @@ class TuningRun {
   }
 
   // Logits of both models for the same rows: the float model's are made again from its last hidden states.
-  void distil(std::span<const std::size_t> chunk, MatrixView<const float> states, float weight,
-              MatrixView<float> logits) {
-    teacher_.model().forward_head(
-        states, chunk, [&](std::span<const std::size_t> rows, MatrixView<const float> teacher) {
-          const auto offset =
-              static_cast<std::size_t>(std::lower_bound(chunk.begin(), chunk.end(), rows[0]) - chunk.begin());
-          parallel_for(rows.size(), [&](std::size_t i) {
-            thread_local std::vector<float> p;
-            p.assign(teacher.row(i).begin(), teacher.row(i).end());
-            losses_[rows[i]] = distil_row(logits.row(offset + i), p, weight);
-          });
-        });
-  }
-
   void predict(std::span<const std::size_t> chunk, float weight, MatrixView<float> logits) {
     parallel_for(chunk.size(), [&](std::size_t i) {
       losses_[chunk[i]] = next_token_row(logits.row(i), tokens_[chunk[i] + 1], weight);
@@ -262,13 +251,7 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
   NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
                  "tuning runs text through the model: give --text FILE, or token ids with --tokens FILE (or leave it "
                  "out: --set tuning.epochs=0)");
-  NIBBLE_REQUIRE(text->window_tokens >= 2 && !text->tokens.empty() && text->tokens.size() % text->window_tokens == 0,
-                 InvalidArgument, "tuning: {} tokens are no whole number of windows of {}, which is 2 or more",
-                 text->tokens.size(), text->window_tokens);
-  const auto bad = std::find_if(text->tokens.begin(), text->tokens.end(),
-                                [&](model::TokenId token) { return token >= architecture.vocabulary; });
-  NIBBLE_REQUIRE(bad == text->tokens.end(), InvalidArgument, "tuning: token {} of a vocabulary of {}", *bad,
-                 architecture.vocabulary);
+  check_windows(*text, architecture, "tuning");
   const bool coded = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
     return item.identity.block_linear && item.settings.coded();
   });

@@ -105,8 +105,8 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
 // Before keys of these sections, where they are set one by one.
 constexpr std::string_view kBudget = "budget.", kTuning = "tuning.";
 
-constexpr std::array<std::string_view, 5> kBudgetKeys{"bits_per_weight", "bits", "granularity", "window_bits",
-                                                      "estimate"};
+constexpr std::array<std::string_view, 6> kBudgetKeys{"bits_per_weight", "bits",     "granularity",
+                                                      "window_bits",     "estimate", "probe_windows"};
 
 bool is_budget_list(std::string_view name) { return name == "bits" || name == "granularity" || name == "window_bits"; }
 
@@ -140,6 +140,8 @@ void set_budget(Budget& budget, std::string_view name, const std::vector<std::st
     each(budget.window_bits, parse_window_bits);
   else if (name == "estimate")
     budget.estimate = parse_loss_estimate(values[0]);
+  else if (name == "probe_windows")
+    budget.probe_windows = parse_count(name, values[0], 1'000'000);
   else
     throw InvalidArgument(fmt::format("unknown key '{}'{}", name, did_you_mean(name, kBudgetKeys)));
 }
@@ -410,6 +412,7 @@ Json Recipe::canonical_json() const {
       json["budget"]["granularity"].push_back(granularity_name(granularity));
     if (!budget->window_bits.empty()) json["budget"]["window_bits"] = budget->window_bits;
     json["budget"]["estimate"] = loss_estimate_name(budget->estimate);
+    if (budget->probe_windows > 0) json["budget"]["probe_windows"] = budget->probe_windows;
   }
   if (const auto own = tuning()) json["tuning"] = tuning_section(*own);
   return json;

@@ -20,6 +20,7 @@ struct Budget {
   std::vector<Granularity> granularity{Granularity::kTensor, Granularity::kChannel};
   std::vector<unsigned> window_bits;  ///< 0: codes that do not overlap; empty: as the recipe says
   LossEstimate estimate = LossEstimate::kAuto;
+  std::uint64_t probe_windows = 0;  ///< of the job's text, on which estimates are corrected: budget_probe.h; 0 = none
 };
 
 /// What tuning minimises: see tuning.h.

@@ -1,8 +1,10 @@
 #include "quant/tuning/distillation.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
 #include "model/transformer/row_ops.h"
 
 namespace nibble::quant {
@@ -22,6 +24,18 @@ double distil_row(std::span<float> student, std::span<float> teacher, float weig
     student[k] = weight * (student[k] - teacher[k]);
   }
   return student_sum - teacher_sum + mean_difference;
+}
+
+void distil_rows(const model::Model& teacher, MatrixView<const float> states, std::span<const std::size_t> chunk,
+                 float weight, MatrixView<float> student, std::span<double> losses) {
+  teacher.forward_head(states, chunk, [&](std::span<const std::size_t> rows, MatrixView<const float> logits) {
+    const auto offset = static_cast<std::size_t>(std::lower_bound(chunk.begin(), chunk.end(), rows[0]) - chunk.begin());
+    parallel_for(rows.size(), [&](std::size_t i) {
+      thread_local std::vector<float> p;
+      p.assign(logits.row(i).begin(), logits.row(i).end());
+      losses[rows[i]] = distil_row(student.row(offset + i), p, weight);
+    });
+  });
 }
 
 double next_token_row(std::span<float> student, std::size_t target, float weight) {
