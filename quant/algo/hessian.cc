@@ -101,7 +101,11 @@ HessianFactor factor_hessian(MatrixView<const T> h, const FactorOptions& options
 template HessianFactor factor_hessian<float>(MatrixView<const float>, const FactorOptions&);
 template HessianFactor factor_hessian<double>(MatrixView<const double>, const FactorOptions&);
 
-double hessian_error(MatrixView<const float> delta, MatrixView<const float> h) {
+namespace {
+
+// Σ of the products of Δ H and what other_factor(begin, end) gives for its rows [begin, end).
+template <class Rows>
+double sum_of_products(MatrixView<const float> delta, MatrixView<const float> h, const Rows& other_factor) {
   NIBBLE_REQUIRE(h.rows() == h.cols() && h.rows() == delta.cols(), InvalidArgument,
                  "hessian_error: errors ({}, {}) and Hessian ({}, {}) do not fit", delta.rows(), delta.cols(), h.rows(),
                  h.cols());
@@ -110,13 +114,32 @@ double hessian_error(MatrixView<const float> delta, MatrixView<const float> h) {
     const auto rows = delta.rows_slice(begin, end - begin);
     Matrix<float> product(rows.rows(), rows.cols());
     gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, rows, h, 0.0f, product);
+    const auto& other = other_factor(begin, end);
     double& sum = sums[begin / kHessianRowTile];
     for (std::size_t r = 0; r < rows.rows(); ++r)
       for (std::size_t c = 0; c < rows.cols(); ++c)
-        sum += static_cast<double>(rows(r, c)) * static_cast<double>(product(r, c));
+        sum += static_cast<double>(other(r, c)) * static_cast<double>(product(r, c));
   });
   const double error = std::accumulate(sums.begin(), sums.end(), 0.0);
   return error < 0.0 ? 0.0 : error;  // NaN stays
+}
+
+}  // namespace
+
+double hessian_error(MatrixView<const float> delta, MatrixView<const float> h) {
+  return sum_of_products(delta, h,
+                         [&](std::size_t begin, std::size_t end) { return delta.rows_slice(begin, end - begin); });
+}
+
+double coupled_hessian_error(MatrixView<const float> delta, MatrixView<const float> h, MatrixView<const float> h_out) {
+  NIBBLE_REQUIRE(h_out.rows() == h_out.cols() && h_out.rows() == delta.rows(), InvalidArgument,
+                 "hessian_error: errors ({}, {}) and Hessian of outputs ({}, {}) do not fit", delta.rows(),
+                 delta.cols(), h_out.rows(), h_out.cols());
+  return sum_of_products(delta, h, [&](std::size_t begin, std::size_t end) {
+    Matrix<float> coupled(end - begin, delta.cols());
+    gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_out.rows_slice(begin, end - begin), delta, 0.0f, coupled);
+    return coupled;
+  });
 }
 
 }  // namespace nibble::quant

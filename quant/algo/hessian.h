@@ -48,4 +48,9 @@ template <class T>
 /// not depend on their number. Throws InvalidArgument when the shapes do not fit.
 [[nodiscard]] double hessian_error(MatrixView<const float> delta, MatrixView<const float> h);
 
+/// tr(H_O Δ H Δᵀ), at least 0: the same with errors of different outputs that meet in the loss, H_O (m, m). Cost: m²·n
+/// multiply-adds more.
+[[nodiscard]] double coupled_hessian_error(MatrixView<const float> delta, MatrixView<const float> h,
+                                           MatrixView<const float> h_out);
+
 }  // namespace nibble::quant

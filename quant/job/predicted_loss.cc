@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "quant/algo/hessian.h"
 #include "quant/store/quantization_config.h"
+#include "quant/tensor/solve_codes.h"
 
 namespace nibble::quant {
 namespace {
@@ -48,11 +49,22 @@ double fisher_loss(const Matrix<float>& delta, const calib::LayerStats& layer) {
   return sum / static_cast<double>(layer.samples);
 }
 
+Matrix<float> rounded(const Matrix<double>& h) {
+  Matrix<float> result(h.rows(), h.cols());
+  std::transform(h.values().begin(), h.values().end(), result.data(), [](double v) { return static_cast<float>(v); });
+  return result;
+}
+
 double quadratic_loss(const Matrix<float>& delta, const calib::LayerStats& layer, calib::HessianKind kind) {
-  const Matrix<double> h = calib::hessian(layer, kind);
-  Matrix<float> rounded(h.rows(), h.cols());
-  std::transform(h.values().begin(), h.values().end(), rounded.data(), [](double v) { return static_cast<float>(v); });
-  return hessian_error(delta.view(), rounded.view());
+  return hessian_error(delta.view(), rounded(calib::hessian(layer, kind)).view());
+}
+
+// H_O is damped as it is for solving, and its diagonal stays 1 on average.
+double coupled_loss(const Matrix<float>& delta, const calib::LayerStats& layer, calib::HessianKind kind) {
+  const Matrix<float> h = rounded(calib::hessian(layer, kind));
+  Matrix<float> h_out = rounded(calib::output_hessian(layer));
+  for (std::size_t i = 0; i < h_out.rows(); ++i) h_out(i, i) += kOutputDamping;
+  return coupled_hessian_error(delta.view(), h.view(), h_out.view()) / (1.0 + static_cast<double>(kOutputDamping));
 }
 
 // Rows times the square roots of f_i.
@@ -82,6 +94,8 @@ StatisticSet statistics_of(LossEstimate estimate) {
       return {.fisher = true};
     case LossEstimate::kGuidedHessian:
       return {.guided_hessian = true};
+    case LossEstimate::kKronecker:
+      return {.guided_hessian = true, .output_hessian = true};
     case LossEstimate::kAuto:
     case LossEstimate::kFisherHessian:
       break;
@@ -129,13 +143,14 @@ double predicted_loss(const QuantizeItem& item, const WeightParts& made, const C
     const auto layer = calibration.read(item, what);
     return 0.5 * unit_of(layer, calibration.flavour(item.layer.module, what)) * fisher_loss(delta, layer);
   }
-  if (estimate == LossEstimate::kGuidedHessian) {
+  if (estimate == LossEstimate::kGuidedHessian || estimate == LossEstimate::kKronecker) {
     const auto layer = calibration.read(item, what);
     // calib::hessian() divides by the tokens, not the windows.
     const double window = static_cast<double>(layer.tokens) / static_cast<double>(layer.samples);
     const double unit = unit_of(layer, calibration.flavour(item.layer.module, what));
     const auto kind = centred ? calib::HessianKind::kGuidedCentred : calib::HessianKind::kGuided;
-    return 0.5 * unit * window * quadratic_loss(delta, layer, kind);
+    const auto loss = estimate == LossEstimate::kKronecker ? coupled_loss : quadratic_loss;
+    return 0.5 * unit * window * loss(delta, layer, kind);
   }
   const auto layer = calibration.read(item, what);
   weight_rows(delta, layer);

@@ -190,10 +190,11 @@ constexpr std::array<Choice<BlockPalette>, 4> kPaletteChoices{{{"learned", Block
                                                                {"fp4", BlockPalette::kFp4}}};
 constexpr std::array<Choice<ScaleType>, 3> kBlockScales{
     {{"float16", ScaleType::kFloat16}, {"e8m0", ScaleType::kE8M0}, {"e4m3", ScaleType::kE4M3}}};
-constexpr std::array<Choice<LossEstimate>, 4> kLossEstimates{{{"auto", LossEstimate::kAuto},
+constexpr std::array<Choice<LossEstimate>, 5> kLossEstimates{{{"auto", LossEstimate::kAuto},
                                                               {"fisher", LossEstimate::kFisher},
                                                               {"guided-hessian", LossEstimate::kGuidedHessian},
-                                                              {"fisher-hessian", LossEstimate::kFisherHessian}}};
+                                                              {"fisher-hessian", LossEstimate::kFisherHessian},
+                                                              {"kronecker", LossEstimate::kKronecker}}};
 
 RecipeKey output_hessian_key() {
   RecipeKey key = flag("output_hessian", &TensorSettings::output_hessian, is_solved, "solver: coordinate-descent");

@@ -23,7 +23,7 @@ enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
 
 /// How a budget predicts losses (predicted_loss.h): kAuto by what calibration there is and how errors arise.
-enum class LossEstimate : std::uint8_t { kAuto, kFisher, kGuidedHessian, kFisherHessian };
+enum class LossEstimate : std::uint8_t { kAuto, kFisher, kGuidedHessian, kFisherHessian, kKronecker };
 
 /// Everything that decides how one tensor is quantized: a recipe resolved for it, defaults filled in.
 struct TensorSettings {

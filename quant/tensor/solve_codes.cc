@@ -16,11 +16,6 @@
 namespace nibble::quant {
 namespace {
 
-/// Added to the diagonal of H_O, which is 1 on average: else outputs that have next to no gradient on the text of
-/// calibration take what all others leave, and ruin the few windows of other text where they count
-/// (docs/results/quality.md).
-constexpr float kOutputDamping = 0.1f;
-
 HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
   return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
 }

@@ -14,6 +14,11 @@
 
 namespace nibble::quant {
 
+/// Added to the diagonal of H_O, which is 1 on average: else outputs that have next to no gradient on the text of
+/// calibration take what all others leave, and ruin the few windows of other text where they count
+/// (docs/results/quality.md).
+inline constexpr float kOutputDamping = 0.1f;
+
 /// What the Hessian of one weight was like.
 struct SolverFigures {
   double damping = 0.0;           ///< added to its diagonal to make it positive definite, as a share of it
@@ -27,7 +32,7 @@ struct SolverFigures {
 /// little.
 /// codebook_iterations: as many rounds of refine_palettes() after that. All of it under H with its damping.
 /// output_hessian: h_out (out, out), else empty: the same for tr(H_O Δ H Δᵀ), round_with_coupled_feedback() and
-/// coupled_descent(), H_O damped as H is and by 0.05 of its mean diagonal, which is 1.
+/// coupled_descent(), H_O damped as H is and by kOutputDamping.
 /// `sparse`, if any, are the weights that are kept beside the codes; they get the values that are best with them
 /// (SparseRounding).
 SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h, const Matrix<float>& h_out,

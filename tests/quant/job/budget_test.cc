@@ -156,6 +156,42 @@ TEST(Budget, PredictsWithTheGuidedHessianWhereErrorsFeedBack) {
   }
 }
 
+TEST(Budget, PredictsWithTheHessiansOfInputsAndOutputs) {
+  const TempDir dir;
+  write_model(dir);
+  const auto result =
+      quantize(dir,
+               "defaults: {bits: 4, solver: coordinate-descent, hessian: guided, output_hessian: true}\n"
+               "budget: {bits_per_weight: 5.5, bits: [2, 3, 4], granularity: [tensor], estimate: kronecker}");
+  EXPECT_EQ(result.budget->loss_estimate, "kronecker");
+  const auto file = calib::StatsFile::open(dir / "calib.h5");
+  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
+  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
+  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
+  for (const TensorResult& tensor : result.tensors) {
+    const auto layer = file->read(tensor.name);
+    std::vector<float> a(layer.out * layer.in), b(a.size());
+    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
+    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
+    const auto delta = [&](std::size_t i, std::size_t j) {
+      return static_cast<double>(a[i * layer.in + j]) - static_cast<double>(b[i * layer.in + j]);
+    };
+    double trace = 0.0, sum = 0.0;
+    for (std::size_t i = 0; i < layer.out; ++i) trace += static_cast<double>(layer.sum_dydyt(i, i));
+    for (std::size_t i = 0; i < layer.out; ++i)
+      for (std::size_t k = 0; k < layer.out; ++k) {
+        double inner = 0.0;
+        for (std::size_t j = 0; j < layer.in; ++j)
+          for (std::size_t l = 0; l < layer.in; ++l)
+            inner += delta(i, j) * static_cast<double>(layer.sum_s_xxt(j, l)) * delta(k, l);
+        const double h_out = static_cast<double>(layer.sum_dydyt(i, k)) * static_cast<double>(layer.out) / trace;
+        sum += (h_out + (i == k ? 0.1 : 0.0)) / 1.1 * inner;
+      }
+    // As with the guided Hessian alone, and one more product in float.
+    EXPECT_TRUE(test::near(tensor.predicted_loss.value(), 0.5 * 6.0 * sum / 3.0, {.rel = 2e-4})) << tensor.name;
+  }
+}
+
 TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
   const TempDir dir;
   write_model(dir);
