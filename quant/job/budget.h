@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "quant/algo/multiple_choice.h"
+#include "quant/algo/solve/multiple_choice.h"
 #include "quant/job/calibration.h"
 #include "quant/job/job_reporter.h"
 #include "quant/job/plan.h"
@@ -24,7 +24,7 @@ struct BudgetOutcome {
 /// Spends a recipe's budget: quantizes every linear layer of the blocks in each of the budget's ways (bits ×
 /// granularity × windows, as far as they go together; what a rule names stays), predicts the loss of each
 /// (predicted_loss.h), and picks one for each so that together they have least predicted loss within the budget
-/// (quant/algo/multiple_choice.h).
+/// (quant/algo/solve/multiple_choice.h).
 ///
 /// Bits are those stored, of every kind, over all linear layers of the blocks, those that stay float16 included.
 class BudgetFit {
