@@ -24,7 +24,7 @@ function(nibble_run_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O2>)
 endfunction()
 
-# nibble_library(quant_algo SOURCES … HEADERS … [DEPS …] [PRIVATE_DEPS …]) makes the static library nibble::quant_algo.
+# nibble_library(quant_algo_kmeans SOURCES … HEADERS … [DEPS …] [PRIVATE_DEPS …]) makes the static library nibble::quant_algo_kmeans.
 # Headers are named from the repository root in #includes and installed under include/nibble in the same tree.
 function(nibble_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;DEPS;PRIVATE_DEPS")

@@ -9,8 +9,8 @@ function(nibble_test_options name)
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
 endfunction()
 
-# nibble_test(palette_test.cc DEPS nibble::quant_algo [LABELS golden] [EACH_ISA]), called in tests/quant/algo.
-# One executable per test file, named after its path (quant.algo.palette_test); its cases are CTest tests of their own, so that a case which needs
+# nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA]), called in tests/quant/algo/kmeans.
+# One executable per test file, named after its path (quant.algo.kmeans.palette_test); its cases are CTest tests of their own, so that a case which needs
 # ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per tier of instructions with
 # NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
 # all cases of a file in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.

@@ -10,13 +10,16 @@ import pathlib
 import re
 import sys
 
-# folder -> folders it may include from, besides itself
+# folder -> folders it may include from, besides itself; a file belongs to the longest entry that holds it
 CORE = {"core"}
 NETWORK = CORE | {"model/architecture", "model/checkpoint", "model/transformer"}
 MODEL = NETWORK | {"model/tokenizer", "model/open"}
 CALIB = MODEL | {"datasets", "calib/stats", "calib/collect"}
-STORE = NETWORK | {"model/open", "quant/format", "quant/kernels", "quant/recipe", "quant/store"}
-JOB = CALIB | STORE | {"quant/algo", "quant/tuning", "quant/tensor", "quant/job"}
+LINEAR = {"quant/kernels/packing", "quant/kernels/linear"}  # what others know of kernels
+STORE = NETWORK | LINEAR | {"model/open", "quant/format", "quant/recipe", "quant/store"}
+ROUNDING, KMEANS, PALETTES = ({f"quant/algo/{folder}"} for folder in ("rounding", "kmeans", "palettes"))
+ALGO = ROUNDING | KMEANS | PALETTES | {f"quant/algo/{folder}" for folder in ("vectors", "blocks", "windows", "solve")}
+JOB = CALIB | STORE | ALGO | {"quant/tuning", "quant/tensor", "quant/job"}
 ALLOWED = {
     "core": set(),
     "model/architecture": CORE,
@@ -31,12 +34,24 @@ ALLOWED = {
     "calib/stats": CORE,
     "calib/collect": CALIB,
     "quant/format": CORE,
-    "quant/kernels": CORE | {"quant/format"},
-    "quant/algo": CORE | {"quant/format", "calib/stats"},
-    "quant/tuning": NETWORK | {"quant/format", "quant/algo"},
+    "quant/kernels/packing": CORE | {"quant/format"},
+    "quant/kernels/simd": CORE | {"quant/kernels/packing"},
+    "quant/kernels/exact": CORE | {"quant/kernels/packing", "quant/kernels/simd"},
+    "quant/kernels/windows": CORE | {"quant/kernels/packing", "quant/kernels/simd"},
+    "quant/kernels/int8": CORE | {"quant/kernels/packing", "quant/kernels/simd", "quant/kernels/windows"},
+    "quant/kernels/linear": CORE | {"quant/format", "quant/kernels/packing", "quant/kernels/exact", "quant/kernels/windows",
+                                    "quant/kernels/int8"},
+    "quant/algo/rounding": CORE,
+    "quant/algo/kmeans": CORE | ROUNDING,
+    "quant/algo/palettes": CORE | ROUNDING | KMEANS,
+    "quant/algo/vectors": CORE | ROUNDING | PALETTES,
+    "quant/algo/blocks": CORE | ROUNDING | KMEANS | PALETTES | {"quant/format"},
+    "quant/algo/windows": CORE | ROUNDING | PALETTES | {"quant/format"},
+    "quant/algo/solve": CORE | ROUNDING | PALETTES | {"quant/algo/windows"},
+    "quant/tuning": NETWORK | PALETTES | {"quant/format"},
     "quant/recipe": CORE | {"calib/stats", "quant/format"},
     "quant/store": STORE,
-    "quant/tensor": CORE | {"quant/format", "quant/algo", "quant/recipe", "quant/store"},
+    "quant/tensor": CORE | ALGO | {"quant/format", "quant/recipe", "quant/store"},
     "quant/job": JOB,
     "export": JOB | {"model/gguf", "model/rotate"},
     "eval/inspect": STORE,
@@ -57,12 +72,11 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def folder_of(path):
-    """The entry of ALLOWED that holds this repository path, or None."""
-    parts = path.split("/")
-    for depth in (2, 1):
-        if "/".join(parts[:depth]) in ALLOWED and len(parts) > depth:
-            return "/".join(parts[:depth])
-    return None
+    """The longest entry of ALLOWED that holds this repository path, or None."""
+    folder = path.rpartition("/")[0]
+    while folder and folder not in ALLOWED:
+        folder = folder.rpartition("/")[0]
+    return folder or None
 
 
 def room_of(path):

@@ -11,7 +11,7 @@
 #include "eval/quality/perplexity.h"
 #include "eval/sweep/record.h"
 #include "model/transformer/cache/cache_options.h"
-#include "quant/kernels/compute.h"
+#include "quant/kernels/linear/compute.h"
 #include "quant/recipe/recipe.h"
 
 namespace nibble::eval {

@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "quant/algo/finite.h"
+#include "quant/algo/rounding/finite.h"
 
 namespace nibble::python {
 namespace {

@@ -7,7 +7,7 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/choices.h"
-#include "quant/algo/block_search.h"
+#include "quant/algo/blocks/block_search.h"
 
 namespace nibble::python {
 namespace {

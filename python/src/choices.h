@@ -4,9 +4,9 @@
 
 #include "core/choice.h"
 #include "core/dtype.h"
-#include "quant/algo/block_rounding.h"
-#include "quant/algo/row_scales.h"
-#include "quant/algo/scaled_palette.h"
+#include "quant/algo/blocks/block_rounding.h"
+#include "quant/algo/palettes/row_scales.h"
+#include "quant/algo/palettes/scaled_palette.h"
 
 // The words that Python's arguments are given as; recipes have the same (docs/recipe.md).
 namespace nibble::python {

@@ -10,9 +10,11 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/choices.h"
-#include "quant/algo/codebook_update.h"
-#include "quant/algo/coordinate_descent.h"
-#include "quant/algo/error_feedback.h"
+#include "quant/algo/blocks/grid_columns.h"
+#include "quant/algo/palettes/palette_columns.h"
+#include "quant/algo/solve/codebook_update.h"
+#include "quant/algo/solve/coordinate_descent.h"
+#include "quant/algo/solve/error_feedback.h"
 
 namespace nibble::python {
 namespace {

@@ -9,11 +9,11 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/choices.h"
-#include "quant/algo/palette.h"
-#include "quant/algo/palette_rounding.h"
-#include "quant/algo/palettize.h"
-#include "quant/algo/scaled_palette.h"
-#include "quant/algo/vector_palette.h"
+#include "quant/algo/kmeans/palette.h"
+#include "quant/algo/palettes/palette_rounding.h"
+#include "quant/algo/palettes/palettize.h"
+#include "quant/algo/palettes/scaled_palette.h"
+#include "quant/algo/vectors/vector_palette.h"
 
 namespace nibble::python {
 namespace {

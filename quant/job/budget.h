@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "quant/algo/multiple_choice.h"
+#include "quant/algo/solve/multiple_choice.h"
 #include "quant/job/budget_probe.h"
 #include "quant/job/calibration.h"
 #include "quant/job/calibration_text.h"
@@ -37,8 +37,9 @@ struct BudgetOutcome {
 /// Spends a recipe's budget: quantizes every linear layer of the blocks in each of the budget's ways (bits ×
 /// granularity × windows, as far as they go together; what a rule names stays), predicts the loss of each
 /// (predicted_loss.h), and picks one for each so that together they have least predicted loss within the budget
-/// (quant/algo/multiple_choice.h). With `probe_windows`, one way of each weight, the nearest to the budget's bits, is
-/// measured too (budget_probe.h), and the losses of all ways of that weight are multiplied by measured / predicted.
+/// (quant/algo/solve/multiple_choice.h). With `probe_windows`, one way of each weight, the nearest to the budget's
+/// bits, is measured too (budget_probe.h), and the losses of all ways of that weight are multiplied by measured /
+/// predicted.
 ///
 /// Bits are those stored, of every kind, over all linear layers of the blocks, those that stay float16 included.
 class BudgetFit {

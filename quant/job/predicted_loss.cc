@@ -5,7 +5,7 @@
 
 #include "calib/stats/derived.h"
 #include "core/error.h"
-#include "quant/algo/hessian.h"
+#include "quant/algo/solve/hessian.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/solve_codes.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "quant/kernels/packed_weight.h"
+#include "quant/kernels/packing/packed_weight.h"
 
 namespace nibble::quant {
 namespace {

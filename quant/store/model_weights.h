@@ -8,7 +8,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/format/quantized_tensor.h"
-#include "quant/kernels/packed_linear.h"
+#include "quant/kernels/linear/packed_linear.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::quant {

@@ -1,6 +1,6 @@
 #include "quant/tensor/block_palette_tensor.h"
 
-#include "quant/algo/block_palette.h"
+#include "quant/algo/blocks/block_palette.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/palette_tensor.h"
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "quant/algo/outliers.h"
-#include "quant/algo/palettize.h"
-#include "quant/algo/scaled_palette.h"
-#include "quant/algo/sensitivity.h"
-#include "quant/algo/vector_palette.h"
-#include "quant/algo/windowed_palette.h"
+#include "quant/algo/kmeans/sensitivity.h"
+#include "quant/algo/palettes/outliers.h"
+#include "quant/algo/palettes/palettize.h"
+#include "quant/algo/palettes/scaled_palette.h"
+#include "quant/algo/vectors/vector_palette.h"
+#include "quant/algo/windows/windowed_palette.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::quant {

@@ -3,15 +3,17 @@
 #include <optional>
 #include <utility>
 
-#include "quant/algo/codebook_update.h"
-#include "quant/algo/column_rounding.h"
-#include "quant/algo/coordinate_descent.h"
-#include "quant/algo/coupled_descent.h"
-#include "quant/algo/coupled_feedback.h"
-#include "quant/algo/error_feedback.h"
-#include "quant/algo/hessian.h"
-#include "quant/algo/sparse_rounding.h"
-#include "quant/algo/window_rounding.h"
+#include "quant/algo/blocks/grid_columns.h"
+#include "quant/algo/palettes/palette_columns.h"
+#include "quant/algo/palettes/sparse_rounding.h"
+#include "quant/algo/rounding/column_rounding.h"
+#include "quant/algo/solve/codebook_update.h"
+#include "quant/algo/solve/coordinate_descent.h"
+#include "quant/algo/solve/coupled_descent.h"
+#include "quant/algo/solve/coupled_feedback.h"
+#include "quant/algo/solve/error_feedback.h"
+#include "quant/algo/solve/hessian.h"
+#include "quant/algo/windows/window_rounding.h"
 
 namespace nibble::quant {
 namespace {

@@ -5,11 +5,11 @@
 
 #include "core/dtype.h"
 #include "core/matrix_view.h"
-#include "quant/algo/block_palette.h"
-#include "quant/algo/block_rounding.h"
-#include "quant/algo/codebook_update.h"
-#include "quant/algo/outliers.h"
-#include "quant/algo/scaled_palette.h"
+#include "quant/algo/blocks/block_palette.h"
+#include "quant/algo/blocks/block_rounding.h"
+#include "quant/algo/palettes/outliers.h"
+#include "quant/algo/palettes/scaled_palette.h"
+#include "quant/algo/solve/codebook_update.h"
 #include "quant/recipe/settings.h"
 
 namespace nibble::quant {

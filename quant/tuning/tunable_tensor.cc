@@ -7,7 +7,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "quant/algo/palette_rounding.h"
+#include "quant/algo/palettes/palette_rounding.h"
 
 namespace nibble::quant {
 namespace {

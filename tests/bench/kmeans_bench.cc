@@ -12,7 +12,7 @@
 #include "core/isa.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
-#include "quant/algo/palette.h"
+#include "quant/algo/kmeans/palette.h"
 #include "tests/bench/measure.h"
 
 namespace {

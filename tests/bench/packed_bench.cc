@@ -13,8 +13,8 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "eval/speed/machine.h"
-#include "quant/kernels/packed_linear.h"
-#include "quant/kernels/packed_weight.h"
+#include "quant/kernels/linear/packed_linear.h"
+#include "quant/kernels/packing/packed_weight.h"
 #include "tests/bench/measure.h"
 #include "tests/quant/kernels/example_tensors.h"
 

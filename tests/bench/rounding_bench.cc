@@ -10,9 +10,9 @@
 #include "core/matrix_view.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
-#include "quant/algo/block_rounding.h"
-#include "quant/algo/block_search.h"
-#include "quant/algo/palette.h"
+#include "quant/algo/blocks/block_rounding.h"
+#include "quant/algo/blocks/block_search.h"
+#include "quant/algo/kmeans/palette.h"
 #include "tests/bench/measure.h"
 
 namespace {

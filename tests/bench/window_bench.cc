@@ -14,10 +14,10 @@
 #include "core/matrix_view.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
-#include "quant/algo/window_search.h"
-#include "quant/algo/windowed_palette.h"
+#include "quant/algo/windows/window_search.h"
+#include "quant/algo/windows/windowed_palette.h"
 #include "tests/bench/measure.h"
-#include "tests/quant/algo/window_error.h"
+#include "tests/quant/algo/windows/window_error.h"
 
 namespace {
 

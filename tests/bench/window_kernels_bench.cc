@@ -18,9 +18,9 @@
 #include "core/isa.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
-#include "quant/kernels/huge_buffer.h"
-#include "quant/kernels/packed_linear.h"
-#include "quant/kernels/window_products.h"
+#include "quant/kernels/linear/packed_linear.h"
+#include "quant/kernels/linear/window_products.h"
+#include "quant/kernels/packing/huge_buffer.h"
 #include "tests/bench/measure.h"
 #include "tests/quant/kernels/example_tensors.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/gemm.h"
-#include "quant/algo/palette.h"
+#include "quant/algo/kmeans/palette.h"
 
 int main() {
   const std::vector<float> values{-1.0f, -0.9f, 0.0f, 0.1f, 1.0f, 1.1f};

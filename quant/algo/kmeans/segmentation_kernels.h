@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The inner loop of Segmenter, per instruction set. All sets give the same bits.
+namespace nibble::quant::segmentation_kernels {
+
+constexpr std::size_t kRows = 8;  ///< rows per call
+
+/// Prefix sums of weights and moments, each as high + low (PrefixSums of quant/algo/kmeans/grains.h).
+struct Prefixes {
+  const double *weight_high, *weight_low, *moment_high, *moment_low;
+};
+
+/// For the rows r = row … row + 7, over i = first … min(last, r):
+///   gain[r - row] = max of previous[i] + moment(i, r)² / max(weight(i, r), least_weight)
+/// where (i, r) is the difference of entries r and i of a prefix sum,
+/// and cut[r - row] = the first i that reaches it. Requires first <= row; arrays readable up to row + 7.
+void best_cuts_scalar(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                      std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+void best_cuts_avx2(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+void best_cuts_avx512(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                      std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+void best_cuts_neon(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
+                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+
+/// That of the instruction set in force.
+decltype(&best_cuts_scalar) active();
+
+}  // namespace nibble::quant::segmentation_kernels

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quant/algo/kmeans/grains.h"
+
+namespace nibble::quant {
+
+/// Groups millions of values into fine bins without sorting them, as inexact grains, and later sorts those bins that
+/// turn out to matter.
+///
+/// 2^16 bins of equal width on either side of the origin reach to 4 to 8 mean deviations from there (those of a
+/// sample); beyond, there are 1024 per power of two, so that a few huge values do not make all bins wide. Widths are
+/// powers of two: a value's bin and a bin's edges are exact.
+class ValueBins {
+ public:
+  /// Fills the bins: one pass over x and w (empty means ones). Values of weight 0 are left out. Requires x finite, not
+  /// empty, w >= 0, both alive as long as grains are asked for.
+  void fill(std::span<const float> x, std::span<const float> w);
+
+  /// Writes all bins that hold weight as grains, those opened as single values.
+  void write(Grains& grains);
+
+  /// Opens the bins of the marked grains (of the last write()), in one more pass over x. False when none of them was
+  /// still closed.
+  bool open(std::span<const std::uint8_t> marked);
+
+  double origin() const { return origin_; }
+
+ private:
+  struct Bin {
+    double weight = 0.0, moment = 0.0;
+  };
+  void place_bins();
+  std::size_t bin_of(double relative) const;
+  double lower_edge(std::size_t bin) const;
+
+  std::span<const float> x_, w_;
+  double origin_ = 0.0, bins_per_unit_ = 1.0, unit_ = 1.0, second_moment_ = 0.0, end_ = 0.0;
+  std::int64_t lowest_ = 0;  ///< signed number of the first bin
+  std::vector<Bin> bins_;
+  std::vector<std::uint8_t> is_open_;  ///< by bin
+  std::vector<std::uint64_t> pairs_, scratch_;
+  std::vector<std::uint32_t> grain_bins_;
+};
+
+}  // namespace nibble::quant

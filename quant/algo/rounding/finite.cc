@@ -1,0 +1,24 @@
+#include "quant/algo/rounding/finite.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "quant/algo/rounding/block_kernels.h"
+
+namespace nibble::quant {
+
+std::optional<ValueRange> finite_range(std::span<const float> values) {
+  ValueRange range;
+  const auto block_extremes = block_kernels::active().block_extremes;  // all values as one block
+  if (values.empty() || !block_extremes(values.data(), values.size(), values.size(), &range.low, &range.high))
+    return std::nullopt;
+  return range;
+}
+
+std::optional<std::size_t> first_not_finite(std::span<const float> values) {
+  if (values.empty() || finite_range(values)) return std::nullopt;
+  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  return static_cast<std::size_t>(bad - values.begin());
+}
+
+}  // namespace nibble::quant

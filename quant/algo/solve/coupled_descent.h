@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/matrix_view.h"
+#include "quant/algo/rounding/column_rounding.h"
+#include "quant/algo/solve/coordinate_descent.h"
+
+namespace nibble::quant {
+
+/// tr(H_O Δ H_I Δᵀ) of errors Δ (out, in), at least 0: what an error of the weights costs where errors of different
+/// outputs have to do with each other, H_O (out, out) being the covariance of the loss' gradients at the outputs and
+/// H_I (in, in) a Hessian of the inputs (the curvature of the loss as a Kronecker product: K-FAC, arXiv:1503.05671).
+/// Cost: m·n² + m²·n multiply-adds through gemm(). Memory: 8 bytes per weight. Throws InvalidArgument for shapes that
+/// do not fit.
+[[nodiscard]] double coupled_error(MatrixView<const float> delta, MatrixView<const float> h_in,
+                                   MatrixView<const float> h_out);
+
+/// The most sweeps of coupled_descent() that a weight is worth: sums over outputs too move codes more slowly, and go on
+/// gaining on other text (docs/results/quality.md).
+constexpr std::size_t kMostCoupledSweeps = 8;
+
+/// coordinate_descent() for the loss tr(H_O Δ H_I Δᵀ): input by input, each code in turn becomes the best one while all
+/// others of the weight stay (BasicColumnRounding::improve()), at most `sweeps` times, until a sweep lowers the loss by
+/// less than `least_gain` of what it is then. No step raises the loss, but for rounding in float. Inputs and outputs
+/// whose diagonal is 0 keep their codes.
+///
+/// w (out, in); h_in (in, in) and h_out (out, out), symmetric; codes (out, in) valid for `rounding`, which does not
+/// adapt here. Throws InvalidArgument when shapes do not fit; NumericalError for a loss that is not finite.
+/// Cost     m·n² + m²·n multiply-adds through gemm() per sweep; in plain loops on the calling thread m for each code
+/// that
+///          changes and m·n·64; and as much as a sweep for each of the two losses. Memory: 4 bytes per weight, 1 KiB
+///          per row.
+/// Threads  gemm() on all; results do not depend on their number.
+/// Code: std::uint8_t and std::uint16_t.
+template <class Code>
+DescentResult coupled_descent(MatrixView<const float> w, MatrixView<const float> h_in, MatrixView<const float> h_out,
+                              const BasicColumnRounding<Code>& rounding, std::size_t sweeps,
+                              std::type_identity_t<MatrixView<Code>> codes, double least_gain = 0.0);
+
+}  // namespace nibble::quant

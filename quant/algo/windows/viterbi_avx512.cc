@@ -1,0 +1,43 @@
+#include <immintrin.h>
+
+#include "quant/algo/windows/viterbi_kernels.h"
+#include "quant/algo/windows/viterbi_simd.h"
+
+namespace nibble::quant::viterbi_kernels {
+namespace {
+
+struct Avx512 {
+  using F = __m512;
+  using Bits = std::uint16_t;
+  static constexpr unsigned kLanes = 16;
+
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+  static F broadcast(float a) { return _mm512_set1_ps(a); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F minimum(F a, F b) { return _mm512_min_ps(a, b); }
+  static Bits less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static F even(F a, F b) {
+    return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
+  }
+  static F odd(F a, F b) {
+    return _mm512_permutex2var_ps(a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+  }
+  template <unsigned n>
+  static F strided(F a, unsigned b) {
+    const __m512i lanes = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                             _mm512_set1_epi32(static_cast<int>(n)));  // taken modulo 16
+    return _mm512_permutexvar_ps(_mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(b))), a);
+  }
+};
+
+}  // namespace
+
+void forward_avx512(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
+                    const float* start, std::uint8_t* decisions, float* costs) {
+  forward_any<Avx512, 4>(trellis, targets, factors, rows, start, decisions, costs);
+}
+
+}  // namespace nibble::quant::viterbi_kernels

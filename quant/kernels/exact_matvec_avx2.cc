@@ -1,8 +1,0 @@
-#include "quant/kernels/exact_matvec_simd.h"
-#include "quant/kernels/vector_avx2.h"
-
-namespace nibble::quant {
-
-const ExactMatvecTable kExactMatvecAvx2 = exact_matvec::table<Vector2x256>();
-
-}  // namespace nibble::quant

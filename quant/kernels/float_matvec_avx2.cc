@@ -1,8 +1,0 @@
-#include "quant/kernels/float_matvec_simd.h"
-#include "quant/kernels/vector_avx2.h"
-
-namespace nibble::quant {
-
-const FloatMatvecTable kFloatMatvecAvx2 = float_matvec::table<Vector2x256>();
-
-}  // namespace nibble::quant

@@ -1,8 +1,0 @@
-#include "quant/kernels/float_matvec_simd.h"
-#include "quant/kernels/vector_avx512.h"
-
-namespace nibble::quant {
-
-const FloatMatvecTable kFloatMatvecAvx512 = float_matvec::table<Vector512>();
-
-}  // namespace nibble::quant

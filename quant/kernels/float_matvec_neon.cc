@@ -1,8 +1,0 @@
-#include "quant/kernels/float_matvec_simd.h"
-#include "quant/kernels/vector_neon.h"
-
-namespace nibble::quant {
-
-const FloatMatvecTable kFloatMatvecNeon = float_matvec::table<Vector4x128>();
-
-}  // namespace nibble::quant

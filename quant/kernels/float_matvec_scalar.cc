@@ -1,8 +1,0 @@
-#include "quant/kernels/float_matvec_simd.h"
-#include "quant/kernels/vector_scalar.h"
-
-namespace nibble::quant {
-
-const FloatMatvecTable kFloatMatvecScalar = float_matvec::table<VectorScalar>();
-
-}  // namespace nibble::quant

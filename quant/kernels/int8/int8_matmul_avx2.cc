@@ -1,0 +1,9 @@
+#include "quant/kernels/int8/int8_matmul_simd.h"
+#include "quant/kernels/simd/int8_tile_avx2.h"
+#include "quant/kernels/simd/int8_vector_avx2.h"
+
+namespace nibble::quant {
+
+const Int8MatmulTable kInt8MatmulAvx2 = int8_matmul::table<Int8Tile2x256<Int8Vector2x256>>();
+
+}  // namespace nibble::quant

@@ -1,0 +1,9 @@
+#include "quant/kernels/int8/int8_matmul_simd.h"
+#include "quant/kernels/simd/int8_tile_avx512.h"
+#include "quant/kernels/simd/int8_vector_avx512_vnni.h"
+
+namespace nibble::quant {
+
+const Int8MatmulTable kInt8MatmulAvx512Vnni = int8_matmul::table<Int8Tile512<Int8VectorVnni512>>();
+
+}  // namespace nibble::quant

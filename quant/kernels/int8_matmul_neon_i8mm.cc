@@ -1,8 +1,0 @@
-#include "quant/kernels/int8_matmul_simd.h"
-#include "quant/kernels/int8_tile_neon_i8mm.h"
-
-namespace nibble::quant {
-
-const Int8MatmulTable kInt8MatmulNeonI8mm = int8_matmul::table<Int8MatrixTile>();
-
-}  // namespace nibble::quant

@@ -1,8 +1,0 @@
-#include "quant/kernels/int8_matvec_simd.h"
-#include "quant/kernels/int8_vector_avx2.h"
-
-namespace nibble::quant {
-
-const Int8MatvecTable kInt8MatvecAvx2 = int8_matvec::table<Int8Vector2x256>("avx2");
-
-}  // namespace nibble::quant

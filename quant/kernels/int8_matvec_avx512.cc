@@ -1,8 +1,0 @@
-#include "quant/kernels/int8_matvec_simd.h"
-#include "quant/kernels/int8_vector_avx512.h"
-
-namespace nibble::quant {
-
-const Int8MatvecTable kInt8MatvecAvx512 = int8_matvec::table<Int8Vector512>("avx512");
-
-}  // namespace nibble::quant

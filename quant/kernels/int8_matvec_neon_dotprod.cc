@@ -1,8 +1,0 @@
-#include "quant/kernels/int8_matvec_simd.h"
-#include "quant/kernels/int8_vector_neon_dotprod.h"
-
-namespace nibble::quant {
-
-const Int8MatvecTable kInt8MatvecNeonDotprod = int8_matvec::table<Int8Vector4x128<SignedDot>>("neon_dotprod");
-
-}  // namespace nibble::quant

@@ -1,8 +1,0 @@
-#include "quant/kernels/panel_decode_simd.h"
-#include "quant/kernels/vector_neon.h"
-
-namespace nibble::quant {
-
-const PanelDecodeTable kPanelDecodeNeon = panel_decode::table<Vector4x128>();
-
-}  // namespace nibble::quant
