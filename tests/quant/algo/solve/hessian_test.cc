@@ -163,5 +163,34 @@ TEST(HessianError, IsTheTraceInPlainLoops) {
       [] { (void)hessian_error(Matrix<float>(2, 3).view(), Matrix<float>(2, 2).view()); }, "(2, 3)", "(2, 2)"));
 }
 
+TEST(CoupledHessianError, IsTheTraceInPlainLoops) {
+  for (const std::size_t rows : {1u, 37u, 130u}) {
+    const Matrix<float> h = random_hessian(21, 70, rows), h_out = random_hessian(rows, 2 * rows, 5),
+                        delta = random_weights(rows, 21, 2);
+    double expected = 0.0, magnitude = 0.0;
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t q = 0; q < rows; ++q)
+        for (std::size_t i = 0; i < 21; ++i)
+          for (std::size_t j = 0; j < 21; ++j) {
+            const double term = static_cast<double>(h_out(r, q)) * static_cast<double>(delta(r, i)) *
+                                static_cast<double>(h(i, j)) * static_cast<double>(delta(q, j));
+            expected += term;
+            magnitude += std::abs(term);
+          }
+    // Sums of up to 130 products in float, of terms that cancel: 2^-24 of what they amount to, times the root of their
+    // number, twice.
+    EXPECT_TRUE(near(coupled_hessian_error(delta.view(), h.view(), h_out.view()), expected, {.abs = 1e-6 * magnitude}));
+    Matrix<float> alone(rows, rows);
+    for (std::size_t r = 0; r < rows; ++r) alone(r, r) = 1.0f;
+    EXPECT_TRUE(near(coupled_hessian_error(delta.view(), h.view(), alone.view()), hessian_error(delta.view(), h.view()),
+                     {.rel = 1e-6}));
+  }
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [] {
+        (void)coupled_hessian_error(Matrix<float>(2, 3).view(), Matrix<float>(3, 3).view(), Matrix<float>(3, 3).view());
+      },
+      "(2, 3)", "outputs (3, 3)"));
+}
+
 }  // namespace
 }  // namespace nibble::quant
