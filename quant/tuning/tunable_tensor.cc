@@ -124,8 +124,9 @@ void TunableTensor::move_codes(float step) {
 // Each the nearest to its position; halves go up.
 void TunableTensor::take_codes() {
   std::vector<std::uint8_t> codes(positions_.size());
-  std::transform(positions_.begin(), positions_.end(), codes.begin(),
-                 [](float position) { return static_cast<std::uint8_t>(position + 0.5f); });
+  // No position is negative. NOLINTNEXTLINE(bugprone-incorrect-roundings)
+  const auto nearest = [](float position) { return static_cast<std::uint8_t>(position + 0.5f); };
+  std::transform(positions_.begin(), positions_.end(), codes.begin(), nearest);
   start_ = with_codes(start_, codes);
 }
 

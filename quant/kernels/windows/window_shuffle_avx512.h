@@ -47,8 +47,11 @@ struct ShuffledWindow256 {
     const __m512i eight = _mm512_set1_epi16(8);
     // Down by 8 if bit 0 is set; up by 8 if it is not.
     const __m512i down = _mm512_and_si512(_mm512_slli_epi16(words, 3), eight);
-    const __m512i odd =
-        kStep <= 3 ? _mm512_slli_epi16(words, 3 - (kStep <= 3 ? kStep : 3)) : _mm512_srli_epi16(words, 1);
+    __m512i odd;
+    if constexpr (kStep <= 3)
+      odd = _mm512_slli_epi16(words, 3 - kStep);
+    else
+      odd = _mm512_srli_epi16(words, 1);
     const __m512i first = _mm512_srlv_epi16(entry_words<0>(words), down),
                   second = _mm512_sllv_epi16(entry_words<kStep>(words), _mm512_andnot_si512(odd, eight));
     return _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xFF), first, second, 0xCA);
