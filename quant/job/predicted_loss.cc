@@ -86,6 +86,13 @@ bool errors_are_independent(std::span<const QuantizeItem> items) {
   });
 }
 
+// Rows of all codes make up for each other.
+bool rows_are_coupled(std::span<const QuantizeItem> items) {
+  return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
+    return !item.identity.block_linear || !item.settings.coded() || item.settings.output_hessian;
+  });
+}
+
 }  // namespace
 
 StatisticSet statistics_of(LossEstimate estimate) {
@@ -105,7 +112,8 @@ StatisticSet statistics_of(LossEstimate estimate) {
 
 LossEstimate least_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items) {
   if (wanted != LossEstimate::kAuto) return wanted;
-  return errors_are_independent(items) ? LossEstimate::kFisher : LossEstimate::kGuidedHessian;
+  if (errors_are_independent(items)) return LossEstimate::kFisher;
+  return rows_are_coupled(items) ? LossEstimate::kKronecker : LossEstimate::kGuidedHessian;
 }
 
 LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeItem> items,
@@ -119,7 +127,9 @@ LossEstimate choose_loss_estimate(LossEstimate wanted, std::span<const QuantizeI
   LossEstimate estimate = wanted;
   if (wanted == LossEstimate::kAuto) {
     // What is measured best first (docs/results/budget.md); when none is there, what is missing is asked for.
-    if (!errors_are_independent(items) && all_hold(LossEstimate::kGuidedHessian))
+    if (!errors_are_independent(items) && rows_are_coupled(items) && all_hold(LossEstimate::kKronecker))
+      estimate = LossEstimate::kKronecker;
+    else if (!errors_are_independent(items) && all_hold(LossEstimate::kGuidedHessian))
       estimate = LossEstimate::kGuidedHessian;
     else if (all_hold(LossEstimate::kFisherHessian))
       estimate = LossEstimate::kFisherHessian;

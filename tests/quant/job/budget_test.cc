@@ -156,13 +156,17 @@ TEST(Budget, PredictsWithTheGuidedHessianWhereErrorsFeedBack) {
   }
 }
 
-TEST(Budget, PredictsWithTheHessiansOfInputsAndOutputs) {
+TEST(Budget, PredictsWithTheHessiansOfInputsAndOutputsWhereRowsAreCoupled) {
   const TempDir dir;
   write_model(dir);
-  const auto result =
-      quantize(dir,
-               "defaults: {bits: 4, solver: coordinate-descent, hessian: guided, output_hessian: true}\n"
-               "budget: {bits_per_weight: 5.5, bits: [2, 3, 4], granularity: [tensor], estimate: kronecker}");
+  const std::string recipe =
+      "defaults: {bits: 4, solver: coordinate-descent, hessian: guided, output_hessian: true}\n"
+      "budget: {bits_per_weight: 5.5, bits: [2, 3, 4], granularity: [tensor]";
+  EXPECT_EQ(quantize(dir, recipe + ", estimate: guided-hessian}").budget->loss_estimate, "guided-hessian");
+  EXPECT_EQ(quantize(dir, "layers: [{match: q_proj, output_hessian: false}]\n" + recipe + "}").budget->loss_estimate,
+            "guided-hessian")
+      << "one estimate for all";
+  const auto result = quantize(dir, recipe + "}");
   EXPECT_EQ(result.budget->loss_estimate, "kronecker");
   const auto file = calib::StatsFile::open(dir / "calib.h5");
   const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
