@@ -32,7 +32,7 @@ constexpr std::string_view kScalar = R"(defaults:
   codebook_iterations: 4
 )";
 
-// What `windowed`, `windowed-mixed`, `best` and `best-tuned` have in common: the text goes on with bits and
+// What `windowed` and `best`, their `-mixed` and `best-tuned` have in common: the text goes on with bits and
 // window_bits.
 constexpr std::string_view kWindowed = R"(defaults:
   format: palette
@@ -150,6 +150,19 @@ budget:
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
+    {"best-mixed",
+     R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them. At 2.1 bits half the
+# divergence of 2 bits everywhere (docs/results/budget.md): --set budget.bits_per_weight=2.1. Better still, with --text (or
+# --tokens): --set budget.probe_windows=16
+)",
+     kWindowed,
+     R"(  bits: 3
+  window_bits: 8
+budget:
+  bits_per_weight: 3.1
+  bits: [1, 2, 3, 4]
+  granularity: [tensor]
+)"},
     {"best-tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
 # that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.

@@ -441,6 +441,12 @@ TEST(Recipe, OfMixedWindowsIsThatOfWindowsAndABudget) {
   EXPECT_EQ(mixed.budget()->bits, (std::vector<unsigned>{1, 2, 3, 4}));
   EXPECT_EQ(mixed.budget()->granularity, std::vector{Granularity::kTensor});
   EXPECT_FALSE(windowed.budget());
+  auto best = Recipe::preset("best");
+  best.apply_set("bits=3");
+  const auto best_mixed = Recipe::preset("best-mixed");
+  EXPECT_EQ(best_mixed.canonical_json()["defaults"], best.canonical_json()["defaults"]);
+  EXPECT_EQ(best_mixed.budget()->bits, (std::vector<unsigned>{1, 2, 3, 4}));
+  EXPECT_EQ(best_mixed.budget()->bits_per_weight, 3.1);
 }
 
 TEST(Setting, LeavesCopiesAlone) {
