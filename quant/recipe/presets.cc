@@ -105,7 +105,8 @@ defaults:
      kScalar},
     {"scalar-mixed",
      R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
-# size: --set budget.bits_per_weight=3.08. A palette per row instead:
+# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. Better still, with --text (or --tokens):
+# --set budget.probe_windows=16 (docs/results/budget.md). A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 )",
@@ -152,8 +153,7 @@ budget:
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
     {"best-mixed",
      R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them. At 2.1 bits half the
-# divergence of 2 bits everywhere (docs/results/budget.md): --set budget.bits_per_weight=2.1. Better still, with --text (or
-# --tokens): --set budget.probe_windows=16
+# divergence of 2 bits everywhere (docs/results/budget.md): --set budget.bits_per_weight=2.1
 )",
      kWindowed,
      R"(  bits: 3
