@@ -154,12 +154,11 @@ std::vector<Shard> BudgetFit::make_candidates(const BudgetJob& job, const Plan& 
 
 // The candidate of a weight that is nearest to the budget's bits.
 std::size_t BudgetFit::nearest_way(std::size_t weight, const std::vector<Shard>& shards) const {
-  const std::size_t end = weight + 1 < first_.size() ? first_[weight + 1] : candidates_.size();
   const auto distance = [&](std::size_t c) {
     return std::abs(shards[c].result.bits_per_weight - budget_.bits_per_weight);
   };
   std::size_t nearest = first_[weight];
-  for (std::size_t c = nearest + 1; c < end; ++c)
+  for (std::size_t c = nearest + 1; c < end_of(weight); ++c)
     if (distance(c) < distance(nearest)) nearest = c;
   return nearest;
 }
@@ -171,8 +170,7 @@ std::vector<std::optional<BudgetProbe>> BudgetFit::probe(const BudgetJob& job, c
   if (budget_.probe_windows == 0) return found;
   std::vector<Probe> probes;
   for (std::size_t weight = 0; weight < first_.size(); ++weight) {
-    const std::size_t end = weight + 1 < first_.size() ? first_[weight + 1] : candidates_.size();
-    if (!plan.items[weight].identity.block_linear || end - first_[weight] < 2) continue;
+    if (!plan.items[weight].identity.block_linear || end_of(weight) - first_[weight] < 2) continue;
     const std::size_t way = nearest_way(weight, shards);
     probes.push_back({weight, candidates_[way].settings, &shards[way]});
     found[weight] = BudgetProbe{candidates_[way].layout, shards[way].result.predicted_loss.value(), 0.0};

@@ -71,6 +71,9 @@ class BudgetFit {
   void require_room_for_codes(const Plan& plan) const;
   std::vector<QuantizeItem> items_of(const Plan& plan) const;
   std::vector<Shard> make_candidates(const BudgetJob& job, const Plan& plan) const;
+  std::size_t end_of(std::size_t weight) const {
+    return weight + 1 < first_.size() ? first_[weight + 1] : candidates_.size();
+  }
   std::size_t nearest_way(std::size_t weight, const std::vector<Shard>& shards) const;
   std::vector<std::optional<BudgetProbe>> probe(const BudgetJob& job, const Plan& plan,
                                                 const std::vector<Shard>& shards) const;

@@ -87,7 +87,8 @@ class ProbeRun {
     for (std::size_t p = 0; p < probes_.size(); ++p) {
       QuantizeItem item = plan_.items[probes_[p].item];
       item.settings = probes_[p].settings;
-      auto former = probed_.replace(item.layer.module, shard_source(item, *probes_[p].shard), bias_of(item.layer));
+      auto former = probed_.replace(item.layer.module, shard_source(item, *probes_[p].shard),
+                                    bias_beside(item.layer, plan_, shards_, *job_.checkpoint, probed_.weights()));
       const std::size_t from = block_of_.at(item.layer.module);
       std::copy_n(boundaries_[from].data(), length * x_.cols(), x_.data());
       for (std::size_t block = from; block < blocks; ++block)
@@ -111,13 +112,6 @@ class ProbeRun {
           distil_rows(teacher_.model(), boundaries_.back().view(), chunk, 1.0f, copy.view(), losses_);
         });
     return std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  }
-
-  std::vector<float> bias_of(const model::Parameter& layer) const {
-    for (const BiasItem& bias : plan_.biases)
-      if (bias.name == layer.bias.tensor)
-        return rows_of(layer.bias, shifted_bias(bias, plan_, shards_, *job_.checkpoint));
-    return model::bias_of(layer, probed_.weights());
   }
 
   const ProbeJob& job_;

@@ -214,14 +214,8 @@ class SequentialRun {
   // The layer's weight is made: from now on the network uses it.
   void put_in_place(const CollectedLayer& layer) {
     for (const std::size_t i : items_of({&layer, 1}))  // none, if it stays float16
-      network_->replace(layer.module, shard_source(plan_.items[i], shards_[i]), bias_of(plan_.items[i].layer));
-  }
-
-  std::vector<float> bias_of(const model::Parameter& layer) const {
-    for (const BiasItem& bias : plan_.biases)
-      if (bias.name == layer.bias.tensor)
-        return rows_of(layer.bias, shifted_bias(bias, plan_, shards_, *job_.checkpoint));
-    return model::bias_of(layer, network_->weights());
+      network_->replace(layer.module, shard_source(plan_.items[i], shards_[i]),
+                        bias_beside(plan_.items[i].layer, plan_, shards_, *job_.checkpoint, network_->weights()));
   }
 
   const SequentialJob& job_;

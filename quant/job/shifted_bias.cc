@@ -33,4 +33,11 @@ std::vector<float> shifted_bias(const BiasItem& bias, const Plan& plan, std::spa
   return values;
 }
 
+std::vector<float> bias_beside(const model::Parameter& layer, const Plan& plan, std::span<const Shard> shards,
+                               const model::Checkpoint& checkpoint, const model::WeightProvider& weights) {
+  for (const BiasItem& bias : plan.biases)
+    if (bias.name == layer.bias.tensor) return rows_of(layer.bias, shifted_bias(bias, plan, shards, checkpoint));
+  return model::bias_of(layer, weights);
+}
+
 }  // namespace nibble::quant
