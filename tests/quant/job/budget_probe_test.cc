@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "core/error.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "quant/job/quantize_model.h"
-#include "quant/store/load_model.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -52,36 +50,6 @@ class BudgetProbeTest : public testing::Test {
   TempDir dir_;
 };
 
-// ln p of every token of the vocabulary at every position of a window.
-std::vector<std::vector<double>> log_probabilities(const fs::path& directory, const CalibrationText& windows,
-                                                   std::size_t window) {
-  const auto loaded = load_model(directory);
-  const std::vector<std::size_t> starts{0, kLength};
-  std::vector<std::size_t> rows(kLength);
-  std::iota(rows.begin(), rows.end(), std::size_t{0});
-  std::vector<std::vector<double>> all(kLength);
-  loaded.transformer->forward({std::span(windows.tokens).subspan(kLength * window, kLength), starts}, rows,
-                              [&](auto chunk, auto logits) {
-                                for (std::size_t i = 0; i < chunk.size(); ++i) {
-                                  double sum = 0.0;
-                                  for (const float x : logits.row(i)) sum += std::exp(static_cast<double>(x));
-                                  for (const float x : logits.row(i))
-                                    all[chunk[i]].push_back(static_cast<double>(x) - std::log(sum));
-                                }
-                              });
-  return all;
-}
-
-double divergence(const fs::path& model, const fs::path& quantized, const CalibrationText& windows, std::size_t count) {
-  double sum = 0.0;
-  for (std::size_t window = 0; window < count; ++window) {
-    const auto p = log_probabilities(model, windows, window), q = log_probabilities(quantized, windows, window);
-    for (std::size_t r = 0; r < kLength; ++r)
-      for (std::size_t k = 0; k < p[r].size(); ++k) sum += std::exp(p[r][k]) * (p[r][k] - q[r][k]);
-  }
-  return sum / static_cast<double>(count * kLength);
-}
-
 const std::string kDefaults = "{scaling: std, shifting: true, weighting: fisher}";
 const std::string kWays = "bits_per_weight: 6, bits: [2, 3, 4], granularity: [tensor]";
 
@@ -100,7 +68,8 @@ TEST_F(BudgetProbeTest, MeasureEachTensorAloneWithItsBias) {
       quantize("defaults: {format: float16}\nlayers: [{match: '" + tensor.name + "', format: palette, bits: " + bits +
                    ", scaling: std, shifting: true, weighting: fisher}]",
                "alone", std::nullopt);
-      const double expected = divergence(dir_ / "model", dir_ / "alone", text(), 2);
+      const double expected =
+          test::divergence_between(dir_ / "model", dir_ / "alone", text(), std::vector<std::size_t>{0, 1});
       // Logits are float sums, 1e-6 of them off; KL, about 1e-3 here, feels an error of logits by its own root.
       EXPECT_TRUE(test::near(tensor.probe->divergence, expected, {.abs = 1e-9, .rel = 1e-3}));
       EXPECT_GT(expected, 1e-7) << "else nothing is compared";

@@ -1,6 +1,7 @@
 #include "tests/quant/job/tiny_models.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
@@ -28,6 +29,27 @@ class Filler {
   MakeTensor make_;
   std::uint64_t seed_ = 0;
 };
+
+// ln p of every token of the vocabulary at every position of a window.
+std::vector<std::vector<double>> log_probabilities(const std::filesystem::path& directory,
+                                                   const quant::CalibrationText& text, std::size_t window) {
+  const auto loaded = quant::load_model(directory);
+  const std::size_t length = text.window_tokens;
+  const std::vector<std::size_t> starts{0, length};
+  std::vector<std::size_t> rows(length);
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  std::vector<std::vector<double>> all(length);
+  loaded.transformer->forward({std::span(text.tokens).subspan(length * window, length), starts}, rows,
+                              [&](auto chunk, auto logits) {
+                                for (std::size_t i = 0; i < chunk.size(); ++i) {
+                                  double sum = 0.0;
+                                  for (const float x : logits.row(i)) sum += std::exp(static_cast<double>(x));
+                                  for (const float x : logits.row(i))
+                                    all[chunk[i]].push_back(static_cast<double>(x) - std::log(sum));
+                                }
+                              });
+  return all;
+}
 
 }  // namespace
 
@@ -102,6 +124,17 @@ std::vector<float> logits_of_model(const std::filesystem::path& directory) {
       logits.insert(logits.end(), chunk.row(r).begin(), chunk.row(r).end());
   });
   return logits;
+}
+
+double divergence_between(const std::filesystem::path& model, const std::filesystem::path& quantized,
+                          const quant::CalibrationText& text, std::span<const std::size_t> windows) {
+  double sum = 0.0;
+  for (const std::size_t window : windows) {
+    const auto p = log_probabilities(model, text, window), q = log_probabilities(quantized, text, window);
+    for (std::size_t r = 0; r < p.size(); ++r)
+      for (std::size_t k = 0; k < p[r].size(); ++k) sum += std::exp(p[r][k]) * (p[r][k] - q[r][k]);
+  }
+  return sum / static_cast<double>(windows.size() * text.window_tokens);
 }
 
 std::map<std::string, std::string> files_of(const std::filesystem::path& directory) {

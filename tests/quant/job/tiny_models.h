@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "model/architecture/architecture.h"
+#include "quant/job/calibration_text.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace nibble::test {
@@ -29,6 +31,11 @@ TinyModel tiny_llama(MakeTensor make = f32_tensor);
 
 /// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.
 std::vector<float> logits_of_model(const std::filesystem::path& directory);
+
+/// KL(float ‖ quantized) of two checkpoints, mean over all positions of some windows of a text, nats per token: sums in
+/// double of probabilities of logits that are floats.
+double divergence_between(const std::filesystem::path& model, const std::filesystem::path& quantized,
+                          const quant::CalibrationText& text, std::span<const std::size_t> windows);
 
 /// All files below `directory`, by relative path.
 std::map<std::string, std::string> files_of(const std::filesystem::path& directory);

@@ -9,7 +9,6 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "quant/job/quantize_model.h"
-#include "quant/store/load_model.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -62,33 +61,9 @@ std::string parts_of(const fs::path& directory, const std::string& suffix) {
   return all;
 }
 
-// Mean KL(float ‖ quantized) over windows 7 and 15 of text(). Sums in double of probabilities that are floats.
+// Over the windows of text() that are held out.
 double held_out_divergence(const fs::path& model, const fs::path& quantized) {
-  const CalibrationText windows = text();
-  const auto probabilities = [&](const fs::path& directory, std::size_t window) {
-    const auto loaded = load_model(directory);
-    const std::vector<std::size_t> starts{0, 20};
-    std::vector<std::size_t> rows(20);
-    for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = r;
-    std::vector<std::vector<double>> all(20);
-    loaded.transformer->forward({std::span(windows.tokens).subspan(20 * window, 20), starts}, rows,
-                                [&](auto chunk, auto logits) {
-                                  for (std::size_t i = 0; i < chunk.size(); ++i) {
-                                    double sum = 0.0;
-                                    for (const float x : logits.row(i)) sum += std::exp(static_cast<double>(x));
-                                    for (const float x : logits.row(i))
-                                      all[chunk[i]].push_back(static_cast<double>(x) - std::log(sum));
-                                  }
-                                });
-    return all;
-  };
-  double sum = 0.0;
-  for (const std::size_t window : {7u, 15u}) {
-    const auto p = probabilities(model, window), q = probabilities(quantized, window);
-    for (std::size_t r = 0; r < 20; ++r)
-      for (std::size_t k = 0; k < p[r].size(); ++k) sum += std::exp(p[r][k]) * (p[r][k] - q[r][k]);
-  }
-  return sum / 40.0;
+  return test::divergence_between(model, quantized, text(), std::vector<std::size_t>{7, 15});
 }
 
 TEST_F(TuningTest, BringsEveryFormatNearerToTheFloatModelAndKeepsItsCodes) {
