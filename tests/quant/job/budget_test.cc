@@ -93,24 +93,40 @@ TEST(Budget, MoreBitsNeverPredictMoreLoss) {
   }
 }
 
+// W - What of the checkpoint that came out, (out, in).
+class Errors {
+ public:
+  explicit Errors(const TempDir& dir)
+      : before_(make_weight_provider(model::Checkpoint::open(dir / "model"))),
+        after_(make_weight_provider(model::Checkpoint::open(dir / "out"))),
+        architecture_(model::Checkpoint::open(dir / "out")->architecture()) {}
+  Matrix<double> of(const std::string& name) const {
+    const auto parameter = test::parameter_called(architecture_, name);
+    const auto w = before_->matrix(parameter), decoded = after_->matrix(parameter);
+    Matrix<float> a(w->rows(), w->cols()), b(w->rows(), w->cols());
+    w->decode_rows(0, w->rows(), a.data());
+    decoded->decode_rows(0, w->rows(), b.data());
+    Matrix<double> delta(w->rows(), w->cols());
+    for (std::size_t i = 0; i < delta.size(); ++i)
+      delta.data()[i] = static_cast<double>(a.data()[i]) - static_cast<double>(b.data()[i]);
+    return delta;
+  }
+
+ private:
+  std::shared_ptr<const model::WeightProvider> before_, after_;
+  model::Architecture architecture_;
+};
+
 // The loss predicted for every weight, from the checkpoint that came out and the statistics, in plain double loops.
 void expect_losses(const TempDir& dir, const QuantizeResult& result, double factor) {
   const auto file = calib::StatsFile::open(dir / "calib.h5");
-  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
-  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
-  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
+  const Errors errors(dir);
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
-    const auto w = before->matrix(test::parameter_called(architecture, tensor.name));
-    const auto decoded = after->matrix(test::parameter_called(architecture, tensor.name));
-    std::vector<float> a(layer.out * layer.in), b(a.size());
-    w->decode_rows(0, layer.out, a.data());
-    decoded->decode_rows(0, layer.out, b.data());
+    const Matrix<double> delta = errors.of(tensor.name);
     double sum = 0.0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      const double delta = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-      sum += static_cast<double>(layer.fisher.data()[i]) * delta * delta;
-    }
+    for (std::size_t i = 0; i < delta.size(); ++i)
+      sum += static_cast<double>(layer.fisher.data()[i]) * delta.data()[i] * delta.data()[i];
     const double expected = 0.5 * factor * sum / 3.0;  // 3 windows
     // Δ is rounded to float once (2^-24 of W, and |Δ| > 2^-6 |W| at 2 and 3 bits but for few): far below 1e-5.
     EXPECT_TRUE(test::near(tensor.predicted_loss.value(), expected, {.rel = 1e-5})) << tensor.name;
@@ -136,21 +152,15 @@ TEST(Budget, PredictsWithTheGuidedHessianWhereErrorsFeedBack) {
                                "budget: {bits_per_weight: 4.5, bits: [2, 3, 4]}");
   EXPECT_EQ(result.budget->loss_estimate, "guided-hessian");
   const auto file = calib::StatsFile::open(dir / "calib.h5");
-  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
-  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
-  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
+  const Errors errors(dir);
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
-    std::vector<float> a(layer.out * layer.in), b(a.size());
-    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
-    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
+    const Matrix<double> delta = errors.of(tensor.name);
     double sum = 0.0;
     for (std::size_t i = 0; i < layer.out; ++i)
       for (std::size_t j = 0; j < layer.in; ++j)
         for (std::size_t k = 0; k < layer.in; ++k)
-          sum += (static_cast<double>(a[i * layer.in + j]) - static_cast<double>(b[i * layer.in + j])) *
-                 static_cast<double>(layer.sum_s_xxt(j, k)) *
-                 (static_cast<double>(a[i * layer.in + k]) - static_cast<double>(b[i * layer.in + k]));
+          sum += delta(i, j) * static_cast<double>(layer.sum_s_xxt(j, k)) * delta(i, k);
     // Products in float: 2^-24 times a few, next to a sum that feedback makes small against its terms.
     EXPECT_TRUE(test::near(tensor.predicted_loss.value(), 0.5 * 6.0 * sum / 3.0, {.rel = 1e-4})) << tensor.name;
   }
@@ -169,17 +179,10 @@ TEST(Budget, PredictsWithTheHessiansOfInputsAndOutputsWhereRowsAreCoupled) {
   const auto result = quantize(dir, recipe + "}");
   EXPECT_EQ(result.budget->loss_estimate, "kronecker");
   const auto file = calib::StatsFile::open(dir / "calib.h5");
-  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
-  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
-  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
+  const Errors errors(dir);
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
-    std::vector<float> a(layer.out * layer.in), b(a.size());
-    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
-    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
-    const auto delta = [&](std::size_t i, std::size_t j) {
-      return static_cast<double>(a[i * layer.in + j]) - static_cast<double>(b[i * layer.in + j]);
-    };
+    const Matrix<double> delta = errors.of(tensor.name);
     double trace = 0.0, sum = 0.0;
     for (std::size_t i = 0; i < layer.out; ++i) trace += static_cast<double>(layer.sum_dydyt(i, i));
     for (std::size_t i = 0; i < layer.out; ++i)
@@ -202,15 +205,11 @@ TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
   const auto result = quantize(dir, "budget: {bits_per_weight: 6, bits: [2, 3]}");
   EXPECT_EQ(result.budget->loss_estimate, "fisher-hessian");
   const auto file = calib::StatsFile::open(dir / "calib.h5");
-  const auto before = make_weight_provider(model::Checkpoint::open(dir / "model"));
-  const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
-  const model::Architecture architecture = model::Checkpoint::open(dir / "out")->architecture();
+  const Errors errors(dir);
   for (const TensorResult& tensor : result.tensors) {
     const auto layer = file->read(tensor.name);
     const auto owner = layer.input_of.empty() ? layer : file->read(layer.input_of);
-    std::vector<float> a(layer.out * layer.in), b(a.size());
-    before->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, a.data());
-    after->matrix(test::parameter_called(architecture, tensor.name))->decode_rows(0, layer.out, b.data());
+    const Matrix<double> delta = errors.of(tensor.name);
     double power = 0.0, sum = 0.0;
     for (const double square : layer.sum_x2) power += square;
     for (std::size_t i = 0; i < layer.out; ++i) {
@@ -218,9 +217,7 @@ TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
       for (std::size_t j = 0; j < layer.in; ++j) {
         fisher += static_cast<double>(layer.fisher(i, j));
         for (std::size_t k = 0; k < layer.in; ++k)
-          error += (static_cast<double>(a[i * layer.in + j]) - static_cast<double>(b[i * layer.in + j])) *
-                   static_cast<double>(owner.sum_xxt(j, k)) *
-                   (static_cast<double>(a[i * layer.in + k]) - static_cast<double>(b[i * layer.in + k]));
+          error += delta(i, j) * static_cast<double>(owner.sum_xxt(j, k)) * delta(i, k);
       }
       sum += fisher / 3.0 / power * error;  // 3 windows
     }
