@@ -5,10 +5,10 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: scripts/evidence.sh [NAME…]          (default: all of scripts/evidence/*.yaml)
+Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all models, all of scripts/evidence/*.yaml)
 
 Needs ../shared (models and texts) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
-docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere). Cells that are there stay: to make a table with another version of the
+docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere); those of one MODEL alone to NAME-MODEL.md. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 TEXT
 }
@@ -18,6 +18,12 @@ case ${1:-} in --help | -h) usage; exit 0 ;; esac
 nibble=${NIBBLE:-build/release/cli/nibble}
 out=${OUT:-docs/results/evidence}
 [[ -x $nibble ]] || { echo "build first: cmake --preset release && cmake --build --preset release --target nibble_cli" >&2; exit 1; }
+model=
+if [[ ${1:-} == --model ]]; then
+  [[ $# -ge 2 ]] || { usage >&2; exit 2; }
+  model=$2
+  shift 2
+fi
 names=("$@")
 if [[ ${#names[@]} -eq 0 ]]; then
   for sweep in scripts/evidence/*.yaml; do names+=("$(basename "$sweep" .yaml)"); done
@@ -25,10 +31,18 @@ fi
 for name in "${names[@]}"; do
   [[ -e scripts/evidence/$name.yaml ]] || { echo "there is no scripts/evidence/$name.yaml" >&2; usage >&2; exit 2; }
 done
-mkdir -p "$out"
+mkdir -p "$out" build/evidence
 for name in "${names[@]}"; do
+  sweep=scripts/evidence/$name.yaml
+  table=$name
+  if [[ -n $model ]]; then
+    table=$name-$model
+    sed "/^  - {path: /{/name: $model}/!d}" "$sweep" >"build/evidence/$table.yaml"
+    grep -q "name: $model}" "build/evidence/$table.yaml" || { echo "$sweep has no model '$model'" >&2; exit 2; }
+    sweep=build/evidence/$table.yaml
+  fi
   # 4: some cells failed; the table says how many.
-  "$nibble" sweep "scripts/evidence/$name.yaml" -o "build/evidence/$name" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
-  python3 scripts/evidence_table.py "build/evidence/$name" "scripts/evidence/$name.yaml" >"build/evidence/$name.md"
-  mv "build/evidence/$name.md" "$out/$name.md"
+  "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
+  python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$name.yaml" >"build/evidence/$table.md"
+  mv "build/evidence/$table.md" "$out/$table.md"
 done

@@ -159,7 +159,9 @@ def main():
     drawn = any(cell.seed for cell in cells)
     error = "deviation from draw to draw" if drawn else "standard error from window means"
     sweep_hash = hashlib.sha256(sweep.read_bytes()).hexdigest()[:12]
-    print(f"Made by `scripts/evidence.sh {sweep.stem}` (sha256 of the sweep {sweep_hash}) with the program of commit "
+    alone = directory.name.removeprefix(f"{sweep.stem}-")  # scripts/evidence.sh --model
+    arguments = f"--model {alone} {sweep.stem}" if alone != directory.name else sweep.stem
+    print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of the sweep {sweep_hash}) with the program of commit "
           f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. "
           f"KL(float ‖ quantized) and loss (over the float model) in millinats per token ± {error}; what is inside two "
           "standard errors is undecided. Bits count everything stored, of the linear layers and of the whole model. "
