@@ -8,7 +8,7 @@ namespace {
 
 struct Avx512 {
   using F = __m512;
-  using Bits = std::uint16_t;
+  using Mask = __mmask16;
   static constexpr unsigned kLanes = 16;
 
   static F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -18,7 +18,9 @@ struct Avx512 {
   static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
   static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm512_min_ps(a, b); }
-  static Bits less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static Mask less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static Mask select(Mask mask, Mask a, Mask b) { return static_cast<Mask>((mask & a) | (~mask & b)); }
+  static std::uint16_t bits(Mask mask) { return mask; }
   static F even(F a, F b) {
     return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
   }

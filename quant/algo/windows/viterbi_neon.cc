@@ -11,7 +11,7 @@ struct Neon {
   struct F {
     float32x4_t low, high;
   };
-  using Bits = std::uint8_t;
+  using Mask = uint16x8_t;
   static constexpr unsigned kLanes = 8;
 
   static F load(const float* p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
@@ -25,10 +25,13 @@ struct Neon {
   static F multiply(F a, F b) { return {vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)}; }
   static float32x4_t minimum(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
   static F minimum(F a, F b) { return {minimum(a.low, b.low), minimum(a.high, b.high)}; }
-  static Bits less(F a, F b) {
+  static Mask less(F a, F b) {
+    return vcombine_u16(vmovn_u32(vcltq_f32(a.low, b.low)), vmovn_u32(vcltq_f32(a.high, b.high)));
+  }
+  static Mask select(Mask mask, Mask a, Mask b) { return vbslq_u16(mask, a, b); }
+  static std::uint8_t bits(Mask mask) {
     constexpr std::uint16_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
-    const uint16x8_t mask = vcombine_u16(vmovn_u32(vcltq_f32(a.low, b.low)), vmovn_u32(vcltq_f32(a.high, b.high)));
-    return static_cast<Bits>(vaddvq_u16(vandq_u16(mask, vld1q_u16(kBits))));
+    return static_cast<std::uint8_t>(vaddvq_u16(vandq_u16(mask, vld1q_u16(kBits))));
   }
   static F even(F a, F b) { return {vuzp1q_f32(a.low, a.high), vuzp1q_f32(b.low, b.high)}; }
   static F odd(F a, F b) { return {vuzp2q_f32(a.low, a.high), vuzp2q_f32(b.low, b.high)}; }

@@ -2,25 +2,34 @@
 
 // The forward pass over vectors of groups; included by one file per instruction set, each with a V of its own:
 //
-//   V::F, V::Bits     a vector of V::kLanes floats, and an integer of as many bits
-//   load, store, broadcast, add, subtract, multiply, minimum(a, b) = a < b ? a : b, less(a, b) as Bits
+//   V::F, V::Mask     vectors of V::kLanes floats, and of what comparing them gives
+//   load, store, broadcast, add, subtract, multiply, minimum(a, b) = a < b ? a : b, less(a, b) as Mask
+//   select(mask, a, b)      masks: of a where `mask` holds, else of b
+//   bits(mask)              an integer of as many bits as lanes
 //   even(a, b), odd(a, b)   of the lanes of a and then b, every other
 //   strided<n>(a, b)        lane l = a[(n·l + b) mod lanes]
+//   deinterleave<n, m>(x)   where a tier has a quicker way than the pairs of deinterleave() below
 namespace nibble::quant::viterbi_kernels {
 namespace {
 
-// Of n vectors side by side, entry b, b + n, b + 2n, … into x[b].
-template <class V, unsigned n>
+// x[b] = of m vectors side by side, entry b, b + n, b + 2n, …, from the first again behind the last; m divides n.
+template <class V, unsigned n, unsigned m>
 inline __attribute__((always_inline)) void deinterleave(typename V::F* x) {
-  if constexpr (n > 1) {
+  if constexpr (n > 1 && m == 1) {
+    const typename V::F all = x[0];
+#pragma GCC unroll 16
+    for (unsigned b = 0; b < n; ++b) x[b] = V::template strided<n>(all, b);
+  } else if constexpr (requires { V::template deinterleave<n, m>(x); }) {
+    V::template deinterleave<n, m>(x);
+  } else if constexpr (n > 1) {
     typename V::F even[n / 2], odd[n / 2];
 #pragma GCC unroll 8
-    for (unsigned j = 0; j < n / 2; ++j) {
+    for (unsigned j = 0; j < m / 2; ++j) {
       even[j] = V::even(x[2 * j], x[2 * j + 1]);
       odd[j] = V::odd(x[2 * j], x[2 * j + 1]);
     }
-    deinterleave<V, n / 2>(even);
-    deinterleave<V, n / 2>(odd);
+    deinterleave<V, n / 2, m / 2>(even);
+    deinterleave<V, n / 2, m / 2>(odd);
 #pragma GCC unroll 8
     for (unsigned j = 0; j < n / 2; ++j) {
       x[2 * j] = even[j];
@@ -29,25 +38,30 @@ inline __attribute__((always_inline)) void deinterleave(typename V::F* x) {
   }
 }
 
-// The first of n candidates with the least cost in every lane: its cost, and the bits of its number as planes.
+// The least of candidates in every lane, and the bits of its number as planes: of equal ones the first.
 template <class V, unsigned kBits>
-inline __attribute__((always_inline)) typename V::F choose(typename V::F* cost, typename V::Bits* planes) {
-  constexpr unsigned kBranches = 1u << kBits;
-  typename V::Bits chosen[kBits][kBranches / 2];
+struct Least {
+  typename V::F cost;
+  typename V::Mask planes[kBits == 0 ? 1 : kBits];
+};
+
+// Of the 2^kBits candidates from `first` on. Depth first, so that few costs are alive at a time.
+template <class V, unsigned kBits, class Cost>
+inline __attribute__((always_inline)) Least<V, kBits> least_of(const Cost& cost, unsigned first) {
+  Least<V, kBits> least;
+  if constexpr (kBits == 0) {
+    least.cost = cost(first);
+  } else {
+    const auto low = least_of<V, kBits - 1>(cost, first),
+               high = least_of<V, kBits - 1>(cost, first + (1u << (kBits - 1)));
+    const typename V::Mask second = V::less(high.cost, low.cost);
+    least.cost = V::minimum(high.cost, low.cost);
 #pragma GCC unroll 4
-  for (unsigned level = 0; level < kBits; ++level) {
-    for (unsigned j = 0; j < kBranches >> (level + 1); ++j) {
-      const typename V::Bits second = V::less(cost[2 * j + 1], cost[2 * j]);
-      cost[j] = V::minimum(cost[2 * j + 1], cost[2 * j]);
-      for (unsigned lower = 0; lower < level; ++lower)
-        chosen[lower][j] =
-            static_cast<typename V::Bits>((chosen[lower][2 * j + 1] & second) | (chosen[lower][2 * j] & ~second));
-      chosen[level][j] = second;
-    }
+    for (unsigned bit = 0; bit + 1 < kBits; ++bit)
+      least.planes[bit] = V::select(second, high.planes[bit], low.planes[bit]);
+    least.planes[kBits - 1] = second;
   }
-#pragma GCC unroll 4
-  for (unsigned bit = 0; bit < kBits; ++bit) planes[bit] = chosen[bit][0];
-  return cost[0];
+  return least;
 }
 
 template <class V, unsigned kBits, unsigned kWindowBits>
@@ -60,30 +74,30 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
   constexpr unsigned kSpread = kChunks >= kBranches ? kChunks / kBranches : 1;
   static_assert(kChunks >= 1);
 
-  F paths[kBranches][kChunks], least[kChunks], spread[kBranches][kSpread];
-  const auto step = [&](std::size_t row) __attribute__((always_inline)) {
-    const F target = V::broadcast(targets[row]), factor = V::broadcast(factors[row]);
-#pragma GCC unroll 16
-    for (unsigned b = 0; b < kBranches; ++b)
-#pragma GCC unroll 4
-      for (unsigned c = 0; c < kChunks; ++c) {
-        const F entry = V::load(trellis.palette + b * kGroups + c * kLanes);
-        const F error = V::subtract(target, V::multiply(factor, entry));
-        paths[b][c] = V::add(spread[b][c % kSpread], V::multiply(error, error));
-      }
+  F least[kChunks], spread[kBranches][kSpread];
+  // Of the paths that end in the windows of branch b and chunk c.
+  const auto path = [&](F target, F factor, unsigned b, unsigned c) __attribute__((always_inline)) {
+    const F entry = V::load(trellis.palette + b * kGroups + c * kLanes);
+    const F error = V::subtract(target, V::multiply(factor, entry));
+    return V::add(spread[b][c % kSpread], V::multiply(error, error));
   };
   // What the groups' least costs are to the windows that follow.
   const auto distribute = [&]() __attribute__((always_inline)) {
-    if constexpr (kChunks == 1) {
+    if constexpr (kChunks > 1 && kBranches >= kGroups) {
+      // One group is before all windows of a branch. Loads that broadcast are cheaper than permutations.
+      float costs_of_groups[kGroups];
+#pragma GCC unroll 4
+      for (unsigned c = 0; c < kChunks; ++c) V::store(costs_of_groups + c * kLanes, least[c]);
 #pragma GCC unroll 16
-      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::template strided<kBranches>(least[0], b);
+      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::broadcast(costs_of_groups[b % kGroups]);
     } else {
+      constexpr unsigned kDistinct = kChunks < kBranches ? kChunks : kBranches;
 #pragma GCC unroll 4
       for (unsigned s = 0; s < kSpread; ++s) {
         F side_by_side[kBranches];
 #pragma GCC unroll 16
-        for (unsigned b = 0; b < kBranches; ++b) side_by_side[b] = least[(s * kBranches + b) % kChunks];
-        deinterleave<V, kBranches>(side_by_side);
+        for (unsigned c = 0; c < kDistinct; ++c) side_by_side[c] = least[s * kDistinct + c];
+        deinterleave<V, kBranches, kDistinct>(side_by_side);
 #pragma GCC unroll 16
         for (unsigned b = 0; b < kBranches; ++b) spread[b][s] = side_by_side[b];
       }
@@ -91,19 +105,19 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
   };
   for (unsigned c = 0; c < kChunks; ++c) least[c] = start == nullptr ? V::broadcast(0.0f) : V::load(start + c * kLanes);
   distribute();
-  step(0);
   for (std::size_t row = 1; row < rows; ++row) {
     std::uint8_t* planes = decisions + row * (kBits * kPlane);
+    const F target = V::broadcast(targets[row - 1]), factor = V::broadcast(factors[row - 1]);
 #pragma GCC unroll 4
     for (unsigned c = 0; c < kChunks; ++c) {
-      F cost[kBranches];
-#pragma GCC unroll 16
-      for (unsigned b = 0; b < kBranches; ++b) cost[b] = paths[b][c];
-      typename V::Bits chosen[kBits];
-      least[c] = choose<V, kBits>(cost, chosen);
+      const auto chosen = least_of<V, kBits>(
+          [&](unsigned b) __attribute__((always_inline)) { return path(target, factor, b, c); }, 0);
+      least[c] = chosen.cost;
 #pragma GCC unroll 4
-      for (unsigned bit = 0; bit < kBits; ++bit)
-        __builtin_memcpy(planes + bit * kPlane + c * sizeof chosen[bit], &chosen[bit], sizeof chosen[bit]);
+      for (unsigned bit = 0; bit < kBits; ++bit) {
+        const auto bits = V::bits(chosen.planes[bit]);
+        __builtin_memcpy(planes + bit * kPlane + c * sizeof bits, &bits, sizeof bits);
+      }
     }
     if (row % kRowsBetweenLeast == 0) {
       // Through memory: GCC 12 makes wrong code of a reduction in registers here.
@@ -114,10 +128,10 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
       for (unsigned c = 0; c < kChunks; ++c) least[c] = V::subtract(least[c], V::broadcast(lowest));
     }
     distribute();
-    step(row);
   }
+  const F target = V::broadcast(targets[rows - 1]), factor = V::broadcast(factors[rows - 1]);
   for (unsigned b = 0; b < kBranches; ++b)
-    for (unsigned c = 0; c < kChunks; ++c) V::store(costs + b * kGroups + c * kLanes, paths[b][c]);
+    for (unsigned c = 0; c < kChunks; ++c) V::store(costs + b * kGroups + c * kLanes, path(target, factor, b, c));
 }
 
 // forward() for the widths of a trellis of at least kLeastGroupBits.
