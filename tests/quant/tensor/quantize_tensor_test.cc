@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/thread_pool.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/quantization_config.h"
 #include "tests/support/compare.h"
@@ -27,9 +29,12 @@ class MatrixSource final : public WeightSource {
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
     std::copy(w_.data() + begin * w_.cols(), w_.data() + end * w_.cols(), destination);
   }
+  void release() const override { ++releases_; }
+  int releases() const { return releases_; }
 
  private:
   const Matrix<float>& w_;
+  mutable std::atomic<int> releases_ = 0;
 };
 
 TensorSettings settings_of(const std::string& keys) {
@@ -338,6 +343,16 @@ TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
     }
   }
   EXPECT_GT(sliced, 20u) << "or nothing was tested";
+}
+
+TEST(QuantizeTensor, LetsGoOfPagesWhileItGoesThroughATensor) {
+  Matrix<float> w(64, 32);
+  for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7);
+  const MatrixSource source(w);
+  set_thread_count(1);
+  quantize_tensor("p", source, settings_of("format: int4-block"), {}, 2 * 32);
+  set_thread_count(0);
+  EXPECT_GT(source.releases(), 4) << "of 32 slices of 2 rows";
 }
 
 TEST(QuantizeTensor, NamesTheRowOfAWeightInALaterSlice) {
