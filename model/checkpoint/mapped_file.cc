@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace nibble::model {
 
@@ -150,6 +152,18 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
   const auto end = reinterpret_cast<std::uintptr_t>(part.data()) + part.size();
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // advice: nothing is lost if it fails
+}
+
+std::string MappedFile::hash(std::span<const std::byte> part) const {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  Hasher hasher;
+  for (std::size_t at = 0; at < part.size(); at += kPiece) {
+    const auto piece = part.subspan(at, std::min(kPiece, part.size() - at));
+    hasher.update(piece);
+    release(piece);
+  }
+  check_intact();
+  return hasher.hex();
 }
 
 }  // namespace nibble::model

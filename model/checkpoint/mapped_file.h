@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace nibble::model {
 
@@ -30,6 +31,9 @@ class MappedFile {
   void check_intact() const;
   /// Tells the kernel that the pages under `part` are not needed for a while; reading them later is fine.
   void release(std::span<const std::byte> part) const;
+  /// hash_hex(part), read and released piece by piece, so that a large one is never in memory whole. Throws FormatError
+  /// as check_intact().
+  std::string hash(std::span<const std::byte> part) const;
 
  private:
   struct Registration;  ///< how the signal handler finds this mapping

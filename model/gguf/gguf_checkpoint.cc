@@ -189,11 +189,7 @@ class GgufCheckpoint final : public Checkpoint {
     for (const GgufTensor& tensor : file_->tensors()) tensors.push_back(&tensor);
     std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
     std::vector<std::string> hashes(tensors.size());
-    parallel_for(tensors.size(), [&](std::size_t i) {
-      hashes[i] = hash_hex(tensors[i]->data);
-      file_->check_intact(*tensors[i]);
-      file_->release(*tensors[i]);
-    });
+    parallel_for(tensors.size(), [&](std::size_t i) { hashes[i] = file_->hash(*tensors[i]); });
     Hasher hasher;
     hasher.update(metadata_);
     for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -153,5 +153,6 @@ void GgufFile::check_intact(const GgufTensor& tensor) const { parts_.at(tensor.p
 void GgufFile::release(const GgufTensor& tensor) const {
   if (!tensor.data.empty()) parts_.at(tensor.part)->release(tensor.data);
 }
+std::string GgufFile::hash(const GgufTensor& tensor) const { return parts_.at(tensor.part)->hash(tensor.data); }
 
 }  // namespace nibble::model

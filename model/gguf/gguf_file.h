@@ -42,6 +42,7 @@ class GgufFile {
   bool holds(std::span<const std::byte> bytes) const;  ///< whether they lie in one of its parts
   /// Tells the kernel that a tensor's pages are not needed for a while; reading it later is fine.
   void release(const GgufTensor& tensor) const;
+  std::string hash(const GgufTensor& tensor) const;  ///< of its bytes: MappedFile::hash()
 
  private:
   GgufFile() = default;
