@@ -31,6 +31,18 @@ std::string result_text(const eval::SweepRecord& record) {
   return fmt::format("{:.3f} ± {:.3f}", measures.perplexity, *measures.perplexity_stderr);
 }
 
+std::string divergence_text(const eval::DivergenceMeasures& divergence) {
+  const std::string mean = fmt::format("{:.3f}", divergence.nats_per_token * 1e3);
+  return divergence.stderr_nats ? fmt::format("{} ± {:.3f}", mean, *divergence.stderr_nats * 1e3) : mean;
+}
+
+// What the best is the best by.
+std::string best_text(const eval::SweepRecord& record) {
+  const eval::CellMeasures& measures = *record.measures;
+  return measures.divergence ? fmt::format("KL {:.2f} mnat", measures.divergence->nats_per_token * 1e3)
+                             : fmt::format("{:.2f}", measures.perplexity);
+}
+
 bool in_shard(std::size_t job, const eval::Shard& shard) { return job % shard.count == shard.index - 1; }
 
 }  // namespace
@@ -44,7 +56,7 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
   std::string stage = progress.stage;
   if (stage.empty()) {
     stage = "sweep";
-    if (progress.best) stage += fmt::format(", best {:.2f}", progress.best->measures->perplexity);
+    if (best_) stage += ", best " + best_text(*best_);
   }
   stage_ = stage;
   if (!progress.stage.empty()) return sink_({stage_, 100.0 * progress.share, 100.0, "%"});
@@ -54,17 +66,43 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
 
 void SweepDisplay::finished(const eval::SweepRecord& record) {
   if (quiet_) return;
+  const bool competes =
+      may_be_best(record) &&
+      (!best_ || (fact(best_->labels, "evaluation") == fact(record.labels, "evaluation") && is_better(record, *best_)));
+  if (competes) best_ = record;
   bar_.finish();
   const std::size_t there = last_.done + last_.failed;
   fmt::print(stderr, "[{}/{}] {}: {}\n", there, last_.cells, eval::cell_name(record), outcome_text(record));
+  if (competes) update(last_);  // not only with the next step
 }
 
 void SweepDisplay::close() { bar_.finish(); }
 
 std::string outcome_text(const eval::SweepRecord& record) {
   if (record.error) return fmt::format("failed: {}", record.error->message);
-  return fmt::format("{:.3f} bits per weight, {}{}", record.measures->bits_per_weight,
+  const auto& divergence = record.measures->divergence;
+  return fmt::format("{:.3f} bits per weight, {}{}{}", record.measures->bits_per_weight,
+                     divergence ? fmt::format("KL {} mnat, ", divergence_text(*divergence)) : "",
                      record.speeds.empty() ? "perplexity " : "", result_text(record));
+}
+
+bool may_be_best(const eval::SweepRecord& record) {
+  if (!record.measures || !record.speeds.empty() || fact(record.configuration, "recipe") == "null") return false;
+  const eval::CellMeasures& measures = *record.measures;
+  return std::isfinite(measures.divergence ? measures.divergence->nats_per_token : measures.perplexity);
+}
+
+bool is_better(const eval::SweepRecord& a, const eval::SweepRecord& b) {
+  const eval::CellMeasures &of_a = *a.measures, &of_b = *b.measures;
+  if (of_a.divergence && of_b.divergence) return of_a.divergence->nats_per_token < of_b.divergence->nats_per_token;
+  return of_a.perplexity < of_b.perplexity;
+}
+
+void add_divergence(const eval::SweepRecord& record, nlohmann::ordered_json& line) {
+  const auto& divergence = record.measures->divergence;
+  if (!divergence) return;
+  line["kl_nats_per_token"] = divergence->nats_per_token;
+  if (divergence->stderr_nats) line["kl_stderr_nats"] = *divergence->stderr_nats;
 }
 
 void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint64_t memory, bool json) {
@@ -139,8 +177,13 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
 void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options, const eval::SweepSummary& summary,
                   bool json) {
   const eval::ResultsDirectory results(options.output);
-  Table table(
-      {{"model", Align::kLeft}, {"recipe", Align::kLeft}, {"evaluation", Align::kLeft}, {"bits/weight"}, {"result"}});
+  std::vector<Column> columns{
+      {"model", Align::kLeft}, {"recipe", Align::kLeft}, {"evaluation", Align::kLeft}, {"bits/weight"}, {"result"}};
+  const bool with_divergence = std::ranges::any_of(plan.jobs, [](const eval::PlannedJob& job) {
+    return std::ranges::any_of(job.cells, &eval::PlannedCell::divergence);
+  });
+  if (with_divergence) columns.push_back({"KL, millinats"});
+  Table table(std::move(columns));
   nlohmann::ordered_json records = nlohmann::ordered_json::array();
   std::size_t failed = 0, absent = 0;
   std::string first_error;
@@ -157,7 +200,7 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
                                   {"model", fact(labels, "model")},
                                   {"recipe", fact(labels, "recipe")},
                                   {"evaluation", fact(labels, "evaluation")}};
-      std::string bits = "-", outcome = "failed";
+      std::string bits = "-", outcome = "failed", divergence = "-";
       if (record.error) {
         if (++failed == 1) first_error = record.error->message;
         line["error"] = record.error->message;
@@ -170,9 +213,11 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
         } else {
           line["speeds"] = eval::record_json(record)["speeds"];
         }
+        if (record.measures->divergence) divergence = divergence_text(*record.measures->divergence);
+        add_divergence(record, line);
       }
       table.add_row({std::string(fact(labels, "model")), std::string(fact(labels, "recipe")),
-                     std::string(fact(labels, "evaluation")), bits, outcome});
+                     std::string(fact(labels, "evaluation")), bits, outcome, divergence});
       records.push_back(std::move(line));
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/progress_bar.h"
@@ -23,12 +25,21 @@ class SweepDisplay {
   bool quiet_ = false, with_bar_ = false;
   ProgressBar bar_;
   ProgressSink sink_;
-  std::string stage_, best_;
+  std::string stage_;
   eval::SweepProgress last_;
+  std::optional<eval::SweepRecord> best_;  // of the first evaluation
 };
 
-/// "bits 3.03  perplexity 131.20 ± 4.26", or the error.
+/// Whether it may be called the best of a sweep: a quantized model whose quality was measured.
+bool may_be_best(const eval::SweepRecord& record);
+/// Whether `a` has the lower KL divergence from the float model, where both have one; else the lower perplexity.
+bool is_better(const eval::SweepRecord& a, const eval::SweepRecord& b);
+
+/// "3.030 bits per weight, KL 1.670 ± 0.050 mnat, perplexity 131.200 ± 4.260", or the error.
 std::string outcome_text(const eval::SweepRecord& record);
+
+/// Adds the divergence from the float model with its standard error to `line`, where the cell has it.
+void add_divergence(const eval::SweepRecord& record, nlohmann::ordered_json& line);
 
 /// --dry-run.
 void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint64_t memory, bool json);

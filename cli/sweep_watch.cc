@@ -64,11 +64,11 @@ class Watcher {
       ++now.done;
       seconds += timing(*record, "quantize_seconds") + timing(*record, "evaluate_seconds");
       ++timed;
-      if (eval::fact(record->configuration, "recipe") == "null" || !record->speeds.empty()) continue;
+      if (!may_be_best(*record)) continue;
       const std::string group =
           fmt::format("{} · {}", eval::fact(record->labels, "model"), eval::fact(record->labels, "evaluation"));
       const auto [best, is_new] = now.best.try_emplace(group, *record);
-      if (!is_new && record->measures->perplexity < best->second.measures->perplexity) best->second = *record;
+      if (!is_new && is_better(*record, best->second)) best->second = *record;
     }
     const std::size_t left = now.cells - now.done - now.failed;
     if (left == 0) now.seconds_left = 0.0;
@@ -92,12 +92,14 @@ class Watcher {
 
 nlohmann::ordered_json json_of(const Snapshot& now) {
   nlohmann::ordered_json best = nlohmann::ordered_json::array();
-  for (const auto& [group, record] : now.best)
+  for (const auto& [group, record] : now.best) {
     best.push_back({{"id", record.id},
                     {"model", eval::fact(record.labels, "model")},
                     {"recipe", eval::fact(record.labels, "recipe")},
                     {"evaluation", eval::fact(record.labels, "evaluation")},
                     {"perplexity", record.measures->perplexity}});
+    add_divergence(record, best.back());
+  }
   nlohmann::ordered_json json{{"cells", now.cells},     {"done", now.done},        {"failed", now.failed},
                               {"in_work", now.in_work}, {"seconds_left", nullptr}, {"best", std::move(best)}};
   if (now.seconds_left >= 0.0) json["seconds_left"] = now.seconds_left;

@@ -22,7 +22,10 @@ def mean_and_error(values):
 
 
 def millinats(mean, error, sign=""):
+    """As many digits as the error's first needs, and no fewer than are easy to compare."""
     digits = 3 if abs(mean) < 1e-3 else 2 if abs(mean) < 0.1 else 1
+    if error > 0:
+        digits = max(digits, math.ceil(-math.log10(1e3 * error)))
     return f"{1e3 * mean:{sign}.{digits}f} ± {1e3 * error:.{digits}f}"
 
 
@@ -91,11 +94,17 @@ def paired(row, other, column, what):
 def reference_of(name, rows):
     """The row to compare with: of "windowed, without scaling" it is "windowed", else "best", each of the same width."""
     width, _, method = name.partition(": ")
-    base = f"{width}: {method.split(', ')[0]}"
-    if base != name and base in rows:
-        return base
+    parts = method.split(", ")
+    for length in range(len(parts) - 1, 0, -1):
+        base = f"{width}: {', '.join(parts[:length])}"
+        if base in rows:
+            return base
     best = f"{width}: best"
     return best if best in rows and best != name else None
+
+
+def undecided(difference):
+    return abs(difference[0]) <= UNDECIDED * difference[1]
 
 
 def table(rows, columns, decisive, floats):
@@ -105,11 +114,16 @@ def table(rows, columns, decisive, floats):
     header += ["loss"] * bool(floats) + ["more, paired"] * compared + ["seconds"]
     yield "| " + " | ".join(header) + " |"
     yield "|---" + "|---:" * (len(header) - 1) + "|"
+    above = None
     for name in sorted(rows, key=lambda n: rows[n].divergence(decisive)[0]):
         row = rows[name]
+        beside = paired(row, above, decisive, "divergences") if above else None
+        above = row
         bits = [f"{cell.bits:.3f}" for cell in row.cells[:1]] + [f"{cell.model_bits:.3f}" for cell in row.cells[:1]]
         line = [name.partition(": ")[2] or name, *bits]
-        line += [millinats(*row.divergence(column)) if column in row.columns else "" for column in columns]
+        for column in columns:
+            level = column == decisive and beside and undecided(beside)
+            line.append(millinats(*row.divergence(column)) + " †" * bool(level) if column in row.columns else "")
         if floats:
             loss = paired(row, floats, decisive, "losses")
             line.append(millinats(*loss, sign="+") if loss else "")
@@ -117,7 +131,7 @@ def table(rows, columns, decisive, floats):
             reference = reference_of(name, rows)
             difference = paired(row, rows[reference], decisive, "divergences") if reference else None
             text = f"{millinats(*difference, sign='+')} than {reference.partition(': ')[2]}" if difference else ""
-            if difference and abs(difference[0]) <= UNDECIDED * difference[1]:
+            if difference and undecided(difference):
                 text += ", undecided"
             line.append(text)
         seconds = [cell.seconds for cell in row.cells if cell.seconds is not None]
@@ -161,13 +175,14 @@ def main():
     sweep_hash = hashlib.sha256(sweep.read_bytes()).hexdigest()[:12]
     alone = directory.name.removeprefix(f"{sweep.stem}-")  # scripts/evidence.sh --model
     arguments = f"--model {alone} {sweep.stem}" if alone != directory.name else sweep.stem
+    loss = " and loss (over the float model)" if any(cell.recipe == "float" for cell in cells) else ""
     print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of the sweep {sweep_hash}) with the program of commit "
           f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. "
-          f"KL(float ‖ quantized) and loss (over the float model) in millinats per token ± {error}; what is inside two "
-          "standard errors is undecided. Bits count everything stored, of the linear layers and of the whole model. "
-          "Columns of a use hold all texts of that use together; loss and differences are of test text where there is any. "
-          "Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are compared with `best` of their "
-          "width. Seconds are of one thread of a machine shared with other work.\n")
+          f"KL(float ‖ quantized){loss} in millinats per token ± {error}; what is inside two standard errors is "
+          "undecided, † of the row above. Bits count everything stored, of the linear layers and of the whole model. "
+          "Columns of a use hold all texts of that use together; differences, †, and loss are of test text where there is any, else "
+          "of the column on the right. Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are "
+          "compared with `best` of their width. Seconds are of one thread of a machine shared with other work.\n")
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
     lost, lacking = [], []

@@ -100,8 +100,8 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
                  [](const Entry* entry) { return !is_float_model(*entry); });
     PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
-    if (!options.rows.empty()) pivot.rows = options.rows;
-    if (!options.columns.empty()) pivot.columns = options.columns;
+    if (!options.rows.empty()) pivot.rows = full_names(all, options.rows);
+    if (!options.columns.empty()) pivot.columns = full_names(all, options.columns);
     const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
     Section tables{.title = "Quality", .items = {}};
     for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))

@@ -13,8 +13,9 @@ struct TableCell {
   std::string text = {};
   std::string detail = {};  ///< a second, smaller line
   bool is_best = false;     ///< the lowest of what is comparable, told apart from all others
-  bool undecided = false;   ///< within two standard errors of the lowest, or the lowest of several such
-  bool is_number = true;    ///< right-aligned
+  /// Within two standard errors of the lowest, or the lowest of several such. Of a change: of none.
+  bool undecided = false;
+  bool is_number = true;  ///< right-aligned
 };
 
 struct ReportTable {

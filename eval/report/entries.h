@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "eval/report/paired_test.h"
@@ -23,10 +25,20 @@ struct StorageSection {
   std::vector<StorageRow> rows = {};
 };
 
+/// Which draw of its text a calibration looked at.
+constexpr std::string_view kCalibrationSeed = "calibration.seed";
+/// Settings of a calibration, and their keys in its configuration. They are called so because a recipe may have a
+/// `seed` too.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSettings{
+    {{"calibration.samples", "windows"}, {kCalibrationSeed, "seeds"}}};
+
+/// settings_of(record), and those of its calibration.
+Facts report_settings(const SweepRecord& record);
+
 /// A cell as tables see it.
 struct Entry {
   SweepRecord record = {};
-  Facts settings = {};  ///< settings_of(record)
+  Facts settings = {};  ///< report_settings(record)
   /// ln-loss against the baseline of the same model and evaluation, in nats per token; empty for the baseline itself
   /// and where there is none.
   std::optional<PairedDifference> to_baseline = {};

@@ -14,8 +14,9 @@ namespace nibble::eval {
 /// and of the whole model, with two standard errors and the Pareto front: of entries of one model and evaluation.
 std::vector<Figure> pareto_figures(const Entries& comparable);
 
-/// What changing one setting of a recipe, and nothing else, does to the loss: every pair of entries that differ in
-/// one setting only, by setting and bits. Of entries of one model and evaluation.
+/// What changing one setting of a recipe, and nothing else, does to the KL divergence, where all quantized entries have
+/// it, else to the loss: every pair of entries that differ in one setting only, by setting and bits, with the paired
+/// errors. Of entries of one model and evaluation.
 std::optional<Figure> modification_figure(const Entries& comparable);
 
 /// Two heat maps over blocks and kinds of layers: the output error (or the weights' where no Hessian was at hand) and

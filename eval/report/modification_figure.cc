@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
@@ -20,30 +21,62 @@ bool is_modification(const std::string& name) {
   for (const char* other :
        {"model", "recipe", "evaluation", "bits", "seed", "protocol", "context", "stride", "average"})
     if (name == other) return false;
-  return true;
+  return name != kCalibrationSeed;
 }
+
+// What changes, in millinats: the divergence, or a loss that does not depend on how windows are averaged into its
+// perplexity.
+double changing_figure(const Ranking& ranking, const Entry& entry) {
+  return ranking.by_divergence ? ranking.value(entry) : entry.record.measures->nll_nats_per_token * 1e3;
+}
+
+const char* changing_name(const Ranking& ranking) { return ranking.by_divergence ? "KL divergence" : "loss"; }
+
+struct Change {
+  double millinats = 0.0;
+  double standard_error = 0.0;  // 0 where windows cannot be paired
+  bool undecided = false;
+};
 
 struct Pair {
   const Entry *from, *to;
-  double change;  // of the loss, millinats
+  Change change = {};
 };
 
 struct Modification {
   std::string name;  // "scaling: none → std"
   std::vector<Pair> pairs;
-  double mean() const {
-    double sum = 0.0;
-    for (const Pair& pair : pairs) sum += pair.change;
-    return sum / static_cast<double>(pairs.size());
-  }
+  Change mean = {};
 };
 
-// Loss of an entry that does not depend on how windows are averaged into its perplexity.
-double loss(const Entry& entry) { return entry.record.measures->nll_nats_per_token * 1e3; }
+// The mean of the pairs' changes. All pairs run over the same windows, so its error is that of the changes averaged
+// window by window: many pairs are not so many independent measurements.
+Change mean_change(const Ranking& ranking, std::span<const Pair> pairs) {
+  const auto count = static_cast<double>(pairs.size());
+  Change mean;
+  for (const Pair& pair : pairs)
+    mean.millinats += (changing_figure(ranking, *pair.to) - changing_figure(ranking, *pair.from)) / count;
+  std::vector<double> changes(ranking.windows(*pairs[0].from).size());
+  for (const Pair& pair : pairs) {
+    const std::span<const double> from = ranking.windows(*pair.from), to = ranking.windows(*pair.to);
+    if (from.size() != changes.size() || to.size() != changes.size()) return mean;
+    for (std::size_t w = 0; w < changes.size(); ++w) changes[w] += (to[w] - from[w]) / count;
+  }
+  if (const auto paired = paired_difference(changes, std::vector<double>(changes.size())))
+    mean = {paired->mean * 1e3, paired->standard_error * 1e3, is_undecided(*paired)};
+  return mean;
+}
+
+std::string change_text(const Ranking& ranking, const Change& change) {
+  const int digits = ranking.by_divergence ? 3 : 2;
+  std::string text = signed_number(change.millinats, digits);
+  if (change.standard_error > 0.0) text += fmt::format(" ± {:.{}f}", change.standard_error, digits);
+  return text;
+}
 
 // Pairs of entries that differ in `name` alone: from the first of its values in natural order (none, false, the
 // smallest) to each other one.
-void add_pairs(const Entries& entries, const SettingNames& telling, const std::string& name,
+void add_pairs(const Ranking& ranking, const Entries& entries, const SettingNames& telling, const std::string& name,
                std::map<std::string, Modification>& modifications) {
   std::map<std::string, Entries> alike;  // by all other settings
   for (const Entry* entry : entries) {
@@ -61,33 +94,41 @@ void add_pairs(const Entries& entries, const SettingNames& telling, const std::s
         return entry->setting(name).empty() ? std::string_view("default") : entry->setting(name);
       };
       Modification& modification = modifications[fmt::format("{}: {} → {}", name, value(group[0]), value(group[i]))];
-      modification.pairs.push_back({group[0], group[i], loss(*group[i]) - loss(*group[0])});
+      Pair pair{.from = group[0], .to = group[i]};
+      pair.change = mean_change(ranking, {&pair, 1});
+      modification.pairs.push_back(pair);
     }
   }
 }
 
-std::vector<Modification> modifications_of(const Entries& entries) {
+std::vector<Modification> modifications_of(const Ranking& ranking, const Entries& entries) {
   const SettingNames telling = telling_settings(entries);
   std::map<std::string, Modification> by_name;
   for (const std::string& name : telling)
-    if (is_modification(name)) add_pairs(entries, telling, name, by_name);
+    if (is_modification(name)) add_pairs(ranking, entries, telling, name, by_name);
   std::vector<Modification> modifications;
   for (auto& [name, modification] : by_name) {
     modification.name = name;
+    modification.mean = mean_change(ranking, modification.pairs);
     modifications.push_back(std::move(modification));
   }
   std::stable_sort(modifications.begin(), modifications.end(),
-                   [](const Modification& a, const Modification& b) { return a.mean() < b.mean(); });
+                   [](const Modification& a, const Modification& b) { return a.mean.millinats < b.mean.millinats; });
   return modifications;
 }
 
-void draw_panel(Svg& svg, double top, const std::string& title, const std::vector<Modification>& modifications) {
+void draw_panel(const Ranking& ranking, Svg& svg, double top, const std::string& title,
+                const std::vector<Modification>& modifications) {
   double low = 0.0, high = 0.0;
-  for (const Modification& modification : modifications)
+  for (const Modification& modification : modifications) {
+    const double mean = modification.mean.millinats, reach = kUndecidedWithin * modification.mean.standard_error;
+    low = std::min(low, mean - reach);
+    high = std::max(high, mean + reach);
     for (const Pair& pair : modification.pairs) {
-      low = std::min(low, pair.change);
-      high = std::max(high, pair.change);
+      low = std::min(low, pair.change.millinats);
+      high = std::max(high, pair.change.millinats);
     }
+  }
   const Axis x(low, high, kModificationLeft, kModificationRight);
   const double bottom = top + kModificationHead + kModificationRow * static_cast<double>(modifications.size());
   svg.text(16.0, top + 14.0, title, "label strong");
@@ -96,17 +137,19 @@ void draw_panel(Svg& svg, double top, const std::string& title, const std::vecto
     svg.text(x(tick.value), bottom + 15.0, tick.text, "tick", Svg::Anchor::kMiddle);
   }
   svg.text((kModificationLeft + kModificationRight) / 2.0, bottom + 33.0,
-           "change of the loss, millinats per token (left is better)", "label", Svg::Anchor::kMiddle);
+           fmt::format("change of the {}, millinats per token (left is better)", changing_name(ranking)), "label",
+           Svg::Anchor::kMiddle);
   for (std::size_t m = 0; m < modifications.size(); ++m) {
     const Modification& modification = modifications[m];
     const double y = top + kModificationHead + kModificationRow * (static_cast<double>(m) + 0.5);
     svg.text(kModificationLeft - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
-    const double mean = modification.mean();
+    const double mean = modification.mean.millinats, reach = kUndecidedWithin * modification.mean.standard_error;
     svg.rect(std::min(x(0.0), x(mean)), y - 8.0, std::abs(x(mean) - x(0.0)), 16.0,
              mean <= 0.0 ? "bar better" : "bar worse");
+    if (reach > 0.0) svg.line(x(mean - reach), y, x(mean + reach), y, "error");
     for (const Pair& pair : modification.pairs)
-      svg.mark(x(pair.change), y, 0,
-               fmt::format("{}: {} millinats ({} instead of {})", modification.name, signed_number(pair.change, 2),
+      svg.mark(x(pair.change.millinats), y, 0,
+               fmt::format("{}: {} millinats ({} instead of {})", modification.name, change_text(ranking, pair.change),
                            pair.to->setting("recipe"), pair.from->setting("recipe")),
                true);
   }
@@ -120,14 +163,18 @@ std::string signed_number(double value, int digits) {
 }
 
 std::optional<Figure> modification_figure(const Entries& comparable) {
+  const Ranking ranking = ranking_of(comparable);
   std::map<std::string_view, Entries, decltype(&natural_less)> by_bits(&natural_less);
   for (const Entry* entry : comparable)
-    if (!is_float_model(*entry) && std::isfinite(loss(*entry))) by_bits[entry->setting("bits")].push_back(entry);
+    if (!is_float_model(*entry) && std::isfinite(changing_figure(ranking, *entry)))
+      by_bits[entry->setting("bits")].push_back(entry);
 
   Figure figure{.title = "What each single modification does",
-                .caption =
-                    "Every pair of cells that differ in one setting only is a mark; the bar is their mean. Losses "
-                    "are differences of the mean NLL.",
+                .caption = fmt::format(
+                    "Every pair of cells that differ in one setting only is a mark; the bar is their mean, the line "
+                    "through it two standard errors. Changes of the {} in millinats per token ± standard error "
+                    "(paired over windows). †: undecided, within two standard errors of no change.",
+                    changing_name(ranking)),
                 .svg = {},
                 .data = {.title = "",
                          .caption = "",
@@ -135,30 +182,35 @@ std::optional<Figure> modification_figure(const Entries& comparable) {
                          .rows = {},
                          .warnings = {}}};
   std::vector<std::pair<std::string, std::vector<Modification>>> panels;
+  const auto cell = [&](const Change& change) {
+    return TableCell{.text = change_text(ranking, change), .undecided = change.undecided};
+  };
   double height = 0.0;
   for (auto bits = by_bits.rbegin(); bits != by_bits.rend(); ++bits) {
     if (bits->second.size() > kModificationMaxEntries) continue;
-    std::vector<Modification> modifications = modifications_of(bits->second);
+    std::vector<Modification> modifications = modifications_of(ranking, bits->second);
     if (modifications.empty()) continue;
     for (const Modification& modification : modifications) {
-      const auto [low, high] = std::minmax_element(modification.pairs.begin(), modification.pairs.end(),
-                                                   [](const Pair& a, const Pair& b) { return a.change < b.change; });
+      const auto [low, high] =
+          std::minmax_element(modification.pairs.begin(), modification.pairs.end(),
+                              [](const Pair& a, const Pair& b) { return a.change.millinats < b.change.millinats; });
       figure.data.rows.push_back({{.text = modification.name, .is_number = false},
                                   {.text = std::string(bits->first)},
                                   {.text = std::to_string(modification.pairs.size())},
-                                  {.text = signed_number(modification.mean(), 2)},
-                                  {.text = signed_number(low->change, 2)},
-                                  {.text = signed_number(high->change, 2)}});
+                                  cell(modification.mean),
+                                  cell(low->change),
+                                  cell(high->change)});
     }
     height += kModificationHead + kModificationFoot + kModificationRow * static_cast<double>(modifications.size());
     panels.emplace_back(bits->first.empty() ? std::string() : fmt::format("{} bits", bits->first),
                         std::move(modifications));
   }
   if (panels.empty()) return std::nullopt;
-  Svg svg(kModificationWidth, height, "Change of the loss by each single modification");
+  Svg svg(kModificationWidth, height,
+          fmt::format("Change of the {} by each single modification", changing_name(ranking)));
   double top = 0.0;
   for (const auto& [title, modifications] : panels) {
-    draw_panel(svg, top, title, modifications);
+    draw_panel(ranking, svg, top, title, modifications);
     top += kModificationHead + kModificationFoot + kModificationRow * static_cast<double>(modifications.size());
   }
   figure.svg = svg.finish();

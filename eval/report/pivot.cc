@@ -148,6 +148,15 @@ SettingNames telling_settings(const Entries& entries) {
   return names;
 }
 
+SettingNames full_names(const Entries& entries, SettingNames names) {
+  const auto is_known = [&](const std::string& name) {
+    return std::ranges::any_of(entries, [&](const Entry* entry) { return !entry->setting(name).empty(); });
+  };
+  for (std::string& name : names)
+    if (const std::string full = "calibration." + name; !is_known(name) && is_known(full)) name = full;
+  return names;
+}
+
 std::string heading(const Entry& entry, const SettingNames& names) {
   if (names.size() == 1) {
     const std::string_view value = entry.setting(names[0]);
@@ -156,7 +165,7 @@ std::string heading(const Entry& entry, const SettingNames& names) {
   std::string text;
   for (const std::string& name : names) {
     const std::string_view value = entry.setting(name);
-    if (is_off(value)) continue;
+    if (name == kCalibrationSeed ? value.empty() : is_off(value)) continue;  // draw 0 is one among others
     if (!text.empty()) text += " + ";
     text += value == "true" ? name : fmt::format("{} {}", name, value);
   }

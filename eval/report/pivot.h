@@ -20,6 +20,10 @@ SettingNames varying_settings(const Entries& entries);
 /// which only cells with scaling have, where it is the same in all that have it).
 SettingNames telling_settings(const Entries& entries);
 
+/// The settings that `names` mean: those of the calibration may go without their prefix ("samples", "seed") where no
+/// entry has another setting of that name.
+SettingNames full_names(const Entries& entries, SettingNames names);
+
 /// The values of `names` in one entry as a row or column heading: "3" for one name; for several those that are not
 /// none, false or 0: "weighting fisher, scaling std". "none" if nothing is left.
 std::string heading(const Entry& entry, const SettingNames& names);

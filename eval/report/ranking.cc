@@ -43,16 +43,23 @@ std::string Ranking::text(const Entry& entry) const {
   return measures.divergence ? divergence_text(*measures.divergence) : is_float_model(entry) ? "0" : "";
 }
 
+std::span<const double> Ranking::windows(const Entry& entry) const {
+  const CellMeasures& measures = *entry.record.measures;
+  if (!by_divergence) return measures.window_nll;
+  return measures.divergence ? std::span<const double>(measures.divergence->window_nats) : std::span<const double>();
+}
+
 std::optional<PairedDifference> Ranking::difference(const Entry& a, const Entry& b) const {
-  const CellMeasures &of_a = *a.record.measures, &of_b = *b.record.measures;
-  if (!by_divergence) return paired_difference(of_a.window_nll, of_b.window_nll);
-  if (!of_a.divergence || !of_b.divergence) return std::nullopt;
-  return paired_difference(of_a.divergence->window_nats, of_b.divergence->window_nats);
+  return paired_difference(windows(a), windows(b));
 }
 
 bool Ranking::undecided(const Entry& a, const Entry& b) const {
   const auto found = difference(a, b);
-  return found && std::abs(found->mean) <= kUndecidedWithin * found->standard_error;
+  return found && is_undecided(*found);
+}
+
+bool is_undecided(const PairedDifference& difference) {
+  return std::abs(difference.mean) <= kUndecidedWithin * difference.standard_error;
 }
 
 Ranking ranking_of(const Entries& entries) {

@@ -23,11 +23,16 @@ struct Ranking {
   /// "3.53 ± 0.04", or "117.08 ± 1.20"; "not finite".
   std::string text(const Entry& entry) const;
   std::string name() const { return by_divergence ? "KL divergence, millinats per token" : "perplexity"; }
+  /// The figure of each window, in nats per token of KL or of loss. Empty where a cell has none.
+  std::span<const double> windows(const Entry& entry) const;
   /// a - b over windows, in nats per token of KL or of loss. Empty where there is nothing to pair.
   std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
   /// Whether they differ by no more than kUndecidedWithin paired standard errors. False where nothing can be paired.
   bool undecided(const Entry& a, const Entry& b) const;
 };
+
+/// Whether it is no more than kUndecidedWithin standard errors from zero.
+bool is_undecided(const PairedDifference& difference);
 
 /// Of entries that may be of several models and evaluations: by divergence only where all quantized ones have it.
 Ranking ranking_of(const Entries& entries);

@@ -26,8 +26,8 @@ std::string loss_text(const Entry& entry) {
 
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
-// Of entries of one comparable_key(): under different protocols nothing competes. `best` is alone in being the lowest;
-// where others are not told from it, all of them are undecided.
+// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.
+// `best` is alone in being the lowest; where others are not told from it, all of them are undecided.
 struct Marks {
   std::set<const Entry*> best, undecided;
 };
@@ -35,7 +35,8 @@ struct Marks {
 Marks marks_of(const Ranking& ranking, const Entries& entries) {
   std::map<std::string, Entries> groups;
   for (const Entry* entry : entries)
-    if (!entry->is_baseline && std::isfinite(ranking.value(*entry))) groups[entry->comparable_key()].push_back(entry);
+    if (!is_float_model(*entry) && std::isfinite(ranking.value(*entry)))
+      groups[entry->comparable_key()].push_back(entry);
   Marks marks;
   for (const auto& [key, group] : groups) {
     const Entry* lowest = *std::min_element(group.begin(), group.end(), [&](const Entry* a, const Entry* b) {
@@ -77,16 +78,22 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
-// What a calibration looked at. What it collected there follows from the recipe and mixes nothing.
-std::string sample_of(std::string_view calibration) {
+// What a calibration looked at, but for `shown` settings. What it collected there follows from the recipe and mixes
+// nothing.
+std::string sample_of(std::string_view calibration, const SettingNames& shown) {
   auto json = nlohmann::json::parse(calibration, nullptr, false);
   if (json.is_object()) json.erase("collected");
+  for (const auto& [setting, key] : kCalibrationSettings)
+    if (json.is_object() && std::ranges::count(shown, setting) > 0) {
+      json.erase(key);
+      json.erase("windows_hash");  // follows from both
+    }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
 
-std::vector<std::string> mixture_warnings(const Entries& entries) {
+std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
   std::vector<std::string> warnings;
   std::map<std::string_view, std::set<std::string>> evaluations;  // by model: what was scored, and how
   std::map<std::string, std::set<std::string>> calibrations;
@@ -95,7 +102,7 @@ std::vector<std::string> mixture_warnings(const Entries& entries) {
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
     if (calibration != "null" && !calibration.empty())
-      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(sample_of(calibration));
+      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(sample_of(calibration, shown));
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });
@@ -157,7 +164,9 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
     table.caption +=
         " Second line: loss over the baseline in millinats per token ± its paired standard error; *, **, ***: p < "
         "0.05, 0.01, 0.001 (two-sided, Holm-adjusted).";
-  table.warnings = mixture_warnings(pivot.entries);
+  SettingNames shown = settings.rows;
+  shown.insert(shown.end(), settings.columns.begin(), settings.columns.end());
+  table.warnings = mixture_warnings(pivot.entries, shown);
   return table;
 }
 

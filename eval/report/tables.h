@@ -9,8 +9,8 @@
 namespace nibble::eval {
 
 /// What a reader of a table over these entries must be warned of: perplexities of different evaluations, results of
-/// different commits, processors or kernels side by side.
-std::vector<std::string> mixture_warnings(const Entries& entries);
+/// different commits, processors or kernels side by side; of different calibrations, but for `shown` settings of them.
+std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown = {});
 
 /// Perplexities ± standard errors, with the loss over the baseline on a second line. Marked per column: the best cell
 /// of what is comparable, and those that a paired test does not tell from it.

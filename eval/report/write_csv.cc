@@ -30,13 +30,13 @@ std::string timing(const SweepRecord& record, std::string_view name) {
 
 constexpr std::string_view kMeasures =
     ",perplexity,perplexity_stderr,nll_nats_per_token,bits_per_byte,tokens_scored,bits_per_weight,"
-    "model_bits_per_weight,model_bytes,kl_nats_per_token,top1_agreement,loss_over_baseline_nats,loss_stderr_nats,"
-    "p_value,p_value_holm,quantize_seconds,evaluate_seconds";
+    "model_bits_per_weight,model_bytes,kl_nats_per_token,kl_stderr_nats,top1_agreement,loss_over_baseline_nats,"
+    "loss_stderr_nats,p_value,p_value_holm,quantize_seconds,evaluate_seconds";
 constexpr std::string_view kSpeeds =
     ",cache_positions,prompt_tokens,generated_tokens,first_token_seconds,tokens_per_second";
 
 std::vector<std::string> measure_values(const Entry& entry) {
-  if (!entry.record.measures) return std::vector<std::string>(16);
+  if (!entry.record.measures) return std::vector<std::string>(17);
   const CellMeasures& m = *entry.record.measures;
   return {value(m.perplexity),
           value(m.perplexity_stderr),
@@ -47,6 +47,7 @@ std::vector<std::string> measure_values(const Entry& entry) {
           value(m.model_bits_per_weight),
           std::to_string(m.model_bytes),
           m.divergence ? value(m.divergence->nats_per_token) : "",
+          m.divergence ? value(m.divergence->stderr_nats) : "",
           m.divergence ? value(m.divergence->top1_agreement) : "",
           entry.to_baseline ? value(entry.to_baseline->mean) : "",
           entry.to_baseline ? value(entry.to_baseline->standard_error) : "",

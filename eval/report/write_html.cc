@@ -20,7 +20,7 @@ void append_cell(const TableCell& cell, bool is_head, std::string& html) {
   }
   html += fmt::format("<td class=\"{}{}\">", cell.is_number ? "n" : "w", cell.is_best ? " best" : "");
   html += cell.is_best ? "<b>" + content + "</b>" : content;
-  if (cell.undecided) html += " <abbr title=\"undecided: within two standard errors of the lowest\">†</abbr>";
+  if (cell.undecided) html += " <abbr title=\"undecided: within two standard errors\">†</abbr>";
   if (!cell.detail.empty()) html += "<small>" + html_text(cell.detail) + "</small>";
   html += "</td>";
 }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "eval/report/build_report.h"
+#include "eval/report/figures.h"
 #include "eval/report/report_input.h"
 #include "eval/report/writers.h"
 #include "tests/eval/report/example_sweep.h"
@@ -97,6 +99,16 @@ void diverge(SweepRecord& record, double kl, std::uint64_t seed) {
   record.measures->divergence = divergence;
 }
 
+const Section& section_of(const Report& report, std::string_view title) {
+  for (const Section& section : report.sections)
+    if (section.title == title) return section;
+  throw std::logic_error("no such section");
+}
+
+const ReportTable& list_of(const Report& report) {
+  return std::get<ReportTable>(section_of(report, "All cells").items[0]);
+}
+
 TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   std::vector<SweepRecord> records = test::example_sweep();
   // The other way round than the losses: the last cell of each width has the least divergence.
@@ -104,11 +116,6 @@ TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   const Report report = build_report(load(records), {});
   const auto& pivot = std::get<ReportTable>(report.sections[0].items[0]);
   EXPECT_NE(pivot.caption.find("KL divergence from the float model"), std::string::npos);
-  const auto list_of = [](const Report& of) -> const ReportTable& {
-    for (const Section& section : of.sections)
-      if (section.title == "All cells") return std::get<ReportTable>(section.items[0]);
-    throw std::logic_error("no list");
-  };
   const ReportTable& list = list_of(report);
   ASSERT_GT(list.rows.size(), 2u);
   EXPECT_EQ(list.rows[0][0].text, "float");
@@ -127,13 +134,92 @@ TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   EXPECT_NE(list_of(without).rows[1][0].text, records.back().labels[1].second);
 }
 
+// The float model and two cells of 4 bits, the second with shifting.
+std::vector<SweepRecord> two_cells(double kl_apart) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.resize(3);
+  diverge(records[1], 0.010, 1);
+  diverge(records[2], 0.010 * (1.0 + kl_apart), 2);
+  return records;
+}
+
+TEST_F(ReportTest, AQuantizedBaselineIsRankedAndTheFloatModelIsNot) {
+  for (const bool by_divergence : {true, false}) {
+    std::vector<SweepRecord> records = two_cells(0.2);
+    if (!by_divergence) {  // without and with scaling: far apart in loss
+      records = test::example_sweep();
+      records = {records[0], records[1], records[3]};
+      records[2].id = two_cells(0.2)[2].id;  // in its file's place
+    }
+    const std::size_t better = by_divergence ? 1 : 2;
+    const Report report = build_report(load(records, records[better].labels[1].second), {});
+    std::size_t best = 0;
+    for (const auto& row : std::get<ReportTable>(report.sections[0].items[0]).rows)
+      for (const TableCell& cell : row) {
+        best += cell.is_best;
+        EXPECT_EQ(cell.is_best, cell.detail == "baseline") << cell.text;
+      }
+    EXPECT_EQ(best, 1u);
+    const ReportTable& list = list_of(report);
+    ASSERT_EQ(list.rows.size(), 3u);
+    EXPECT_EQ(list.rows[0][0].text, "float");
+    for (const TableCell& cell : list.rows[0]) EXPECT_FALSE(cell.is_best || cell.undecided) << cell.text;
+    EXPECT_EQ(std::ranges::count_if(list.rows[1], &TableCell::is_best), 1);
+    EXPECT_EQ(count(markdown_report(report), "****"), 0u);
+  }
+}
+
+TEST_F(ReportTest, AModificationHasThePairedErrorOfWhatItChanges) {
+  const auto figure_of = [&](const std::vector<SweepRecord>& records) {
+    const Report report = build_report(load(records), {});
+    for (const auto& item : section_of(report, "Figures").items)
+      if (const auto* figure = std::get_if<Figure>(&item); figure && figure->title.starts_with("What each"))
+        return *figure;
+    throw std::logic_error("no figure");
+  };
+  const auto text_of = [](const std::optional<PairedDifference>& change, int digits) {
+    return fmt::format("{} ± {:.{}f}", signed_number(change->mean * 1e3, digits), change->standard_error * 1e3, digits);
+  };
+  for (const double apart : {0.0, 0.2}) {
+    const std::vector<SweepRecord> records = two_cells(apart);
+    const Figure figure = figure_of(records);
+    ASSERT_EQ(figure.data.rows.size(), 1u);
+    const TableCell& mean = figure.data.rows[0][3];
+    EXPECT_EQ(mean.text, text_of(paired_difference(records[2].measures->divergence->window_nats,
+                                                   records[1].measures->divergence->window_nats),
+                                 3));
+    EXPECT_EQ(mean.undecided, apart == 0.0);
+    EXPECT_NE(figure.svg.find("KL divergence"), std::string::npos);
+  }
+  std::vector<SweepRecord> records = two_cells(0.2);
+  records[1].measures->divergence.reset();
+  const Figure figure = figure_of(records);
+  EXPECT_EQ(figure.data.rows[0][3].text,
+            text_of(paired_difference(records[2].measures->window_nll, records[1].measures->window_nll), 2));
+  EXPECT_NE(figure.svg.find("change of the loss"), std::string::npos);
+}
+
+TEST_F(ReportTest, TheErrorOfSeveralPairsIsThatOfTheirMeanOverWindows) {
+  // Twice the same change over the same windows: the second pair says nothing that the first one did not.
+  std::vector<SweepRecord> records = two_cells(0.2);
+  for (const std::size_t i : {1u, 2u}) {
+    SweepRecord twin = records[i];
+    twin.id[0] = 'f';
+    std::string& recipe = twin.configuration[1].second;
+    recipe.replace(recipe.find("none"), 4, "fisher");
+    records.push_back(twin);
+  }
+  const Report report = build_report(load(records), {});
+  const auto& rows = std::get<Figure>(section_of(report, "Figures").items.back()).data.rows;
+  const auto shifting = std::ranges::find(rows, "shifting: false → true", [](const auto& row) { return row[0].text; });
+  ASSERT_NE(shifting, rows.end());
+  EXPECT_EQ((*shifting)[2].text, "2");
+  EXPECT_EQ((*shifting)[3].text, (*shifting)[4].text);
+}
+
 TEST_F(ReportTest, DifferencesInsideTwoStandardErrorsAreUndecidedAndNothingIsBold) {
   for (const double apart : {0.0, 0.2}) {
-    std::vector<SweepRecord> records = test::example_sweep();
-    records.resize(3);  // the float model and two cells of 4 bits
-    diverge(records[1], 0.010, 1);
-    diverge(records[2], 0.010 * (1.0 + apart), 2);
-    const auto report = build_report(load(records), {});
+    const auto report = build_report(load(two_cells(apart)), {});
     std::size_t best = 0, undecided = 0;
     for (const auto& row : std::get<ReportTable>(report.sections[0].items[0]).rows)
       for (const TableCell& cell : row) {
@@ -185,6 +271,37 @@ TEST_F(ReportTest, CalibrationsMixBySampleNotByWhatTheyCollect) {
   EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
   records[3].configuration[2].second = R"({"text":"c0ffee","samples":32})";
   EXPECT_NE(html(records).find("were calibrated on different"), std::string::npos);
+}
+
+TEST_F(ReportTest, SamplesAndDrawsOfTheCalibrationAreSettings) {
+  std::vector<SweepRecord> records;
+  for (const char* windows : {"8", "64"})
+    for (const char* seed : {"0", "1"})
+      for (SweepRecord record : test::example_sweep()) {
+        if (fact(record.configuration, "recipe") != "null") {
+          record.labels[1].second += fmt::format(", {} windows, seed {}", windows, seed);
+          record.configuration[2].second = fmt::format(
+              R"({{"text_hash":"c0ffee","windows_hash":"{0}{1}","windows":"{0}","seeds":"{1}"}})", windows, seed);
+        } else if (!records.empty()) {
+          continue;
+        }
+        record.id = fmt::format("{:032x}", records.size() + 1);
+        records.push_back(std::move(record));
+      }
+  const ReportInput input = load(records);
+  const Section whole = build_report(input, {}).sections[0];
+  ASSERT_EQ(whole.items.size(), 1u);
+  const auto& table = std::get<ReportTable>(whole.items[0]);
+  EXPECT_EQ(table.rows.size(), 8u * 4u);
+  EXPECT_NE(table.columns[0].find("calibration.samples, calibration.seed"), std::string::npos) << table.columns[0];
+  EXPECT_EQ(table.rows[0][0].text, "calibration.samples 8 + calibration.seed 0");
+  EXPECT_TRUE(table.warnings.empty()) << table.warnings[0];
+
+  const Section apart = build_report(input, {.rows = {"seed"}, .columns = {"samples"}}).sections[0];
+  ASSERT_EQ(apart.items.size(), 24u);  // a table for each recipe
+  EXPECT_EQ(std::get<ReportTable>(apart.items[0]).columns, (std::vector<std::string>{"calibration.seed", "8", "64"}));
+  // All draws stand in one list, which does not say what they are.
+  EXPECT_FALSE(list_of(build_report(input, {})).warnings.empty());
 }
 
 TEST_F(ReportTest, DamagedRecordsAreNamedAndPassedOver) {
@@ -246,6 +363,14 @@ TEST_F(ReportTest, HostileNamesStayTextInTexMarkdownAndCsv) {
   EXPECT_GT(count(tex, "\\textbackslash{}input\\{/etc/passwd\\}\\%"), 20u);
   EXPECT_EQ(count(markdown, "</td>"), 0u);
   EXPECT_EQ(count(csv, "\n"), 26u) << "a line per cell";
+}
+
+TEST_F(ReportTest, TheCsvHasTheDivergenceWithItsStandardError) {
+  const std::vector<SweepRecord> records = two_cells(0.2);
+  const DivergenceMeasures& divergence = *records[2].measures->divergence;
+  const std::string csv = csv_report(load(records));
+  EXPECT_NE(csv.find(",kl_nats_per_token,kl_stderr_nats,"), std::string::npos);
+  EXPECT_NE(csv.find(fmt::format(",{},{},", divergence.nats_per_token, *divergence.stderr_nats)), std::string::npos);
 }
 
 TEST_F(ReportTest, EveryLineOfCsvHasTheFieldsOfTheHead) {
