@@ -157,20 +157,23 @@ void BlockSums::reduce(Team& team) {
     mirror_upper(sums.sum_xxt);
     mirror_upper(sums.sum_s_xxt);
     mirror_upper(sums.sum_dydyt);
-    sums.settle_unseen();
   }
 }
 
-LayerStats BlockSums::take(std::size_t index) {
-  LayerSums& sums = entries_.at(index).sums;
-  LayerStats layer = sums.rounded();
-  sums = {};
+LayerStats BlockSums::rounded(std::size_t index) const {
+  LayerStats layer = entries_.at(index).sums.rounded();
   // Finite inputs can still have sums too large for a float.
   const auto values = layer.fisher.values();
   const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
   NIBBLE_REQUIRE(bad == values.end(), NumericalError,
                  "calibration: the squared gradients of '{}' exceed what a float holds, at element {}", layer.module,
                  bad - values.begin());
+  return layer;
+}
+
+LayerStats BlockSums::take(std::size_t index) {
+  LayerStats layer = rounded(index);
+  entries_.at(index).sums = {};
   return layer;
 }
 

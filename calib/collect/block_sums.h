@@ -51,8 +51,11 @@ class BlockSums {
   /// Sums sensitivities and guided Hessians on the way back; with `activations` or `hessian` wanted, those of X too.
   model::Hooks<float> backward_hooks();
 
-  /// Adds up over the team, and gives the finished layers in order, freeing each one's sums as the next is asked for.
+  /// Adds up over the team, once all batches were counted; alone also before, and more may follow.
   void reduce(Team& team);
+  /// A layer as it is reduced.
+  LayerStats rounded(std::size_t index) const;
+  /// The same, freeing the layer's sums.
   LayerStats take(std::size_t index);
 
  private:

@@ -61,7 +61,7 @@ std::filesystem::path work_path_of(const CalibrationJob& job, const Team& team) 
 /// One run over the windows of this process.
 class Calibration {
  public:
-  Calibration(const CalibrationJob& job, RunSettings settings)
+  Calibration(const CalibrationJob& job, RunSettings settings, std::span<const CalibrationJob> parts)
       : job_(job),
         settings_(std::move(settings)),
         team_(team_of(job)),
@@ -70,26 +70,47 @@ class Calibration {
         layers_(collected_layers(architecture_, settings_.head)),
         gradients_(settings_.collected.needs_gradients()),
         plan_(plan_job(job)),
-        work_(work_path(), work_settings()),
-        store_(make_store()) {}
+        work_(work_path(), work_settings(settings_)),
+        store_(make_store()) {
+    for (const CalibrationJob& part : parts) {
+      if (std::filesystem::exists(part.output)) continue;
+      const RunSettings of_part = complete_settings(part);
+      auto work = std::make_unique<WorkDirectory>(work_path_of(part, team_), work_settings(of_part));
+      plan_.disk_bytes += plan_calibration(architecture_, of_part, ~std::uint64_t{0}).disk_bytes;
+      parts_.push_back({part.output, of_part, std::move(work)});
+    }
+  }
 
   void run() {
-    require_disk_space(plan_, job_.output, work_.bytes());
+    std::uint64_t present = work_.bytes();
+    for (const Part& part : parts_) present += part.work->bytes();
+    require_disk_space(plan_, job_.output, present);
     if (job_.centre == Centre::kFile) means_ = means_of_file(job_, layers_);
     const bool forward_done = done(0, blocks(), Pass::kForward);
     if (!forward_done || !done(gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward)) walk(forward_done);
-    if (team_.rank() == 0) assemble();
+    for (const Part& part : parts_) {
+      if (complete(*part.work)) assemble(*part.work, part.settings, part.output);
+      part.work->remove();
+    }
+    if (team_.rank() == 0) assemble(work_, settings_, job_.output);
     team_.all(true);  // nobody leaves before the output is complete
     work_.remove();
   }
 
  private:
+  // First windows of the job that have an output of their own.
+  struct Part {
+    std::filesystem::path output;
+    RunSettings settings;
+    std::unique_ptr<WorkDirectory> work;
+  };
+
   std::size_t blocks() const { return architecture_.blocks.size(); }
 
   std::filesystem::path work_path() const { return work_path_of(job_, team_); }
 
-  std::vector<std::pair<std::string, std::string>> work_settings() const {
-    auto list = describe(settings_);
+  std::vector<std::pair<std::string, std::string>> work_settings(const RunSettings& settings) const {
+    auto list = describe(settings);
     list.emplace_back("processes", fmt::format("{}", team_.size()));
     return list;
   }
@@ -201,6 +222,7 @@ class Calibration {
                     [&](std::size_t batch, std::size_t first, model::Batch input) {
                       const MatrixView<float> x = sized(x_, input.tokens.size());
                       store_->read(boundary_name(block), batch, x);
+                      store_parts(first, sums, begin, end, Pass::kForward);
                       sums.begin_batch(first, input.starts.size() - 1);
                       job_.model.forward_block(block, input, x, {}, &hooks);
                       if (goes_on) store_->write(boundary_name(block + 1), batch, x);
@@ -240,6 +262,7 @@ class Calibration {
     for_batches("calibrate, head", kHeadWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
       const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
       store_->read(boundary_name(blocks()), batch, x);
+      store_parts(first, sums, begin, end, Pass::kBackward);
       head.run(first, input, x, dx);
       if (gradients_) store_->write(gradient_name(blocks()), batch, dx);
     });
@@ -264,6 +287,7 @@ class Calibration {
                       const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
                       store_->read(boundary_name(block), batch, x);
                       store_->read(gradient_name(block + 1), batch, dx);
+                      store_parts(first, sums, begin, end, Pass::kBackward);
                       sums.begin_batch(first, input.starts.size() - 1);
                       job_.model.backward_block(block, input, x, dx, &hooks);
                       if (goes_on) store_->write(gradient_name(block), batch, dx);
@@ -291,6 +315,15 @@ class Calibration {
     return groups;
   }
 
+  // The shards of a part that ends with the first `windows`; before the job's own, which tell that nothing is missing.
+  void store_parts(std::size_t windows, BlockSums& sums, std::size_t begin, std::size_t end, Pass pass) {
+    for (const Part& part : parts_) {
+      if (part.settings.windows != windows) continue;
+      sums.reduce(team_);
+      for (std::size_t i = begin; i < end; ++i) part.work->store(i, pass, sums.rounded(i - begin));
+    }
+  }
+
   void store_shards(BlockSums& sums, std::size_t begin, std::size_t end, Pass pass) {
     sums.reduce(team_);
     for (std::size_t i = begin; i < end && team_.rank() == 0; ++i) work_.store(i, pass, sums.take(i - begin));
@@ -300,12 +333,22 @@ class Calibration {
     return {.module = layers_[i].module, .out = layers_[i].out, .in = layers_[i].in};
   }
 
-  // A layer's parts from both passes, without what was not asked for.
-  LayerStats joined(std::size_t i) const {
+  // Not a part's where the run that did some of the layers did not have that part.
+  bool complete(const WorkDirectory& work) const {
+    bool all = true;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const bool head = layers_[i].block == blocks();
+      all = all && (head || work.has(i, Pass::kForward)) && (!(head || gradients_) || work.has(i, Pass::kBackward));
+    }
+    return all;
+  }
+
+  // What both passes have of a layer, without what was not asked for.
+  LayerStats joined(const WorkDirectory& work, std::size_t i) const {
     const bool head = layers_[i].block == blocks();
-    LayerStats layer = work_.load(i, head ? Pass::kBackward : Pass::kForward, expected(i));
+    LayerStats layer = work.load(i, head ? Pass::kBackward : Pass::kForward, expected(i));
     if (!head && gradients_) {
-      LayerStats back = work_.load(i, Pass::kBackward, expected(i));
+      LayerStats back = work.load(i, Pass::kBackward, expected(i));
       layer.fisher = std::move(back.fisher);
       layer.sum_s = back.sum_s;
       layer.sum_s2 = back.sum_s2;
@@ -320,9 +363,9 @@ class Calibration {
     return layer;
   }
 
-  void assemble() {
-    StatsWriter writer(job_.output, settings_);
-    for (std::size_t i = 0; i < layers_.size(); ++i) writer.add(joined(i));
+  void assemble(const WorkDirectory& work, const RunSettings& settings, const std::filesystem::path& output) const {
+    StatsWriter writer(output, settings);
+    for (std::size_t i = 0; i < layers_.size(); ++i) writer.add(joined(work, i));
     writer.commit();
   }
 
@@ -339,10 +382,28 @@ class Calibration {
   CalibrationPlan plan_;
   WorkDirectory work_;
   std::unique_ptr<ResidualStore> store_;
+  std::vector<Part> parts_;
   InputMeans means_;
   Matrix<float> x_, dx_;
   double work_done_ = 0.0;
 };
+
+void require_part(const CalibrationJob& part, const CalibrationJob& job, const RunSettings& settings) {
+  const std::size_t batch = windows_per_batch(job.model.architecture(), settings.window_tokens);
+  RunSettings alike = complete_settings(part);
+  NIBBLE_REQUIRE(alike.windows < settings.windows && alike.windows % batch == 0, InvalidArgument,
+                 "calibration: a part of {} of {} windows does not end with a batch of {}", alike.windows,
+                 settings.windows, batch);
+  NIBBLE_REQUIRE(team_of(job).size() == 1 && settings.centre != kCentreOwn, InvalidArgument,
+                 "calibration: no parts with a team, or where gradients are centred with the run's own means");
+  alike.windows = settings.windows;
+  alike.text_hash = settings.text_hash;  // of a token file, the windows'
+  alike.windows_hash = settings.windows_hash;
+  const std::string differing = differences(alike, settings);
+  NIBBLE_REQUIRE(differing.empty() && std::equal(part.tokens.begin(), part.tokens.end(), job.tokens.begin()),
+                 InvalidArgument, "calibration: '{}' is no part of '{}' ({})", part.output.string(),
+                 job.output.string(), differing.empty() ? "other windows" : differing);
+}
 
 }  // namespace
 
@@ -383,8 +444,9 @@ CalibrationPlan plan_job(const CalibrationJob& job) {
   return plan_calibration(job.model.architecture(), settings, job.memory_bytes);
 }
 
-void calibrate(const CalibrationJob& job) {
+void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
   const RunSettings settings = complete_settings(job);
+  for (const CalibrationJob& part : parts) require_part(part, job, settings);
   Team& team = team_of(job);
   bool missing = true;  // rank 0 looks: the others may not see its files
   if (team.rank() == 0 && std::filesystem::exists(job.output)) {
@@ -395,7 +457,7 @@ void calibrate(const CalibrationJob& job) {
     missing = false;
   }
   if (team.all(missing)) {
-    Calibration(job, settings).run();
+    Calibration(job, settings, parts).run();
   } else {
     WorkDirectory::remove_left(work_path_of(job, team));  // of a run that was killed once its output had its name
   }

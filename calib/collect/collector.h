@@ -56,6 +56,12 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 /// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which), NumericalError
 ///           (NaN or infinity: layer, window, position; nothing is written under the output's name), FormatError
 ///           (disk).
-void calibrate(const CalibrationJob& job);
+///
+/// Parts     jobs over the first windows of this one, alike in all else: their outputs come from the same run, with the
+///           bytes that calibrate() would give them alone. Each has to end with a batch (windows_per_batch() of
+///           plan.h), which makes those bytes; nothing may depend on all windows (Centre::kOwn); and it is done alone,
+///           not in a team. An output that is there stays. A part that an earlier run, which was killed, did not have
+///           may be missing in the end.
+void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts = {});
 
 }  // namespace nibble::calib

@@ -7,8 +7,9 @@
 namespace nibble::calib {
 
 /// calibrate(), but windows that `base` holds already are not run again: the first windows of `job` must be all of
-/// base's. The others are collected beside the output (OUTPUT.added), and added to it by merge_stats(), whose rounding
-/// is all that differs from a file made at once; the settings are those of such a file.
+/// base's. The others are collected beside the output (OUTPUT.added), and added to it by merge_stats(). The settings
+/// are those of a file made at once, and so are the numbers but for the rounding of merge_stats(), and, where base does
+/// not end with a batch (windows_per_batch()), that of matrix products of other sizes.
 ///
 /// Throws as calibrate() and merge_stats(); InvalidArgument, before any work, where base was not made from the first
 /// windows of the job, or from fewer of them than there are, in the same way (naming what differs), or where what is

@@ -79,6 +79,12 @@ std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const 
 
 }  // namespace
 
+std::size_t windows_per_batch(const model::Architecture& architecture, std::size_t window_tokens) {
+  const std::uint64_t row_bytes = floats_per_token(architecture) * sizeof(float);
+  const std::uint64_t most_tokens = std::min<std::uint64_t>(kMostBatchTokens, kBatchBytes / row_bytes);
+  return std::max<std::uint64_t>(1, most_tokens / std::max<std::uint64_t>(1, window_tokens));
+}
+
 CalibrationPlan plan_calibration(const model::Architecture& architecture, const RunSettings& settings,
                                  std::uint64_t memory, std::string_view remedy) {
   const StatisticSet& what = settings.collected;
@@ -88,8 +94,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   const std::uint64_t tokens = settings.windows * settings.window_tokens;
   CalibrationPlan plan;
   const std::uint64_t row_bytes = floats_per_token(architecture) * sizeof(float);
-  const std::uint64_t most_tokens = std::min<std::uint64_t>(kMostBatchTokens, kBatchBytes / row_bytes);
-  plan.windows_per_batch = std::max<std::uint64_t>(1, most_tokens / std::max<std::uint64_t>(1, settings.window_tokens));
+  plan.windows_per_batch = windows_per_batch(architecture, settings.window_tokens);
 
   std::uint64_t output_bytes = 0, largest_layer = 0, whole_blocks = 0, smallest_groups = 0;
   for (std::size_t block = 0; block <= blocks; ++block) {

@@ -27,6 +27,9 @@ struct CalibrationPlan {
   double operations = 0.0;              ///< floating-point operations of all matrix products
 };
 
+/// Windows of `window_tokens` that go through a block together, however many there are and whatever is collected.
+std::size_t windows_per_batch(const model::Architecture& architecture, std::size_t window_tokens);
+
 /// Plans a run with these settings (`windows` is this process's share) within `memory` bytes. Throws InvalidArgument
 /// when the sums of one layer (with those that share its input) and one batch alone need more, saying how much and what
 /// helps: to grant more, or `remedy`.

@@ -134,12 +134,6 @@ void LayerSums::add(const LayerStats& other) {
   add_to<float, double>(other.sum_dydyt.values(), sum_dydyt.values());
 }
 
-void LayerSums::settle_unseen() {
-  if (tokens > 0) return;
-  std::fill(min_x.begin(), min_x.end(), 0.0f);
-  std::fill(max_x.begin(), max_x.end(), 0.0f);
-}
-
 LayerStats LayerSums::rounded() const {
   return {.module = module,
           .out = out,
@@ -150,8 +144,8 @@ LayerStats LayerSums::rounded() const {
           .sum_x = sum_x,
           .sum_x2 = sum_x2,
           .sum_abs_x = sum_abs_x,
-          .min_x = min_x,
-          .max_x = max_x,
+          .min_x = tokens > 0 ? min_x : std::vector<float>(min_x.size()),
+          .max_x = tokens > 0 ? max_x : std::vector<float>(max_x.size()),
           .fisher = round_to_float(fisher),
           .sum_xxt = round_to_float(sum_xxt),
           .sum_s = sum_s,

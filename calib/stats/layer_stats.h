@@ -58,10 +58,9 @@ struct LayerSums {
   /// Adds the sums of other windows of the same run. Counts add exactly. Throws InvalidArgument for another layer,
   /// shape or set of statistics.
   void add(const LayerStats& other);
-  /// Rounds the matrices to float, each element once: relative error of an element at most 2^-24.
+  /// Rounds the matrices to float, each element once: relative error of an element at most 2^-24. The extremes of a
+  /// layer that no token reached, infinite so far, become 0.
   LayerStats rounded() const;
-  /// The extremes of a layer that no token reached become 0; without them they would be infinite.
-  void settle_unseen();
 
   std::string module, input_of;
   std::size_t out = 0, in = 0;

@@ -20,6 +20,7 @@
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/run_job.h"
 #include "eval/sweep/sweep_cost.h"
+#include "eval/sweep/sweep_inputs.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::eval {
@@ -104,38 +105,68 @@ class Sweep {
     if (options_.progress) options_.progress(progress_);
   }
 
-  // Those that jobs still to be done look at.
-  void calibrate_models() {
+  // Those that jobs still to be done look at, but where only its text is used.
+  std::vector<std::size_t> calibrations_needed() const {
+    std::vector<std::size_t> needed;
     for (std::size_t i = 0; i < plan_.calibrations.size(); ++i) {
-      const bool needed = std::any_of(jobs_.begin(), jobs_.end(),
-                                      [&](const PlannedJob* job) { return job->calibration == i && is_open(*job); });
-      if (!needed) continue;
+      const bool used = std::any_of(jobs_.begin(), jobs_.end(),
+                                    [&](const PlannedJob* job) { return job->calibration == i && is_open(*job); });
+      if (used && !(plan_.calibrations[i].settings.collected == calib::StatisticSet{})) needed.push_back(i);
+    }
+    return needed;
+  }
+
+  // Those of most windows first: they make their parts besides.
+  void calibrate_models() {
+    std::vector<std::size_t> needed = calibrations_needed();
+    std::stable_sort(needed.begin(), needed.end(), [&](std::size_t a, std::size_t b) {
+      return plan_.calibrations[a].windows.samples > plan_.calibrations[b].windows.samples;
+    });
+    for (const std::size_t i : needed) {
       const PlannedCalibration& calibration = plan_.calibrations[i];
-      if (calibration.settings.collected == calib::StatisticSet{}) continue;  // only its text is used
       const std::string& name = plan_.models[calibration.model].source.name;
+      const auto make = [&](const auto& directory) { make_calibration(calibration, needed, directory); };
       try {
-        entries_.emplace(i,
-                         cache_.get(
-                             calibration.key, [&](const auto& directory) { make_calibration(calibration, directory); },
-                             [&] { report(fmt::format("waiting for another process calibrating {}", name)); }));
+        entries_.emplace(i, cache_.get(calibration.key, make, [&] {
+          report(fmt::format("waiting for another process calibrating {}", name));
+        }));
+        std::error_code ignored;  // not there, unless another process made this calibration alone meanwhile
+        for (const auto& [larger, entry] : entries_)
+          std::filesystem::remove(entry.directory / part_file(calibration), ignored);
       } catch (const NumericalError& error) {  // the model's fault: its cells say so, and the others go on
         calibration_errors_.emplace(i, cell_error(error));
       }
     }
   }
 
-  void make_calibration(const PlannedCalibration& calibration, const std::filesystem::path& directory) {
+  // What a calibration of more windows leaves of one of fewer, in its own entry of the cache.
+  static std::string part_file(const PlannedCalibration& part) { return part.key + ".h5"; }
+
+  void make_calibration(const PlannedCalibration& calibration, const std::vector<std::size_t>& needed,
+                        const std::filesystem::path& directory) {
     const std::string stage = fmt::format("calibrating {}", plan_.models[calibration.model].source.name);
     report(stage);
     const quant::LoadedModel model = quant::load_model(plan_.models[calibration.model].source.path);
-    calib::CalibrationJob job{.model = *model.transformer,
-                              .tokens = calibration.windows.tokens,
-                              .settings = calibration.settings,
-                              .centre = calibration.centre_own ? calib::Centre::kOwn : calib::Centre::kNone,
-                              .output = directory / kCalibrationFile,
-                              .memory_bytes = options_.memory_bytes};
-    job.progress = stage_progress(stage);
-    calib::calibrate(job);
+    const auto job_of = [&](const PlannedCalibration& of, const std::filesystem::path& output) {
+      return calib::CalibrationJob{.model = *model.transformer,
+                                   .tokens = of.windows.tokens,
+                                   .settings = of.settings,
+                                   .centre = of.centre_own ? calib::Centre::kOwn : calib::Centre::kNone,
+                                   .output = output,
+                                   .memory_bytes = options_.memory_bytes,
+                                   .progress = stage_progress(stage)};
+    };
+    std::vector<calib::CalibrationJob> parts;
+    for (const std::size_t i : needed) {
+      const PlannedCalibration& part = plan_.calibrations[i];
+      if (is_part_of(part, calibration, plan_.models[calibration.model]) && !cache_.has(part.key))
+        parts.push_back(job_of(part, directory / part_file(part)));
+    }
+    const std::filesystem::path output = directory / kCalibrationFile;
+    std::error_code ignored;  // most often it is no part
+    for (const auto& [larger, entry] : entries_)
+      std::filesystem::rename(entry.directory / part_file(calibration), output, ignored);
+    calib::calibrate(job_of(calibration, output), parts);
     reset_share();
   }
 

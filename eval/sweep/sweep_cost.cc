@@ -7,6 +7,7 @@
 #include "eval/quality/kept_states.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/speed/work.h"
+#include "eval/sweep/sweep_inputs.h"
 
 namespace nibble::eval {
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
@@ -91,6 +92,10 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   for (PlannedCalibration& calibration : plan.calibrations) {
     if (calibration.settings.collected == calib::StatisticSet{}) continue;
     calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory);
+    const auto makes_it = [&](const PlannedCalibration& other) {
+      return is_part_of(calibration, other, plan.models[calibration.model]);
+    };
+    if (std::any_of(plan.calibrations.begin(), plan.calibrations.end(), makes_it)) calibration.cost.operations = 0.0;
     calibration.cost.seconds = calibration.cost.operations * per_operation;
   }
   for (PlannedReference& reference : plan.references) {

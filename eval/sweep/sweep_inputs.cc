@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calib/collect/plan.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "datasets/text_source.h"
@@ -16,7 +17,8 @@ std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path
 }
 
 std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model) {
-  std::size_t room = evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
+  const std::size_t limit =  // of each file
+      evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
   auto read = std::make_shared<EvaluationTokens>();
   read->tokenizer = tokenizer_of(model.source.path);
   NIBBLE_REQUIRE(evaluation.text.empty() || read->tokenizer != nullptr, FormatError,
@@ -24,12 +26,10 @@ std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evalu
                  model.source.path.string());
   const auto& files = evaluation.text.empty() ? evaluation.tokens : evaluation.text;
   for (const std::filesystem::path& file : files) {
-    if (room == 0) break;  // max_tokens are reached
     std::vector<model::TokenId> ids =
-        evaluation.text.empty() ? datasets::read_token_file(file, model.architecture.vocabulary, room)
+        evaluation.text.empty() ? datasets::read_token_file(file, model.architecture.vocabulary, limit)
                                 : read->tokenizer->encode(datasets::read_evaluation_text(file, evaluation.hf_join));
-    ids.resize(std::min(room, ids.size()));
-    room -= ids.size();
+    ids.resize(std::min(limit, ids.size()));
     read->tokens.insert(read->tokens.end(), ids.begin(), ids.end());
     if (files.size() > 1) read->text_ends.push_back(read->tokens.size());
   }
@@ -86,6 +86,15 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                       .collected = what};
   planned.centre_own = calibration.centre_own;
   return planned;
+}
+
+bool is_part_of(const PlannedCalibration& part, const PlannedCalibration& whole, const PlannedModel& model) {
+  const std::vector<model::TokenId>&first = part.windows.tokens, &all = whole.windows.tokens;
+  return part.model == whole.model && !part.centre_own && !whole.centre_own && first.size() < all.size() &&
+         part.settings.seeds == whole.settings.seeds &&
+         calib::differences_for_merging(part.settings, whole.settings).empty() &&
+         part.settings.windows % calib::windows_per_batch(model.architecture, part.settings.window_tokens) == 0 &&
+         std::equal(first.begin(), first.end(), all.begin());
 }
 
 }  // namespace nibble::eval

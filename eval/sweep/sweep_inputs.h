@@ -19,4 +19,8 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
 PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
                                     const PlannedModel& model, const calib::StatisticSet& what);
 
+/// Whether a run over the windows of `whole` makes the statistics of `part` besides, to the bit (calib::calibrate):
+/// those of its first windows, up to the end of a batch, with all else the same.
+bool is_part_of(const PlannedCalibration& part, const PlannedCalibration& whole, const PlannedModel& model);
+
 }  // namespace nibble::eval

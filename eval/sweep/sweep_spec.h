@@ -63,7 +63,7 @@ struct SweepEvaluation {
   std::vector<std::filesystem::path> text, tokens;
   std::string use;  ///< what the text is for: "calibration", "validation", "test", or empty
   bool hf_join = false;
-  std::uint64_t max_tokens = 0;  ///< 0: all
+  std::uint64_t max_tokens = 0;  ///< of each file; 0: all
   datasets::Protocol protocol = datasets::Protocol::kSliding;
   std::uint64_t context = 0;  ///< 0: the model's
   std::uint64_t stride = 0;   ///< 0: half the context (sliding)

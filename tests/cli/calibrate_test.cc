@@ -105,6 +105,7 @@ TEST_F(Calibrate, PartsMerge) {
   EXPECT_THAT(twice.err, HasSubstr("same windows"));
 }
 
+// 64 windows of 32 tokens are a batch, so that both ways make the same products.
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {
     std::vector<std::string> all =
@@ -113,11 +114,11 @@ TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
     all.insert(all.end(), more.begin(), more.end());
     return nibble(all);
   };
-  ASSERT_EQ(collected("4", {}, "4.h5").exit_code, 0);
-  ASSERT_EQ(collected("6", {}, "6.h5").exit_code, 0);
-  ASSERT_EQ(collected("6", {"--extend", temp / "4.h5"}, "calib.h5").exit_code, 0);
+  ASSERT_EQ(collected("64", {}, "64.h5").exit_code, 0);
+  ASSERT_EQ(collected("66", {}, "66.h5").exit_code, 0);
+  ASSERT_EQ(collected("66", {"--extend", temp / "64.h5"}, "calib.h5").exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(output + ".added"));
-  const auto made = calib::StatsFile::open(temp / "6.h5"), extended = calib::StatsFile::open(output);
+  const auto made = calib::StatsFile::open(temp / "66.h5"), extended = calib::StatsFile::open(output);
   EXPECT_EQ(calib::differences(extended->settings(), made->settings()), "");
   for (const calib::LayerInfo& info : made->layers()) {
     const calib::LayerStats a = extended->read(info.module), b = made->read(info.module);
@@ -127,13 +128,13 @@ TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
     EXPECT_TRUE(all_near(a.fisher.values(), b.fisher.values(), {.rel = 3 * 0x1p-24f}));
     EXPECT_TRUE(all_near(a.sum_x2, b.sum_x2, {.rel = 1e-12}));
   }
-  const ProgramRun fewer = collected("4", {"--extend", temp / "6.h5"}, "other.h5");
+  const ProgramRun fewer = collected("64", {"--extend", temp / "66.h5"}, "other.h5");
   EXPECT_EQ(fewer.exit_code, 2);
-  EXPECT_THAT(fewer.err, HasSubstr("holds 6 windows"));
-  const ProgramRun other = collected("6", {"--extend", temp / "4.h5", "--seed", "9"}, "other.h5");
+  EXPECT_THAT(fewer.err, HasSubstr("holds 66 windows"));
+  const ProgramRun other = collected("66", {"--extend", temp / "64.h5", "--seed", "9"}, "other.h5");
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("windows_hash"));
-  EXPECT_THAT(collected("6", {"--extend", temp / "4.h5", "--labels", "sampled"}, "other.h5").err,
+  EXPECT_THAT(collected("66", {"--extend", temp / "64.h5", "--labels", "sampled"}, "other.h5").err,
               HasSubstr("collect them anew"));
   EXPECT_FALSE(std::filesystem::exists(temp / "other.h5"));
 }

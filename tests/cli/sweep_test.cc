@@ -1,8 +1,11 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <random>
 #include <thread>
@@ -51,6 +54,14 @@ struct Sweep : testing::Test {
     write_file(file, "models: [" + list + "]\n" + "calibration: {tokens: " + path("calibration.u16") +
                          ", length: 32}\n" + "evaluations: [{name: eval, tokens: " + path("text.u16") +
                          ", protocol: blocks, context: 32}]\n" + cells + "\n");
+  }
+  // Cells of three widths that are compared with the float model.
+  void write_with_divergence() const {
+    write({"little"}, "list: [float, {bits: 2}, {bits: 4}, {format: uniform, bits: 4}]");
+    std::string text = read_file(file);
+    text.insert(text.find("{name: eval, ") + 1, "divergence: true, ");
+    text.erase(text.find("calibration:"), text.find('\n', text.find("calibration:")) - text.find("calibration:"));
+    write_file(file, text);
   }
   std::vector<std::string> command(const std::string& output, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{"sweep", file, "-o", output, "--threads", "2"};
@@ -229,11 +240,7 @@ TEST_F(Sweep, SpeedIsMeasuredAlone) {
 }
 
 TEST_F(Sweep, TheFloatModelRunsOnceForAllCellsThatAreComparedWithIt) {
-  write({"little"}, "list: [float, {bits: 2}, {format: uniform, bits: 4}]");
-  std::string text = read_file(file);
-  text.insert(text.find("{name: eval, ") + 1, "divergence: true, ");
-  text.erase(text.find("calibration:"), text.find('\n', text.find("calibration:")) - text.find("calibration:"));
-  write_file(file, text);
+  write_with_divergence();
   const auto kept = [](const std::string& output) {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(output + "/.sweep/cache"))
@@ -271,6 +278,46 @@ TEST_F(Sweep, IsWatchedRepeatedAndCompared) {
   EXPECT_FALSE(diff["settings"].empty());
   EXPECT_NEAR(diff["paired"]["nats_per_token"].get<double>(),
               all[1].measures->nll_nats_per_token - all[0].measures->nll_nats_per_token, 1e-9);
+}
+
+TEST_F(Sweep, WhereCellsHaveADivergenceItIsShownAndDecidesWhichIsBest) {
+  write_with_divergence();
+  const auto run = nibble(command(results));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("KL, millinats"));
+  std::vector<eval::SweepRecord> quantized;
+  for (const auto& record : eval::read_records(results))
+    if (record.measures->divergence) quantized.push_back(record);
+  ASSERT_EQ(quantized.size(), 3u);
+  for (const auto& record : quantized) {
+    const eval::DivergenceMeasures& kl = *record.measures->divergence;
+    const std::string text = fmt::format("{:.3f} ± {:.3f}", kl.nats_per_token * 1e3, *kl.stderr_nats * 1e3);
+    EXPECT_THAT(run.out, HasSubstr(text));
+    EXPECT_THAT(run.err, HasSubstr("KL " + text + " mnat"));
+  }
+  const auto [least, most] = std::ranges::minmax_element(
+      quantized, {}, [](const eval::SweepRecord& record) { return record.measures->divergence->nats_per_token; });
+  // The lowest perplexity is now that of the cell with the most divergence.
+  most->measures->perplexity = 1.0;
+  write_file(results + "/" + most->id + ".json", record_text(*most));
+  const auto watched = nibble_json({"sweep", "--watch", results});
+  ASSERT_EQ(watched["best"].size(), 1u);
+  EXPECT_EQ(watched["best"][0]["id"], least->id);
+  EXPECT_EQ(watched["best"][0]["kl_nats_per_token"], least->measures->divergence->nats_per_token);
+  EXPECT_EQ(watched["best"][0]["kl_stderr_nats"], *least->measures->divergence->stderr_nats);
+}
+
+TEST_F(Sweep, TheBarSaysTheLowestDivergenceSoFar) {
+  if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "nothing here makes a terminal";
+  write_with_divergence();
+  std::string line = NIBBLE_PROGRAM;
+  for (const std::string& word : command(results)) line += " " + word;
+  const auto run = run_program("/usr/bin/script", {"-qec", line, "/dev/null"});
+  ASSERT_EQ(run.exit_code, 0) << run.out;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const auto& record : eval::read_records(results))
+    if (record.measures->divergence) lowest = std::min(lowest, record.measures->divergence->nats_per_token * 1e3);
+  EXPECT_THAT(run.out, HasSubstr(fmt::format("sweep, best KL {:.2f} mnat", lowest)));
 }
 
 TEST_F(Sweep, CheckpointsAreComparedLayerByLayer) {

@@ -318,6 +318,52 @@ TEST(CalibrateRun, MergedPartsEqualOneRun) {
   }
 }
 
+CalibrationJob first_windows(const ToyCalibration& toy, const char* name, std::size_t windows) {
+  CalibrationJob job = toy.job(name);
+  job.settings.head = true;
+  job.settings.labels = Labels::kSampled;  // by a window's place, which a part keeps
+  job.tokens = job.tokens.first(windows * kWindow);
+  return job;
+}
+
+TEST(CalibrateRun, PartsHaveTheBytesOfRunsAlone) {
+  for (const char* family : {"llama", "gpt2"}) {
+    SCOPED_TRACE(family);
+    const ToyCalibration toy(family, 2 * kBatchWindows + 3);
+    const auto job = [&](const char* name, std::size_t windows) { return first_windows(toy, name, windows); };
+    const auto whole = job("whole", 2 * kBatchWindows + 3);
+    for (const auto& alone : {job("one", kBatchWindows), job("two", 2 * kBatchWindows), whole}) calibrate(alone);
+    const std::vector<CalibrationJob> parts = {job("part one", kBatchWindows), job("part two", 2 * kBatchWindows)};
+    CalibrationJob with_parts = job("with parts", 2 * kBatchWindows + 3);
+    with_parts.memory_bytes = memory_that_forces_files(with_parts);
+    calibrate(with_parts, parts);
+    EXPECT_TRUE(test::read_file(with_parts.output) == test::read_file(whole.output));
+    EXPECT_TRUE(test::read_file(parts[0].output) == test::read_file(toy.dir / "one"));
+    EXPECT_TRUE(test::read_file(parts[1].output) == test::read_file(toy.dir / "two"));
+    EXPECT_FALSE(std::filesystem::exists(toy.dir / "part one.work"));
+  }
+}
+
+TEST(CalibrateRun, WhatIsNoPartIsRefused) {
+  const ToyCalibration toy("llama", kBatchWindows + 3);
+  const auto refused = [&](auto change, auto... words) {
+    CalibrationJob whole = first_windows(toy, "whole", kBatchWindows + 3);
+    CalibrationJob part = first_windows(toy, "part", kBatchWindows);
+    change(whole, part);
+    return test::throws_with<InvalidArgument>([&] { calibrate(whole, {&part, 1}); }, words...);
+  };
+  using Job = CalibrationJob;
+  EXPECT_TRUE(refused([](Job&, Job& part) { part.tokens = part.tokens.first(5 * kWindow); }, "batch of 128"));
+  EXPECT_TRUE(refused([](Job& whole, Job&) { whole.tokens = whole.tokens.first(kBatchWindows * kWindow); }, "of 128"));
+  EXPECT_TRUE(refused([](Job& whole, Job& part) { part.tokens = whole.tokens.last(part.tokens.size()); }, "windows"));
+  EXPECT_TRUE(refused([](Job&, Job& part) { part.settings.seeds = {1}; }, "seeds"));
+  const auto centred = [](Job& whole, Job& part) {
+    for (Job* job : {&whole, &part}) job->settings.head = false, job->centre = Centre::kOwn;
+  };
+  EXPECT_TRUE(refused(centred, "own means"));
+  EXPECT_FALSE(std::filesystem::exists(toy.dir / "whole.work"));
+}
+
 TEST(CalibrateRun, PartsCentredWithTheirOwnMeansDoNotMerge) {
   const ToyCalibration toy("gpt2");
   CalibrationJob job = toy.job("calib.h5", {.activations = true, .fisher = true});

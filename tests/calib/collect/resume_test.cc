@@ -22,12 +22,12 @@ struct Stopped : std::runtime_error {
 };
 
 /// Runs the job until the progress sink was called `calls` times; true if it came to its end before.
-bool run_and_stop(CalibrationJob job, int calls) {
+bool run_and_stop(CalibrationJob job, int calls, std::span<const CalibrationJob> parts = {}) {
   job.progress = [&calls](const ProgressUpdate&) {
     if (calls-- == 0) throw Stopped();
   };
   try {
-    calibrate(job);
+    calibrate(job, parts);
   } catch (const Stopped&) {
     return false;
   }
@@ -60,6 +60,42 @@ TEST_P(Resume, StoppedAnywhereEndsInTheSameBytes) {
     EXPECT_FALSE(std::filesystem::exists(toy.dir / (name + ".work")));
   }
   EXPECT_GT(stops, 8);  // 2 batches, 2 blocks, there and back
+}
+
+TEST_P(Resume, StoppedAnywhereEndsInTheSameParts) {
+  const auto part = [&](const std::string& name) {
+    CalibrationJob first = job(name.c_str());
+    first.tokens = first.tokens.first(kBatchWindows * kWindow);
+    return first;
+  };
+  calibrate(job("undisturbed"));
+  calibrate(part("first"));
+  const std::string whole = test::read_file(toy.dir / "undisturbed"), first = test::read_file(toy.dir / "first");
+  int stops = 0;
+  for (bool complete = false; !complete; ++stops) {
+    const std::string name = fmt::format("stopped-{}", stops);
+    const CalibrationJob its_part = part(name + ".first");
+    complete = run_and_stop(job(name.c_str()), stops, {&its_part, 1});
+    calibrate(job(name.c_str()), {&its_part, 1});
+    EXPECT_TRUE(test::read_file(toy.dir / name) == whole) << "stopped after " << stops << " batches";
+    EXPECT_TRUE(test::read_file(its_part.output) == first) << "stopped after " << stops << " batches";
+    EXPECT_FALSE(std::filesystem::exists(its_part.output.string() + ".work"));
+  }
+  EXPECT_GT(stops, 8);
+}
+
+TEST_P(Resume, APartThatCameLaterIsWholeOrMissing) {
+  calibrate(job("undisturbed"));
+  for (const int calls : {1, 5, 9}) {
+    const std::string name = fmt::format("stopped-{}", calls);
+    CalibrationJob part = job((name + ".first").c_str());
+    part.tokens = part.tokens.first(kBatchWindows * kWindow);
+    ASSERT_FALSE(run_and_stop(job(name.c_str()), calls));
+    calibrate(job(name.c_str()), {&part, 1});
+    EXPECT_TRUE(test::read_file(toy.dir / name) == test::read_file(toy.dir / "undisturbed"));
+    EXPECT_EQ(std::filesystem::exists(part.output), calls == 1) << calls;
+    EXPECT_FALSE(std::filesystem::exists(part.output.string() + ".work"));
+  }
 }
 
 TEST_P(Resume, StoppedAgainAndAgainStillEndsInTheSameBytes) {

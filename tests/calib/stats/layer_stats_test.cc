@@ -127,6 +127,7 @@ TEST(CheckLayer, ImpossibleValuesAreNamed) {
   EXPECT_TRUE(
       fails([](LayerStats& l) { l.sum_dydyt = Matrix<float>(3, 3); }, "'sum_dydyt'", "9 values", "expected 25"));
   EXPECT_NO_THROW(check_layer(LayerSums("e", 5, 3, {.output_hessian = true}).rounded(), "no gradient at all"));
+  EXPECT_NO_THROW(check_layer(LayerSums("e", 5, 3, {.activations = true}).rounded(), "no token at all"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.sum_s = -1.0; }, "'sum_s'"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.module = "a/b"; }, "'a/b'"));
   EXPECT_TRUE(fails([](LayerStats& l) { l.out = 0; }, "(0, 3)"));

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "core/error.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
@@ -116,6 +119,26 @@ TEST_F(SweepPlanTest, ACellIsNamedByWhatDecidesItsResultAndNothingElse) {
   EXPECT_NE(plan("list: [float]").jobs[0].cells[0].record.id, one.jobs[1].cells[0].record.id);
 }
 
+// Of every file, so that each counts and one that is missing is missed.
+TEST_F(SweepPlanTest, MaxTokensAreOfEachFileOfAnEvaluation) {
+  write_tokens("long.u16", 64);
+  const auto tokens_of = [&](const std::string& files) {
+    std::string with = yaml("list: [float]");
+    const std::string one = (temp / "text.u16").string();
+    with.replace(with.find(one), one.size(), files + ", max_tokens: 24");
+    return plan_sweep(parse_sweep(with, "s")).jobs.at(0).cells.at(0).tokens;
+  };
+  const std::string text = (temp / "text.u16").string(), longer = (temp / "long.u16").string();
+  const auto both = tokens_of("[" + longer + ", " + text + "]");
+  ASSERT_EQ(both->tokens.size(), 48u);
+  EXPECT_EQ(both->text_ends, (std::vector<std::size_t>{24, 48}));
+  const auto one = tokens_of(text);
+  ASSERT_EQ(one->tokens.size(), 24u);
+  EXPECT_TRUE(one->text_ends.empty());
+  EXPECT_TRUE(std::equal(one->tokens.begin(), one->tokens.end(), both->tokens.begin() + 24));
+  EXPECT_TRUE(throws_with<FormatError>([&] { tokens_of("[" + longer + ", /nonexistent.u16]"); }, "/nonexistent.u16"));
+}
+
 TEST_F(SweepPlanTest, EachSizeOfTheCalibrationIsACalibrationOfItsOwn) {
   const std::string cells = "list: [{bits: 3, weighting: fisher}]";
   std::string several = yaml(cells);
@@ -129,6 +152,72 @@ TEST_F(SweepPlanTest, EachSizeOfTheCalibrationIsACalibrationOfItsOwn) {
   EXPECT_NE(two.id, five.id);
   EXPECT_EQ(fact(five.labels, "recipe"), "bits=3 weighting=fisher, 5 windows");
   EXPECT_EQ(plan_repetition(five).jobs.at(0).cells.at(0).record.id, five.id);
+}
+
+// 128 windows are a batch. What several sizes take is what the largest takes, and each is as if it were the only one.
+TEST_F(SweepPlanTest, ACalibrationOfMoreWindowsMakesThoseOfItsFirstBesides) {
+  write_tokens("calibration.u16", 16 * 300);
+  struct Ran {
+    std::vector<SweepRecord> records;
+    std::size_t batches = 0;
+    double operations = 0.0;
+  };
+  const auto run = [&](const std::string& samples, const std::string& output) {
+    std::string with = yaml("list: [{bits: 3, weighting: fisher, solver: gptq}]");
+    with.replace(with.find("length: 16"), 10, "length: 16, samples: " + samples);
+    SweepPlan planned = plan_sweep(parse_sweep(with, "s"));
+    estimate(planned, std::uint64_t{1} << 30);
+    Ran ran;
+    for (const PlannedCalibration& calibration : planned.calibrations) ran.operations += calibration.cost.operations;
+    SweepOptions options;
+    options.output = temp / output;
+    options.cache_bytes = 1;  // what is in use stays all the same
+    options.progress = [&](const SweepProgress& at) { ran.batches += !at.stage.empty() && at.share > 0.0; };
+    options.finished = [&](const SweepRecord& record) { ran.records.push_back(record); };
+    run_sweep(planned, options);
+    std::sort(ran.records.begin(), ran.records.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    return ran;
+  };
+  // The calibrations of a cache, by key.
+  const auto statistics = [&](const std::string& output) {
+    std::map<std::string, std::string> files;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(temp / output / ".sweep" / "cache"))
+      if (file.path().extension() == ".h5")
+        files[file.path().parent_path().filename().string() + "/" + file.path().filename().string()] =
+            test::read_file(file.path());
+    return files;
+  };
+  const Ran small = run("128", "small"), large = run("256", "large"), both = run("[128, 256]", "both");
+  ASSERT_GT(small.batches, 0u);
+  EXPECT_EQ(both.batches, large.batches);
+  EXPECT_EQ(both.operations, large.operations);
+  auto expected = statistics("small");
+  expected.merge(statistics("large"));
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_TRUE(statistics("both") == expected);
+  ASSERT_EQ(both.records.size(), 2u);
+  for (const Ran* alone : {&small, &large}) {
+    const SweepRecord& one = alone->records.at(0);
+    const auto same = [&](const SweepRecord& record) { return record.id == one.id; };
+    const auto found = std::find_if(both.records.begin(), both.records.end(), same);
+    ASSERT_NE(found, both.records.end());
+    EXPECT_EQ(found->measures->perplexity, one.measures->perplexity);
+    EXPECT_EQ(found->measures->window_nll, one.measures->window_nll);
+  }
+  // What a run left that was killed before the smaller one had an entry of its own.
+  const std::filesystem::path cache = temp / "both" / ".sweep" / "cache";
+  const std::string of_small = statistics("small").begin()->first, of_large = statistics("large").begin()->first;
+  const std::filesystem::path small_entry = (cache / of_small).parent_path(),
+                              large_entry = (cache / of_large).parent_path();
+  std::filesystem::rename(cache / of_small, large_entry / (small_entry.filename().string() + ".h5"));
+  std::filesystem::remove_all(small_entry);
+  for (const SweepRecord& record : both.records) std::filesystem::remove(temp / "both" / (record.id + ".json"));
+  EXPECT_EQ(run("[128, 256]", "both").batches, 0u);
+  EXPECT_TRUE(statistics("both") == expected);
+  // Not where the smaller one ends within a batch: its sums would be others.
+  const Ran within = run("[100, 256]", "within"), hundred = run("100", "hundred");
+  EXPECT_EQ(within.batches, large.batches + hundred.batches);
+  EXPECT_EQ(within.operations, large.operations + hundred.operations);
 }
 
 TEST_F(SweepPlanTest, EachDrawOfTheCalibrationIsACalibrationOfItsOwn) {

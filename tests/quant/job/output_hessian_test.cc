@@ -294,7 +294,6 @@ TEST(OutputHessian, ExpertsThatNoTokenChoseNeedNone) {
       if (of(layer, 1)) {
         calib::LayerSums none(layer.module, layer.out, layer.in, calib::kEverything);
         none.samples = stats.samples;
-        none.settle_unseen();
         stats = none.rounded();
       }
       if (of(layer, 2)) stats.sum_dydyt = Matrix<float>(layer.out, layer.out);
