@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -316,11 +316,6 @@ class Sweep {
     } else {
       ++summary_.done;
       ++progress_.done;
-      const bool comparable =
-          !progress_.best || fact(progress_.best->labels, "evaluation") == fact(record.labels, "evaluation");
-      if (comparable && std::isfinite(record.measures->perplexity) && fact(record.configuration, "recipe") != "null" &&
-          (!progress_.best || record.measures->perplexity < progress_.best->measures->perplexity))
-        progress_.best = record;
     }
     publish();
     if (options_.finished) options_.finished(record);

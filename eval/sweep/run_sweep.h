@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "eval/sweep/hand_out.h"
@@ -20,7 +19,6 @@ struct SweepProgress {
   std::size_t failed = 0;  ///< with an error
   double share = 0.0;      ///< of the work of this run that is done, cells in work included, by estimated cost
   double seconds = 0.0;    ///< since the cells of this run began
-  std::optional<SweepRecord> best;  ///< of this run: the lowest perplexity of the first evaluation
 };
 
 /// Every n-th job belongs to shard i of n, 1 <= i <= n.
