@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all models, all of scripts/evidence/*.yaml)
 
-Needs ../shared (models and texts) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
+Needs ../shared (models and texts; for novels three more texts, see its top) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
 docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere); those of one MODEL alone to NAME-MODEL.md. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 TEXT
@@ -32,7 +32,14 @@ for name in "${names[@]}"; do
   [[ -e scripts/evidence/$name.yaml ]] || { echo "there is no scripts/evidence/$name.yaml" >&2; usage >&2; exit 2; }
 done
 mkdir -p "$out" build/evidence
+skipped=0
 for name in "${names[@]}"; do
+  lacking=$(grep -o 'build/texts/[^,]*' "scripts/evidence/$name.yaml" | sort -u | while read -r text; do [[ -e $text ]] || echo "$text"; done || true)
+  if [[ -n $lacking ]]; then
+    echo "evidence: $name is left out for want of" $lacking "(the top of scripts/evidence/$name.yaml says where they come from)" >&2
+    skipped=1
+    continue
+  fi
   sweep=scripts/evidence/$name.yaml
   table=$name
   if [[ -n $model ]]; then
@@ -46,3 +53,4 @@ for name in "${names[@]}"; do
   python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$name.yaml" >"build/evidence/$table.md"
   mv "build/evidence/$table.md" "$out/$table.md"
 done
+exit "$skipped"
