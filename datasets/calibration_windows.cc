@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <string_view>
 
 #include "core/checked_math.h"
@@ -81,9 +82,15 @@ struct Draw {
   std::vector<TokenId> window;  // stays empty if the document is too short
 };
 
-std::vector<Draw> draw(std::size_t count, const std::vector<std::uint64_t>& candidates, Random& random) {
-  std::vector<Draw> draws(count);
-  for (Draw& one : draws) one = {candidates[random.below(candidates.size())], random.next(), {}};
+// The next `count` draws of documents that are not known to be too short. Which draws are used does not depend on how
+// many are made at a time, so a smaller number of windows is always the first of a larger one.
+std::vector<Draw> draw(std::size_t count, const std::vector<std::uint64_t>& candidates,
+                       const std::set<std::uint64_t>& too_short, Random& random) {
+  std::vector<Draw> draws;
+  while (draws.size() < count) {
+    const std::uint64_t record = candidates[random.below(candidates.size())], slice_seed = random.next();
+    if (!too_short.contains(record)) draws.push_back({record, slice_seed, {}});
+  }
   return draws;
 }
 
@@ -139,17 +146,18 @@ CalibrationWindows sample_calibration_windows(const std::vector<std::filesystem:
 
   Random random(options.seed);
   std::size_t drawn = 0, accepted = 0;
+  std::set<std::uint64_t> too_short;
   while (result.samples < options.samples) {
-    NIBBLE_REQUIRE(!index.candidates.empty(), FormatError,
+    NIBBLE_REQUIRE(too_short.size() < index.candidates.size(), FormatError,
                    "calibration text: none of {} documents has {} tokens: use more text or a smaller length",
                    index.counts.documents, options.length);
-    auto draws = draw(next_round(options.samples - result.samples, drawn, accepted), index.candidates, random);
+    auto draws =
+        draw(next_round(options.samples - result.samples, drawn, accepted), index.candidates, too_short, random);
     cut_windows(files, tokenizer, options, draws);
     drawn += draws.size();
-    std::vector<std::uint64_t> too_short;
     for (const Draw& one : draws) {
       if (one.window.empty()) {
-        too_short.push_back(one.record);
+        too_short.insert(one.record);
         continue;
       }
       ++accepted;
@@ -157,11 +165,8 @@ CalibrationWindows sample_calibration_windows(const std::vector<std::filesystem:
       result.tokens.insert(result.tokens.end(), one.window.begin(), one.window.end());
       ++result.samples;
     }
-    std::sort(too_short.begin(), too_short.end());
-    result.short_documents += std::erase_if(index.candidates, [&](std::uint64_t record) {
-      return std::binary_search(too_short.begin(), too_short.end(), record);
-    });
   }
+  result.short_documents += too_short.size();
   return result;
 }
 

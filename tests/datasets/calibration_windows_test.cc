@@ -113,6 +113,20 @@ TEST_F(CalibrationText, ShortDocumentsAreDrawnAgainAndCounted) {
   EXPECT_THAT(warnings(windows), ElementsAre(HasSubstr("shorter than 10 tokens")));
 }
 
+TEST_F(CalibrationText, FewerWindowsAreTheFirstOfMore) {
+  std::vector<std::size_t> sizes(12, 9);  // drawn in vain, by small samples and large ones at different moments
+  for (std::size_t d = 0; d < 8; ++d) sizes.push_back(20 + d);
+  const auto path = file("a.jsonl", lines(sizes));
+  const auto sample = [&](std::size_t samples) {
+    return texts(sample_calibration_windows({path}, tokenizer_, {.samples = samples, .length = 10, .seed = 5}));
+  };
+  const auto most = sample(400);
+  for (const std::size_t samples : std::vector<std::size_t>{1, 3, 17, 64, 399}) {
+    const auto first = most.begin() + static_cast<std::ptrdiff_t>(samples);
+    EXPECT_EQ(sample(samples), std::vector<std::string>(most.begin(), first)) << samples;
+  }
+}
+
 TEST_F(CalibrationText, DocumentsTooShortByTheirBytesAreNeverTokenized) {
   const auto windows =
       sample_calibration_windows({file("a.jsonl", lines({3, 3, 3, 20}))}, tokenizer_, {.samples = 5, .length = 10});
