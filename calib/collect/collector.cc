@@ -214,7 +214,8 @@ class Calibration {
       const StatisticSet what = {.activations = true, .hessian = settings_.collected.hessian};
       const std::vector<Group> groups = groups_left(block, Pass::kForward);
       for (std::size_t g = 0; g < groups.size(); ++g) {
-        const auto [begin, end] = groups[g];
+        const Group layers = groups[g];
+        const auto [begin, end] = layers;
         const bool goes_on = g + 1 == groups.size() && (output_needed || block + 1 < blocks());
         BlockSums sums(slice(begin, end), what, settings_, means_);
         const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.forward_hooks();
@@ -222,7 +223,7 @@ class Calibration {
                     [&](std::size_t batch, std::size_t first, model::Batch input) {
                       const MatrixView<float> x = sized(x_, input.tokens.size());
                       store_->read(boundary_name(block), batch, x);
-                      store_parts(first, sums, begin, end, Pass::kForward);
+                      store_parts(first, sums, layers, Pass::kForward);
                       sums.begin_batch(first, input.starts.size() - 1);
                       job_.model.forward_block(block, input, x, {}, &hooks);
                       if (goes_on) store_->write(boundary_name(block + 1), batch, x);
@@ -254,7 +255,8 @@ class Calibration {
   }
 
   void head_pass() {
-    const auto [begin, end] = range(blocks(), blocks() + 1);
+    const Group layers = range(blocks(), blocks() + 1);
+    const auto [begin, end] = layers;
     StatisticSet what = settings_.collected;
     what.activations = true;
     BlockSums sums(slice(begin, end), what, settings_, means_);
@@ -262,7 +264,7 @@ class Calibration {
     for_batches("calibrate, head", kHeadWork, [&](std::size_t batch, std::size_t first, model::Batch input) {
       const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
       store_->read(boundary_name(blocks()), batch, x);
-      store_parts(first, sums, begin, end, Pass::kBackward);
+      store_parts(first, sums, layers, Pass::kBackward);
       head.run(first, input, x, dx);
       if (gradients_) store_->write(gradient_name(blocks()), batch, dx);
     });
@@ -278,7 +280,8 @@ class Calibration {
     for (std::size_t block = start; block-- > 0;) {
       const std::vector<Group> groups = groups_left(block, Pass::kBackward);
       for (std::size_t g = 0; g < groups.size(); ++g) {
-        const auto [begin, end] = groups[g];
+        const Group layers = groups[g];
+        const auto [begin, end] = layers;
         const bool goes_on = g + 1 == groups.size() && block > 0;
         BlockSums sums(slice(begin, end), what, settings_, means_);
         const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.backward_hooks();
@@ -287,7 +290,7 @@ class Calibration {
                       const MatrixView<float> x = sized(x_, input.tokens.size()), dx = sized(dx_, input.tokens.size());
                       store_->read(boundary_name(block), batch, x);
                       store_->read(gradient_name(block + 1), batch, dx);
-                      store_parts(first, sums, begin, end, Pass::kBackward);
+                      store_parts(first, sums, layers, Pass::kBackward);
                       sums.begin_batch(first, input.starts.size() - 1);
                       job_.model.backward_block(block, input, x, dx, &hooks);
                       if (goes_on) store_->write(gradient_name(block), batch, dx);
@@ -316,7 +319,8 @@ class Calibration {
   }
 
   // The shards of a part that ends with the first `windows`; before the job's own, which tell that nothing is missing.
-  void store_parts(std::size_t windows, BlockSums& sums, std::size_t begin, std::size_t end, Pass pass) {
+  void store_parts(std::size_t windows, BlockSums& sums, Group layers, Pass pass) {
+    const auto [begin, end] = layers;
     for (const Part& part : parts_) {
       if (part.settings.windows != windows) continue;
       sums.reduce(team_);
