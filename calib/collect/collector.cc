@@ -86,8 +86,7 @@ class Calibration {
     for (const Part& part : parts_) present += part.work->bytes();
     require_disk_space(plan_, job_.output, present);
     if (job_.centre == Centre::kFile) means_ = means_of_file(job_, layers_);
-    const bool forward_done = done(0, blocks(), Pass::kForward);
-    if (!forward_done || !done(gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward)) walk(forward_done);
+    if (!complete(work_)) walk(done(work_, 0, blocks(), Pass::kForward));
     for (const Part& part : parts_) {
       if (complete(*part.work)) assemble(*part.work, part.settings, part.output);
       part.work->remove();
@@ -137,11 +136,17 @@ class Calibration {
   }
 
   // Whether all layers of the blocks [first, end) have their shard of this pass. Rank 0 keeps the shards.
-  bool done(std::size_t first_block, std::size_t end_block, Pass pass) const {
+  bool done(const WorkDirectory& work, std::size_t first_block, std::size_t end_block, Pass pass) const {
     const auto [begin, end] = range(first_block, end_block);
     bool all = true;
-    for (std::size_t i = begin; i < end && team_.rank() == 0; ++i) all = all && work_.has(i, pass);
+    for (std::size_t i = begin; i < end && team_.rank() == 0; ++i) all = all && work.has(i, pass);
     return team_.all(all);
+  }
+
+  // Whether nothing is missing but the output. Not of a part where the run that did some layers did not have that part.
+  bool complete(const WorkDirectory& work) const {
+    return done(work, 0, blocks(), Pass::kForward) &&
+           done(work, gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward);
   }
 
   bool holds(const std::string& name) { return team_.all(store_->holds(name)); }
@@ -158,7 +163,7 @@ class Calibration {
   // The lowest block whose output gradient an earlier run left, with everything that the blocks below it need.
   std::optional<std::size_t> backward_start() {
     for (std::size_t block = 0; block <= blocks(); ++block) {
-      if (!holds(gradient_name(block)) || !done(block, blocks() + 1, Pass::kBackward)) continue;
+      if (!holds(gradient_name(block)) || !done(work_, block, blocks() + 1, Pass::kBackward)) continue;
       bool boundaries = true;
       for (std::size_t b = 0; b < block; ++b) boundaries = boundaries && holds(boundary_name(b));
       if (boundaries) return block;
@@ -169,7 +174,7 @@ class Calibration {
   // The highest boundary that an earlier run left, all before it done.
   std::optional<std::size_t> forward_start() {
     std::optional<std::size_t> start;
-    for (std::size_t block = 0; block <= blocks() && done(0, block, Pass::kForward); ++block) {
+    for (std::size_t block = 0; block <= blocks() && done(work_, 0, block, Pass::kForward); ++block) {
       if (holds(boundary_name(block))) {
         start = block;
       } else if (gradients_) {
@@ -335,16 +340,6 @@ class Calibration {
 
   LayerStats expected(std::size_t i) const {
     return {.module = layers_[i].module, .out = layers_[i].out, .in = layers_[i].in};
-  }
-
-  // Not a part's where the run that did some of the layers did not have that part.
-  bool complete(const WorkDirectory& work) const {
-    bool all = true;
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const bool head = layers_[i].block == blocks();
-      all = all && (head || work.has(i, Pass::kForward)) && (!(head || gradients_) || work.has(i, Pass::kBackward));
-    }
-    return all;
   }
 
   // What both passes have of a layer, without what was not asked for.
