@@ -26,6 +26,7 @@ struct ReportArguments {
   std::string baseline;
   std::filesystem::path published;
   eval::SettingNames rows, columns;
+  std::string over;
   bool json = false;
 };
 
@@ -49,7 +50,8 @@ std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& optio
 void run(const ReportArguments& arguments) {
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::compare_to_baseline(input, arguments.baseline);
-  eval::ReportOptions options = {.title = arguments.title, .rows = arguments.rows, .columns = arguments.columns};
+  eval::ReportOptions options = {
+      .title = arguments.title, .rows = arguments.rows, .columns = arguments.columns, .over = arguments.over};
   if (!arguments.published.empty()) options.published = eval::load_published(arguments.published);
   const eval::Report report = eval::build_report(input, options);
   std::vector<std::string> texts;  // all of them before the first is written: a mistake leaves every file as it was
@@ -97,6 +99,9 @@ Command report_command(CLI::App& program) {
   app->add_option("--columns", arguments->columns, "Settings that make the columns (default: bits, or models)")
       ->delimiter(',')
       ->type_name("SETTING,…");
+  app->add_option("--over", arguments->over,
+                  "A setting of chance (seed: draws of the calibration): tables of means ± deviations over its values")
+      ->type_name("SETTING");
   app->add_option("--baseline", arguments->baseline, "Name of the recipe to compare with (default: the float model)")
       ->type_name("RECIPE");
   add_path(*app, "--published", arguments->published, "FILE",

@@ -9,6 +9,7 @@
 
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
+#include "eval/report/spread.h"
 #include "eval/report/tables.h"
 
 namespace nibble::eval {
@@ -94,6 +95,13 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
         beside.items.emplace_back(Paragraph{expected_text(count) + "."});
       for (ReportTable& table : published_tables(*options.published, all)) beside.items.emplace_back(std::move(table));
       report.sections.push_back(std::move(beside));
+    }
+    if (!options.over.empty()) {
+      const std::string over = full_names(all, {options.over})[0];
+      Section spread{.title = "Quality over " + over, .items = {}};
+      const PivotSettings given{.rows = full_names(all, options.rows), .columns = full_names(all, options.columns)};
+      for (ReportTable& table : spread_tables(all, over, given)) spread.items.emplace_back(std::move(table));
+      report.sections.push_back(std::move(spread));
     }
     // The float model has no settings: it is the baseline, and a line in figures and lists.
     Entries quantized;

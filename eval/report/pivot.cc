@@ -31,16 +31,6 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-void check_names(const Entries& entries, const SettingNames& names) {
-  std::set<std::string_view> known;
-  for (const Entry* entry : entries)
-    for (const auto& [name, value] : entry->settings) known.insert(name);
-  const std::vector<std::string_view> candidates(known.begin(), known.end());
-  for (const std::string& name : names)
-    NIBBLE_REQUIRE(known.contains(name), InvalidArgument, "no cell has a setting '{}'{}", name,
-                   did_you_mean(name, candidates));
-}
-
 using Groups = std::vector<Entries>;
 
 // By the value of `name`, in natural order.
@@ -123,6 +113,16 @@ bool natural_less(std::string_view a, std::string_view b) {
   return key(a) < key(b);
 }
 
+void check_setting_names(const Entries& entries, const SettingNames& names) {
+  std::set<std::string_view> known;
+  for (const Entry* entry : entries)
+    for (const auto& [name, value] : entry->settings) known.insert(name);
+  const std::vector<std::string_view> candidates(known.begin(), known.end());
+  for (const std::string& name : names)
+    NIBBLE_REQUIRE(known.contains(name), InvalidArgument, "no cell has a setting '{}'{}", name,
+                   did_you_mean(name, candidates));
+}
+
 SettingNames varying_settings(const Entries& entries) {
   SettingNames names;
   for (const Entry* entry : entries)
@@ -173,8 +173,8 @@ std::string heading(const Entry& entry, const SettingNames& names) {
 }
 
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns) {
-  check_names(entries, rows);
-  check_names(entries, columns);
+  check_setting_names(entries, rows);
+  check_setting_names(entries, columns);
   std::vector<Pivot> open, done;
   Groups groups = {entries};
   std::vector<std::string> always;

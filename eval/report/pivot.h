@@ -24,6 +24,9 @@ SettingNames telling_settings(const Entries& entries);
 /// entry has another setting of that name.
 SettingNames full_names(const Entries& entries, SettingNames names);
 
+/// Throws InvalidArgument for a setting that no entry has, with the nearest name.
+void check_setting_names(const Entries& entries, const SettingNames& names);
+
 /// The values of `names` in one entry as a row or column heading: "3" for one name; for several those that are not
 /// none, false or 0: "weighting fisher, scaling std". "none" if nothing is left.
 std::string heading(const Entry& entry, const SettingNames& names);

@@ -78,11 +78,11 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
-// What a calibration looked at, but for `shown` settings. What it collected there follows from the recipe and mixes
-// nothing.
-std::string sample_of(std::string_view calibration, const SettingNames& shown) {
-  auto json = nlohmann::json::parse(calibration, nullptr, false);
-  if (json.is_object()) json.erase("collected");
+}  // namespace
+
+std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
+  auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+  if (json.is_object()) json.erase("collected");  // follows from the recipe and mixes nothing
   for (const auto& [setting, key] : kCalibrationSettings)
     if (json.is_object() && std::ranges::count(shown, setting) > 0) {
       json.erase(key);
@@ -90,8 +90,6 @@ std::string sample_of(std::string_view calibration, const SettingNames& shown) {
     }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
-
-}  // namespace
 
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
   std::vector<std::string> warnings;
@@ -102,7 +100,7 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
     if (calibration != "null" && !calibration.empty())
-      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(sample_of(calibration, shown));
+      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(calibration_sample(*entry, shown));
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });

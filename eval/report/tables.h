@@ -12,6 +12,9 @@ namespace nibble::eval {
 /// different commits, processors or kernels side by side; of different calibrations, but for `shown` settings of them.
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown = {});
 
+/// What the calibration of a cell looked at, but for `shown` settings of it: cells that differ here must not be mixed.
+std::string calibration_sample(const Entry& entry, const SettingNames& shown);
+
 /// Perplexities ± standard errors, with the loss over the baseline on a second line. Marked per column: the best cell
 /// of what is comparable, and those that a paired test does not tell from it.
 ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings);

@@ -1,0 +1,176 @@
+#include "eval/report/spread.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/error.h"
+#include "eval/report/figures.h"
+#include "eval/report/ranking.h"
+#include "eval/report/tables.h"
+
+namespace nibble::eval {
+namespace {
+
+using Draws = std::map<std::string_view, const Entry*>;  // by the value of the setting
+
+// Cells that differ in `over` alone share this: a recipe's name may say the value, what was calibrated follows from it.
+std::string key_without(const Entry& entry, const std::string& over) {
+  std::string key = entry.comparable_key() + "\n" + calibration_sample(entry, {over});
+  for (const auto& [name, value] : entry.settings)
+    if (name != over && name != "recipe") key += fmt::format("\n{} {}", name, value);
+  return key;
+}
+
+struct Spread {
+  Entries firsts = {};                             // of each group
+  std::map<const Entry*, Draws> draws = {};        // by these
+  std::map<const Entry*, std::size_t> twins = {};  // more cells of one value, of an earlier version, say
+};
+
+Spread spread_of(const Entries& entries, const std::string& over) {
+  Spread spread;
+  std::map<std::string, const Entry*> first;
+  for (const Entry* entry : entries) {
+    const auto [place, is_new] = first.emplace(key_without(*entry, over), entry);
+    if (is_new) spread.firsts.push_back(entry);
+    if (!spread.draws[place->second].emplace(entry->setting(over), entry).second) ++spread.twins[place->second];
+  }
+  return spread;
+}
+
+double mean_of(const Ranking& ranking, const Draws& draws) {
+  double sum = 0.0;
+  for (const auto& [value, entry] : draws) sum += ranking.value(*entry);
+  return sum / static_cast<double>(draws.size());
+}
+
+std::string text_of(const Ranking& ranking, const Draws& draws) {
+  const double mean = mean_of(ranking, draws);
+  if (!std::isfinite(mean)) return "not finite";
+  if (draws.size() == 1) return fmt::format("{:.3f} (one)", mean);
+  double squares = 0.0;
+  for (const auto& [value, entry] : draws) squares += std::pow(ranking.value(*entry) - mean, 2);
+  return fmt::format("{:.3f} ± {:.3f}", mean, std::sqrt(squares / static_cast<double>(draws.size() - 1)));
+}
+
+// Over the values that both have.
+std::optional<PairedDifference> difference(const Ranking& ranking, const Draws& a, const Draws& b) {
+  std::vector<double> left, right;
+  for (const auto& [value, entry] : a)
+    if (const auto other = b.find(value); other != b.end()) {
+      left.push_back(ranking.value(*entry));
+      right.push_back(ranking.value(*other->second));
+    }
+  return paired_difference(left, right);
+}
+
+// A column's cells that compete: of one model and evaluation.
+void mark_column(const Ranking& ranking, const Spread& spread, const Entries& column,
+                 std::map<const Entry*, TableCell>& cells) {
+  std::map<std::string, Entries> groups;
+  for (const Entry* entry : column) groups[entry->comparable_key()].push_back(entry);
+  for (const auto& [key, group] : groups) {
+    const auto mean = [&](const Entry* entry) { return mean_of(ranking, spread.draws.at(entry)); };
+    const Entry* lowest = *std::ranges::min_element(group, {}, mean);
+    if (!std::isfinite(mean(lowest))) continue;
+    bool alone = true;
+    for (const Entry* entry : group) {
+      if (entry == lowest) continue;
+      const auto more = difference(ranking, spread.draws.at(entry), spread.draws.at(lowest));
+      if (!more) continue;
+      cells[entry].detail = fmt::format("{} ± {:.3f}", signed_number(more->mean, 3), more->standard_error);
+      cells[entry].undecided = is_undecided(*more);
+      alone = alone && !cells[entry].undecided;
+    }
+    (alone ? cells[lowest].is_best : cells[lowest].undecided) = true;
+    cells[lowest].detail = "the lowest";
+  }
+}
+
+ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::string& over,
+                         const PivotSettings& settings) {
+  Entries all;
+  std::set<std::string_view> values;
+  std::size_t twins = 0;
+  for (const Entry* first : pivot.entries) {
+    if (const auto found = spread.twins.find(first); found != spread.twins.end()) twins += found->second;
+    for (const auto& [value, entry] : spread.draws.at(first)) {
+      all.push_back(entry);
+      values.insert(value);
+    }
+  }
+  const Ranking ranking = ranking_of(all);
+  ReportTable table = pivot_table(pivot, settings);
+  table.title += fmt::format("{}over {} values of {}", table.title.empty() ? "" : ", ", values.size(), over);
+  table.caption = fmt::format(
+      "{}, mean ± standard deviation over {}. Second line: difference from the lowest of the column, paired over the "
+      "values that both have, ± its standard error. Bold: the lowest, where none other is within two of these; †: "
+      "undecided, within two. With few values two standard errors are less than 95 %: {} pairs have {} degrees of "
+      "freedom.",
+      ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity", over,
+      values.size(), values.size() - 1);
+  std::map<const Entry*, TableCell> cells;
+  for (const Entry* first : pivot.entries) cells[first].text = text_of(ranking, spread.draws.at(first));
+  for (const std::string& column : pivot.column_names) {
+    Entries in_column;
+    for (const auto& [place, entry] : pivot.cells)
+      if (place.second == column) in_column.push_back(entry);
+    mark_column(ranking, spread, in_column, cells);
+  }
+  for (std::size_t r = 0; r < pivot.row_names.size(); ++r)
+    for (std::size_t c = 0; c < pivot.column_names.size(); ++c)
+      if (const auto found = pivot.cells.find({pivot.row_names[r], pivot.column_names[c]}); found != pivot.cells.end())
+        table.rows[r][c + 1] = cells.at(found->second);
+  SettingNames shown = settings.rows;
+  shown.insert(shown.end(), settings.columns.begin(), settings.columns.end());
+  shown.push_back(over);
+  table.warnings = mixture_warnings(all, shown);
+  if (twins > 0)
+    table.warnings.push_back(
+        fmt::format("{} more with the settings and the {} of another cell: the first counts", twins, over));
+  return table;
+}
+
+bool has_spread(const Spread& spread) {
+  return std::ranges::any_of(spread.draws, [](const auto& group) { return group.second.size() > 1; });
+}
+
+// "; they do in calibration.seed, bits", for a message.
+std::string other_settings(const Entries& entries) {
+  std::string text;
+  for (const std::string& name : varying_settings(entries))
+    if (name != "recipe" && has_spread(spread_of(entries, name)))
+      text += fmt::format("{} {}", text.empty() ? "; they do in" : ",", name);
+  return text;
+}
+
+}  // namespace
+
+std::vector<ReportTable> spread_tables(const Entries& entries, const std::string& over, const PivotSettings& settings) {
+  Entries quantized;
+  std::ranges::copy_if(entries, std::back_inserter(quantized), [](const Entry* e) { return !is_float_model(*e); });
+  check_setting_names(entries, {over});
+  const Spread spread = spread_of(quantized, over);
+  NIBBLE_REQUIRE(has_spread(spread), InvalidArgument, "--over {}: no two cells differ in it alone{}", over,
+                 other_settings(quantized));
+  for (const auto* names : {&settings.rows, &settings.columns})
+    NIBBLE_REQUIRE(std::ranges::count(*names, over) == 0, InvalidArgument,
+                   "--over {}: what makes rows or columns cannot be taken together", over);
+  PivotSettings chosen = default_pivot(spread.firsts);
+  for (auto* names : {&chosen.rows, &chosen.columns}) std::erase(*names, over);
+  if (chosen.rows.empty()) chosen.rows = {"recipe"};
+  if (!settings.rows.empty()) chosen.rows = settings.rows;
+  if (!settings.columns.empty()) chosen.columns = settings.columns;
+  std::vector<ReportTable> tables;
+  for (const Pivot& pivot : make_pivots(spread.firsts, chosen.rows, chosen.columns))
+    tables.push_back(spread_table(pivot, spread, over, chosen));
+  return tables;
+}
+
+}  // namespace nibble::eval
