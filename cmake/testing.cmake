@@ -1,19 +1,26 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# What every test is compiled with; nibble_test_headers (tests/support) as well, whose precompiled headers they use.
-function(nibble_test_options name)
-  if(NIBBLE_SANITIZE)
-    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)  # is for the code under test; a third of the compile time
-  endif()
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
-endfunction()
+# What every test is compiled with; nibble_test_headers (tests/support) as well, whose precompiled headers they use. A library to
+# link after nibble_options: options come in that order, and these undo some of those.
+add_library(nibble_test_options INTERFACE)
+if(NIBBLE_SANITIZE)
+  # Is for the code under test; a quarter of the time that tests take to compile.
+  target_compile_options(nibble_test_options INTERFACE -fno-sanitize=undefined)
+endif()
+# Of release builds -O3 is for the code under test too; another quarter.
+target_compile_options(nibble_test_options INTERFACE $<$<CONFIG:Release>:-Og>)
+target_compile_options(nibble_test_options INTERFACE
+  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>         # for ccache
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # fixtures of unnamed namespaces, compiled together
 
-# nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA]), called in tests/quant/algo/kmeans.
-# One executable per test file, named after its path (quant.algo.kmeans.palette_test); its cases are CTest tests of their own, so that a case which needs
+# nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
+# The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests), because
+# compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where its own
+# names are those of another. Cases are CTest tests of their own, so that a case which needs
 # ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per tier of instructions with
 # NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
-# all cases of a file in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
+# all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
 set(NIBBLE_TIERS scalar)
 if(NIBBLE_ISA_FAMILY STREQUAL x86)
   set(NIBBLE_FINE_TIERS avx2-vnni avx512-base avx512-vnni)
@@ -22,39 +29,59 @@ elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
   set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
   set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})
 endif()
+# The program that `name` is, once: its tests, and those on each tier.
+function(nibble_test_program name labels each_isa)
+  if(TARGET ${name})
+    return()
+  endif()
+  add_executable(${name})
+  target_link_libraries(${name} PRIVATE nibble_test_support nibble_options nibble_test_options)
+  target_precompile_headers(${name} REUSE_FROM nibble_test_headers)
+  if(NIBBLE_FILES_TOGETHER GREATER 1)  # a few only: two processors compile two halves of a folder
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+  set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}: PROPERTIES ${properties})
+  if(NOT each_isa)
+    return()
+  endif()
+  add_dependencies(isa_tests ${name})
+  foreach(isa ${NIBBLE_TIERS})
+    if(isa IN_LIST NIBBLE_FINE_TIERS)
+      add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
+      set_tests_properties(${name}@${isa} PROPERTIES LABELS "${labels};isa" TIMEOUT 900 SKIP_RETURN_CODE 77
+        ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+      continue()
+    endif()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}@${isa}: TEST_LIST ${name}_${isa}
+      PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+  endforeach()
+endfunction()
+
 add_custom_target(isa_tests)  # those with EACH_ISA
 function(nibble_test source)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA" "" "DEPS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA;APART" "" "DEPS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "nibble_test(${source}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-  string(REGEX REPLACE "\\.cc$" "" name "${name}")
-  string(REPLACE "/" "." name "${name}")
-  add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS} nibble_test_support nibble_options)
-  nibble_test_options(${name})
-  target_precompile_headers(${name} REUSE_FROM nibble_test_headers)
-  set_property(GLOBAL APPEND PROPERTY NIBBLE_TEST_FILES ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-  set(labels unit)
-  if(arg_LABELS)
-    set(labels ${arg_LABELS})
-  endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}:
-    PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  set(words ${arg_LABELS})
   if(arg_EACH_ISA)
-    add_dependencies(isa_tests ${name})
-    foreach(isa ${NIBBLE_TIERS})
-      if(isa IN_LIST NIBBLE_FINE_TIERS)
-        add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
-        set_tests_properties(${name}@${isa} PROPERTIES LABELS "${labels};isa" TIMEOUT 900 SKIP_RETURN_CODE 77
-          ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
-        continue()
-      endif()
-      gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}@${isa}: TEST_LIST ${name}_${isa}
-        PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77 ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
-    endforeach()
+    list(APPEND words isa)
   endif()
+  list(JOIN words _ program)
+  string(REGEX REPLACE "^_" "" program "${program}_tests")
+  if(arg_APART)
+    string(REGEX REPLACE "\\.cc$" "" program "${source}")
+  endif()
+  file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR}/${program})
+  string(REPLACE "/" "." name "${name}")
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  nibble_test_program(${name} "${arg_LABELS}" ${arg_EACH_ISA})
+  target_sources(${name} PRIVATE ${source})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set_property(GLOBAL APPEND PROPERTY NIBBLE_TEST_FILES ${CMAKE_CURRENT_SOURCE_DIR}/${source})
 endfunction()
 
 # Configuring fails when a *_test.cc is not registered: a test that nobody runs is worse than none.

@@ -59,7 +59,7 @@ fi
 
 if wanted tsan; then
   step "ThreadSanitizer: the thread pool and what uses it most"
-  tests=(core.thread_pool_test core.gemm_test core.linear_op_test)
+  tests=(core.tests core.isa_tests)
   cmake --preset tsan >/dev/null
   cmake --build build/tsan --target "${tests[@]}"
   for test in "${tests[@]}"; do

@@ -13,8 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kMpirun = NIBBLE_MPIEXEC;  // empty without MPI
-
 struct Calibrate : testing::Test {
   TempDir temp;
   std::string model = demo_path("llama-demo"), text = demo_path("calibration.txt"), output = temp / "calib.h5";

@@ -11,11 +11,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kText = demo_path("eval.txt"), kModel = demo_path("llama-demo");
-
 TEST(CompareLogitsProgram, EveryCacheAgreesOnADemoModel) {
   const auto result =
-      nibble_json({"compare-logits", kModel, "--text", kText, "--max-tokens", "70", "--chunk", "1,4,64"});
+      nibble_json({"compare-logits", kLlamaDemo, "--text", kEvalText, "--max-tokens", "70", "--chunk", "1,4,64"});
   EXPECT_TRUE(result["agrees"]);
   EXPECT_EQ(result["tokens"], 70);
   std::set<std::string> caches, chunks;
@@ -33,8 +31,8 @@ TEST(CompareLogitsProgram, EveryCacheAgreesOnADemoModel) {
 // One token at a time goes through the kernels, one prompt of 70 through the matrix library.
 TEST(CompareLogitsProgram, PackedProductsAgreeToo) {
   const TempDir temp;
-  ASSERT_EQ(nibble({"quantize", kModel, "--set", "granularity=channel", "-o", temp / "q"}).exit_code, 0);
-  const auto result = nibble_json({"compare-logits", temp / "q", "--text", kText, "--max-tokens", "70", "--chunk",
+  ASSERT_EQ(nibble({"quantize", kLlamaDemo, "--set", "granularity=channel", "-o", temp / "q"}).exit_code, 0);
+  const auto result = nibble_json({"compare-logits", temp / "q", "--text", kEvalText, "--max-tokens", "70", "--chunk",
                                    "1,4", "--cache", "state", "--compute", "exact"});
   EXPECT_TRUE(result["agrees"]);
   EXPECT_EQ(result["compute"], "exact");
@@ -42,7 +40,7 @@ TEST(CompareLogitsProgram, PackedProductsAgreeToo) {
 
 TEST(CompareLogitsProgram, MeasuresWhatNeedNotBeExact) {
   const ProgramRun run =
-      nibble({"compare-logits", kModel, "--text", kText, "--max-tokens", "40", "--cache", "state,window",
+      nibble({"compare-logits", kLlamaDemo, "--text", kEvalText, "--max-tokens", "40", "--cache", "state,window",
               "--cache-type", "f16,int8", "--window-chunk", "4", "--window-context", "16", "--chunk", "3"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("window int8"));
@@ -50,8 +48,8 @@ TEST(CompareLogitsProgram, MeasuresWhatNeedNotBeExact) {
 }
 
 TEST(CompareLogitsProgram, ADifferenceBeyondTheToleranceIsExitCode4) {
-  const ProgramRun run = nibble({"compare-logits", kModel, "--text", kText, "--max-tokens", "40", "--cache", "state",
-                                 "--chunk", "1", "--tolerance", "0"});
+  const ProgramRun run = nibble({"compare-logits", kLlamaDemo, "--text", kEvalText, "--max-tokens", "40", "--cache",
+                                 "state", "--chunk", "1", "--tolerance", "0"});
   EXPECT_EQ(run.exit_code, 4);
   EXPECT_THAT(run.out, HasSubstr("DIFFERS"));
   EXPECT_THAT(run.err, HasSubstr("differ from one prompt by more than 0"));
@@ -59,7 +57,7 @@ TEST(CompareLogitsProgram, ADifferenceBeyondTheToleranceIsExitCode4) {
 
 TEST(CompareLogitsProgram, WrongUsageIsExplained) {
   const auto error_of = [&](std::vector<std::string> options) {
-    options.insert(options.begin(), {"compare-logits", kModel, "--text", kText});
+    options.insert(options.begin(), {"compare-logits", kLlamaDemo, "--text", kEvalText});
     const ProgramRun run = nibble(options);
     EXPECT_EQ(run.exit_code, 2) << run.err;
     return run.err;

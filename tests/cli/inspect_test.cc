@@ -13,10 +13,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kModel = demo_path("gpt2-demo");
-
 TEST(Inspect, JsonHasTheArchitectureAndATensorEach) {
-  const auto result = nibble_json({"inspect", kModel});
+  const auto result = nibble_json({"inspect", kGpt2Demo});
   EXPECT_EQ(result["architecture"]["family"], "gpt2");
   EXPECT_EQ(result["recipe"], nullptr);
   std::uint64_t bytes = 0;
@@ -28,7 +26,7 @@ TEST(Inspect, JsonHasTheArchitectureAndATensorEach) {
 TEST(InspectCompress, JsonHasEveryCodecAndTransformOfCodesScalesAndWeights) {
   const TempDir directory;
   const std::string quantized = directory / "quantized";
-  ASSERT_EQ(nibble({"quantize", kModel, "--preset", "int4-block", "-q", "-o", quantized}).exit_code, 0);
+  ASSERT_EQ(nibble({"quantize", kGpt2Demo, "--preset", "int4-block", "-q", "-o", quantized}).exit_code, 0);
   const auto result = nibble_json({"inspect", quantized, "--compress", "--sample", "1000", "--quiet"});
   EXPECT_EQ(result["sample_bytes"], 1000);
   std::set<std::string> streams;
@@ -60,17 +58,17 @@ TEST(InspectCompress, JsonHasEveryCodecAndTransformOfCodesScalesAndWeights) {
 }
 
 TEST(InspectCompress, TextIsATableForEachKindOfNumber) {
-  const ProgramRun run = nibble({"inspect", kModel, "--compress", "--sample", "2K", "--quiet"});
+  const ProgramRun run = nibble({"inspect", kGpt2Demo, "--compress", "--sample", "2K", "--quiet"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("weights, F16"), HasSubstr("entropy"), HasSubstr("gorilla"),
                              HasSubstr("every round trip verified"), Not(HasSubstr("nan"))));
 }
 
 TEST(InspectCompress, MistakesAreExplained) {
-  const ProgramRun alone = nibble({"inspect", kModel, "--sample", "2K"});
+  const ProgramRun alone = nibble({"inspect", kGpt2Demo, "--sample", "2K"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.err, HasSubstr("--compress"));
-  const ProgramRun empty = nibble({"inspect", kModel, "--compress", "--sample", "0"});
+  const ProgramRun empty = nibble({"inspect", kGpt2Demo, "--compress", "--sample", "0"});
   EXPECT_EQ(empty.exit_code, 2);
   EXPECT_THAT(empty.err, HasSubstr("--sample"));
   const ProgramRun absent = nibble({"inspect", "nowhere", "--compress"});

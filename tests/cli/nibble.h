@@ -29,4 +29,8 @@ inline nlohmann::json nibble_json(std::vector<std::string> arguments) {
 
 inline std::string demo_path(const std::string& name) { return source_path("datasets/demo/" + name).string(); }
 
+inline const std::string kLlamaDemo = demo_path("llama-demo"), kGpt2Demo = demo_path("gpt2-demo");
+inline const std::string kEvalText = demo_path("eval.txt");
+inline const std::string kMpirun = NIBBLE_MPIEXEC;  ///< empty without MPI
+
 }  // namespace nibble::test

@@ -12,15 +12,13 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kText = demo_path("eval.txt");
-
 struct Perplexity : testing::Test {
   TempDir temp;
   std::string model = demo_path("gpt2-demo");
 };
 
 TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
-  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "800"});
+  const auto result = nibble_json({"perplexity", model, "--text", kEvalText, "--max-tokens", "800"});
   for (const char* key : {"perplexity",    "perplexity_stderr", "nll_nats_per_token",
                           "bits_per_byte", "tokens_scored",     "tokens_per_second",
                           "protocol",      "context",           "stride",
@@ -40,13 +38,13 @@ TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
 }
 
 TEST_F(Perplexity, ASingleWindowHasNoStandardError) {
-  const auto result = nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "100"});
+  const auto result = nibble_json({"perplexity", model, "--text", kEvalText, "--max-tokens", "100"});
   EXPECT_EQ(result["windows"], 1);
   EXPECT_TRUE(result["perplexity_stderr"].is_null());
 }
 
 TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
-  ASSERT_EQ(nibble({"tokenize", model, "--text", kText, "-o", temp / "eval.u16"}).exit_code, 0);
+  ASSERT_EQ(nibble({"tokenize", model, "--text", kEvalText, "-o", temp / "eval.u16"}).exit_code, 0);
   std::filesystem::create_directory(temp / "bare");
   for (const char* name : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(std::filesystem::path(model) / name, temp / "bare" / name);
@@ -56,7 +54,7 @@ TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
     arguments.insert(arguments.end(), options.begin(), options.end());
     return nibble_json(arguments);
   };
-  const auto text = with({"perplexity", model, "--text", kText});
+  const auto text = with({"perplexity", model, "--text", kEvalText});
   const auto tokens = with({"perplexity", model, "--tokens", temp / "eval.u16"});
   const auto bare = with({"perplexity", temp / "bare", "--tokens", temp / "eval.u16"});
   EXPECT_EQ(tokens["perplexity"], text["perplexity"]);
@@ -67,14 +65,14 @@ TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
   EXPECT_TRUE(bare["bits_per_byte"].is_null());
   EXPECT_TRUE(bare["tokenizer_hash"].is_null());
 
-  const ProgramRun no_tokenizer = nibble({"perplexity", temp / "bare", "--text", kText});
+  const ProgramRun no_tokenizer = nibble({"perplexity", temp / "bare", "--text", kEvalText});
   EXPECT_EQ(no_tokenizer.exit_code, 3);
   EXPECT_THAT(no_tokenizer.err, HasSubstr("tokenizer.json"));
 }
 
 TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
   const auto run = [&](const char* threads, const char* attention) {
-    return nibble_json({"perplexity", model, "--text", kText, "--max-tokens", "1000", "--threads", threads,
+    return nibble_json({"perplexity", model, "--text", kEvalText, "--max-tokens", "1000", "--threads", threads,
                         "--attention", attention})["perplexity"]
         .get<double>();
   };
@@ -86,7 +84,7 @@ TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
 TEST_F(Perplexity, ComputeSaysHowProductsAreMade) {
   ASSERT_EQ(nibble({"quantize", model, "-o", temp / "q"}).exit_code, 0);
   const auto run = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"perplexity", temp / "q", "--text", kText, "--max-tokens", "600"});
+    more.insert(more.begin(), {"perplexity", temp / "q", "--text", kEvalText, "--max-tokens", "600"});
     return nibble_json(more);
   };
   const auto reference = run({});
@@ -104,7 +102,7 @@ TEST_F(Perplexity, ComputeSaysHowProductsAreMade) {
 }
 
 TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
-  const std::vector<std::string> options = {"--text", kText, "--max-tokens", "800", "--reference", model};
+  const std::vector<std::string> options = {"--text", kEvalText, "--max-tokens", "800", "--reference", model};
   const auto with = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), options.begin(), options.end());
     return arguments;
@@ -118,7 +116,7 @@ TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
   const auto quantized = nibble_json(with({"perplexity", temp / "q"}));
   const auto& reference = quantized["reference"];
   EXPECT_EQ(quantized["perplexity"],
-            nibble_json({"perplexity", temp / "q", "--text", kText, "--max-tokens", "800"})["perplexity"]);
+            nibble_json({"perplexity", temp / "q", "--text", kEvalText, "--max-tokens", "800"})["perplexity"]);
   EXPECT_TRUE(near(reference["perplexity_ratio"],
                    quantized["perplexity"].get<double>() / reference["perplexity"].get<double>(), {.rel = 1e-12}));
   EXPECT_GT(reference["kl_nats_per_token"], reference["kl_median"]);
@@ -128,7 +126,8 @@ TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
 }
 
 TEST_F(Perplexity, HumanOutputNamesProtocolAndUnits) {
-  const ProgramRun run = nibble({"perplexity", model, "--text", kText, "--protocol", "half", "--max-tokens", "800"});
+  const ProgramRun run =
+      nibble({"perplexity", model, "--text", kEvalText, "--protocol", "half", "--max-tokens", "800"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   for (const char* words : {"half, context 256", "perplexity", " ± ", "nats per token", "bits per byte", "tokens/s"})
     EXPECT_THAT(run.out, HasSubstr(words));
@@ -142,16 +141,18 @@ TEST_F(Perplexity, WrongUsageIsExplained) {
     return run.err;
   };
   EXPECT_THAT(error_of({}), HasSubstr("expected one of --text FILE and --tokens FILE, got neither"));
-  EXPECT_THAT(error_of({"--text", kText, "--tokens", "x.u16"}), HasSubstr("got both"));
-  EXPECT_THAT(error_of({"--text", kText, "--protocol", "slding"}), HasSubstr("did you mean 'sliding'?"));
-  EXPECT_THAT(error_of({"--text", kText, "--average", "window"}), HasSubstr("did you mean 'windows'?"));
-  EXPECT_THAT(error_of({"--text", kText, "--attention", "fusd"}), HasSubstr("did you mean 'fused'?"));
-  EXPECT_THAT(error_of({"--text", kText, "--compute", "exat"}), HasSubstr("did you mean 'exact'?"));
-  EXPECT_THAT(error_of({"--text", kText, "--protocol", "blocks", "--stride", "64"}), HasSubstr("--stride belongs to"));
-  EXPECT_THAT(error_of({"--text", kText, "--protocol", "half", "--average", "tokens"}), HasSubstr("--average belongs"));
-  EXPECT_THAT(error_of({"--text", kText, "--stride", "300"}), HasSubstr("stride"));
-  EXPECT_THAT(error_of({"--text", kText, "--context", "1"}), HasSubstr("--context: expected a whole number"));
-  EXPECT_THAT(error_of({"--text", kText, "--context", "512"}), HasSubstr("256"));  // beyond learned positions
+  EXPECT_THAT(error_of({"--text", kEvalText, "--tokens", "x.u16"}), HasSubstr("got both"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--protocol", "slding"}), HasSubstr("did you mean 'sliding'?"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--average", "window"}), HasSubstr("did you mean 'windows'?"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--attention", "fusd"}), HasSubstr("did you mean 'fused'?"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--compute", "exat"}), HasSubstr("did you mean 'exact'?"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--protocol", "blocks", "--stride", "64"}),
+              HasSubstr("--stride belongs to"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--protocol", "half", "--average", "tokens"}),
+              HasSubstr("--average belongs"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--stride", "300"}), HasSubstr("stride"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--context", "1"}), HasSubstr("--context: expected a whole number"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--context", "512"}), HasSubstr("256"));  // beyond learned positions
   EXPECT_THAT(error_of({"--tokens", "x.u16", "--hf-join"}), HasSubstr("--hf-join"));
 }
 
@@ -166,7 +167,7 @@ TEST_F(Perplexity, BadFilesAreFileErrors) {
   EXPECT_EQ(code_of("--tokens", temp / "odd.u16"), 3);
   write_file(temp / "large.u16", "\xFF\xFF");
   EXPECT_EQ(code_of("--tokens", temp / "large.u16"), 3);
-  EXPECT_EQ(nibble({"perplexity", temp / "nothing", "--text", kText}).exit_code, 3);
+  EXPECT_EQ(nibble({"perplexity", temp / "nothing", "--text", kEvalText}).exit_code, 3);
 }
 
 }  // namespace

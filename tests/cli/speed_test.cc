@@ -11,10 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kModel = demo_path("llama-demo");
-
 TEST(Speed, JsonHasEveryFigureForEachContext) {
-  const auto result = nibble_json({"speed", kModel, "--context", "32,64", "--generate", "4", "--repeat", "2"});
+  const auto result = nibble_json({"speed", kLlamaDemo, "--context", "32,64", "--generate", "4", "--repeat", "2"});
   for (const char* key : {"model", "method", "compute", "kernels", "model_bytes", "weight_bytes_per_token",
                           "head_bytes", "peak_resident_bytes", "machine", "speeds"})
     EXPECT_TRUE(result.contains(key)) << key;
@@ -36,8 +34,8 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
 }
 
 TEST(Speed, TableAndCsv) {
-  const std::vector<std::string> options = {"speed",     kModel, "--prompt", "8", "--generate",    "2",
-                                            "--warm-up", "0",    "--repeat", "1", "--skip-limits", "--cache",
+  const std::vector<std::string> options = {"speed",     kLlamaDemo, "--prompt", "8", "--generate",    "2",
+                                            "--warm-up", "0",        "--repeat", "1", "--skip-limits", "--cache",
                                             "none"};
   const ProgramRun table = nibble(options);
   ASSERT_EQ(table.exit_code, 0) << table.err;
@@ -51,8 +49,8 @@ TEST(Speed, TableAndCsv) {
 }
 
 TEST(Speed, Bf16IsAShareOfTheLibrarysBf16Rate) {
-  const auto result = nibble_json(
-      {"speed", kModel, "--prompt", "64", "--generate", "2", "--warm-up", "0", "--repeat", "1", "--compute", "bf16"});
+  const auto result = nibble_json({"speed", kLlamaDemo, "--prompt", "64", "--generate", "2", "--warm-up", "0",
+                                   "--repeat", "1", "--compute", "bf16"});
   EXPECT_THAT(result["kernels"].dump(), HasSubstr("gemm_bf16"));
   const double rate = result["machine"]["bf16_gemm_flops_per_second"];
   const auto& row = result["speeds"][0];
@@ -64,7 +62,7 @@ TEST(Speed, Bf16IsAShareOfTheLibrarysBf16Rate) {
 
 TEST(Speed, WrongUsageIsExplained) {
   const auto error_of = [&](std::vector<std::string> options) {
-    options.insert(options.begin(), {"speed", kModel, "--skip-limits"});
+    options.insert(options.begin(), {"speed", kLlamaDemo, "--skip-limits"});
     const ProgramRun run = nibble(options);
     EXPECT_EQ(run.exit_code, 2) << run.err;
     return run.err;
@@ -75,8 +73,8 @@ TEST(Speed, WrongUsageIsExplained) {
 }
 
 TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {
-  const auto result = nibble_json({"evaluate", kModel, "--text", demo_path("eval.txt"), "--max-tokens", "600",
-                                   "--reference", kModel, "--prompt", "8", "--generate", "2", "--skip-limits"});
+  const auto result = nibble_json({"evaluate", kLlamaDemo, "--text", demo_path("eval.txt"), "--max-tokens", "600",
+                                   "--reference", kLlamaDemo, "--prompt", "8", "--generate", "2", "--skip-limits"});
   // The packed kernels sum in another order than the reference's decoding: the float rounding of logits.
   EXPECT_TRUE(near(result["reference"]["kl_nats_per_token"], 0.0, {.abs = 1e-8}));
   EXPECT_TRUE(near(result["perplexity"], result["reference"]["perplexity"], {.rel = 1e-6}));

@@ -20,8 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kMpirun = NIBBLE_MPIEXEC;  // empty without MPI
-
 using Records = std::map<std::string, std::string>;
 
 /// What must not differ between runs, by id.

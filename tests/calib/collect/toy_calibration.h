@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "calib/collect/collector.h"
+#include "tests/calib/stats/example_stats.h"
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/files.h"
 
 namespace nibble::calib {
 
-inline constexpr StatisticSet kEverything = {
-    .activations = true, .fisher = true, .hessian = true, .guided_hessian = true, .output_hessian = true};
 inline constexpr std::size_t kWindow = 16;
 inline constexpr std::size_t kBatchWindows = 128;  // what the collector takes together: 2048 tokens
 

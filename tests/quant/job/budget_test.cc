@@ -10,7 +10,7 @@
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
 #include "tests/export/export_support.h"
-#include "tests/quant/job/tiny_calibration.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"

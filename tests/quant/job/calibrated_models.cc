@@ -13,11 +13,12 @@ using quant::make_weight_provider;
 
 model::Architecture config_of(const fs::path& model) { return model::Checkpoint::open(model)->architecture(); }
 
-void write_calibration(const fs::path& file, const fs::path& model, const calib::StatisticSet& what,
-                       std::uint64_t seed) {
+void write_calibration(const fs::path& file, const fs::path& model, const calib::StatisticSet& what, std::uint64_t seed,
+                       calib::FisherFlavour flavour) {
   auto settings = calib::example_settings(what);
   settings.model_hash = model::Checkpoint::open(model)->fingerprint();
   settings.seeds = {seed};
+  settings.flavour = flavour;
   calib::StatsWriter writer(file, settings);
   for (const auto& layer : test::layers_of(config_of(model)))
     writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++, what));

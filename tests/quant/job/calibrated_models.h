@@ -16,7 +16,8 @@ model::Architecture config_of(const std::filesystem::path& model);
 
 /// Made-up statistics of all linear layers of the blocks, as if they had been collected from `model`.
 void write_calibration(const std::filesystem::path& file, const std::filesystem::path& model,
-                       const calib::StatisticSet& what = calib::kEverything, std::uint64_t seed = 1);
+                       const calib::StatisticSet& what = calib::kEverything, std::uint64_t seed = 1,
+                       calib::FisherFlavour flavour = calib::FisherFlavour::kSequence);
 
 /// quantize_model() with a recipe as text; replaces `output`.
 quant::QuantizeResult quantize(const std::filesystem::path& model, const std::filesystem::path& output,

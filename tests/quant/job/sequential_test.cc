@@ -11,10 +11,11 @@
 #include "core/thread_pool.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
-#include "tests/quant/job/tiny_calibration.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/throws.h"
 
 namespace nibble::quant {

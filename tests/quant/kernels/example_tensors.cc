@@ -146,6 +146,21 @@ quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random) {
   return {"weight", spec, std::move(parts)};
 }
 
+Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
+  Matrix<float> m(rows, cols);
+  for (float& value : m.values())
+    value = integers ? static_cast<float>(random.below(7)) - 3.0f : static_cast<float>(random.normal());
+  return m;
+}
+
+Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& random) {
+  Matrix<float> x(tokens, cols);
+  for (std::size_t t = 0; t < tokens; ++t)
+    for (std::size_t j = 0; j < cols; ++j)
+      x(t, j) = j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
+  return x;
+}
+
 std::string describe(const TensorWish& wish) {
   if (wish.spec.coding == Coding::kBlockPalette)
     return fmt::format("block palette {} {} {} bits ({}, {}) group {}",

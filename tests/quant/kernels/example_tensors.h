@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/matrix_view.h"
 #include "core/random.h"
 #include "quant/format/quantized_tensor.h"
 
@@ -23,6 +24,12 @@ quant::QuantizedTensor random_tensor(const TensorWish& wish, Random& random);
 /// Block palettes of (rows, cols): every palette, scale type and length of blocks that kernels know. With `integers`,
 /// without NF4, whose entries are none.
 std::vector<TensorWish> block_palette_wishes(std::size_t rows, std::size_t cols, bool integers);
+
+/// (rows, cols), normal; or `integers` from -3 to 3.
+Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random);
+
+/// Integers that 8 bits hold as they are: 127 in every block (of 16, too) makes its scale 1.
+Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& random);
 
 /// For messages: "palette 4 bits 33 x 70 group 8 scaled".
 std::string describe(const TensorWish& wish);

@@ -43,7 +43,7 @@ void expect_consistent(const Items& items, std::uint64_t capacity, const Knapsac
     loss += items[i].at(result.chosen[i]).loss;
     size += items[i].at(result.chosen[i]).size;
   }
-  EXPECT_TRUE(test::near(result.loss, loss, {.abs = 1e-12}));  // a few additions of numbers up to 10
+  EXPECT_TRUE(nibble::test::near(result.loss, loss, {.abs = 1e-12}));  // a few additions of numbers up to 10
   EXPECT_EQ(result.size, size);
   EXPECT_LE(size, capacity);
   EXPECT_LE(result.lower_bound, result.loss);
@@ -64,7 +64,7 @@ TEST(MultipleChoice, FindsTheOptimumThatTryingEverySelectionFinds) {
     const KnapsackResult result = choose_ways(items, capacity);
     expect_consistent(items, capacity, result);
     EXPECT_TRUE(result.exact);
-    EXPECT_TRUE(test::near(result.loss, expected, {.abs = 1e-12})) << "round " << round;
+    EXPECT_TRUE(nibble::test::near(result.loss, expected, {.abs = 1e-12})) << "round " << round;
     ++solved;
   }
   EXPECT_GT(solved, 200);
@@ -128,13 +128,14 @@ TEST(MultipleChoice, NothingToChooseIsFine) {
 }
 
 TEST(MultipleChoice, SaysWhatIsImpossible) {
-  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+  EXPECT_TRUE(nibble::test::throws_with<InvalidArgument>(
       [] {
         (void)choose_ways(Items{{{1.0, 5}}, {{1.0, 6}}}, 10);
       },
       "11", "10"));
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { (void)choose_ways(Items{{}}, 10); }, "nothing to choose"));
-  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+  EXPECT_TRUE(
+      nibble::test::throws_with<InvalidArgument>([] { (void)choose_ways(Items{{}}, 10); }, "nothing to choose"));
+  EXPECT_TRUE(nibble::test::throws_with<InvalidArgument>(
       [] {
         (void)choose_ways(Items{{{std::numeric_limits<double>::quiet_NaN(), 1}}}, 10);
       },

@@ -15,6 +15,7 @@
 namespace nibble::quant {
 namespace {
 
+using test::byte_activations;
 using test::describe;
 using test::random_tensor;
 using test::TensorWish;
@@ -82,15 +83,6 @@ TEST(QuantizedActivations, OfABlockWithNaNOrInfinityAreNaN) {
       EXPECT_EQ(q.sums[0], 32 * 127);
     }
   }
-}
-
-// Integers that 8 bits hold as they are: 127 in every block (of 16, too) makes its scale 1.
-Matrix<float> byte_activations(std::size_t tokens, std::size_t cols, Random& random) {
-  Matrix<float> x(tokens, cols);
-  for (std::size_t t = 0; t < tokens; ++t)
-    for (std::size_t j = 0; j < cols; ++j)
-      x(t, j) = j % 16 == 0 ? (random.below(2) == 0 ? 127.0f : -127.0f) : static_cast<float>(random.below(15)) - 7.0f;
-  return x;
 }
 
 std::vector<TensorWish> wishes() {

@@ -14,6 +14,7 @@ namespace nibble::quant {
 namespace {
 
 using test::describe;
+using test::random_matrix;
 using test::random_tensor;
 using test::TensorWish;
 
@@ -36,13 +37,6 @@ std::vector<TensorWish> wishes(bool integers) {
     for (const TensorWish& wish : test::block_palette_wishes(rows, cols, integers)) all.push_back(wish);
   }
   return all;
-}
-
-Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
-  Matrix<float> m(rows, cols);
-  for (float& value : m.values())
-    value = integers ? static_cast<float>(random.below(7)) - 3.0f : static_cast<float>(random.normal());
-  return m;
 }
 
 // Sums over the rounded operands, and of their magnitudes, in double; and what rounding made of the sums.

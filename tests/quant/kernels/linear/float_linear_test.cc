@@ -41,7 +41,7 @@ class PlainSource final : public WeightSource {
   std::vector<std::byte> bytes_;
 };
 
-Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
+Matrix<float> bf16_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
   Matrix<float> m(rows, cols);
   for (float& value : m.values()) {
     value = integers ? static_cast<float>(random.below(17)) - 8.0f : static_cast<float>(random.normal());
@@ -54,8 +54,7 @@ Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, R
 void check(DType dtype, bool transposed, std::size_t rows, std::size_t cols, std::size_t tokens, bool integers) {
   SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ' ' << rows << " x " << cols << ", tokens " << tokens);
   Random random(rows * 1000 + cols);
-  const Matrix<float> w = random_matrix(rows, cols, integers, random),
-                      x = random_matrix(tokens, cols, integers, random);
+  const Matrix<float> w = bf16_matrix(rows, cols, integers, random), x = bf16_matrix(tokens, cols, integers, random);
   Matrix<float> stored(transposed ? cols : rows, transposed ? rows : cols);
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < cols; ++c) (transposed ? stored(c, r) : stored(r, c)) = round_to_f16(w(r, c));

@@ -19,6 +19,7 @@ namespace nibble::quant {
 namespace {
 
 using test::describe;
+using test::random_matrix;
 using test::random_tensor;
 using test::TensorWish;
 
@@ -38,13 +39,6 @@ std::vector<TensorWish> wishes(bool integers) {
     for (const TensorWish& wish : test::block_palette_wishes(rows, cols, integers)) all.push_back(wish);
   }
   return all;
-}
-
-Matrix<float> random_matrix(std::size_t rows, std::size_t cols, bool integers, Random& random) {
-  Matrix<float> m(rows, cols);
-  for (float& value : m.values())
-    value = integers ? static_cast<float>(random.below(7)) - 3.0f : static_cast<float>(random.normal());
-  return m;
 }
 
 // Y = X Wᵀ + b and, beside it, sum_j |w x| (with zero points: |code - middle| + |zero - middle| for |code - zero|,
