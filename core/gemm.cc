@@ -169,6 +169,11 @@ NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::complex<double>)
 #undef NIBBLE_INSTANTIATE
 
+bool gemm_rows_stand_alone() {
+  const Isa isa = active_isa();
+  return isa != Isa::kAvx2 && isa != Isa::kAvx2Vnni;
+}
+
 std::string gemm_identity() {
   if (runs_eigen())
     return fmt::format("Eigen {}.{}.{} {}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION,

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -69,6 +70,25 @@ bool spin_until(std::chrono::steady_clock::duration patience, Done done) {
   return false;
 }
 
+// Threads begun meanwhile take no signals that somebody sends: those that have a stack for handlers do
+// (cli/signals.cc), or the threads of the program that we are a library of. What a thread does itself (SIGBUS of a
+// mapped file) it still hears of.
+class SignalsElsewhere {
+ public:
+  SignalsElsewhere() {
+    sigset_t sent;
+    sigemptyset(&sent);
+    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2}) sigaddset(&sent, signal);
+    pthread_sigmask(SIG_BLOCK, &sent, &before_);
+  }
+  ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsElsewhere(const SignalsElsewhere&) = delete;
+  SignalsElsewhere& operator=(const SignalsElsewhere&) = delete;
+
+ private:
+  sigset_t before_ = {};
+};
+
 // One loop at a time is published. Workers that are awake join it through `gate_`; the caller closes the gate when no
 // index is left and waits for those inside. A worker that wakes late finds the gate closed and is waited for by nobody,
 // so a loop never takes longer than the caller alone would need plus the bodies that others began.
@@ -76,6 +96,7 @@ class ThreadPool {
  public:
   explicit ThreadPool(std::size_t threads)
       : patience_(threads <= available_processors() ? kSpin : std::chrono::microseconds{0}) {
+    const SignalsElsewhere blocked;
     for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   }
   ~ThreadPool() {

@@ -42,8 +42,9 @@ TEST_P(RoundTrip, QuantizingCostsSomePerplexityAndExportingNone) {
   const auto exported = nibble_json({"export", temp / "q", "--format", "dequantized", "-o", temp / "f16"});
   EXPECT_EQ(exported["format"], "dequantized");
   EXPECT_GT(exported["tensor_bytes"], 0);
-  // Palettes are float16 and rows have no scales: float16 holds every decoded value exactly.
-  EXPECT_EQ(perplexity(temp / "f16"), quantized);
+  // Palettes are float16 and rows have no scales: float16 holds every decoded value exactly. GPT-2's are stored (in,
+  // out) there, and summed in another order on some tiers.
+  EXPECT_TRUE(near(perplexity(temp / "f16"), quantized, {.rel = 1e-6}));
   EXPECT_EQ(nibble_json({"inspect", temp / "f16"})["method"], "float16");
 }
 
