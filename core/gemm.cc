@@ -3,16 +3,27 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <complex>
 #include <mutex>
 #include <type_traits>
 
+#include "core/eigen_gemm.h"
 #include "core/error.h"
 #include "core/gemm_library.h"
 #include "core/isa.h"
 #include "core/thread_pool.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define NIBBLE_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define NIBBLE_ADDRESS_SANITIZER
+#endif
+#endif
+#if defined(NIBBLE_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
+#endif
 
 /// Of GCC's OpenMP runtime, which the matrix library's threads are from, whatever compiler builds us (so not its
 /// omp.h).
@@ -21,62 +32,20 @@ extern "C" void omp_set_num_threads(int threads);
 namespace nibble {
 namespace {
 
+// What multiplies was compiled without sanitizers: they are asked here whether the operands are whole.
 template <class T>
-using StridedMap = Eigen::Map<Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
-                              Eigen::Unaligned, Eigen::OuterStride<>>;
-template <class T>
-using ConstStridedMap =
-    Eigen::Map<const Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
-               Eigen::Unaligned, Eigen::OuterStride<>>;
-
-template <class T>
-ConstStridedMap<T> map(MatrixView<const T> m) {
-  return {m.data(), static_cast<Eigen::Index>(m.rows()), static_cast<Eigen::Index>(m.cols()),
-          Eigen::OuterStride<>(static_cast<Eigen::Index>(m.stride()))};
-}
-
-// On 64-bit Arm, oneDNN has kernels of its own for SVE only, or hands on to Arm's library, which distributions build it
-// without; Eigen's are in NEON.
-#if defined(__aarch64__)
-constexpr bool kEigenForFloats = true;
-#else
-constexpr bool kEigenForFloats = false;
+void check_memory([[maybe_unused]] MatrixView<T> m) {
+#if defined(NIBBLE_ADDRESS_SANITIZER)
+  for (std::size_t r = 0; r < m.rows() && m.cols() > 0; ++r) {
+    const auto row = m.row(r);
+    void* const start = const_cast<void*>(static_cast<const void*>(row.data()));
+    if (const void* bad = __asan_region_is_poisoned(start, row.size_bytes()))
+      static_cast<void>(*static_cast<const volatile char*>(bad));  // reported as any such access
+  }
 #endif
-
-// Eigen's product is compiled for every pair of orders that it is called with. Only double, and float on Arm, is
-// multiplied this way where it takes time; the other types, which are here for NIBBLE_FORCE_ISA=scalar and for tests,
-// turn copies into one order.
-template <class T>
-constexpr bool kInPlace = std::is_same_v<T, double> || (kEigenForFloats && std::is_same_v<T, float>);
+}
 
 bool runs_eigen() { return kEigenForFloats || active_isa() == Isa::kScalar; }
-
-template <class T>
-Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> turned(Transpose transpose, MatrixView<const T> m) {
-  if (transpose == Transpose::kYes) return map(m).transpose();
-  return map(m);
-}
-
-template <class T>
-void eigen_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
-                MatrixView<T> c) {
-  StridedMap<T> out(c.data(), static_cast<Eigen::Index>(c.rows()), static_cast<Eigen::Index>(c.cols()),
-                    Eigen::OuterStride<>(static_cast<Eigen::Index>(c.stride())));
-  if (beta == T(0)) {
-    out.setZero();
-  } else if (beta != T(1)) {
-    out *= beta;
-  }
-  if constexpr (kInPlace<T>) {
-    const auto x = map(a), y = map(b);
-    if (ta == Transpose::kNo && tb == Transpose::kNo) out.noalias() += alpha * x * y;
-    if (ta == Transpose::kNo && tb == Transpose::kYes) out.noalias() += alpha * x * y.transpose();
-    if (ta == Transpose::kYes && tb == Transpose::kNo) out.noalias() += alpha * x.transpose() * y;
-    if (ta == Transpose::kYes && tb == Transpose::kYes) out.noalias() += alpha * x.transpose() * y.transpose();
-  } else {
-    out.noalias() += alpha * turned(ta, a) * turned(tb, b);
-  }
-}
 
 void library_gemm(Transpose ta, Transpose tb, float alpha, MatrixView<const float> a, MatrixView<const float> b,
                   float beta, MatrixView<float> c) {
@@ -139,6 +108,9 @@ template <class T>
 void gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta, MatrixView<T> c) {
   check_shapes<T>(ta, tb, a, b, c);
   if (c.empty()) return;
+  check_memory<const T>(a);
+  check_memory<const T>(b);
+  check_memory<T>(c);
   if constexpr (std::is_same_v<T, float>) {
     const bool no_terms = (ta == Transpose::kYes ? a.rows() : a.cols()) == 0;
     if (!runs_eigen() && !no_terms) return library_gemm(ta, tb, alpha, a, b, beta, c);
@@ -175,9 +147,7 @@ bool gemm_rows_stand_alone() {
 }
 
 std::string gemm_identity() {
-  if (runs_eigen())
-    return fmt::format("Eigen {}.{}.{} {}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION,
-                       isa_name(active_isa()));
+  if (runs_eigen()) return fmt::format("{} {}", eigen_version(), isa_name(active_isa()));
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("oneDNN {}.{}.{} {}", version->major, version->minor, version->patch, isa_name(active_isa()));
 }

@@ -26,9 +26,9 @@ template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b,
                    T beta, MatrixView<T> c);
 
-/// Whether a row of C has the same bits whatever rows stand beside it: how many tokens a product takes at once then
-/// changes nothing. Not so where floats are multiplied with AVX2: the library's kernels for the last rows of a tile add
-/// in another order than the others.
+/// Whether a row of C has the same bits whatever rows stand beside it, so that how many windows of tokens a product
+/// takes at once changes nothing. Not so where floats are multiplied with AVX2: the library's kernels for the last one
+/// to three rows of a tile add in another order than those for the others.
 bool gemm_rows_stand_alone();
 
 /// Library, version and instruction set behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512": part of every fingerprint.

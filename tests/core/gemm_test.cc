@@ -3,6 +3,7 @@
 #include <complex>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/isa.h"
@@ -97,6 +98,22 @@ TEST(Gemm, NamesShapesThatDoNotFit) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, a, b, 0.0f, c); }, "(2, 3)", "(4, 2)"));
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+// The products themselves are not instrumented.
+TEST(GemmDeathTest, OperandsBeyondTheirMemoryAreReported) {
+  const std::vector<double> short_of_one(5, 1.0), whole(6, 1.0);
+  std::vector<double> sums(4);
+  const MatrixView<const double> bad(short_of_one.data(), 2, 3), good(whole.data(), 2, 3);
+  const MatrixView<double> c(sums.data(), 2, 2);
+  gemm<double>(Transpose::kNo, Transpose::kYes, 1.0, good, good, 0.0, c);
+  EXPECT_DEATH(gemm<double>(Transpose::kNo, Transpose::kYes, 1.0, bad, good, 0.0, c), "heap-buffer-overflow");
+  EXPECT_DEATH(gemm<double>(Transpose::kNo, Transpose::kYes, 1.0, good, bad, 0.0, c), "heap-buffer-overflow");
+  EXPECT_DEATH(
+      gemm<double>(Transpose::kNo, Transpose::kYes, 1.0, good, good, 0.0, MatrixView<double>(sums.data() + 1, 2, 2)),
+      "heap-buffer-overflow");
+}
+#endif
 
 TEST(ParallelGemm, GivesTheSameBitsWithAnyNumberOfThreads) {
   Random random(3);
