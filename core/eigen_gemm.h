@@ -1,6 +1,9 @@
 #pragma once
 
-#include "core/gemm.h"
+#include <string>
+
+#include "core/matrix_view.h"
+#include "core/transpose.h"
 
 namespace nibble {
 

@@ -3,11 +3,9 @@
 #include <string>
 
 #include "core/matrix_view.h"
+#include "core/transpose.h"
 
 namespace nibble {
-
-/// Whether a factor of gemm() is used as stored or transposed.
-enum class Transpose { kNo, kYes };
 
 /// C = alpha * op(A) op(B) + beta * C on the calling thread: the one door to matrix products.
 ///
