@@ -4,10 +4,10 @@
 # exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
 # under ThreadSanitizer, full disks, and clang-tidy over what was touched last (SKIPPED where it cannot be installed). One
 # argument limits it: format|dev|release|package|python|clients|tsan|disk|tidy. More run only when they are named, which keeps
-# the whole under 45 minutes on 2 cores with AVX-512, an hour on older ones: `harness` (lm-evaluation-harness's own model against ours), `fuzz` (20 seconds for
-# every parser of files), `arm` (the tests that know tiers of instructions on those of 64-bit Arm, under qemu; SKIPPED where
-# scripts/setup.sh arm64 was not run), `tidy-all` (clang-tidy over everything) and `alone` (sources that lack an #include, of
-# what differs from main).
+# the whole short (45 minutes on 2 cores are the aim): `harness` (lm-evaluation-harness's own model against ours), `fuzz` (20
+# seconds for every parser of files), `arm` (the tests that know tiers of instructions on those of 64-bit Arm, under qemu;
+# SKIPPED where scripts/setup.sh arm64 was not run), `tidy-all` (clang-tidy over everything) and `alone` (sources that lack an
+# #include, of what differs from main).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}

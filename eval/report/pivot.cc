@@ -223,6 +223,19 @@ std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows,
   return done;
 }
 
+Entries column_of(const Pivot& pivot, const std::string& column) {
+  Entries entries;
+  for (const auto& [place, entry] : pivot.cells)
+    if (place.second == column) entries.push_back(entry);
+  return entries;
+}
+
+SettingNames PivotSettings::shown() const {
+  SettingNames names = rows;
+  names.insert(names.end(), columns.begin(), columns.end());
+  return names;
+}
+
 PivotSettings default_pivot(const Entries& entries) {
   PivotSettings settings{.rows = {"recipe"}, .columns = {"model"}};
   SettingNames telling = telling_settings(entries);

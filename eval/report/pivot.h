@@ -40,6 +40,9 @@ struct Pivot {
   Entries entries = {};
 };
 
+/// The entries of one column, in the order of their rows' headings.
+Entries column_of(const Pivot& pivot, const std::string& column);
+
 /// Splits `entries` into tables by `rows` and `columns`: by model and evaluation first, unless those are pivoted by,
 /// and then by whatever setting differs between entries that would fall into one cell. Entries that agree in every
 /// setting (from two calibrations, say) end in tables of their own. Throws InvalidArgument for a setting that no entry
@@ -50,6 +53,7 @@ std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows,
 /// by model.
 struct PivotSettings {
   SettingNames rows = {}, columns = {};
+  SettingNames shown() const;  ///< both
 };
 PivotSettings default_pivot(const Entries& entries);
 

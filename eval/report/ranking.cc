@@ -62,6 +62,27 @@ bool is_undecided(const PairedDifference& difference) {
   return std::abs(difference.mean) <= kUndecidedWithin * difference.standard_error;
 }
 
+Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>& value,
+               const std::function<bool(const Entry&, const Entry&)>& undecided) {
+  std::map<std::string, Entries> groups;
+  for (const Entry* entry : entries)
+    if (!is_float_model(*entry) && std::isfinite(value(*entry))) groups[entry->comparable_key()].push_back(entry);
+  Marks marks;
+  for (const auto& [key, group] : groups) {
+    const Entry* lowest = *std::min_element(group.begin(), group.end(),
+                                            [&](const Entry* a, const Entry* b) { return value(*a) < value(*b); });
+    bool alone = true;
+    for (const Entry* entry : group) {
+      marks.lowest[entry] = lowest;
+      if (entry == lowest || !undecided(*entry, *lowest)) continue;
+      marks.undecided.insert(entry);
+      alone = false;
+    }
+    (alone ? marks.best : marks.undecided).insert(lowest);
+  }
+  return marks;
+}
+
 Ranking ranking_of(const Entries& entries) {
   bool some = false;
   for (const Entry* entry : entries) {

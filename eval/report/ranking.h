@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -33,6 +36,17 @@ struct Ranking {
 
 /// Whether it is no more than kUndecidedWithin standard errors from zero.
 bool is_undecided(const PairedDifference& difference);
+
+/// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.
+/// `best` is alone in being the lowest; where others are not told from it, all of them are undecided.
+struct Marks {
+  std::set<const Entry*> best = {}, undecided = {};
+  std::map<const Entry*, const Entry*> lowest = {};  ///< of the group of each entry whose value is finite
+};
+
+/// By value(entry), lower being better, and undecided(entry, lowest).
+Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>& value,
+               const std::function<bool(const Entry&, const Entry&)>& undecided);
 
 /// Of entries that may be of several models and evaluations: by divergence only where all quantized ones have it.
 Ranking ranking_of(const Entries& entries);

@@ -70,26 +70,27 @@ std::optional<PairedDifference> difference(const Ranking& ranking, const Draws& 
   return paired_difference(left, right);
 }
 
-// A column's cells that compete: of one model and evaluation.
+// Of a column: what competes, by means and paired differences.
 void mark_column(const Ranking& ranking, const Spread& spread, const Entries& column,
                  std::map<const Entry*, TableCell>& cells) {
-  std::map<std::string, Entries> groups;
-  for (const Entry* entry : column) groups[entry->comparable_key()].push_back(entry);
-  for (const auto& [key, group] : groups) {
-    const auto mean = [&](const Entry* entry) { return mean_of(ranking, spread.draws.at(entry)); };
-    const Entry* lowest = *std::ranges::min_element(group, {}, mean);
-    if (!std::isfinite(mean(lowest))) continue;
-    bool alone = true;
-    for (const Entry* entry : group) {
-      if (entry == lowest) continue;
-      const auto more = difference(ranking, spread.draws.at(entry), spread.draws.at(lowest));
-      if (!more) continue;
-      cells[entry].detail = fmt::format("{} ± {:.3f}", signed_number(more->mean, 3), more->standard_error);
-      cells[entry].undecided = is_undecided(*more);
-      alone = alone && !cells[entry].undecided;
+  const auto more = [&](const Entry& entry, const Entry& lowest) {
+    return difference(ranking, spread.draws.at(&entry), spread.draws.at(&lowest));
+  };
+  const Marks marks = marks_of(
+      column, [&](const Entry& entry) { return mean_of(ranking, spread.draws.at(&entry)); },
+      [&](const Entry& entry, const Entry& lowest) {
+        const auto found = more(entry, lowest);
+        return found && is_undecided(*found);
+      });
+  for (const auto& [entry, lowest] : marks.lowest) {
+    TableCell& cell = cells[entry];
+    cell.is_best = marks.best.contains(entry);
+    cell.undecided = marks.undecided.contains(entry);
+    if (entry == lowest) {
+      cell.detail = "the lowest";
+    } else if (const auto found = more(*entry, *lowest)) {
+      cell.detail = fmt::format("{} ± {:.3f}", signed_number(found->mean, 3), found->standard_error);
     }
-    (alone ? cells[lowest].is_best : cells[lowest].undecided) = true;
-    cells[lowest].detail = "the lowest";
   }
 }
 
@@ -117,18 +118,12 @@ ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::st
       values.size(), values.size() - 1);
   std::map<const Entry*, TableCell> cells;
   for (const Entry* first : pivot.entries) cells[first].text = text_of(ranking, spread.draws.at(first));
-  for (const std::string& column : pivot.column_names) {
-    Entries in_column;
-    for (const auto& [place, entry] : pivot.cells)
-      if (place.second == column) in_column.push_back(entry);
-    mark_column(ranking, spread, in_column, cells);
-  }
+  for (const std::string& column : pivot.column_names) mark_column(ranking, spread, column_of(pivot, column), cells);
   for (std::size_t r = 0; r < pivot.row_names.size(); ++r)
     for (std::size_t c = 0; c < pivot.column_names.size(); ++c)
       if (const auto found = pivot.cells.find({pivot.row_names[r], pivot.column_names[c]}); found != pivot.cells.end())
         table.rows[r][c + 1] = cells.at(found->second);
-  SettingNames shown = settings.rows;
-  shown.insert(shown.end(), settings.columns.begin(), settings.columns.end());
+  SettingNames shown = settings.shown();
   shown.push_back(over);
   table.warnings = mixture_warnings(all, shown);
   if (twins > 0)

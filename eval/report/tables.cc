@@ -26,31 +26,10 @@ std::string loss_text(const Entry& entry) {
 
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
-// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.
-// `best` is alone in being the lowest; where others are not told from it, all of them are undecided.
-struct Marks {
-  std::set<const Entry*> best, undecided;
-};
-
 Marks marks_of(const Ranking& ranking, const Entries& entries) {
-  std::map<std::string, Entries> groups;
-  for (const Entry* entry : entries)
-    if (!is_float_model(*entry) && std::isfinite(ranking.value(*entry)))
-      groups[entry->comparable_key()].push_back(entry);
-  Marks marks;
-  for (const auto& [key, group] : groups) {
-    const Entry* lowest = *std::min_element(group.begin(), group.end(), [&](const Entry* a, const Entry* b) {
-      return ranking.value(*a) < ranking.value(*b);
-    });
-    bool alone = true;
-    for (const Entry* entry : group)
-      if (entry != lowest && ranking.undecided(*entry, *lowest)) {
-        marks.undecided.insert(entry);
-        alone = false;
-      }
-    (alone ? marks.best : marks.undecided).insert(lowest);
-  }
-  return marks;
+  return marks_of(
+      entries, [&](const Entry& entry) { return ranking.value(entry); },
+      [&](const Entry& entry, const Entry& lowest) { return ranking.undecided(entry, lowest); });
 }
 
 constexpr const char* kMarksExplained =
@@ -136,9 +115,7 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
 
   std::map<const Entry*, std::pair<bool, bool>> marked;
   for (const std::string& column : pivot.column_names) {
-    Entries in_column;
-    for (const auto& [place, entry] : pivot.cells)
-      if (place.second == column) in_column.push_back(entry);
+    const Entries in_column = column_of(pivot, column);
     const Marks marks = marks_of(ranking, in_column);
     for (const Entry* entry : in_column) marked[entry] = {marks.best.contains(entry), marks.undecided.contains(entry)};
   }
@@ -162,9 +139,7 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
     table.caption +=
         " Second line: loss over the baseline in millinats per token ± its paired standard error; *, **, ***: p < "
         "0.05, 0.01, 0.001 (two-sided, Holm-adjusted).";
-  SettingNames shown = settings.rows;
-  shown.insert(shown.end(), settings.columns.begin(), settings.columns.end());
-  table.warnings = mixture_warnings(pivot.entries, shown);
+  table.warnings = mixture_warnings(pivot.entries, settings.shown());
   return table;
 }
 

@@ -44,7 +44,8 @@ TEST_P(RoundTrip, QuantizingCostsSomePerplexityAndExportingNone) {
   EXPECT_GT(exported["tensor_bytes"], 0);
   // Palettes are float16 and rows have no scales: float16 holds every decoded value exactly. GPT-2's are stored (in,
   // out) there, and summed in another order on some tiers.
-  EXPECT_TRUE(near(perplexity(temp / "f16"), quantized, {.rel = 1e-6}));
+  const double rounding = model.ends_with("gpt2-demo") ? 1e-6 : 0.0;
+  EXPECT_TRUE(near(perplexity(temp / "f16"), quantized, {.rel = rounding}));
   EXPECT_EQ(nibble_json({"inspect", temp / "f16"})["method"], "float16");
 }
 
