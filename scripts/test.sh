@@ -13,7 +13,19 @@ cd "$(dirname "$0")/.."
 only=${1:-all}
 wanted() { [[ $only == all || $only == "$1" ]]; }
 named() { [[ $only == "$1" ]]; }
-step() { printf '\n== %s\n' "$1"; }
+# Names what begins, and says of what ended how long it took and how much processor time its programs had.
+step_name=
+processor_seconds() { awk -v ticks="$(getconf CLK_TCK)" '{print int(($16 + $17) / ticks)}' /proc/$$/stat; }
+end_step() {
+  [[ -z $step_name ]] && return
+  printf -- '-- %s: %d s, %d s of processors\n' "$step_name" $((SECONDS - step_wall)) $(($(processor_seconds) - step_cpu))
+}
+step() {
+  end_step
+  printf '\n== %s\n' "$1"
+  step_name=$1 step_wall=$SECONDS step_cpu=$(processor_seconds)
+}
+trap end_step EXIT
 
 scripts/setup.sh
 
