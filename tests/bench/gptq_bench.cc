@@ -1,7 +1,7 @@
-// Error feedback (GPTQ) and coordinate descent against their matrix-product floor: m·n² multiply-adds through
-// parallel_gemm(), measured in the same run. Results: docs/results/gptq.md.
+// Error feedback (GPTQ), coordinate descent and that of coupled rows against their matrix-product floor: m·n²
+// multiply-adds through parallel_gemm(), measured in the same run. Results: docs/results/gptq.md.
 //
-//   gptq_bench [ROWS INPUTS [feedback|descent]]     (768 3072 and 4096 4096, both parts)
+//   gptq_bench [ROWS INPUTS [feedback|descent|coupled]]     (768 3072 and 4096 4096, all parts)
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "quant/algo/rounding/column_rounding.h"
 #include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coordinate_descent.h"
+#include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/error_feedback.h"
 #include "quant/algo/solve/hessian.h"
 #include "tests/bench/measure.h"
@@ -102,6 +103,23 @@ class Bench {
     }
   }
 
+  void coupled() const {
+    const Matrix<float> h_out = correlated_hessian(w_.rows());
+    const Palettization palette = palettize(w_, {}, {.bits = 4});
+    const PaletteRounding rounding(palette.palettes, 0, {});
+    Matrix<std::uint8_t> codes;
+    for (const std::size_t sweeps : {0u, 1u, 3u})
+      report(fmt::format("coupled descent, {} sweeps and both losses", sweeps), bench::measure(1, [&] {
+               codes = palette.codes;
+               coupled_descent(w_, h_, h_out, rounding, sweeps, codes);
+             }));
+    PaletteWeight weight{.palettes = palette.palettes, .scales = {}, .codes = palette.codes};
+    report("coupled, 4 rounds of palettes and scales", bench::measure(1, [&] {
+             refine_palettes(w_, h_, nullptr, {.iterations = 4, .sweeps = kMostCoupledSweeps, .scales = true}, weight,
+                             h_out);
+           }));
+  }
+
  private:
   void report(const std::string& name, const bench::Timing& timing) const {
     fmt::print("  {:50} {:8.3f} s [{:.3f}, {:.3f}]  {:5.2f} x floor\n", name, timing.median_seconds, timing.min_seconds,
@@ -118,8 +136,9 @@ int main(int count, char** arguments) {
   fmt::print("{}, {} threads; median [min, max] of 3\n", gemm_identity(), thread_count());
   const auto run = [](std::size_t m, std::size_t n, std::string_view part) {
     Bench bench(m, n);
-    if (part != "descent") bench.feedback();
-    if (part != "feedback") bench.descent();
+    if (part.empty() || part == "feedback") bench.feedback();
+    if (part.empty() || part == "descent") bench.descent();
+    if (part.empty() || part == "coupled") bench.coupled();
   };
   if (count < 3) {
     run(768, 3072, "");

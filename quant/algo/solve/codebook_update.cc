@@ -25,10 +25,13 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kUpdateRowTile = 128;
+constexpr std::size_t kSlopeTile = 16;         // floats, a cache line
 constexpr std::size_t kMostCoupledGroups = 4;  // times their entries: steps for palettes that are coupled
 constexpr std::size_t kMostScaleSteps = 100;
 constexpr double kScaleTolerance = 1e-8;  // of the same; scales are rounded to 2^-11
 constexpr double kTolerance = 1e-10;      // of the slope's squared length: products in float are good for 1e-12
+// Of refine_palettes(): its codes move next, and gain far more than what further steps would.
+constexpr double kLeastStep = 1e-3;
 
 template <class Code>
 std::size_t rows_per_group(const BasicPaletteWeight<Code>& weight) {
@@ -93,27 +96,49 @@ Matrix<float> coupled_product(MatrixView<const float> h, MatrixView<const float>
   return coupled;
 }
 
-/// (groups, k): for each entry the sum of s_i (D H)_ij over the places (i, j) that hold its code, or of s_i (H_O D
-/// H)_ij where H_O is given.
-template <class Code>
-Matrix<double> sums_by_entry(MatrixView<const float> h, MatrixView<const float> h_out,
-                             const BasicPaletteWeight<Code>& weight, const FillRow& fill_row) {
-  const std::size_t rows = weight.codes.rows(), n = weight.codes.cols(), k = weight.palettes.cols();
+/// (groups, k): for each entry the sum of s_i X_ij over the places (i, j) that hold its code. `fill_rows(begin, X)`
+/// writes rows [begin, begin + X.rows()) of X (out, in).
+template <class Code, class FillRows>
+Matrix<double> sums_by_entry(const BasicPaletteWeight<Code>& weight, const FillRows& fill_rows) {
+  const std::size_t rows = weight.codes.rows(), k = weight.palettes.cols();
   Matrix<double> by_row(rows, k);
-  const Matrix<float> coupled = h_out.empty() ? Matrix<float>() : coupled_product(h, h_out, fill_row);
   parallel_for_tiles(rows, kUpdateRowTile, [&](std::size_t begin, std::size_t end) {
-    Matrix<float> own(h_out.empty() ? end - begin : 0, n);
-    if (h_out.empty()) multiply_rows(h, fill_row, begin, own);
+    Matrix<float> x(end - begin, weight.codes.cols());
+    fill_rows(begin, x.view());
     for (std::size_t i = begin; i < end; ++i) {
-      const auto product = h_out.empty() ? std::as_const(own).row(i - begin) : coupled.row(i);
+      const auto values = std::as_const(x).row(i - begin);
       const auto sums = by_row.row(i);
-      for_coded(weight, i, [&](std::size_t j, Code code) { sums[code] += static_cast<double>(product[j]); });
+      for_coded(weight, i, [&](std::size_t j, Code code) { sums[code] += static_cast<double>(values[j]); });
     }
   });
   Matrix<double> result(weight.palettes.rows(), k);
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t c = 0; c < k; ++c) result(i / rows_per_group(weight), c) += scale_of(weight, i) * by_row(i, c);
   return result;
+}
+
+/// Those of D H, or of H_O D H where H_O is given.
+template <class Code>
+Matrix<double> sums_of_product(MatrixView<const float> h, MatrixView<const float> h_out,
+                               const BasicPaletteWeight<Code>& weight, const FillRow& fill_row) {
+  if (h_out.empty())
+    return sums_by_entry(
+        weight, [&](std::size_t begin, MatrixView<float> product) { multiply_rows(h, fill_row, begin, product); });
+  const Matrix<float> coupled = coupled_product(h, h_out, fill_row);
+  return sums_by_entry(weight, [&](std::size_t begin, MatrixView<float> product) {
+    std::copy_n(coupled.row(begin).data(), product.rows() * product.cols(), product.data());
+  });
+}
+
+/// Those of −S, S as coupled_slopes() gives it: of the errors of the stored weight, with the other sign.
+template <class Code>
+Matrix<double> sums_of_slopes(MatrixView<const float> slopes, const BasicPaletteWeight<Code>& weight) {
+  return sums_by_entry(weight, [&](std::size_t begin, MatrixView<float> product) {
+    for (std::size_t j = 0; j < product.cols(); j += kSlopeTile)
+      for (std::size_t i = 0; i < product.rows(); ++i)
+        for (std::size_t c = j; c < std::min(j + kSlopeTile, product.cols()); ++c)
+          product(i, c) = -slopes(c, begin + i);
+  });
 }
 
 /// The diagonal of A without the coupling between inputs: what conjugate gradients are preconditioned with. 0 for
@@ -136,16 +161,20 @@ Matrix<double> uncoupled_diagonal(MatrixView<const float> h, MatrixView<const fl
 template <class Code>
 class PaletteSolver {
  public:
+  /// `slopes`: coupled_slopes() of the stored weight's errors, or empty.
   PaletteSolver(MatrixView<const float> w, MatrixView<const float> h, MatrixView<const float> h_out,
-                const BasicPaletteWeight<Code>& weight)
+                const BasicPaletteWeight<Code>& weight, MatrixView<const float> slopes)
       : h_(h),
         h_out_(h_out),
         weight_(weight),
         diagonal_(uncoupled_diagonal(h, h_out, weight)),
         entries_(weight.palettes.rows(), weight.palettes.cols()),
         direction_(entries_.rows(), entries_.cols()),
-        slope_(sums_by_entry(h, h_out, weight,
-                             [&](std::size_t row, std::span<float> values) { fill_errors(w, weight, row, values); })) {
+        slope_(slopes.empty() ? sums_of_product(h, h_out, weight,
+                                                [&](std::size_t row, std::span<float> values) {
+                                                  fill_errors(w, weight, row, values);
+                                                })
+                              : sums_of_slopes(slopes, weight)) {
     if (h_out.empty()) {
       for (std::size_t group = 0; group < entries_.rows(); ++group) systems_.push_back({group, group + 1});
     } else {
@@ -155,13 +184,14 @@ class PaletteSolver {
                    [](float entry) { return static_cast<double>(entry); });
   }
 
-  Matrix<double> solve() {
+  /// `least_step`: a system ends with the step that gains less than this share of all before.
+  Matrix<double> solve(double least_step) {
     for (System& system : systems_) {
       turn(system);
       system.least = kTolerance * system.length;
     }
     // As many steps as entries are exact but for rounding; most systems end earlier, at kTolerance.
-    for (std::size_t step = 0; step < most_steps() && any_moving(); ++step) advance();
+    for (std::size_t step = 0; step < most_steps() && any_moving(); ++step) advance(least_step);
     return std::move(entries_);
   }
 
@@ -170,6 +200,7 @@ class PaletteSolver {
   struct System {
     std::size_t begin = 0, end = 0;    // groups
     double length = 0.0, least = 0.0;  // slopeᵀ slope / diagonal, and where to stop
+    double gain = 0.0;                 // of all steps
     bool moving() const { return length > least; }
   };
 
@@ -200,8 +231,8 @@ class PaletteSolver {
     });
   }
 
-  void advance() {
-    const Matrix<double> image = sums_by_entry(h_, h_out_, weight_, [&](std::size_t row, std::span<float> values) {
+  void advance(double least_step) {
+    const Matrix<double> image = sums_of_product(h_, h_out_, weight_, [&](std::size_t row, std::span<float> values) {
       const auto direction = std::as_const(direction_).row(row / rows_per_group(weight_));
       std::vector<float> scaled(direction.size());
       for (std::size_t c = 0; c < scaled.size(); ++c)
@@ -214,12 +245,15 @@ class PaletteSolver {
       double curvature = 0.0;
       for_entries(system,
                   [&](std::size_t group, std::size_t c) { curvature += direction_(group, c) * image(group, c); });
-      const double step = curvature > 0.0 ? system.length / curvature : 0.0;
+      const double length = system.length, step = curvature > 0.0 ? length / curvature : 0.0;
       for_entries(system, [&](std::size_t group, std::size_t c) {
         entries_(group, c) += step * direction_(group, c);
         slope_(group, c) -= step * image(group, c);
       });
       turn(system);
+      const double gain = step * length;
+      system.gain += gain;
+      if (gain <= least_step * (system.gain - gain)) system.length = 0.0;
       if (step == 0.0) system.length = 0.0;  // flat, as far as float can tell
     }
   }
@@ -363,15 +397,24 @@ class StreamRounding {
 template <class Code>
 using RoundingOf = std::conditional_t<sizeof(Code) == 1, EntryRounding, StreamRounding>;
 
+template <class Code>
+void solve_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype,
+                    BasicPaletteWeight<Code>& weight, MatrixView<const float> h_out, Matrix<float> slopes,
+                    double least_step) {
+  PaletteSolver<Code> solver(w, h, h_out, weight, std::as_const(slopes).view());
+  slopes = {};
+  const Matrix<double> entries = solver.solve(least_step);
+  for (std::size_t group = 0; group < entries.rows(); ++group)
+    store_rounded<Code>(entries.row(group), palette_dtype, group, weight);
+}
+
 }  // namespace
 
 template <class Code>
 void update_palettes(MatrixView<const float> w, MatrixView<const float> h, DType palette_dtype,
                      BasicPaletteWeight<Code>& weight, MatrixView<const float> h_out) {
   require_valid(w, h, weight, h_out);
-  const Matrix<double> entries = PaletteSolver<Code>(w, h, h_out, weight).solve();
-  for (std::size_t group = 0; group < entries.rows(); ++group)
-    store_rounded<Code>(entries.row(group), palette_dtype, group, weight);
+  solve_palettes(w, h, palette_dtype, weight, h_out, {}, 0.0);
 }
 
 template <class Code>
@@ -409,15 +452,21 @@ RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float>
                               const RefineOptions& options, BasicPaletteWeight<Code>& weight,
                               MatrixView<const float> h_out) {
   require_valid(w, h, weight, h_out);
+  Matrix<float> slopes;  // with h_out: of the running weight, for the next update of palettes
   const auto loss_of = [&](BasicPaletteWeight<Code>& of) {
     RoundingOf<Code> rounding(of);
-    return h_out.empty() ? hessian_error(w, h, rounding.get(), of.codes)
-                         : coupled_error(decoded_errors(w, rounding.get(), of.codes), h, h_out);
+    if (h_out.empty()) return hessian_error(w, h, rounding.get(), of.codes);
+    const Matrix<float> errors = decoded_errors(w, rounding.get(), of.codes);
+    slopes = coupled_slopes(errors, h, h_out);
+    return coupled_error(errors, slopes);
   };
   const auto improve = [&](BasicPaletteWeight<Code>& of) {
     RoundingOf<Code> rounding(of);
-    if (!h_out.empty())
-      return coupled_descent(w, h, h_out, rounding.get(), options.sweeps, of.codes, options.least_gain).loss;
+    if (!h_out.empty()) {
+      auto result = coupled_descent(w, h, h_out, rounding.get(), options.sweeps, of.codes, options.least_gain);
+      slopes = std::move(result.slopes);
+      return result.loss;
+    }
     if (feedback != nullptr) of.codes = round_with_feedback(w, *feedback, rounding.get()).codes;
     return options.sweeps > 0
                ? coordinate_descent(w, h, rounding.get(), options.sweeps, of.codes, options.least_gain).loss
@@ -427,7 +476,7 @@ RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float>
   BasicPaletteWeight<Code> running = weight;
   double best = losses.front();
   for (std::size_t i = 0; i <= options.iterations && options.iterations > 0; ++i) {
-    update_palettes(w, h, options.palette_dtype, running, h_out);
+    solve_palettes(w, h, options.palette_dtype, running, h_out, std::exchange(slopes, {}), kLeastStep);
     if (options.scales) update_scales(w, h, running, h_out);
     losses.push_back(i == options.iterations ? loss_of(running) : improve(running));
     if (losses.back() < best) {

@@ -53,6 +53,12 @@ double value_at(const BasicPaletteWeight<Code>& weight, std::size_t i, std::size
 // A weight of 40 outputs, more than one block of them, and 30 inputs.
 class Coupled : public testing::Test {
  protected:
+  /// Three blocks of inputs instead.
+  void take_300_inputs() {
+    w_ = random_weights(40, 300, 5);
+    h_in_ = random_hessian(300, 900, 6);
+  }
+
   template <class Code>
   double loss_of(const BasicPaletteWeight<Code>& weight) const {
     Matrix<double> delta(w_.rows(), w_.cols());
@@ -137,6 +143,30 @@ TEST_F(CoupledDescent, NoSweepRaisesTheLossAndTheEndIsBestCodeByCode) {
     }
 }
 
+TEST_F(CoupledDescent, KeepsTheSlopesOfAllBlocksOfInputsUpToDate) {
+  take_300_inputs();
+  PaletteWeight weight = scalar(2);
+  const PaletteRounding rounding(weight.palettes, 0, {});
+  const double start = loss_of(weight);
+  const CoupledDescentResult result = coupled_descent(w_, h_in_, h_out_, rounding, 4, weight.codes);
+  EXPECT_EQ(result.sweeps, 4u);
+  EXPECT_LT(result.loss, 0.8 * start);
+  EXPECT_TRUE(near(result.loss, loss_of(weight), {.rel = 1e-4}));
+  // 12,000 products to a slope, and as many of changes: rounding in float walks some 1e-5 of the largest away.
+  Matrix<double> product(40, 300), slopes(300, 40);
+  for (std::size_t r = 0; r < 40; ++r)
+    for (std::size_t c = 0; c < 300; ++c)
+      for (std::size_t j = 0; j < 300; ++j)
+        product(r, j) += (value_at(weight, r, c) - static_cast<double>(w_(r, c))) * static_cast<double>(h_in_(c, j));
+  for (std::size_t j = 0; j < 300; ++j)
+    for (std::size_t i = 0; i < 40; ++i)
+      for (std::size_t r = 0; r < 40; ++r) slopes(j, i) += static_cast<double>(h_out_(i, r)) * product(r, j);
+  double largest = 0.0;
+  for (const double slope : slopes.values()) largest = std::max(largest, std::abs(slope));
+  for (std::size_t i = 0; i < slopes.size(); ++i)
+    ASSERT_TRUE(near(result.slopes.data()[i], slopes.data()[i], {.abs = 1e-4 * largest})) << i;
+}
+
 TEST_F(CoupledDescent, OfOutputsThatAreNotCoupledIsCoordinateDescent) {
   PaletteWeight mine = scalar(3, 4), plain = mine;
   const PaletteRounding rounding(mine.palettes, 4, {});
@@ -203,6 +233,7 @@ TEST_F(CoupledDescent, OfWindowsEndsWhereNoStreamOfAPieceIsBetter) {
 }
 
 TEST_F(CoupledDescent, ThreadsDoNotChangeTheCodes) {
+  take_300_inputs();
   std::vector<PaletteWeight> weights(2, scalar(2));
   for (const std::size_t run : {0u, 1u}) {
     set_thread_count(run == 0 ? 1 : 3);
@@ -344,6 +375,26 @@ TEST_F(CoupledPalettes, NoChangeOfAnyScaleLowersTheLossByMoreThanFloat16Allows) 
       EXPECT_GT(loss_of(weight), best * (1.0 - 1e-6));
     }
     scale = stored;
+  }
+}
+
+TEST_F(CoupledPalettes, RoundsGainNearlyAllThatExactOnesWould) {
+  take_300_inputs();
+  for (const std::size_t group_rows : {0u, 8u}) {
+    PaletteWeight weight = scalar(3, group_rows), exact = weight;
+    const double before = loss_of(weight);
+    update_palettes(w_, h_in_, DType::kF32, exact, h_out_);
+    PaletteWeight updated = weight;
+    const RefineHistory of_update = refine_palettes(
+        w_, h_in_, nullptr, {.iterations = 1, .sweeps = 0, .palette_dtype = DType::kF32}, updated, h_out_);
+    EXPECT_TRUE(near(of_update[0], before, {.rel = 1e-4}));
+    EXPECT_LT(of_update[1], loss_of(exact) + 0.01 * (before - loss_of(exact)));
+    const RefineHistory losses = refine_palettes(
+        w_, h_in_, nullptr, {.iterations = 2, .sweeps = 2, .palette_dtype = DType::kF32}, weight, h_out_);
+    EXPECT_LT(losses[1], of_update[1]);
+    EXPECT_LE(losses[2], losses[1] * (1.0 + 1e-5));  // an update from the slopes that the descent left
+    EXPECT_LE(losses[3], losses[2] * (1.0 + 1e-5));
+    EXPECT_TRUE(near(loss_of(weight), *std::min_element(losses.begin(), losses.end()), {.rel = 1e-4}));
   }
 }
 
