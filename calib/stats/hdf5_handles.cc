@@ -15,7 +15,7 @@ std::recursive_mutex& library_mutex() {
   return mutex;
 }
 
-// The innermost entry of HDF5's error stack: the actual reason.
+// The innermost entry of HDF5's error stack: the actual reason, on one line (it has dates with their line's end).
 std::string reason() {
   std::string text = "no reason given";
   const auto take_first = [](unsigned depth, const H5E_error2_t* error, void* data) -> herr_t {
@@ -23,6 +23,7 @@ std::string reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
+  std::erase(text, '\n');
   return text;
 }
 

@@ -109,7 +109,8 @@ INSTANTIATE_TEST_SUITE_P(, LlamaCppFiles, testing::Values("gpt2-Q3_K_M", "llama-
                            return name;
                          });
 
-/// ggml-vocab-NAME.gguf with texts and the ids that the model's own tokenizer gives them.
+/// ggml-vocab-NAME.gguf with texts and the ids that the model's own tokenizer gives them. model/gguf's own test has all
+/// of them; a few show that the command gives the same.
 class Vocabularies : public testing::TestWithParam<const char*> {};
 
 TEST_P(Vocabularies, GiveTheIdsOfTheModelsOwnTokenizer) {
@@ -120,7 +121,8 @@ TEST_P(Vocabularies, GiveTheIdsOfTheModelsOwnTokenizer) {
   constexpr std::string_view kBetween = "\n__ggml_vocab_test__\n";
   std::istringstream lines(read_file(shared_path(base + ".out")));
   std::string line;
-  std::size_t checked = 0;
+  constexpr std::size_t kEvery = 9;
+  std::size_t checked = 0, given = 0;
   for (std::size_t begin = 0; begin <= all.size() && std::getline(lines, line); ++checked) {
     const std::size_t end = std::min(all.find(kBetween, begin), all.size());
     const std::string text = all.substr(begin, end - begin);
@@ -129,14 +131,13 @@ TEST_P(Vocabularies, GiveTheIdsOfTheModelsOwnTokenizer) {
     std::istringstream numbers(line);
     std::vector<unsigned> expected;
     for (unsigned id = 0; numbers >> id;) expected.push_back(id);
-    if (text.empty()) {  // which the command refuses; model/gguf's own test has it
-      EXPECT_TRUE(expected.empty());
-      continue;
-    }
+    if (text.empty() || checked % kEvery != 1) continue;  // the command refuses an empty one
+    ++given;
     const auto result = nibble_json({"tokenize", shared_path(base), "--text", dir / "text.txt", "--ids"});
     EXPECT_EQ(result["ids"].get<std::vector<unsigned>>(), expected) << "text " << checked;
   }
   EXPECT_EQ(checked, 46u);
+  EXPECT_GE(given, 4u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Vocabularies,

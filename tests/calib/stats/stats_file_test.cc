@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -234,6 +235,7 @@ TEST(StatsWriter, AFullDiskIsAnErrorAndLeavesNothing) {
   limit.rlim_cur = 64 << 10;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   std::error_code code;
+  std::string message;
   const auto result = test::throws_with<FormatError>(
       [&] {
         try {
@@ -242,6 +244,7 @@ TEST(StatsWriter, AFullDiskIsAnErrorAndLeavesNothing) {
           writer.commit();
         } catch (const FormatError& error) {
           code = error.code;
+          message = error.what();
           throw;
         }
       },
@@ -250,6 +253,7 @@ TEST(StatsWriter, AFullDiskIsAnErrorAndLeavesNothing) {
   std::signal(SIGXFSZ, previous_handler);
   EXPECT_TRUE(result);
   EXPECT_EQ(code, std::errc::file_too_large);
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
