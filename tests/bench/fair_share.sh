@@ -4,6 +4,7 @@
 # the speed alone is the fair share. Wants a machine with nothing else to do. Results: docs/results/speed.md.
 # Usage: tests/bench/fair_share.sh [MODEL TEXT]    (NIBBLE=PROGRAM for another than build/release/cli/nibble)
 set -euo pipefail
+export LC_ALL=C  # EPOCHREALTIME with a point
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 nibble=${NIBBLE:-build/release/cli/nibble}
 model=${1:-../shared/models/llama-novels} text=${2:-../shared/data/novels/Conrad_Almayer_1895.txt}
@@ -38,7 +39,7 @@ for round in 1 2 3; do
   done
 done
 median() { sort -g "$1" | sed -n 2p; }
-echo "$threads threads on $(nproc) processors: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1); medians of 3"
+echo "$threads threads on as many processors: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1); medians of 3"
 for command in calibrate perplexity quantize; do
   awk -v name="$command" -v a="$(median "$work/$command.alone")" -v b="$(median "$work/$command.beside")" -v t="$threads" \
     'BEGIN {printf "%-10s alone %6.2f s, beside a busy process %6.2f s: %.2f of its fair share\n", name, a, b, a / b * (t + 1) / t}'

@@ -96,17 +96,17 @@ Matrix<float> coupled_product(MatrixView<const float> h, MatrixView<const float>
   return coupled;
 }
 
-/// (groups, k): for each entry the sum of s_i X_ij over the places (i, j) that hold its code. `fill_rows(begin, X)`
-/// writes rows [begin, begin + X.rows()) of X (out, in).
-template <class Code, class FillRows>
-Matrix<double> sums_by_entry(const BasicPaletteWeight<Code>& weight, const FillRows& fill_rows) {
+/// (groups, k): for each entry the sum of s_i X_ij over the places (i, j) that hold its code. `rows_of(begin, end,
+/// room)` gives rows [begin, end) of X (out, in), in `room` if need be.
+template <class Code, class RowsOf>
+Matrix<double> sums_by_entry(const BasicPaletteWeight<Code>& weight, const RowsOf& rows_of) {
   const std::size_t rows = weight.codes.rows(), k = weight.palettes.cols();
   Matrix<double> by_row(rows, k);
   parallel_for_tiles(rows, kUpdateRowTile, [&](std::size_t begin, std::size_t end) {
-    Matrix<float> x(end - begin, weight.codes.cols());
-    fill_rows(begin, x.view());
+    Matrix<float> room;
+    const MatrixView<const float> x = rows_of(begin, end, room);
     for (std::size_t i = begin; i < end; ++i) {
-      const auto values = std::as_const(x).row(i - begin);
+      const auto values = x.row(i - begin);
       const auto sums = by_row.row(i);
       for_coded(weight, i, [&](std::size_t j, Code code) { sums[code] += static_cast<double>(values[j]); });
     }
@@ -121,23 +121,28 @@ Matrix<double> sums_by_entry(const BasicPaletteWeight<Code>& weight, const FillR
 template <class Code>
 Matrix<double> sums_of_product(MatrixView<const float> h, MatrixView<const float> h_out,
                                const BasicPaletteWeight<Code>& weight, const FillRow& fill_row) {
+  using View = MatrixView<const float>;
   if (h_out.empty())
-    return sums_by_entry(
-        weight, [&](std::size_t begin, MatrixView<float> product) { multiply_rows(h, fill_row, begin, product); });
+    return sums_by_entry(weight, [&](std::size_t begin, std::size_t end, Matrix<float>& room) -> View {
+      room = Matrix<float>(end - begin, h.cols());
+      multiply_rows(h, fill_row, begin, room);
+      return room;
+    });
   const Matrix<float> coupled = coupled_product(h, h_out, fill_row);
-  return sums_by_entry(weight, [&](std::size_t begin, MatrixView<float> product) {
-    std::copy_n(coupled.row(begin).data(), product.rows() * product.cols(), product.data());
+  return sums_by_entry(weight, [&](std::size_t begin, std::size_t end, Matrix<float>&) {
+    return coupled.view().rows_slice(begin, end - begin);
   });
 }
 
 /// Those of −S, S as coupled_slopes() gives it: of the errors of the stored weight, with the other sign.
 template <class Code>
 Matrix<double> sums_of_slopes(MatrixView<const float> slopes, const BasicPaletteWeight<Code>& weight) {
-  return sums_by_entry(weight, [&](std::size_t begin, MatrixView<float> product) {
-    for (std::size_t j = 0; j < product.cols(); j += kSlopeTile)
-      for (std::size_t i = 0; i < product.rows(); ++i)
-        for (std::size_t c = j; c < std::min(j + kSlopeTile, product.cols()); ++c)
-          product(i, c) = -slopes(c, begin + i);
+  return sums_by_entry(weight, [&](std::size_t begin, std::size_t end, Matrix<float>& room) -> MatrixView<const float> {
+    room = Matrix<float>(end - begin, slopes.rows());
+    for (std::size_t j = 0; j < room.cols(); j += kSlopeTile)
+      for (std::size_t i = 0; i < room.rows(); ++i)
+        for (std::size_t c = j; c < std::min(j + kSlopeTile, room.cols()); ++c) room(i, c) = -slopes(c, begin + i);
+    return room;
   });
 }
 

@@ -59,8 +59,9 @@ using RefineHistory = std::vector<double>;
 
 /// Alternates palettes (and scales) under H with codes, which are chosen anew by round_with_feedback() where `feedback`
 /// is given and then improved by coordinate descent, at most `options.sweeps` sweeps; ends with an update of the
-/// palettes. Leaves the best of all these, the start included, in `weight`. With `h_out` (out, out) all of it is for
-/// tr(H_O Δ H Δᵀ), and there is no feedback.
+/// palettes, each until a step of the conjugate gradients gains less than a thousandth of all before. Leaves the best
+/// of all these, the start included, in `weight`. With `h_out` (out, out) all of it is for tr(H_O Δ H Δᵀ), and there is
+/// no feedback.
 template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
                               const RefineOptions& options, BasicPaletteWeight<Code>& weight,
