@@ -17,8 +17,8 @@ target_compile_options(nibble_test_options INTERFACE
 # nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
 # The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests), because
 # compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where its own
-# names are those of another. Cases are CTest tests of their own, so that a case which needs
-# ../shared shows as skipped, alone, where that is absent. EACH_ISA adds a run per tier of instructions with
+# names are those of another. Cases are CTest tests of their own, so that a case which needs ../shared shows as skipped, alone, where
+# that is absent; with sanitizers, which make starting a process costly, suites are. EACH_ISA adds a run per tier of instructions with
 # NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
 # all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
 set(NIBBLE_TIERS scalar)
@@ -29,6 +29,26 @@ elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
   set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
   set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})
 endif()
+# nibble_ctest(program test PROPERTIES …): what the program has as CTest tests of the names test:Suite.Case, or test:Suite.
+function(nibble_ctest program test)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES")
+  if(NOT NIBBLE_SANITIZE)
+    string(MAKE_C_IDENTIFIER ${test}_TESTS list)
+    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${test}: TEST_LIST ${list} PROPERTIES ${arg_PROPERTIES})
+    return()
+  endif()
+  # A processor each: of toy models half the time would go into threads that wait for a processor. Those that are about threads ask for
+  # several, and release builds have all there are.
+  list(APPEND arg_PROPERTIES PROCESSORS 1 PROCESSOR_AFFINITY ON)
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${test}_suites.cmake)
+  file(GENERATE OUTPUT ${suites} CONTENT "set(program [==[$<TARGET_FILE:${program}>]==])
+set(test [==[${test}]==])
+set(properties [==[${arg_PROPERTIES}]==])
+include([==[${PROJECT_SOURCE_DIR}/cmake/test_suites.cmake]==])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
+endfunction()
+
 # The program that `name` is, once: its tests, and those on each tier.
 function(nibble_test_program name labels each_isa)
   if(TARGET ${name})
@@ -41,7 +61,7 @@ function(nibble_test_program name labels each_isa)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}: PROPERTIES ${properties})
+  nibble_ctest(${name} ${name} PROPERTIES ${properties})
   if(NOT each_isa)
     return()
   endif()
@@ -53,8 +73,7 @@ function(nibble_test_program name labels each_isa)
         ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
       continue()
     endif()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}@${isa}: TEST_LIST ${name}_${isa}
-      PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+    nibble_ctest(${name} ${name}@${isa} PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
   endforeach()
 endfunction()
 

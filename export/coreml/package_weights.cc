@@ -70,7 +70,7 @@ class JoinedRows final : public WeightSource {
 class PackageWeights final : public model::WeightProvider {
  public:
   PackageWeights(const std::filesystem::path& directory, const model::Architecture& architecture)
-      : package_(std::make_shared<const Package>(read_package(directory))), architecture_(architecture) {
+      : package_(std::make_shared<const Package>(read_package(directory))) {
     verify_package(*package_);
     for (const auto& [name, function] : package_->model.functions)
       for (const Operation& operation : function.operations) add_constant(operation);
@@ -149,7 +149,6 @@ class PackageWeights final : public model::WeightProvider {
   }
 
   std::shared_ptr<const Package> package_;
-  const model::Architecture& architecture_;
   std::map<std::string, const Operation*> constants_;
   std::vector<GroupGain> group_gains_;
 };

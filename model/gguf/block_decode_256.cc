@@ -68,8 +68,8 @@ struct SixBits {
     for (std::size_t i = 0; i < 4; ++i) {
       scale[i] = packed[i] & 63u;
       least[i] = packed[i + 4] & 63u;
-      scale[i + 4] = (packed[i + 8] & 15u) | (packed[i] >> 6 << 4);
-      least[i + 4] = (packed[i + 8] >> 4) | (packed[i + 4] >> 6 << 4);
+      scale[i + 4] = (packed[i + 8] & 0x0fu) | (packed[i] & 0xc0u) >> 2;
+      least[i + 4] = (packed[i + 8] & 0xf0u) >> 4 | (packed[i + 4] & 0xc0u) >> 2;
     }
   }
 };

@@ -8,8 +8,6 @@
 
 namespace nibble::model {
 
-using PieceKind = TokenizerSpec::PieceKind;
-
 ScoredBpe::ScoredBpe(const TokenizerSpec& spec)
     : spec_(spec),
       byte_ids_(spec, false),
@@ -19,7 +17,8 @@ ScoredBpe::ScoredBpe(const TokenizerSpec& spec)
       first_frozen_(no_piece_ + 1) {
   pieces_.merges = {};
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    const bool frozen = spec.kind(static_cast<TokenId>(id)) == PieceKind::kUserDefined && !spec.tokens[id].empty();
+    const bool frozen =
+        spec.kind(static_cast<TokenId>(id)) == TokenizerSpec::PieceKind::kUserDefined && !spec.tokens[id].empty();
     if (frozen) user_defined_.insert(spec.tokens[id], static_cast<TokenId>(id));
   }
 }

@@ -80,10 +80,6 @@ void Experts<T>::backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixV
 
 #define NIBBLE_INSTANTIATE(T)                                                                                         \
   template void Experts<T>::recompute(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&) const;              \
-  template void Experts<T>::backward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<const T>,              \
-                                           MatrixView<T>, FeedForwardScratch<T>&, const Hooks<T>*) const;             \
-  template void Experts<T>::backward_shared(MatrixView<const T>, MatrixView<const T>, MatrixView<T>,                  \
-                                            FeedForwardScratch<T>&, const Hooks<T>*) const;                           \
   template void Experts<T>::backward(MatrixView<const T>, MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, \
                                      const Hooks<T>*) const;
 NIBBLE_INSTANTIATE(float)

@@ -118,8 +118,22 @@ void Experts<T>::release() const {
   if (shared_gate_) shared_gate_->op->release();
 }
 
-template class Experts<float>;
-template class Experts<double>;
-template class Experts<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T)                                                                                        \
+  template Experts<T>::Experts(const ExpertsSpec&, const typename Mlp<T>::MakeLinear&, const WeightProvider&);       \
+  template MatrixView<T> Experts<T>::route_rows(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*) const; \
+  template std::span<T> Experts<T>::shared_weights(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
+      const;                                                                                                         \
+  template void Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
+                                          FeedForwardScratch<T>&, const Hooks<T>*) const;                            \
+  template void Experts<T>::forward_shared(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&,               \
+                                           const Hooks<T>*) const;                                                   \
+  template void Experts<T>::check_shapes(MatrixView<const T>, MatrixView<const T>) const;                            \
+  template void Experts<T>::forward(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
+      const;                                                                                                         \
+  template void Experts<T>::release() const;
+NIBBLE_INSTANTIATE(float)
+NIBBLE_INSTANTIATE(double)
+NIBBLE_INSTANTIATE(std::complex<double>)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model
