@@ -133,18 +133,23 @@ class Bench {
 }  // namespace
 
 int main(int count, char** arguments) {
+  const std::string_view only = count > 3 ? arguments[3] : "";
+  if (count == 2 || count > 4 || !(only.empty() || only == "feedback" || only == "descent" || only == "coupled")) {
+    fmt::print(stderr, "gptq_bench: expected [ROWS INPUTS [feedback|descent|coupled]], got '{}'\n",
+               fmt::join(arguments + 1, arguments + count, " "));
+    return 2;
+  }
   fmt::print("{}, {} threads; median [min, max] of 3\n", gemm_identity(), thread_count());
-  const auto run = [](std::size_t m, std::size_t n, std::string_view part) {
+  const auto run = [&](std::size_t m, std::size_t n) {
     Bench bench(m, n);
-    if (part.empty() || part == "feedback") bench.feedback();
-    if (part.empty() || part == "descent") bench.descent();
-    if (part.empty() || part == "coupled") bench.coupled();
+    if (only.empty() || only == "feedback") bench.feedback();
+    if (only.empty() || only == "descent") bench.descent();
+    if (only.empty() || only == "coupled") bench.coupled();
   };
-  if (count < 3) {
-    run(768, 3072, "");
-    run(4096, 4096, "");
+  if (count == 1) {
+    run(768, 3072);
+    run(4096, 4096);
   } else {
-    run(std::strtoull(arguments[1], nullptr, 10), std::strtoull(arguments[2], nullptr, 10),
-        count > 3 ? arguments[3] : "");
+    run(std::strtoull(arguments[1], nullptr, 10), std::strtoull(arguments[2], nullptr, 10));
   }
 }
