@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "quant/algo/kmeans/palette.h"
 #include "quant/algo/kmeans/sensitivity.h"
 #include "quant/algo/palettes/outliers.h"
 #include "quant/algo/palettes/palettize.h"
@@ -47,6 +49,11 @@ ScaledPaletteOptions scaled_options(const TensorSettings& settings, const Palett
           .joint_iterations = settings.joint_iterations};
 }
 
+PalettizeOptions palettize_options(const TensorSettings& settings) {
+  return {
+      .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype(settings)};
+}
+
 // Scales, palettes and codes; scales stay empty without scaling. Codes are the nearest entries.
 ScaledPalettization fit_palettes(MatrixView<const float> w, MatrixView<const float> weights,
                                  const TensorSettings& settings) {
@@ -59,8 +66,7 @@ ScaledPalettization fit_palettes(MatrixView<const float> w, MatrixView<const flo
                                                   .seed = settings.seed});
     return {{}, std::move(made.palettes), std::move(made.codes), made.cost, 0.0, {}};
   }
-  const PalettizeOptions options{
-      .bits = settings.bits, .group_rows = settings.effective_group_size(), .palette_dtype = palette_dtype(settings)};
+  const PalettizeOptions options = palettize_options(settings);
   if (settings.scaling != Scaling::kNone) return palettize_scaled(w, weights, scaled_options(settings, options));
   Palettization made = palettize(w, weights, options);
   return {{}, std::move(made.palettes), std::move(made.codes), made.cost, made.optimality_gap, {}, made.fitted_cost};
@@ -164,6 +170,18 @@ QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, 
     made.solver = solve_palette_codes(w, statistics.hessian, statistics.output_hessian, settings,
                                       palette_dtype(settings), none, fitted);
   return stored(name, w, settings, fitted);
+}
+
+SharedPalette shared_palette(const WeightedValues& values, const TensorSettings& settings) {
+  return fit_shared_palette(values, palettize_options(settings));
+}
+
+QuantizedTensor tensor_of_palette(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                                  std::span<const float> palette) {
+  std::vector<std::uint8_t> codes(w.size());
+  assign_codes(w.values(), palette, codes);
+  return make_palette_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, codes, palette,
+                             palette_dtype(settings), {});
 }
 
 }  // namespace nibble::quant

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "core/matrix_view.h"
+#include "quant/algo/kmeans/weighted_values.h"
+#include "quant/algo/palettes/palettize.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/recipe/settings.h"
 #include "quant/tensor/weight_parts.h"
@@ -17,5 +20,13 @@ Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, c
 /// method. Throws NumericalError as the methods do.
 QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
                                const WeightStatistics& statistics, WeightParts& made);
+
+/// The palette that `values`, all of a weight with their sensitivities, are given by settings for one palette and
+/// nothing else (one_palette(), row_slices.h).
+SharedPalette shared_palette(const WeightedValues& values, const TensorSettings& settings);
+
+/// `format: palette` for rows w of a weight whose palette is known: the nearest codes.
+QuantizedTensor tensor_of_palette(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,
+                                  std::span<const float> palette);
 
 }  // namespace nibble::quant

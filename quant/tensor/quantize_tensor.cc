@@ -1,6 +1,7 @@
 #include "quant/tensor/quantize_tensor.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/checked_math.h"
@@ -14,19 +15,11 @@
 #include "quant/tensor/block_palette_tensor.h"
 #include "quant/tensor/palette_tensor.h"
 #include "quant/tensor/row_slices.h"
+#include "quant/tensor/source_values.h"
 #include "quant/tensor/weight_errors.h"
 
 namespace nibble::quant {
 namespace {
-
-// Rows [begin, end) in `w`, which keeps its memory where its shape is right.
-void decode(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end, Matrix<float>& w) {
-  if (w.rows() != end - begin || w.cols() != source.cols()) w = Matrix<float>(end - begin, source.cols());
-  source.decode_rows(begin, end, w.data());
-  if (const auto bad = first_not_finite(w.values()))
-    throw NumericalError(fmt::format("{}.weight: expected finite weights, got {} at row {}, column {} of (out, in)",
-                                     name, w.data()[*bad], begin + *bad / w.cols(), *bad % w.cols()));
-}
 
 BlockScale block_scale(const TensorSettings& settings) {
   if (!settings.stored_as().takes("int4_scale")) return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
@@ -93,12 +86,13 @@ QuantizedTensor coded_tensor(const std::string& name, const Matrix<float>& w, co
   return block_tensor(name, w, settings, statistics, made);
 }
 
-// The parts of rows that start at `first_row`.
+// The parts of rows that start at `first_row`; `palette` is empty, or the one that all rows of the weight share.
 std::vector<TensorPart> quantize_rows(const std::string& name, const Matrix<float>& w, std::size_t first_row,
                                       const TensorSettings& settings, const WeightStatistics& statistics,
-                                      WeightErrors& errors, WeightParts& made) {
+                                      std::span<const float> palette, WeightErrors& errors, WeightParts& made) {
   if (!settings.coded()) return round_to_float16(name, w, first_row, errors);
-  const QuantizedTensor tensor = coded_tensor(name, w, settings, statistics, made);
+  const QuantizedTensor tensor = palette.empty() ? coded_tensor(name, w, settings, statistics, made)
+                                                 : tensor_of_palette(name, w, settings, palette);
   add_errors(w, tensor, statistics, settings.shifting, errors, made.bias_correction);
   return tensor.parts();
 }
@@ -109,12 +103,13 @@ struct Slice {
 };
 
 Slice quantize_slice(const std::string& name, const WeightSource& source, std::size_t begin, std::size_t end,
-                     const TensorSettings& settings, const WeightStatistics& statistics) {
+                     const TensorSettings& settings, const WeightStatistics& statistics,
+                     std::span<const float> palette) {
   thread_local Matrix<float> w;
-  decode(name, source, begin, end, w);
+  decode_finite(name, source, begin, end, w);
   Slice slice;
   try {
-    slice.made.parts = quantize_rows(name, w, begin, settings, statistics, slice.errors, slice.made);
+    slice.made.parts = quantize_rows(name, w, begin, settings, statistics, palette, slice.errors, slice.made);
   } catch (const NumericalError& error) {
     if (begin == 0 || !settings.coded()) throw;
     throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
@@ -125,16 +120,20 @@ Slice quantize_slice(const std::string& name, const WeightSource& source, std::s
 // Slices of `rows` rows on all threads, a few at a time; what they make is joined in their order.
 WeightErrors quantize_slices(const std::string& name, const WeightSource& source, std::size_t rows,
                              const TensorSettings& settings, const WeightStatistics& statistics, WeightParts& made) {
+  SharedPalette shared;
+  if (one_palette(settings))
+    shared = shared_palette(SourceValues(name, source, rows, settings.weighting, statistics), settings);
   constexpr std::size_t kSlicesPerThread = 4;
   const std::size_t slices = divide_up(source.rows(), rows), together = kSlicesPerThread * thread_count();
-  StackedParts parts(slices);
+  StackedParts parts(slices, one_palette(settings));
   WeightErrors errors;
-  double gap = 0.0;
+  made.fitted_cost = shared.fitted_cost;
+  double gap = shared.optimality_gap * shared.fitted_cost;
   for (std::size_t first = 0; first < slices; first += together) {
     std::vector<Slice> some(std::min(together, slices - first));
     parallel_for(some.size(), [&](std::size_t i) {
       const std::size_t begin = (first + i) * rows, end = std::min(begin + rows, source.rows());
-      some[i] = quantize_slice(name, source, begin, end, settings, statistics);
+      some[i] = quantize_slice(name, source, begin, end, settings, statistics, shared.entries);
     });
     for (const Slice& slice : some) {
       parts.append(slice.made.parts);
@@ -161,8 +160,8 @@ WeightParts quantize_tensor(const std::string& name, const WeightSource& source,
   WeightErrors errors;
   if (slice >= rows) {
     Matrix<float> w;
-    decode(name, source, 0, rows, w);
-    made.parts = quantize_rows(name, w, 0, settings, statistics, errors, made);
+    decode_finite(name, source, 0, rows, w);
+    made.parts = quantize_rows(name, w, 0, settings, statistics, {}, errors, made);
   } else {
     errors = quantize_slices(name, source, slice, settings, statistics, made);
   }

@@ -65,23 +65,53 @@ void assign_codes(std::span<const float> x, std::span<const float> centroids, st
     for (std::uint8_t& code : codes) code = first[code];
 }
 
+namespace {
+
+/// palette_cost() of values that come piece by piece: the same bits for any pieces.
+class CostSum {
+ public:
+  explicit CostSum(std::span<const float> centroids) : centroids_(centroids) {}
+
+  void add(std::span<const float> x, std::span<const float> w) {
+    std::array<std::uint8_t, kChunk> codes;
+    for (std::size_t begin = 0; begin < x.size(); begin += kChunk) {
+      const auto chunk = x.subspan(begin, std::min(kChunk, x.size() - begin));
+      assign_codes(chunk, centroids_, std::span(codes).first(chunk.size()));
+      for (std::size_t i = 0; i < chunk.size(); ++i) {
+        const double error = static_cast<double>(chunk[i]) - static_cast<double>(centroids_[codes[i]]);
+        sums_[(first_ + i) % kLanes] += (w.empty() ? 1.0 : static_cast<double>(w[begin + i])) * (error * error);
+      }
+      first_ = (first_ + chunk.size()) % kLanes;
+    }
+  }
+
+  double value() const {
+    double total = 0.0;
+    for (const double sum : sums_) total += sum;
+    return total;
+  }
+
+ private:
+  static constexpr std::size_t kChunk = 1024, kLanes = 8;
+  std::span<const float> centroids_;
+  std::array<double, kLanes> sums_{};  // of every eighth value: one sum would wait for each addition
+  std::size_t first_ = 0;              // the sum of the next value
+};
+
+}  // namespace
+
 double palette_cost(std::span<const float> x, std::span<const float> w, std::span<const float> centroids) {
   NIBBLE_REQUIRE(w.empty() || w.size() == x.size(), InvalidArgument, "palette_cost: {} values but {} weights", x.size(),
                  w.size());
-  constexpr std::size_t kChunk = 1024, kLanes = 8;
-  std::array<std::uint8_t, kChunk> codes;
-  std::array<double, kLanes> sums{};  // of every eighth value: one sum would wait for each addition
-  for (std::size_t begin = 0; begin < x.size(); begin += kChunk) {
-    const auto chunk = x.subspan(begin, std::min(kChunk, x.size() - begin));
-    assign_codes(chunk, centroids, std::span(codes).first(chunk.size()));
-    for (std::size_t i = 0; i < chunk.size(); ++i) {
-      const double error = static_cast<double>(chunk[i]) - static_cast<double>(centroids[codes[i]]);
-      sums[i % kLanes] += (w.empty() ? 1.0 : static_cast<double>(w[begin + i])) * (error * error);
-    }
-  }
-  double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
+  CostSum cost(centroids);
+  cost.add(x, w);
+  return cost.value();
+}
+
+double palette_cost(const WeightedValues& values, std::span<const float> centroids) {
+  CostSum cost(centroids);
+  values.walk([&](std::span<const float> x, std::span<const float> w) { cost.add(x, w); });
+  return cost.value();
 }
 
 }  // namespace nibble::quant

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kSortAtMost = std::size_t{1} << 16;  // values; more are binned first
 constexpr std::size_t kMany = 64;                          // centroids from which a PricedSegmenter is no slower
+constexpr std::size_t kSample = 4096;                      // values that say how wide bins are to be, at least
 
 struct WeightCheck {
   bool valid = true, some_zero = false, some_positive = false;
@@ -32,24 +33,92 @@ WeightCheck check_weights(std::span<const float> weights) {
   return {bad == 0, zero != 0, positive != 0};
 }
 
-void require_valid(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
+void require_valid(const PaletteOptions& options, std::size_t values) {
   NIBBLE_REQUIRE(options.centroids >= 1 && options.centroids <= 256, InvalidArgument,
                  "fit_palette: expected 1 to 256 centroids, got {}", options.centroids);
   NIBBLE_REQUIRE(options.gap >= 0.0 && options.gap < 1.0, InvalidArgument, "fit_palette: gap must be in [0, 1), got {}",
                  options.gap);
-  NIBBLE_REQUIRE(!x.empty(), InvalidArgument, "fit_palette: there are no values");
+  NIBBLE_REQUIRE(values > 0, InvalidArgument, "fit_palette: there are no values");
+}
+
+/// Checks values and weights, of which those before `first` were checked.
+WeightCheck require_valid(std::span<const float> x, std::span<const float> w, std::size_t first = 0) {
   NIBBLE_REQUIRE(w.empty() || w.size() == x.size(), InvalidArgument, "fit_palette: {} values but {} weights", x.size(),
                  w.size());
   if (const auto bad = first_not_finite(x))
-    throw InvalidArgument(fmt::format("fit_palette: value {} is {}; values must be finite", *bad, x[*bad]));
-}
-
-/// std::isfinite and >= 0, as check_weights() found it violated.
-[[noreturn]] void throw_bad_weight(std::span<const float> w) {
+    throw InvalidArgument(fmt::format("fit_palette: value {} is {}; values must be finite", first + *bad, x[*bad]));
+  const WeightCheck check = check_weights(w);
+  if (check.valid) return check;
   const auto bad =
       std::find_if(w.begin(), w.end(), [](float weight) { return !(std::isfinite(weight) && weight >= 0.0f); });
-  throw InvalidArgument(
-      fmt::format("fit_palette: weight {} is {}; weights must be finite and not negative", bad - w.begin(), *bad));
+  throw InvalidArgument(fmt::format("fit_palette: weight {} is {}; weights must be finite and not negative",
+                                    first + static_cast<std::size_t>(bad - w.begin()), *bad));
+}
+
+/// Values that are held.
+class HeldValues final : public WeightedValues {
+ public:
+  HeldValues(std::span<const float> x, std::span<const float> w) : x_(x), w_(w) {}
+  std::size_t size() const override { return x_.size(); }
+  void walk(const Visit& visit) const override { visit(x_, w_); }
+
+ private:
+  std::span<const float> x_, w_;
+};
+
+/// All of them, their weights taken for ones; or those of weight 0 alone.
+class Unweighted final : public WeightedValues {
+ public:
+  enum class Which : std::uint8_t { kAll, kOfWeightZero };
+  Unweighted(const WeightedValues& values, Which which) : values_(values), which_(which) {
+    if (which == Which::kAll) {
+      size_ = values.size();
+    } else {
+      values.walk([&](std::span<const float>, std::span<const float> w) {
+        size_ += static_cast<std::size_t>(std::count(w.begin(), w.end(), 0.0f));
+      });
+    }
+  }
+  std::size_t size() const override { return size_; }
+  void walk(const Visit& visit) const override {
+    std::vector<float> chosen;
+    values_.walk([&](std::span<const float> x, std::span<const float> w) {
+      if (which_ == Which::kAll) return visit(x, {});
+      chosen.clear();
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (w[i] == 0.0f) chosen.push_back(x[i]);
+      visit(chosen, {});
+    });
+  }
+
+ private:
+  const WeightedValues& values_;
+  Which which_;
+  std::size_t size_ = 0;
+};
+
+struct Survey {
+  WeightCheck weights{.valid = true, .some_zero = false, .some_positive = false};
+  ValueSummary values;
+};
+
+/// One walk: checks everything.
+Survey survey(const WeightedValues& values) {
+  Survey found;
+  const std::size_t step = std::max<std::size_t>(1, values.size() / kSample);
+  std::size_t first = 0;
+  values.walk([&](std::span<const float> x, std::span<const float> w) {
+    const WeightCheck check = require_valid(x, w, first);
+    found.weights.some_zero |= check.some_zero;
+    found.weights.some_positive |= check.some_positive;
+    if (const auto range = finite_range(x)) {
+      found.values.low = first == 0 ? range->low : std::min(found.values.low, range->low);
+      found.values.high = first == 0 ? range->high : std::max(found.values.high, range->high);
+    }
+    for (std::size_t i = (step - first % step) % step; i < x.size(); i += step) found.values.sample.push_back(x[i]);
+    first += x.size();
+  });
+  return found;
 }
 
 }  // namespace
@@ -64,6 +133,9 @@ struct PaletteFitter::Buffers {
   double origin = 0.0;
 
   Segmentation segment(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);
+  Segmentation segment(const WeightedValues& values, const ValueSummary& summary, const PaletteOptions& options);
+  /// The palette of what was segmented, its cost and bound still to be told.
+  Palette palette_of(const Segmentation& segments) const;
 
  private:
   void sort(std::span<const float> x, std::span<const float> w);
@@ -118,11 +190,13 @@ Segmentation PaletteFitter::Buffers::segment_grains(const PaletteOptions& option
 
 Segmentation PaletteFitter::Buffers::segment(std::span<const float> x, std::span<const float> w,
                                              const PaletteOptions& options) {
-  if (x.size() <= kSortAtMost) {
-    sort(x, w);
-    return segment_grains(options);
-  }
-  bins.fill(x, w);
+  sort(x, w);
+  return segment_grains(options);
+}
+
+Segmentation PaletteFitter::Buffers::segment(const WeightedValues& values, const ValueSummary& summary,
+                                             const PaletteOptions& options) {
+  bins.fill(values, summary);
   origin = bins.origin();
   while (true) {
     bins.write(grains);
@@ -131,48 +205,78 @@ Segmentation PaletteFitter::Buffers::segment(std::span<const float> x, std::span
   }
 }
 
-PaletteFitter::PaletteFitter() : buffers_(std::make_unique<Buffers>()) {}
-PaletteFitter::~PaletteFitter() = default;
-PaletteFitter::PaletteFitter(PaletteFitter&&) noexcept = default;
-PaletteFitter& PaletteFitter::operator=(PaletteFitter&&) noexcept = default;
-
-Palette PaletteFitter::fit(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
-  require_valid(x, w, options);
-  const WeightCheck weights = check_weights(w);
-  if (!weights.valid) throw_bad_weight(w);
-  if (!weights.some_positive) w = {};
-
-  const Segmentation segments = buffers_->segment(x, w, options);
-  const Grains& grains = buffers_->grains;
-  const std::size_t k = options.centroids, clusters = segments.cuts.size() + 1;
+Palette PaletteFitter::Buffers::palette_of(const Segmentation& segments) const {
+  const std::size_t clusters = segments.cuts.size() + 1;
   Palette palette;
   for (std::size_t q = 0; q < clusters; ++q) {
     const std::size_t begin = q == 0 ? 0 : segments.cuts[q - 1];
     const std::size_t end = q + 1 == clusters ? grains.size() : segments.cuts[q];
     const double weight = grains.weight.between(begin, end);
     if (end == begin + 1 && grains.exact[begin] != 0) {
-      palette.centroids.push_back(static_cast<float>(buffers_->origin + grains.x[begin]));
+      palette.centroids.push_back(static_cast<float>(origin + grains.x[begin]));
     } else if (weight > 0.0) {
       const double mean = grains.moment.between(begin, end) / weight;
-      palette.centroids.push_back(static_cast<float>(buffers_->origin + mean));
+      palette.centroids.push_back(static_cast<float>(origin + mean));
     }
   }
-  if (clusters < k && weights.some_zero && weights.some_positive) {
-    std::vector<float> rest;
-    for (std::size_t i = 0; i < x.size(); ++i)
-      if (w[i] == 0.0f) rest.push_back(x[i]);
-    const Palette spare = fit(rest, {}, {.centroids = k - clusters, .gap = options.gap});
+  palette.lower_bound = grains.second_moment - segments.gain_bound;
+  return palette;
+}
+
+PaletteFitter::PaletteFitter() : buffers_(std::make_unique<Buffers>()) {}
+PaletteFitter::~PaletteFitter() = default;
+PaletteFitter::PaletteFitter(PaletteFitter&&) noexcept = default;
+PaletteFitter& PaletteFitter::operator=(PaletteFitter&&) noexcept = default;
+
+Palette PaletteFitter::fit(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
+  require_valid(options, x.size());
+  if (x.size() > kSortAtMost) return fit(HeldValues(x, w), options);
+  const WeightCheck weights = require_valid(x, w);
+  if (!weights.some_positive) w = {};
+  const Segmentation segments = buffers_->segment(x, w, options);
+  const bool some_left = segments.cuts.size() + 1 < options.centroids && weights.some_zero && weights.some_positive;
+  return finished(buffers_->palette_of(segments), HeldValues(x, w), some_left, options);
+}
+
+Palette PaletteFitter::fit(const WeightedValues& values, const PaletteOptions& options) {
+  require_valid(options, values.size());
+  if (values.size() <= kSortAtMost) {
+    std::vector<float> x, w;
+    values.walk([&](std::span<const float> some, std::span<const float> weights) {
+      x.insert(x.end(), some.begin(), some.end());
+      w.insert(w.end(), weights.begin(), weights.end());
+    });
+    return fit(x, w, options);
+  }
+  const Survey found = survey(values);
+  if (!found.weights.some_positive && found.weights.some_zero)
+    return fit(Unweighted(values, Unweighted::Which::kAll), options);
+  const Segmentation segments = buffers_->segment(values, found.values, options);
+  const bool some_left = segments.cuts.size() + 1 < options.centroids && found.weights.some_zero;
+  return finished(buffers_->palette_of(segments), values, some_left, options);
+}
+
+Palette PaletteFitter::finished(Palette palette, const WeightedValues& values, bool some_left,
+                                const PaletteOptions& options) {
+  if (some_left) {
+    const std::size_t free = options.centroids - palette.centroids.size();
+    const Palette spare =
+        fit(Unweighted(values, Unweighted::Which::kOfWeightZero), {.centroids = free, .gap = options.gap});
     palette.centroids.insert(palette.centroids.end(), spare.centroids.begin(), spare.centroids.end());
   }
   std::sort(palette.centroids.begin(), palette.centroids.end());
-  palette.centroids.resize(k, palette.centroids.back());
-  palette.cost = palette_cost(x, w, palette.centroids);
-  palette.lower_bound = std::clamp(grains.second_moment - segments.gain_bound, 0.0, palette.cost);
+  palette.centroids.resize(options.centroids, palette.centroids.back());
+  palette.cost = palette_cost(values, palette.centroids);
+  palette.lower_bound = std::clamp(palette.lower_bound, 0.0, palette.cost);
   return palette;
 }
 
 Palette fit_palette(std::span<const float> x, std::span<const float> w, const PaletteOptions& options) {
   return PaletteFitter().fit(x, w, options);
+}
+
+Palette fit_palette(const WeightedValues& values, const PaletteOptions& options) {
+  return PaletteFitter().fit(values, options);
 }
 
 }  // namespace nibble::quant

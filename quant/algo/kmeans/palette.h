@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "quant/algo/kmeans/weighted_values.h"
+
 namespace nibble::quant {
 
 /// Settings of fit_palette().
@@ -56,14 +58,18 @@ class PaletteFitter {
   PaletteFitter& operator=(PaletteFitter&&) noexcept;
 
   [[nodiscard]] Palette fit(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);
+  /// The same, to the bit, of values that are not held: four walks over them, or a few more.
+  [[nodiscard]] Palette fit(const WeightedValues& values, const PaletteOptions& options);
 
  private:
+  Palette finished(Palette palette, const WeightedValues& values, bool some_left, const PaletteOptions& options);
   struct Buffers;
   std::unique_ptr<Buffers> buffers_;
 };
 
 /// PaletteFitter::fit() with an object of its own: for single calls.
 [[nodiscard]] Palette fit_palette(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);
+[[nodiscard]] Palette fit_palette(const WeightedValues& values, const PaletteOptions& options);
 
 /// codes[i] = the index of the centroid nearest to x[i]; midway between two (exactly, in real arithmetic) and among
 /// equal ones the lower index. Runs at the widest instruction set; all of them give the same codes.
@@ -72,5 +78,6 @@ void assign_codes(std::span<const float> x, std::span<const float> centroids, st
 
 /// E of equation (1) in double. w empty means ones. Requires as assign_codes().
 [[nodiscard]] double palette_cost(std::span<const float> x, std::span<const float> w, std::span<const float> centroids);
+[[nodiscard]] double palette_cost(const WeightedValues& values, std::span<const float> centroids);
 
 }  // namespace nibble::quant

@@ -4,13 +4,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
-
-#include "quant/algo/rounding/finite.h"
+#include <utility>
 
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kSample = 4096;
 constexpr std::size_t kChunk = 512;
 constexpr std::int64_t kEvenBins = std::int64_t{1} << 16;  // on each side of the origin
 constexpr unsigned kDropBits = 52 - 10;                    // of a double's fraction: 1024 bins per power of two remain
@@ -33,16 +31,13 @@ double inner_edge(std::int64_t outward) {
 
 }  // namespace
 
-void ValueBins::place_bins() {
-  const ValueRange range = finite_range(x_).value();
-  origin_ = origin_of(range.low, range.high);
-  const double least = static_cast<double>(range.low) - origin_, largest = static_cast<double>(range.high) - origin_;
-  const std::size_t step = std::max<std::size_t>(1, x_.size() / kSample);
+void ValueBins::place_bins(const ValueSummary& summary) {
+  origin_ = origin_of(summary.low, summary.high);
+  const double least = static_cast<double>(summary.low) - origin_,
+               largest = static_cast<double>(summary.high) - origin_;
   double deviation = 0.0;
-  std::size_t sampled = 0;
-  for (std::size_t i = 0; i < x_.size(); i += step, ++sampled)
-    deviation += std::abs(static_cast<double>(x_[i]) - origin_);
-  deviation /= static_cast<double>(sampled);
+  for (const float value : summary.sample) deviation += std::abs(static_cast<double>(value) - origin_);
+  deviation /= static_cast<double>(summary.sample.size());
   // A sample of equal values says nothing about the rest.
   const double reach = deviation > 0.0 ? 4.0 * deviation : std::max({-least, largest, 1e-300});
   int exponent = 0;
@@ -65,27 +60,34 @@ double ValueBins::lower_edge(std::size_t bin) const {
   return unit_ * (number >= 0 ? inner_edge(number) : -inner_edge(-number));  // bin -1 ends at 0 and begins at -1
 }
 
-void ValueBins::fill(std::span<const float> x, std::span<const float> w) {
-  x_ = x;
-  w_ = w;
-  place_bins();
+void ValueBins::fill(const WeightedValues& values, const ValueSummary& summary) {
+  values_ = &values;
+  place_bins(summary);
   std::array<std::uint32_t, kChunk> bin;
   TwiceSum total;
-  for (std::size_t begin = 0; begin < x.size(); begin += kChunk) {
-    const std::size_t count = std::min(kChunk, x.size() - begin);
-    for (std::size_t i = 0; i < count; ++i)
-      bin[i] = static_cast<std::uint32_t>(bin_of(static_cast<double>(x[begin + i]) - origin_));
-    double second_moment = 0.0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const double value = static_cast<double>(x[begin + i]) - origin_;
-      const double weight = w.empty() ? 1.0 : static_cast<double>(w[begin + i]);
-      const double moment = weight * value;
-      bins_[bin[i]].weight += weight;
-      bins_[bin[i]].moment += moment;
-      second_moment += moment * value;
+  double second_moment = 0.0;  // of a chunk, which may go on in the next piece
+  std::size_t in_chunk = 0;
+  values.walk([&](std::span<const float> x, std::span<const float> w) {
+    for (std::size_t begin = 0; begin < x.size();) {
+      const std::size_t count = std::min(kChunk - in_chunk, x.size() - begin);
+      for (std::size_t i = 0; i < count; ++i)
+        bin[i] = static_cast<std::uint32_t>(bin_of(static_cast<double>(x[begin + i]) - origin_));
+      for (std::size_t i = 0; i < count; ++i) {
+        const double value = static_cast<double>(x[begin + i]) - origin_;
+        const double weight = w.empty() ? 1.0 : static_cast<double>(w[begin + i]);
+        const double moment = weight * value;
+        bins_[bin[i]].weight += weight;
+        bins_[bin[i]].moment += moment;
+        second_moment += moment * value;
+      }
+      begin += count;
+      in_chunk += count;
+      if (in_chunk < kChunk) continue;
+      total.add(std::exchange(second_moment, 0.0));
+      in_chunk = 0;
     }
-    total.add(second_moment);
-  }
+  });
+  total.add(second_moment);
   second_moment_ = total.value();
 }
 
@@ -124,11 +126,13 @@ bool ValueBins::open(std::span<const std::uint8_t> marked) {
   }
   if (!opened) return false;
   pairs_.clear();
-  for (std::size_t i = 0; i < x_.size(); ++i) {
-    const float weight = w_.empty() ? 1.0f : w_[i];
-    if (weight > 0.0f && is_open_[bin_of(static_cast<double>(x_[i]) - origin_)] != 0)
-      pairs_.push_back(pack_weighted(x_[i], weight));
-  }
+  values_->walk([&](std::span<const float> x, std::span<const float> w) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float weight = w.empty() ? 1.0f : w[i];
+      if (weight > 0.0f && is_open_[bin_of(static_cast<double>(x[i]) - origin_)] != 0)
+        pairs_.push_back(pack_weighted(x[i], weight));
+    }
+  });
   sort_weighted(pairs_, scratch_);
   return true;
 }

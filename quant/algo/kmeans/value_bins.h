@@ -6,8 +6,15 @@
 #include <vector>
 
 #include "quant/algo/kmeans/grains.h"
+#include "quant/algo/kmeans/weighted_values.h"
 
 namespace nibble::quant {
+
+/// What one walk over values finds out before they are put into bins.
+struct ValueSummary {
+  float low = 0.0f, high = 0.0f;
+  std::vector<float> sample;  ///< evenly spaced in their order
+};
 
 /// Groups millions of values into fine bins without sorting them, as inexact grains, and later sorts those bins that
 /// turn out to matter.
@@ -17,14 +24,14 @@ namespace nibble::quant {
 /// powers of two: a value's bin and a bin's edges are exact.
 class ValueBins {
  public:
-  /// Fills the bins: one pass over x and w (empty means ones). Values of weight 0 are left out. Requires x finite, not
-  /// empty, w >= 0, both alive as long as grains are asked for.
-  void fill(std::span<const float> x, std::span<const float> w);
+  /// Fills the bins: one walk. Values of weight 0 are left out. Requires x finite, not empty, w >= 0, and `values`
+  /// alive as long as grains are asked for.
+  void fill(const WeightedValues& values, const ValueSummary& summary);
 
   /// Writes all bins that hold weight as grains, those opened as single values.
   void write(Grains& grains);
 
-  /// Opens the bins of the marked grains (of the last write()), in one more pass over x. False when none of them was
+  /// Opens the bins of the marked grains (of the last write()), in one more walk. False when none of them was
   /// still closed.
   bool open(std::span<const std::uint8_t> marked);
 
@@ -34,11 +41,11 @@ class ValueBins {
   struct Bin {
     double weight = 0.0, moment = 0.0;
   };
-  void place_bins();
+  void place_bins(const ValueSummary& summary);
   std::size_t bin_of(double relative) const;
   double lower_edge(std::size_t bin) const;
 
-  std::span<const float> x_, w_;
+  const WeightedValues* values_ = nullptr;
   double origin_ = 0.0, bins_per_unit_ = 1.0, unit_ = 1.0, second_moment_ = 0.0, end_ = 0.0;
   std::int64_t lowest_ = 0;  ///< signed number of the first bin
   std::vector<Bin> bins_;

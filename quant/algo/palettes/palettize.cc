@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/checked_math.h"
@@ -21,6 +22,12 @@ void require_valid(MatrixView<const float> w, MatrixView<const float> weights) {
   NIBBLE_REQUIRE(weights.data() == nullptr || (weights.rows() == w.rows() && weights.cols() == w.cols()),
                  InvalidArgument, "palettize: values are ({}, {}) but weights ({}, {})", w.rows(), w.cols(),
                  weights.rows(), weights.cols());
+}
+
+std::size_t entries_of(const PalettizeOptions& options) {
+  NIBBLE_REQUIRE(options.bits >= 1 && options.bits <= 8, InvalidArgument, "palettize: expected 1 to 8 bits, got {}",
+                 options.bits);
+  return std::size_t{1} << options.bits;
 }
 
 /// The rows as one span: in place where they lie without gaps, else copied to `buffer`.
@@ -77,9 +84,7 @@ std::vector<Palette> fit_palettes(MatrixView<const float> w, MatrixView<const fl
 }
 
 Palettization palettize(MatrixView<const float> w, MatrixView<const float> weights, const PalettizeOptions& options) {
-  NIBBLE_REQUIRE(options.bits >= 1 && options.bits <= 8, InvalidArgument, "palettize: expected 1 to 8 bits, got {}",
-                 options.bits);
-  const std::size_t entries = std::size_t{1} << options.bits;
+  const std::size_t entries = entries_of(options);
   const std::vector<Palette> fitted =
       fit_palettes(w, weights, options.group_rows, {.centroids = entries, .gap = options.gap});
   const std::size_t group_rows = options.group_rows == 0 ? w.rows() : options.group_rows;
@@ -108,6 +113,12 @@ Palettization palettize(MatrixView<const float> w, MatrixView<const float> weigh
   result.fitted_cost = cost;
   result.optimality_gap = cost > 0.0 ? (cost - lower_bound) / cost : 0.0;
   return result;
+}
+
+SharedPalette fit_shared_palette(const WeightedValues& values, const PalettizeOptions& options) {
+  Palette fitted = fit_palette(values, {.centroids = entries_of(options), .gap = options.gap});
+  round_palette(fitted.centroids, options.palette_dtype, 0);
+  return {std::move(fitted.centroids), fitted.gap(), fitted.cost};
 }
 
 }  // namespace nibble::quant

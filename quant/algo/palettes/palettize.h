@@ -42,4 +42,15 @@ struct Palettization {
 [[nodiscard]] Palettization palettize(MatrixView<const float> w, MatrixView<const float> weights,
                                       const PalettizeOptions& options);
 
+/// A palette that all of a weight shares, as palettize() with group_rows = 0 has it.
+struct SharedPalette {
+  std::vector<float> entries;   ///< (2^bits), ascending, every entry exact in palette_dtype
+  double optimality_gap = 0.0;  ///< as in Palettization
+  double fitted_cost = 0.0;     ///< as in Palettization
+};
+
+/// The same entries, to the bit, for values that are not held: PaletteFitter::fit() and rounding. Throws as
+/// palettize(), but values must be finite.
+[[nodiscard]] SharedPalette fit_shared_palette(const WeightedValues& values, const PalettizeOptions& options);
+
 }  // namespace nibble::quant

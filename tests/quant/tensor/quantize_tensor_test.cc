@@ -313,17 +313,28 @@ TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
   for (const auto more : {"format: float16", "granularity: channel, weighting: magnitude, shifting: true",
                           "granularity: channel-group, group_size: 4, palette_dtype: int8", "granularity: channel"})
     recipes.emplace_back(more);
-  std::size_t sliced = 0;
+  for (const auto more :
+       {"weighting: second-moment, palette_dtype: int8, shifting: true", "weighting: magnitude", "bits: 6"})
+    recipes.emplace_back(more);
+  // Slices of 5 rows; and slices of one, of which the whole is so many that one palette for all is fitted slice by
+  // slice.
+  constexpr std::size_t kFiveRows = 5 * 36, kOneRow = 5;
+  ASSERT_GT(w.size(), kHeldSlices * kOneRow);
+  std::size_t sliced = 0, shared = 0;
   for (const std::string& keys : recipes) {
-    for (const bool fisher : {false, true}) {
-      SCOPED_TRACE(keys + (fisher ? ", Fisher sensitivities at hand" : ""));
+    for (const auto& [fisher, slice] :
+         {std::pair{false, kFiveRows}, std::pair{true, kFiveRows}, std::pair{false, kOneRow}}) {
+      SCOPED_TRACE(
+          fmt::format("{}{}, slices of {} weights", keys, fisher ? ", Fisher sensitivities at hand" : "", slice));
       const TensorSettings settings = settings_of(keys);
       if (!fisher && (settings.weighting == Weighting::kFisher || settings.outliers_sensitive > 0.0)) continue;
       WeightStatistics statistics = statistics_for(w, settings, false);
       if (!fisher) statistics.fisher = {};
       const WeightParts whole = quantize_tensor("p", MatrixSource(w), settings, statistics);
-      const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics, 5 * 36);
-      sliced += rows_per_slice(settings, 21, 36, fisher, 5 * 36) < 21;
+      const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics, slice);
+      const bool in_slices = rows_per_slice(settings, 21, 36, fisher, slice) < 21;
+      sliced += in_slices;
+      shared += in_slices && settings.has_palette() && settings.granularity == Granularity::kTensor;
       ASSERT_EQ(made.parts.size(), whole.parts.size());
       for (std::size_t i = 0; i < made.parts.size(); ++i) {
         EXPECT_EQ(made.parts[i].suffix, whole.parts[i].suffix);
@@ -343,6 +354,7 @@ TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
     }
   }
   EXPECT_GT(sliced, 20u) << "or nothing was tested";
+  EXPECT_GT(shared, 2u);
 }
 
 TEST(QuantizeTensor, LetsGoOfPagesWhileItGoesThroughATensor) {
@@ -365,6 +377,10 @@ TEST(QuantizeTensor, NamesTheRowOfAWeightInALaterSlice) {
   };
   EXPECT_TRUE(refused("format: int4-block", std::numeric_limits<float>::infinity(), "row 7, column 3"));
   EXPECT_TRUE(refused("format: float16", 1e6f, "row 7, column 3"));
+  w(7, 3) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(test::throws_with<NumericalError>(
+      [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of("bits: 4"), {}, 2); },
+      "got nan at row 7, column 3"));
   EXPECT_TRUE(refused("format: int4-block", 3e6f,
                       "row 1, column 0 is beyond float16 (65504) (rows and palettes counted from row 6)"));
 }

@@ -370,6 +370,59 @@ TEST(FitPalette, AFitterGivesTheSameAfterOtherWork) {
   EXPECT_EQ(again.lower_bound, fresh.lower_bound);
 }
 
+/// Values that come in pieces of random sizes, some of them empty, in other pieces each time.
+class InPieces final : public WeightedValues {
+ public:
+  InPieces(const Sample& sample, std::uint64_t seed) : sample_(sample), random_(seed) {}
+  std::size_t size() const override { return sample_.x.size(); }
+  void walk(const Visit& visit) const override {
+    const std::span<const float> x(sample_.x), w(sample_.w);
+    for (std::size_t begin = 0; begin < x.size();) {
+      const std::size_t count =
+          std::min<std::size_t>(random_.below(random_.below(2) == 0 ? 5 : 40000), x.size() - begin);
+      visit(x.subspan(begin, count), w.empty() ? w : w.subspan(begin, count));
+      begin += count;
+    }
+    ++walks;
+  }
+  mutable int walks = 0;
+
+ private:
+  const Sample& sample_;
+  mutable Random random_;
+};
+
+TEST(FitPalette, ValuesInPiecesGiveTheBitsOfThoseThatAreHeld) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Random random(7000 + seed);
+    Sample sample = draw(random, seed % 4 == 3 ? 3000 : 150000, seed % 5, seed % 2 == 1);
+    if (seed == 5) {  // few values weigh anything: palettes are filled up with those that weigh nothing
+      for (std::size_t i = 0; i < sample.x.size(); ++i) sample.w[i] = i % 3 == 0 ? 1.0f : 0.0f;
+      for (std::size_t i = 0; i < sample.x.size(); i += 3) sample.x[i] = 0.5f;
+    }
+    if (seed == 7) std::fill(sample.w.begin(), sample.w.end(), 0.0f);
+    const PaletteOptions options{.centroids = std::array<std::size_t, 3>{4, 16, 256}[seed % 3]};
+    const Palette held = fit_palette(sample.x, sample.w, options);
+    const InPieces pieces(sample, seed);
+    const Palette walked = fit_palette(pieces, options);
+    EXPECT_TRUE(same_bits(walked.centroids, held.centroids));
+    EXPECT_EQ(walked.cost, held.cost);
+    EXPECT_EQ(walked.lower_bound, held.lower_bound);
+    EXPECT_EQ(palette_cost(pieces, held.centroids), palette_cost(sample.x, sample.w, held.centroids));
+    EXPECT_LE(pieces.walks, 12);
+  }
+}
+
+TEST(FitPalette, BadInputInALaterPieceIsNamedByItsPlaceInAll) {
+  Sample sample{std::vector<float>(70000, 1.0f), std::vector<float>(70000, 1.0f)};
+  sample.w[69999] = -1.0f;
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)fit_palette(InPieces(sample, 1), {}); },
+                                           "weight 69999 is -1; weights must be finite and not negative"));
+  sample.x[69998] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)fit_palette(InPieces(sample, 1), {}); }, "value 69998 is inf"));
+}
+
 TEST(FitPalette, BadInputIsNamed) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   const auto fit = [](std::vector<float> x, std::vector<float> w, PaletteOptions options = {}) {
