@@ -1,4 +1,4 @@
-# Read by ctest, with `program`, `test` and `properties` (cmake/testing.cmake): adds a test of the name test:Suite for each suite of
+# Read by ctest, with `program`, `emulator`, `test` and `properties` (cmake/testing.cmake): adds a test of the name test:Suite for each suite of
 # a GoogleTest program. The names of suites are kept beside the program, until that changes.
 if(NOT EXISTS ${program})
   add_test(${test}_NOT_BUILT ${test}_NOT_BUILT)
@@ -6,7 +6,7 @@ if(NOT EXISTS ${program})
 endif()
 set(list ${program}.suites)
 if(NOT EXISTS ${list} OR NOT ${list} IS_NEWER_THAN ${program})
-  execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE result)
+  execute_process(COMMAND ${emulator} ${program} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
     message(FATAL_ERROR "${program} --gtest_list_tests: ${result}")
   endif()
@@ -18,6 +18,6 @@ endif()
 file(STRINGS ${list} suites)
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "[.]$" "" suite "${suite}")
-  add_test("${test}:${suite}" ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
+  add_test("${test}:${suite}" ${emulator} ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
   set_tests_properties("${test}:${suite}" PROPERTIES ${properties})
 endforeach()

@@ -1,12 +1,11 @@
 find_package(GTest REQUIRED)
-include(GoogleTest)
 
 # What every test is compiled with; nibble_test_headers (tests/support) as well, whose precompiled headers they use. A library to
 # link after nibble_options: options come in that order, and these undo some of those.
 add_library(nibble_test_options INTERFACE)
 if(NIBBLE_SANITIZE)
-  # Is for the code under test; a quarter of the time that tests take to compile.
-  target_compile_options(nibble_test_options INTERFACE -fno-sanitize=undefined)
+  # Are for the code under test: a quarter of the time that tests take to compile, each.
+  target_compile_options(nibble_test_options INTERFACE -fno-sanitize=undefined -fno-sanitize-address-use-after-scope)
 endif()
 # Of release builds -O3 is for the code under test too; another quarter.
 target_compile_options(nibble_test_options INTERFACE $<$<CONFIG:Release>:-Og>)
@@ -17,8 +16,7 @@ target_compile_options(nibble_test_options INTERFACE
 # nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
 # The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests), because
 # compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where its own
-# names are those of another. Cases are CTest tests of their own, so that a case which needs ../shared shows as skipped, alone, where
-# that is absent; with sanitizers, which make starting a process costly, suites are. EACH_ISA adds a run per tier of instructions with
+# names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a run per tier of instructions with
 # NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
 # all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
 set(NIBBLE_TIERS scalar)
@@ -29,24 +27,32 @@ elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
   set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
   set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})
 endif()
-# nibble_ctest(program test PROPERTIES …): what the program has as CTest tests of the names test:Suite.Case, or test:Suite.
+# nibble_ctest(program test PROPERTIES …): the suites of a program as CTest tests of the names test:Suite.
 function(nibble_ctest program test)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES")
-  if(NOT NIBBLE_SANITIZE)
-    string(MAKE_C_IDENTIFIER ${test}_TESTS list)
-    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${test}: TEST_LIST ${list} PROPERTIES ${arg_PROPERTIES})
-    return()
-  endif()
-  # A processor each: of toy models half the time would go into threads that wait for a processor. Those that are about threads ask for
-  # several, and release builds have all there are.
-  list(APPEND arg_PROPERTIES PROCESSORS 1 PROCESSOR_AFFINITY ON)
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${test}_suites.cmake)
   file(GENERATE OUTPUT ${suites} CONTENT "set(program [==[$<TARGET_FILE:${program}>]==])
+set(emulator [==[${CMAKE_CROSSCOMPILING_EMULATOR}]==])
 set(test [==[${test}]==])
 set(properties [==[${arg_PROPERTIES}]==])
 include([==[${PROJECT_SOURCE_DIR}/cmake/test_suites.cmake]==])
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
+endfunction()
+
+# nibble_test_properties(result labels): whole models in release builds have all threads, two slots of CTest, and begin first. All
+# others have a processor each: of toy models half the time would go into threads that wait for one. Tests that are about threads ask
+# for several.
+function(nibble_test_properties result labels)
+  set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  if(NOT golden IN_LIST labels)
+    list(APPEND properties PROCESSORS 1 PROCESSOR_AFFINITY ON)
+  elseif(NIBBLE_SANITIZE)
+    list(APPEND properties PROCESSORS 1 PROCESSOR_AFFINITY ON COST 100)
+  else()
+    list(APPEND properties PROCESSORS 2 COST 100)
+  endif()
+  set(${result} "${properties}" PARENT_SCOPE)
 endfunction()
 
 # The program that `name` is, once: its tests, and those on each tier.
@@ -60,17 +66,21 @@ function(nibble_test_program name labels each_isa)
   if(NIBBLE_FILES_TOGETHER GREATER 1)  # a few only: two processors compile two halves of a folder
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
-  set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  nibble_test_properties(properties "${labels}")
   nibble_ctest(${name} ${name} PROPERTIES ${properties})
   if(NOT each_isa)
     return()
   endif()
   add_dependencies(isa_tests ${name})
+  # A machine's best tier is what runs without NIBBLE_FORCE_ISA, but for Arm, where tiers alone run (presets).
+  if(NOT NIBBLE_ISA_FAMILY STREQUAL arm)
+    list(APPEND properties ENVIRONMENT_MODIFICATION NIBBLE_BESIDE_DEFAULT_ISA=set:1)
+  endif()
   foreach(isa ${NIBBLE_TIERS})
     if(isa IN_LIST NIBBLE_FINE_TIERS)
       add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
-      set_tests_properties(${name}@${isa} PROPERTIES LABELS "${labels};isa" TIMEOUT 900 SKIP_RETURN_CODE 77
-        ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+      set_tests_properties(${name}@${isa} PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+      set_property(TEST ${name}@${isa} APPEND PROPERTY LABELS isa)
       continue()
     endif()
     nibble_ctest(${name} ${name}@${isa} PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})

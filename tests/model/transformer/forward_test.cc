@@ -12,6 +12,7 @@
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
+#include "tests/support/tiers.h"
 
 namespace nibble::test {
 namespace {
@@ -29,6 +30,7 @@ class Forward : public testing::TestWithParam<std::string> {
 
 // Double against plain loops: only the order of sums differs. 1e-12 is some thousand roundings of 1e-16.
 TEST_P(Forward, DoubleGivesTheLogitsOfTheDefinition) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
   const auto tokens = toy_tokens(architecture, 90, 1);
   const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> expected = naive_logits(architecture, weights, tokens);
@@ -48,6 +50,7 @@ TEST_P(Forward, FloatAgreesWithDouble) {
 }
 
 TEST_P(Forward, ComplexNumbersWithoutImaginaryPartGiveWhatDoubleGives) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
   const auto tokens = toy_tokens(architecture, 20, 3);
   const Matrix<double> expected =
       logits_of<double>(*model::make_dense_transformer<double>(architecture, weights), tokens);
@@ -217,6 +220,7 @@ class ForwardKnobs : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(ForwardKnobs, DoubleGivesTheLogitsOfTheDefinition) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
   const auto tokens = toy_tokens(architecture, 141, 1);
   const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> expected = naive_logits(architecture, weights, tokens);

@@ -8,6 +8,7 @@
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
+#include "tests/support/tiers.h"
 
 namespace nibble::test {
 namespace {
@@ -46,6 +47,7 @@ class SequenceTest : public testing::TestWithParam<std::string> {
 
 // In double only the order of sums differs: 1e-12 is some thousand roundings, and a row in a wrong slot shows by far.
 TEST_P(SequenceTest, EveryKindGivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
   const Matrix<double> expected = logits_of<double>(*in_double, tokens);
   for (const auto& [name, cache] : kKinds)
     for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {4}, {64}, {3, 1, 17, 2}, {kTokens}})
@@ -193,6 +195,7 @@ class KnobSequence : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(KnobSequence, GivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
   if (depends_on_length()) GTEST_SKIP() << "is told apart by the length of the text";
   const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> expected = logits_of<double>(*in_double, tokens);
