@@ -125,7 +125,7 @@ WeightErrors quantize_slices(const std::string& name, const WeightSource& source
     shared = shared_palette(SourceValues(name, source, rows, settings.weighting, statistics), settings);
   constexpr std::size_t kSlicesPerThread = 4;
   const std::size_t slices = divide_up(source.rows(), rows), together = kSlicesPerThread * thread_count();
-  StackedParts parts(slices, one_palette(settings));
+  StackedParts parts(slices, !shared.entries.empty());
   WeightErrors errors;
   made.fitted_cost = shared.fitted_cost;
   double gap = shared.optimality_gap * shared.fitted_cost;

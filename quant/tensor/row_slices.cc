@@ -6,20 +6,24 @@
 
 namespace nibble::quant {
 
+namespace {
+
+bool ties_rows(const TensorSettings& settings) {
+  return settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone || settings.cluster_dim > 1 ||
+         settings.window_bits != 0 || settings.keeps_outliers();
+}
+
+}  // namespace
+
 bool one_palette(const TensorSettings& settings) {
-  return settings.has_palette() && settings.granularity == Granularity::kTensor &&
-         settings.solver == Solver::kNearest && settings.scaling == Scaling::kNone && settings.cluster_dim == 1 &&
-         settings.window_bits == 0 && !settings.keeps_outliers();
+  return settings.has_palette() && settings.granularity == Granularity::kTensor && !ties_rows(settings);
 }
 
 std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
                            std::size_t weights) {
   const bool palette = settings.has_palette(), rounded = !settings.coded();
   const bool tied =
-      fisher || settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone || settings.cluster_dim > 1 ||
-      settings.keeps_outliers() ||
-      (palette && settings.granularity == Granularity::kTensor &&
-       (!one_palette(settings) || rows * cols <= kHeldSlices * weights)) ||
+      fisher || ties_rows(settings) || (one_palette(settings) && rows * cols <= kHeldSlices * weights) ||
       (settings.has_block_palette() && (settings.learns_block_palette() || settings.block_scale == ScaleType::kE4M3));
   if (tied && !rounded) return rows;
   const std::size_t group = palette ? std::max<std::size_t>(settings.effective_group_size(), 1) : 1;
