@@ -1,5 +1,5 @@
-# Read by ctest, with `program`, `emulator`, `test` and `properties` (cmake/testing.cmake): adds a test of the name test:Suite for each suite of
-# a GoogleTest program. The names of suites are kept beside the program, until that changes.
+# Read by ctest, with `program`, `emulator`, `test` and `properties` (cmake/testing.cmake): adds a test of the name test:Suite for each
+# suite of a GoogleTest program. The names of suites are kept beside the program, until that changes.
 if(NOT EXISTS ${program})
   add_test(${test}_NOT_BUILT ${test}_NOT_BUILT)
   return()

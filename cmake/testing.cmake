@@ -14,11 +14,12 @@ target_compile_options(nibble_test_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # fixtures of unnamed namespaces, compiled together
 
 # nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
-# The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests), because
-# compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where its own
-# names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a run per tier of instructions with
-# NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers that few kernels tell apart run
-# all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly run under an emulator.
+# The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests),
+# because compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where
+# its own names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a
+# run per tier of instructions with NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers
+# that few kernels tell apart run all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly
+# run under an emulator.
 set(NIBBLE_TIERS scalar)
 if(NIBBLE_ISA_FAMILY STREQUAL x86)
   set(NIBBLE_FINE_TIERS avx2-vnni avx512-base avx512-vnni)
