@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "model/transformer/cache/state_cache.h"
 #include "tests/model/transformer/logits_of.h"
@@ -169,14 +171,13 @@ INSTANTIATE_TEST_SUITE_P(Families, SequenceTest, testing::Values("gpt2", "llama"
                          [](const auto& instance) { return instance.param; });
 
 // Everything that an architecture can say, in every kind of cache. The texts are longer than the windows and than what
-// a state keeps for them, so that it slides.
+// a state keeps for them (two blocks of 32 more at most), so that it slides.
 class KnobSequence : public testing::TestWithParam<std::string> {
  protected:
-  static constexpr std::size_t kLength = 230;
   // Frequencies that depend on how far a text reaches: keys that are kept stay as they were.
   bool depends_on_length() const {
     for (const model::BlockSpec& block : architecture.blocks)
-      if (block.attention.rotary && !model::same_frequencies(*block.attention.rotary, 1, kLength)) return true;
+      if (block.attention.rotary && !model::same_frequencies(*block.attention.rotary, 1, length)) return true;
     return false;
   }
   template <class T>
@@ -185,13 +186,19 @@ class KnobSequence : public testing::TestWithParam<std::string> {
     const auto sequence = model::make_sequence(over, cache);
     return extended_logits_of(*sequence, tokens, steps, architecture.vocabulary, {attention});
   }
+  std::size_t widest_window() const {
+    std::size_t widest = 0;
+    for (const model::BlockSpec& block : architecture.blocks) widest = std::max(widest, block.attention.window);
+    return widest;
+  }
   const Architecture architecture = toy_architecture(GetParam());
   const ToyWeights weights{architecture, 7};
-  const std::vector<TokenId> tokens = toy_tokens(architecture, kLength, 1);
-  const std::vector<CacheOptions> kinds = {{.kind = CacheKind::kIo, .capacity = kLength},
-                                           {.kind = CacheKind::kState, .capacity = kLength + 1},
-                                           {.kind = CacheKind::kWindow, .chunk = 16, .context = 256},
-                                           {.kind = CacheKind::kWindow, .chunk = 7, .context = 240}};
+  const std::size_t length = 99 + widest_window();
+  const std::vector<TokenId> tokens = toy_tokens(architecture, length, 1);
+  const std::vector<CacheOptions> kinds = {{.kind = CacheKind::kIo, .capacity = length},
+                                           {.kind = CacheKind::kState, .capacity = length + 1},
+                                           {.kind = CacheKind::kWindow, .chunk = 16, .context = length + 26},
+                                           {.kind = CacheKind::kWindow, .chunk = 7, .context = length + 10}};
 };
 
 TEST_P(KnobSequence, GivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
@@ -200,13 +207,13 @@ TEST_P(KnobSequence, GivesTheLogitsOfOnePromptHoweverTheTokensAreCut) {
   const auto in_double = model::make_dense_transformer<double>(architecture, weights);
   const Matrix<double> expected = logits_of<double>(*in_double, tokens);
   for (const CacheOptions& cache : kinds)
-    for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {kLength}})
+    for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {length}})
       for (const Attention attention : {Attention::kFused, Attention::kDecomposed})
         EXPECT_TRUE(
             relative_error_within(extended(*in_double, cache, steps, attention).values(), expected.values(), 1e-12))
             << static_cast<int>(cache.kind) << ", steps of " << steps.front();
   const Matrix<double> uncached =
-      extended(*in_double, {.kind = CacheKind::kNone, .capacity = kLength + 3}, {100}, Attention::kFused);
+      extended(*in_double, {.kind = CacheKind::kNone, .capacity = length + 3}, {100}, Attention::kFused);
   EXPECT_TRUE(relative_error_within(uncached.values(), expected.values(), 1e-12));
 }
 
@@ -221,7 +228,7 @@ TEST_P(KnobSequence, FloatAndSmallerTypesStayNear) {
          {std::pair(CacheType::kF32, 2e-5), {CacheType::kF16, 2.0 / 2048}, {CacheType::kInt8, 4.0 / 127}}) {
       cache.type = type;
       Matrix<float> previous;
-      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {kLength}}) {
+      for (const auto& steps : std::vector<std::vector<std::size_t>>{{1}, {3, 40, 1, 9}, {length}}) {
         const Matrix<float> actual = extended(*network, cache, steps, Attention::kFused);
         EXPECT_TRUE(relative_error_within(actual.values(), expected.values(), limit))
             << static_cast<int>(cache.kind) << ", steps of " << steps.front();
@@ -243,7 +250,7 @@ TEST_P(KnobSequence, StartsAfreshAndTakesTheBytesOfTheFormula) {
   for (const CacheOptions& cache : kinds) {
     const auto sequence = model::make_sequence(*in_double, cache);
     EXPECT_EQ(model::make_sequence(*network, cache)->bytes(), model::cache_bytes(architecture, cache));
-    sequence->extend(toy_tokens(architecture, kLength, 2), 0, {});
+    sequence->extend(toy_tokens(architecture, length, 2), 0, {});
     sequence->reset();
     EXPECT_EQ(sequence->length(), 0u);
     EXPECT_TRUE(relative_error_within(extended_logits_of(*sequence, tokens, {50, 1}, architecture.vocabulary).values(),
