@@ -310,7 +310,7 @@ TEST(FitPalette, LargeOffsetsDoNotCancel) {
 }
 
 TEST(FitPalette, HugeOutliersDoNotDrownTheRest) {
-  for (const std::size_t n : {4000u, 100000u}) {
+  for (const std::size_t n : {4000u, 70000u}) {  // more than 65,536 are binned, not sorted
     for (const double size : {1e2, 1e4, 1e6}) {
       SCOPED_TRACE(testing::Message() << n << " values, outlier " << size);
       Random random(6);
@@ -396,7 +396,7 @@ TEST(FitPalette, ValuesInPiecesGiveTheBitsOfThoseThatAreHeld) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(7000 + seed);
-    Sample sample = draw(random, seed % 4 == 3 ? 3000 : 150000, seed % 5, seed % 2 == 1);
+    Sample sample = draw(random, seed % 4 == 3 ? 3000 : 70000, seed % 5, seed % 2 == 1);
     if (seed == 5) {  // few values weigh anything: palettes are filled up with those that weigh nothing
       for (std::size_t i = 0; i < sample.x.size(); ++i) sample.w[i] = i % 3 == 0 ? 1.0f : 0.0f;
       for (std::size_t i = 0; i < sample.x.size(); i += 3) sample.x[i] = 0.5f;
