@@ -1,6 +1,6 @@
 #include "cli/command.h"
+#include "cli/commands/quantize.h"
 #include "cli/program.h"
-#include "cli/quantize.h"
 
 // The commands that scripts/demo.sh runs, and nothing else to compile: the first minute with this repository.
 int main(int argc, char** argv) {

@@ -14,8 +14,8 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/output.h"
-#include "cli/signals.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/signals.h"
 #include "cli/version.h"
 #include "core/error.h"
 #include "core/suggest.h"

@@ -6,10 +6,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments/options.h"
 #include "cli/command.h"
-#include "cli/options.h"
-#include "cli/output.h"
-#include "cli/table.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/table.h"
 #include "core/gemm.h"
 #include "core/isa.h"
 #include "core/thread_pool.h"

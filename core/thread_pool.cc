@@ -71,8 +71,8 @@ bool spin_until(std::chrono::steady_clock::duration patience, Done done) {
 }
 
 // Threads begun meanwhile take no signals that somebody sends: those that have a stack for handlers do
-// (cli/signals.cc), or the threads of the program that we are a library of. What a thread does itself (SIGBUS of a
-// mapped file) it still hears of.
+// (cli/terminal/signals.cc), or the threads of the program that we are a library of. What a thread does itself (SIGBUS
+// of a mapped file) it still hears of.
 class SignalsElsewhere {
  public:
   SignalsElsewhere() {

@@ -146,13 +146,13 @@ def named_outside(name, text, families):
 
 def misplaced_tests(sources, tests):
     """tests/A/x_test.cc tests folder A: its file x where there is one, or what several of its files do together. So A must
-    be a folder of the product, and where only another folder has an x, the test belongs there. A command of cli/, and a
-    test of it, may have the name of what it runs; a test beside folder A/x is about all of it."""
+    be a folder of the product, and where only another folder has an x, the test belongs there. A command, what shows
+    its results, and a test of it may have the name of what it runs; a test beside folder A/x is about all of it."""
     folders = {source.rpartition("/")[0] for source in sources}
     of_name = {}
     for source in sources:
         folder, _, name = source.rpartition("/")
-        if folder != "cli":
+        if folder not in ("cli/commands", "cli/show"):
             of_name.setdefault(name, []).append(source)
     problems = []
     for test in tests:

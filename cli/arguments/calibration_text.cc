@@ -1,0 +1,38 @@
+#include "cli/arguments/calibration_text.h"
+
+#include "cli/arguments/options.h"
+#include "core/error.h"
+
+namespace nibble::cli {
+void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
+  app.add_option("--text", options.text, "Texts to sample from: .txt, .jsonl, also .gz and .zst")->type_name("FILE…");
+  add_path(app, "--tokens", options.tokens, "FILE", "Consecutive windows of token ids (.u16, .u32) instead");
+  app.add_option("--field", options.field, "The text's key in .jsonl")->type_name("NAME")->capture_default_str();
+  add_count(app, "--length", options.length, "Tokens in a window [default: 512, or the model's context]",
+            {.low = 2, .high = 1 << 24});
+  add_count(app, "--samples", options.samples, "Windows to take [default: 128; with --tokens all]",
+            {.low = 1, .high = 1 << 30});
+  add_count(app, "--seed", options.seed, "Seed of whatever is sampled", {.low = 0});
+  app.add_option("--memory", options.memory, "Memory to use, like 512M or 4G; beyond it goes to a scratch file")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+quant::CalibrationSource CalibrationTextOptions::source() const {
+  return {.text = {text.begin(), text.end()},
+          .tokens = tokens,
+          .field = field,
+          .length = length,
+          .samples = samples,
+          .seed = seed};
+}
+
+void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& options, bool seeds_more) {
+  NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
+                 "{}: expected either --text or --tokens, got both", app.get_name());
+  if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
+  if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
+  if (!options.tokens.empty() && !seeds_more) refuse_given(app, {"--seed"}, "--tokens");
+}
+
+}  // namespace nibble::cli

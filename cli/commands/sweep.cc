@@ -1,0 +1,154 @@
+#include "cli/show/sweep.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/arguments/memory_size.h"
+#include "cli/arguments/options.h"
+#include "cli/command.h"
+#include "cli/commands/sweep_watch.h"
+#include "cli/mpi_session.h"
+#include "cli/terminal/human.h"
+#include "cli/terminal/output.h"
+#include "cli/version.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/thread_pool.h"
+#include "eval/sweep/diff.h"
+#include "eval/sweep/environment.h"
+#include "eval/sweep/repetition.h"
+#include "eval/sweep/run_sweep.h"
+#include "eval/sweep/sweep_cost.h"
+#include "eval/sweep/sweep_file.h"
+#include "eval/sweep/sweep_plan.h"
+#if NIBBLE_HAVE_MPI
+#include "eval/sweep/mpi_hand_out.h"
+#endif
+
+namespace nibble::cli {
+namespace {
+
+struct SweepArguments {
+  CommonOptions common;
+  std::filesystem::path sweep, output, cache, repeat, watch;
+  std::string memory = "4G", cache_size = "20G", shard = "1/1";
+  bool dry_run = false, retry_failed = false;
+};
+
+eval::Shard parse_shard(const std::string& text) {
+  eval::Shard shard;
+  char end = 0;
+  const int read = std::sscanf(text.c_str(), "%zu/%zu%c", &shard.index, &shard.count, &end);
+  NIBBLE_REQUIRE(read == 2 && shard.index >= 1 && shard.index <= shard.count, InvalidArgument,
+                 "--shard: expected i/n with 1 <= i <= n, such as 2/8, got '{}'", text);
+  return shard;
+}
+
+eval::SweepOptions options_of(const SweepArguments& arguments) {
+  eval::SweepOptions options;
+  options.output = arguments.output;
+  options.cache = arguments.cache;
+  options.cache_bytes = parse_memory_size("--cache-size", arguments.cache_size);
+  options.memory_bytes = parse_memory_size("--memory", arguments.memory);
+  options.retry_failed = arguments.retry_failed;
+  options.shard = parse_shard(arguments.shard);
+  options.environment = eval::run_environment(build_facts());
+  return options;
+}
+
+// What every process of an mpirun does; the first one also tells what came out.
+void run_cells(const SweepArguments& arguments, const eval::SweepPlan& plan) {
+  MpiSession mpi;
+  const bool first = mpi.team().rank() == 0, alone = mpi.team().size() == 1;
+  eval::SweepOptions options = options_of(arguments);
+  SweepDisplay display(arguments.common.quiet, alone);
+  options.progress = [&](const eval::SweepProgress& progress) { display.update(progress); };
+  options.finished = [&](const eval::SweepRecord& record) { display.finished(record); };
+#if NIBBLE_HAVE_MPI
+  if (!alone) options.hand_out = [](std::size_t jobs) { return std::make_unique<eval::MpiHandOut>(jobs); };
+#endif
+  eval::SweepSummary summary;
+  std::exception_ptr error;
+  try {
+    summary = eval::run_sweep(plan, options);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  display.close();
+  mpi.team().all(true);  // everybody's records are there
+  if (error) std::rethrow_exception(error);
+  if (first) show_results(plan, options, summary, arguments.common.json);
+}
+
+void repeat(const SweepArguments& arguments) {
+  const eval::SweepRecord record = eval::read_record(arguments.repeat);
+  eval::SweepOptions options = options_of(arguments);
+  SweepDisplay display(arguments.common.quiet, true);
+  options.progress = [&](const eval::SweepProgress& progress) { display.update(progress); };
+  eval::SweepRecord again;
+  std::exception_ptr error;
+  try {
+    again = eval::repeat_record(record, options);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  display.close();
+  if (error) std::rethrow_exception(error);
+  show_repetition(eval::diff_records(record, again), arguments.common.json);
+}
+
+void run(const SweepArguments& arguments) {
+  arguments.common.apply();
+  const int modes =
+      (arguments.sweep.empty() ? 0 : 1) + (arguments.repeat.empty() ? 0 : 1) + (arguments.watch.empty() ? 0 : 1);
+  NIBBLE_REQUIRE(modes == 1, InvalidArgument, "expected one of SWEEP, --repeat and --watch, got {} of them", modes);
+  if (!arguments.watch.empty()) return watch_sweep(arguments.watch, arguments.common.json);
+  if (!arguments.repeat.empty()) return repeat(arguments);
+
+  const eval::SweepSpec spec = eval::load_sweep(arguments.sweep);
+  NIBBLE_REQUIRE(arguments.dry_run || !arguments.output.empty(), InvalidArgument,
+                 "-o, the directory of the records, is missing");
+  const eval::Shard shard = parse_shard(arguments.shard);
+  eval::SweepPlan plan = eval::plan_sweep(spec);
+  eval::estimate(plan, parse_memory_size("--memory", arguments.memory));
+  if (arguments.dry_run)
+    return show_plan(plan, shard, parse_memory_size("--memory", arguments.memory), arguments.common.json);
+  for (const std::string& warning : plan.warnings) warn(warning);
+  run_cells(arguments, plan);
+}
+
+}  // namespace
+
+Command sweep_command(CLI::App& program) {
+  auto arguments = std::make_shared<SweepArguments>();
+  CLI::App* app = program.add_subcommand("sweep", "Run a grid of settings over models to the end, whatever happens");
+  add_path(*app, "SWEEP", arguments->sweep, "", "Models, recipes and evaluations in YAML (docs/sweep.md)");
+  add_path(*app, "-o,--output", arguments->output, "DIR", "Where the records go, one for each cell");
+  app->add_flag("--dry-run", arguments->dry_run, "List the cells with time, memory and disk, and do nothing else");
+  app->add_flag("--retry-failed", arguments->retry_failed, "Do cells again that failed");
+  app->add_option("--shard", arguments->shard, "Do the i-th of n parts: for jobs of a cluster")->type_name("i/n");
+  app->add_option("--memory", arguments->memory, "Memory for the cells in work together, like 512M or 16G")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  add_path(*app, "--cache", arguments->cache, "DIR", "Where calibrations are kept [default: in the output]");
+  app->add_option("--cache-size", arguments->cache_size, "Beyond this, what was not used for longest is deleted")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  add_path(*app, "--repeat", arguments->repeat, "RECORD", "Do the cell of a record again, and compare");
+  add_path(*app, "--watch", arguments->watch, "DIR", "Show how far the sweeps of a directory are");
+  add_common_options(*app, arguments->common);
+  app->footer(
+      "Example:\n"
+      "  nibble sweep datasets/demo/sweep.yaml -o build/results\n"
+      "  nibble sweep --watch build/results\n"
+      "Interrupt it, kill it: the same command goes on where it was. So does another process with the same command.");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

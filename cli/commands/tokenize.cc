@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/arguments/options.h"
+#include "cli/command.h"
+#include "cli/terminal/human.h"
+#include "cli/terminal/output.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/output_file.h"
+#include "datasets/text_source.h"
+#include "model/open/open_model.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct TokenizeArguments {
+  CommonOptions common;
+  std::filesystem::path directory, text, output;
+  bool hf_join = false, ids = false;
+};
+
+// Little-endian ids of 2 or 4 bytes, by the file's extension.
+void write_token_file(const std::filesystem::path& path, std::span<const model::TokenId> tokens) {
+  const std::string extension = path.extension().string();
+  NIBBLE_REQUIRE(extension == ".u16" || extension == ".u32", InvalidArgument,
+                 "--output: expected a name ending in .u16 or .u32, got '{}'", path.string());
+  const std::size_t width = extension == ".u16" ? 2 : 4;
+  std::vector<std::byte> bytes;
+  bytes.reserve(tokens.size() * width);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    NIBBLE_REQUIRE(width == 4 || tokens[i] <= 0xFFFF, InvalidArgument,
+                   "--output: token {} has id {}, which .u16 cannot hold; use .u32", i, tokens[i]);
+    for (std::size_t b = 0; b < width; ++b) bytes.push_back(static_cast<std::byte>(tokens[i] >> (8 * b)));
+  }
+  write_file(path, bytes);
+}
+
+void run(const TokenizeArguments& arguments) {
+  arguments.common.apply();
+  const auto tokenizer = model::open_tokenizer(arguments.directory);
+  const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<model::TokenId> tokens = tokenizer->encode(text);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double megabytes_per_second = static_cast<double>(text.size()) / 1e6 / seconds;
+  if (!arguments.output.empty()) write_token_file(arguments.output, tokens);
+
+  if (arguments.common.json) {
+    nlohmann::ordered_json object = {{"tokens", tokens.size()},
+                                     {"bytes", text.size()},
+                                     {"seconds", seconds},
+                                     {"megabytes_per_second", megabytes_per_second},
+                                     {"vocabulary", tokenizer->vocabulary_size()},
+                                     {"tokenizer_hash", tokenizer->fingerprint()},
+                                     {"text_hash", hash_hex(std::as_bytes(std::span(text)))}};
+    if (arguments.ids) object["ids"] = tokens;
+    print_json(object);
+  } else if (arguments.ids) {
+    print(fmt::format("{}\n", fmt::join(tokens, " ")));
+  } else {
+    print(fmt::format("{} tokens from {} ({:.2f} bytes per token), {:.1f} MB/s\n", with_separators(tokens.size()),
+                      human_bytes(text.size()), static_cast<double>(text.size()) / static_cast<double>(tokens.size()),
+                      megabytes_per_second));
+  }
+}
+
+}  // namespace
+
+Command tokenize_command(CLI::App& program) {
+  auto arguments = std::make_shared<TokenizeArguments>();
+  CLI::App* app = program.add_subcommand("tokenize", "Count or write the tokens of a text");
+  add_path(*app, "DIR", arguments->directory, "",
+           "Directory with tokenizer.json, or vocab.json and merges.txt; or a .gguf file, with or without a model")
+      ->required();
+  add_path(*app, "--text", arguments->text, "FILE", "The text, UTF-8")->required();
+  app->add_flag("--hf-join", arguments->hf_join,
+                "Join the file's rows by blank lines, as the usual WikiText evaluation does");
+  app->add_flag("--ids", arguments->ids, "Print the ids as well (with --json), or instead of the count");
+  add_path(*app, "-o,--output", arguments->output, "FILE", "Also write the ids: little-endian .u16 or .u32");
+  add_common_options(*app, arguments->common);
+  app->footer("Example:\n  nibble tokenize datasets/demo/gpt2-demo --text datasets/demo/eval.txt -o build/eval.u16");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli
