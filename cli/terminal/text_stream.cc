@@ -44,7 +44,7 @@ std::string TextStream::push(model::TokenId id) {
   const std::string text = tokenizer_.decode(window_);
   const std::size_t certain = text.size() - unfinished_tail(text);
   if (certain <= shown_) return {};
-  const std::string piece = with_replacements(std::string_view(text).substr(shown_, certain - shown_));
+  std::string piece = with_replacements(std::string_view(text).substr(shown_, certain - shown_));
   shown_ = certain;
   if (window_.size() > kLongestWindow && shown_ == text.size()) {
     window_ = {id};
