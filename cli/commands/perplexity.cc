@@ -37,6 +37,7 @@
 #include "eval/quality/average_names.h"
 #include "eval/quality/text_quality.h"
 #include "model/open/open_model.h"
+#include "model/tokenizer/agreement.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -155,19 +156,10 @@ std::string text_of(const Report& report) {
   return aligned_facts(facts);
 }
 
-// Whether two tokenizers mean the same text by `tokens`. Files of different kinds say the same in different words, so
-// fingerprints that differ prove nothing.
-bool agree_on(std::span<const model::TokenId> tokens, const model::Tokenizer& a, const model::Tokenizer& b) {
-  if (a.fingerprint() == b.fingerprint()) return true;
-  const std::size_t known = std::min(a.vocabulary_size(), b.vocabulary_size());
-  const bool both_know_all = std::all_of(tokens.begin(), tokens.end(), [&](model::TokenId id) { return id < known; });
-  return both_know_all && a.decode(tokens) == b.decode(tokens);
-}
-
 // The reference is read with the model's tokens, so both must mean the same by them.
 void require_same_tokenizer(const TokenInput& input, const std::filesystem::path& reference) {
   const auto tokenizer = model::open_tokenizer_if_any(reference);
-  NIBBLE_REQUIRE(!tokenizer || !input.tokenizer || agree_on(input.tokens, *tokenizer, *input.tokenizer),
+  NIBBLE_REQUIRE(!tokenizer || !input.tokenizer || model::agree_on(input.tokens, *tokenizer, *input.tokenizer),
                  InvalidArgument, "--reference '{}' has another tokenizer than the model", reference.string());
 }
 

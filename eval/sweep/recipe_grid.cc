@@ -14,6 +14,7 @@ namespace nibble::eval {
 namespace {
 
 constexpr std::string_view kFloat = "float";
+constexpr std::string_view kCheckpoint = "checkpoint";
 
 /// A setting of a cell, and where it stands.
 struct Setting {
@@ -114,8 +115,26 @@ void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Ex
       all.push_back(setting);
       if (values[axis].size() > 1) named.push_back(setting);
     }
-    if (!is_excluded(all, exclusions)) recipes.push_back({name_of(named), make_recipe(all, what)});
+    if (!is_excluded(all, exclusions))
+      recipes.push_back({.name = name_of(named), .recipe = make_recipe(all, what), .checkpoint = {}});
   }
+}
+
+// One that is there already has nothing to be set.
+void add_checkpoint(const YamlNode& item, std::string_view what, std::vector<SweepRecipe>& recipes) {
+  SweepRecipe made;
+  for (const auto& [key, value] : item.entries) {
+    if (key == "name") {
+      made.name = scalar_text(what, value, "list: name");
+    } else if (key == kCheckpoint) {
+      made.checkpoint = scalar_text(what, value, "list: checkpoint");
+      if (made.checkpoint.empty()) fail_at(what, value, "list: checkpoint: expected a path");
+    } else {
+      fail_at(what, value, fmt::format("list: {} has no meaning beside checkpoint, which is quantized already", key));
+    }
+  }
+  if (made.name.empty()) made.name = made.checkpoint.string();
+  recipes.push_back(std::move(made));
 }
 
 void add_listed(const YamlNode& item, const Settings& defaults, std::string_view what,
@@ -123,9 +142,11 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
   if (item.kind == YamlNode::Kind::kScalar) {
     if (item.text != kFloat)
       fail_at(what, item, fmt::format("list: expected settings, or the word '{}', got '{}'", kFloat, item.text));
-    recipes.push_back({std::string(kFloat), std::nullopt});
+    recipes.push_back({.name = std::string(kFloat), .recipe = std::nullopt, .checkpoint = {}});
     return;
   }
+  const auto is_checkpoint = [](const YamlEntry& entry) { return entry.key == kCheckpoint; };
+  if (std::any_of(item.entries.begin(), item.entries.end(), is_checkpoint)) return add_checkpoint(item, what, recipes);
   check_keys(item, what, "list", with_sections({"name"}));
   const Settings own = settings_of(item, what, "list");
   Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
@@ -133,7 +154,7 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
   std::string name = name_of(own);
   for (const auto& [key, value] : item.entries)
     if (key == "name") name = scalar_text(what, value, "list: name");
-  recipes.push_back({std::move(name), make_recipe(all, what)});
+  recipes.push_back({.name = std::move(name), .recipe = make_recipe(all, what), .checkpoint = {}});
 }
 
 }  // namespace

@@ -25,9 +25,10 @@ class Exclusion {
 };
 
 /// The recipes of a sweep: the product of `grid`, then the entries of `list`. Nodes may be null (not given).
-/// Settings are the recipe's keys, `preset` and `recipe` (a file) to start from, and in `list` a `name`. `defaults`
-/// hold for the grid, and for entries that name no preset or recipe of their own. What an exclusion covers is
-/// left out before its settings are checked. Throws InvalidArgument with the line.
+/// Settings are the recipe's keys, `preset` and `recipe` (a file) to start from, and in `list` a `name`; or in `list`
+/// nothing but a `checkpoint` and a `name`. `defaults` hold for the grid, and for entries that name no preset or recipe
+/// of their own. What an exclusion covers is left out before its settings are checked. Throws InvalidArgument with the
+/// line.
 struct RecipeNodes {
   const YamlNode* defaults = nullptr;
   const YamlNode* grid = nullptr;

@@ -75,7 +75,7 @@ class Job {
   void make_model() {
     const auto start = Clock::now();
     if (!job_.recipe) {
-      model_ = quant::load_model(context_.model.source.path);
+      model_ = quant::load_model(job_.checkpoint.empty() ? context_.model.source.path : job_.checkpoint);
       return;
     }
     const auto directory = context_.scratch / "model";

@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
+#include "eval/sweep/given_checkpoint.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
@@ -162,7 +163,13 @@ class Planner {
     PlannedJob job;
     job.model = cell.model;
     job.recipe = spec_.recipes[cell.recipe].recipe;
-    std::string calibration = "null";
+    std::string calibration = "null", recipe = "null";
+    if (job.recipe) recipe = job.recipe->canonical_json().dump();
+    if (const auto& given = spec_.recipes[cell.recipe].checkpoint; !given.empty()) {
+      const PlannedModel& model = plan_.models[cell.model];
+      job.checkpoint = checkpoint_for(given, model.source.name);
+      recipe = Json{{"checkpoint", {{"fingerprint", fingerprint_of_form(job.checkpoint, model)}}}}.dump();
+    }
     if (job.recipe) add_needs(cell, job);
     if (!(job.statistics == StatisticSet{}) || job.needs_text) {
       job.calibration = calibration_of(cell.model, cell.draw);
@@ -172,7 +179,7 @@ class Planner {
       calibration = calibration_json(planned.settings, planned.centre_own, job.statistics).dump();
     }
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
-                     {"recipe", job.recipe ? job.recipe->canonical_json().dump() : "null"},
+                     {"recipe", recipe},
                      {"calibration", calibration}};
     job.id = hash_of(made);
     configurations_.push_back(made);
@@ -228,9 +235,11 @@ class Planner {
     } else {
       planned.tokens = tokens_of(cell);
       planned.options = perplexity_options(evaluation, model, planned.tokens);
-      planned.divergence = evaluation.divergence && job.recipe;  // the float model does not diverge from itself
+      const bool is_float = !job.recipe && job.checkpoint.empty();
+      planned.divergence = evaluation.divergence && !is_float;  // it does not diverge from itself
       (void)protocol_windows(planned.options, planned.tokens->tokens.size(),
                              model.architecture.max_positions);  // throws what is wrong with them now
+      if (!job.checkpoint.empty()) require_same_tokens(job.checkpoint, *planned.tokens);
       if (evaluation.divergence) planned.reference = reference_of(cell, planned);
       measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
     }
@@ -247,6 +256,7 @@ class Planner {
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration)
       record.sources.emplace_back("calibration", source_text(*spec_.calibration, spec_.calibration->draw(cell.draw)));
+    if (!job.checkpoint.empty()) record.sources.emplace_back("checkpoint", job.checkpoint.string());
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
     job.alone = job.alone || planned.speed;
     job.cells.push_back(std::move(planned));
@@ -302,7 +312,9 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   SweepSpec spec = parse_sweep(sweep.dump(), what);
   const std::string_view recipe = fact(record.configuration, "recipe");
   spec.recipes[0].name = fact(record.labels, "recipe");
-  if (recipe != "null") spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
+  spec.recipes[0].checkpoint = fact(record.sources, "checkpoint");
+  if (recipe != "null" && spec.recipes[0].checkpoint.empty())
+    spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
   SweepPlan plan = plan_sweep(spec);
   const SweepRecord& planned = plan.jobs.front().cells.front().record;
   for (const auto& [name, value] : record.configuration)

@@ -72,9 +72,11 @@ struct SweepEvaluation {
   std::optional<SweepSpeed> speed;
 };
 
+/// A recipe, a checkpoint that was quantized before, or neither: the float model.
 struct SweepRecipe {
   std::string name;
-  std::optional<quant::Recipe> recipe;  ///< empty: the float model
+  std::optional<quant::Recipe> recipe;
+  std::filesystem::path checkpoint;  ///< "{model}" in it stands for the model's name
 };
 
 /// One cell: places in the lists of SweepSpec, and which of SweepCalibration's draws.

@@ -104,6 +104,34 @@ TEST_F(Sweep, ACellHasThePerplexityOfTheQuantizedCheckpoint) {
   EXPECT_EQ(sweep["records"][3]["bits_per_weight"], measured["bits_per_weight"]);
 }
 
+TEST_F(Sweep, ACheckpointThatIsThereHasTheFiguresOfItsRecipe) {
+  ASSERT_EQ(nibble({"quantize", path("little"), "-s", "bits=2", "-o", path("little-2")}).exit_code, 0);
+  write_with_divergence();
+  std::string text = read_file(file);
+  text.insert(text.find("[float, ") + 1, "{name: there, checkpoint: '" + path("{model}-2") + "'}, ");
+  write_file(file, text);
+  const auto sweep = nibble_json(command(results));
+  ASSERT_EQ(sweep["done"], 5);
+  const auto find = [&](const std::string& recipe) {
+    for (const auto& record : eval::read_records(results))
+      if (eval::fact(record.labels, "recipe") == recipe) return record;
+    return eval::SweepRecord{};
+  };
+  const eval::SweepRecord there = find("there"), made = find("bits=2");
+  ASSERT_TRUE(there.measures && made.measures);
+  EXPECT_GT(there.measures->divergence->nats_per_token, 0.0);
+  EXPECT_EQ(there.measures->divergence->window_nats, made.measures->divergence->window_nats);
+  EXPECT_EQ(there.measures->window_nll, made.measures->window_nll);
+  EXPECT_EQ(there.measures->bits_per_weight, made.measures->bits_per_weight);
+  EXPECT_EQ(there.measures->model_bytes, made.measures->model_bytes);
+  EXPECT_NE(there.id, made.id);
+  EXPECT_EQ(nibble_json(command(results))["present"], 5);
+  EXPECT_EQ(nibble_json({"sweep", "--repeat", results + "/" + there.id + ".json", "--threads", "2"})["same_measures"],
+            true);
+  EXPECT_EQ(nibble({"report", results, "-o", path("report.md")}).exit_code, 0);
+  EXPECT_THAT(read_file(path("report.md")), HasSubstr("there"));
+}
+
 TEST_F(Sweep, KilledAtAnyMomentItEndsInTheSameRecords) {
   const Records expected = undisturbed();
   const unsigned seed = std::random_device{}();

@@ -177,6 +177,26 @@ TEST(SweepFile, CellsHaveTuningOfTheirOwn) {
   EXPECT_TRUE(grid.recipes[1].recipe->tuning()->codes);
 }
 
+TEST(SweepFile, ACheckpointThatIsThereIsACellOfItsOwnWithNothingToSet) {
+  const SweepSpec spec = parse(
+      "defaults: {bits: 3}\nlist: [float, {checkpoint: 'q/{model}.gguf', name: Q4_1}, {checkpoint: q/b}, {shifting: "
+      "true}]\n"
+      "exclude: [{recipe: q/b, model: m}, {bits: 3}]");
+  ASSERT_EQ(spec.recipes.size(), 4u);
+  EXPECT_EQ(spec.recipes[1].name, "Q4_1");
+  EXPECT_EQ(spec.recipes[1].checkpoint, "q/{model}.gguf");
+  EXPECT_FALSE(spec.recipes[1].recipe) << "the defaults are no business of it";
+  EXPECT_EQ(spec.recipes[2].name, "q/b");
+  EXPECT_TRUE(spec.recipes[3].checkpoint.empty());
+  EXPECT_EQ(spec.cells.size(), 2u + 2u + 1u);
+  EXPECT_TRUE(
+      refused(kHead + "list:\n  - {checkpoint: q, bits: 3}", "line 4", "bits has no meaning beside checkpoint"));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {checkpoint: ''}", "line 4", "expected a path"));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {checkpoint: [a, b]}", "line 4", "list: checkpoint"));
+  EXPECT_TRUE(refused(kHead + "grid: {checkpoint: [a, b]}", "unknown key 'checkpoint'"));
+  EXPECT_TRUE(refused(kHead + "list: [{checkpoint: q}, {checkpoint: q}]", "two are called 'q'"));
+}
+
 TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   const std::string cells = "list: [float]\n";
   EXPECT_TRUE(refused(kHead + "gird: {bits: 4}\n", "line 3", "did you mean 'grid'?"));

@@ -248,6 +248,30 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
 }
 
+TEST_F(SweepPlanTest, ACheckpointIsNamedByWhatIsInIt) {
+  test::tiny_llama(test::f16_tensor).write(temp / "one");
+  test::tiny_llama(test::f16_tensor).write(temp / "two");
+  const auto cell = [&](const std::string& name) {
+    return plan("list: [float, {checkpoint: " + (temp / name).string() + "}]").jobs.at(1).cells.at(0).record;
+  };
+  const SweepRecord one = cell("one");
+  EXPECT_EQ(one.id, cell("two").id);
+  EXPECT_NE(one.id, cell("model").id);
+  EXPECT_NE(cell("model").id, plan("list: [float]").jobs.at(0).cells.at(0).record.id);
+  EXPECT_EQ(plan_repetition(one).jobs.at(0).cells.at(0).record.id, one.id);
+  std::filesystem::remove_all(temp / "one");
+  test::tiny_llama(test::bf16_tensor).write(temp / "one");
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(one); }, "the recipe is another one now"));
+  std::filesystem::remove_all(temp / "one");
+  EXPECT_TRUE(throws_with<FormatError>([&] { plan_repetition(one); }, (temp / "one").string()));
+}
+
+TEST_F(SweepPlanTest, ACheckpointOfAnotherModelIsRefused) {
+  test::tiny_gpt2().write(temp / "other");
+  const std::string cell = "list: [{checkpoint: " + (temp / "other").string() + "}]";
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan(cell); }, "is no form of model 'model'", "{model}"));
+}
+
 // One calibration for both; each cell is named by what it looks at itself.
 TEST_F(SweepPlanTest, CellsWithAndWithoutAnOutputHessianShareACalibration) {
   const std::string solver = "bits: 3, solver: coordinate-descent, hessian: guided, output_hessian: ";
