@@ -48,6 +48,7 @@ for name in "${names[@]}"; do
     grep -q "name: $model}" "build/evidence/$table.yaml" || { echo "$sweep has no model '$model'" >&2; exit 2; }
     sweep=build/evidence/$table.yaml
   fi
+  scripts/evidence/gguf_files.sh "$sweep"
   # 4: some cells failed; the table says how many.
   "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
   python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$name.yaml" >"build/evidence/$table.md"

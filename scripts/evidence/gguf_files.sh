@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes the files build/evidence/gguf/MODEL.TYPE.gguf that a sweep of scripts/evidence/ names as checkpoints, from its models, where
+# they are not there yet: gguf_files.sh SWEEP.yaml. Installs Python's package `gguf` under build/evidence/, from the network.
+set -euo pipefail
+sweep=$1
+nibble=${NIBBLE:-build/release/cli/nibble}
+out=build/evidence/gguf
+types=$(grep -o "$out/{model}\.[A-Z0-9_]*\.gguf" "$sweep" | sed 's/.*}\.//; s/\.gguf//' | sort -u || true)
+[[ -n $types ]] || exit 0
+
+environment=build/evidence/python
+if ! "$environment/bin/python" -c "import gguf" 2>/dev/null; then
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install -q "$(grep '^gguf==' tests/clients/requirements.txt)"
+fi
+mkdir -p "$out"
+sed -n 's/^  - {path: \(.*\), name: \(.*\)}$/\1 \2/p' "$sweep" | while read -r path model; do
+  for type in $types; do
+    [[ ! -e $out/$model.$type.gguf ]] || continue
+    [[ -e $out/$model.float.gguf ]] || "$nibble" export "$path" --format gguf -o "$out/$model.float.gguf" >/dev/null
+    "$environment/bin/python" scripts/evidence/requantize_gguf.py "$out/$model.float.gguf" "$type" "$out/$model.$type.gguf"
+  done
+done
