@@ -10,7 +10,8 @@ struct ProgressUpdate {
   std::string_view stage;  ///< what is going on, e.g. "perplexity"
   double done = 0.0;       ///< in units, 0 <= done <= total
   double total = 0.0;
-  std::string_view unit;  ///< "tokens", "weights", …
+  std::string_view unit;       ///< "tokens", "weights", …
+  std::string_view note = {};  ///< how it goes, which may change while the work is the same; e.g. "best 12.3"
 };
 
 /// One call at a time, at most a few thousand per piece of work; from the thread that called the library unless it says

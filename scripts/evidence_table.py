@@ -43,7 +43,8 @@ class Cell:
         self.bits, self.model_bits = measures["bits_per_weight"], measures["model_bits_per_weight"]
         self.losses = measures["window_nll"]
         self.divergences = measures["divergence"]["window_nats"] if "divergence" in measures else []
-        self.seconds = record["timings"].get("quantize_seconds")
+        given = "checkpoint" in (record["configuration"]["recipe"] or {})  # quantized elsewhere
+        self.seconds = None if given else record["timings"].get("quantize_seconds")
         self.environment = record["environment"]
 
 

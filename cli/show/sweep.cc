@@ -53,15 +53,10 @@ SweepDisplay::SweepDisplay(bool quiet, bool with_bar)
 void SweepDisplay::update(const eval::SweepProgress& progress) {
   last_ = progress;
   if (!sink_) return;
-  std::string stage = progress.stage;
-  if (stage.empty()) {
-    stage = "sweep";
-    if (best_) stage += ", best " + best_text(*best_);
-  }
-  stage_ = stage;
-  if (!progress.stage.empty()) return sink_({stage_, 100.0 * progress.share, 100.0, "%"});
+  if (!progress.stage.empty()) return sink_({progress.stage, 100.0 * progress.share, 100.0, "%"});
   const auto cells = static_cast<double>(progress.cells);
-  sink_({stage_, progress.share * cells, cells, "cells"});
+  const std::string best = best_ ? "best " + best_text(*best_) : "";
+  sink_({"sweep", progress.share * cells, cells, "cells", best});
 }
 
 void SweepDisplay::finished(const eval::SweepRecord& record) {
@@ -70,9 +65,12 @@ void SweepDisplay::finished(const eval::SweepRecord& record) {
       may_be_best(record) &&
       (!best_ || (fact(best_->labels, "evaluation") == fact(record.labels, "evaluation") && is_better(record, *best_)));
   if (competes) best_ = record;
-  bar_.finish();
-  const std::size_t there = last_.done + last_.failed;
-  fmt::print(stderr, "[{}/{}] {}: {}\n", there, last_.cells, eval::cell_name(record), outcome_text(record));
+  const std::string line = fmt::format("[{}/{}] {}: {}", last_.done + last_.failed, last_.cells,
+                                       eval::cell_name(record), outcome_text(record));
+  if (with_bar_)
+    bar_.print_line(line);
+  else
+    fmt::print(stderr, "{}\n", line);
   if (competes) update(last_);  // not only with the next step
 }
 

@@ -25,7 +25,6 @@ class SweepDisplay {
   bool quiet_ = false, with_bar_ = false;
   ProgressBar bar_;
   ProgressSink sink_;
-  std::string stage_;
   eval::SweepProgress last_;
   std::optional<eval::SweepRecord> best_;  // of the first evaluation
 };

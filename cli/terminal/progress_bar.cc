@@ -31,10 +31,12 @@ std::size_t terminal_columns() {
   return 80;
 }
 
-std::string figures(const ProgressUpdate& update, double elapsed) {
+// `done_since`: in the seconds of `elapsed`. What was there before them, as where work goes on that was killed, says
+// nothing about the rate.
+std::string figures(const ProgressUpdate& update, double done_since, double elapsed) {
   std::string text = fmt::format("{}/{} {}", human_count(update.done), human_count(update.total), update.unit);
-  if (elapsed < kSecondsBeforeGuess || update.done <= 0.0) return text;
-  const double rate = update.done / elapsed;
+  if (elapsed < kSecondsBeforeGuess || done_since <= 0.0) return text;
+  const double rate = done_since / elapsed;
   return text + fmt::format("  {} {}/s  {} left", human_count(rate), update.unit,
                             human_clock((update.total - update.done) / rate));
 }
@@ -68,17 +70,21 @@ void ProgressBar::update(const ProgressUpdate& update) {
   if (stage_ != update.stage) {
     stage_ = update.stage;
     stage_start_ = now;
+    done_before_ = update.done;
     next_drawing_ = style_ == Style::kLines ? now + kSecondsBetweenLines : now;
   }
-  if (now < next_drawing_) return;
+  const bool is_news = style_ == Style::kBar && note_ != update.note;
+  note_ = update.note;
+  if (now < next_drawing_ && !is_news) return;
   next_drawing_ = now + (style_ == Style::kLines ? kSecondsBetweenLines : kSecondsBetweenBars);
 
   const double share = update.total > 0.0 ? std::clamp(update.done / update.total, 0.0, 1.0) : 0.0;
   // Rounded down: 100 % is said of finished work only.
   const std::string percent = fmt::format("{:3.0f} %", std::floor(share * 100.0));
-  const std::string tail = figures(update, now - stage_start_);
+  const std::string tail = figures(update, update.done - done_before_, now - stage_start_);
+  const std::string name = note_.empty() ? stage_ : fmt::format("{}, {}", stage_, note_);
   if (style_ == Style::kLines) {
-    surroundings_.write(fmt::format("{}: {}  {}\n", stage_, percent, tail));
+    surroundings_.write(fmt::format("{}: {}  {}\n", name, percent, tail));
     return;
   }
 
@@ -87,14 +93,14 @@ void ProgressBar::update(const ProgressUpdate& update) {
   // Room for the usual figures is kept from the start, so that the bar does not shrink when the rate appears.
   constexpr std::size_t kUsualFigures = std::string_view("30.7k/39.9k tokens  1.09k tokens/s  00:08 left").size();
   const std::size_t figures_width = std::max(tail.size(), kUsualFigures);
-  const std::size_t text_width = character_count(stage_) + percent.size() + figures_width + 8;  // brackets and blanks
+  const std::size_t text_width = character_count(name) + percent.size() + figures_width + 8;  // brackets and blanks
   std::string line;
   if (text_width + kNarrowestBar <= columns) {
     const std::size_t width = std::min(kWidestBar, columns - text_width);
     const auto filled = static_cast<std::size_t>(std::floor(share * static_cast<double>(width)));
-    line = fmt::format("{}  {} [{:<{}}]  {}", stage_, percent, std::string(filled, '#'), width, tail);
+    line = fmt::format("{}  {} [{:<{}}]  {}", name, percent, std::string(filled, '#'), width, tail);
   } else {
-    line = fmt::format("{} {}", stage_, percent).substr(0, columns > 0 ? columns - 1 : 0);
+    line = fmt::format("{} {}", name, percent).substr(0, columns > 0 ? columns - 1 : 0);
   }
   bar_ = kWipe + line;
   surroundings_.write(bar_);

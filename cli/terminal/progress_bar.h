@@ -43,7 +43,8 @@ class ProgressBar {
   Style style_;
   Surroundings surroundings_;
   std::string stage_;  // of the last update; a new one starts the clock again
-  double stage_start_ = 0.0, next_drawing_ = 0.0;
+  std::string note_;   // a new one is drawn at once
+  double stage_start_ = 0.0, done_before_ = 0.0, next_drawing_ = 0.0;
   std::string bar_;  // as it stands on the terminal; empty when it does not
 };
 

@@ -1,12 +1,14 @@
 // How fast packed weights are read: y = W x of one token on the layer shapes of Llama-3.2-1B, in each compute mode.
 // Prints bytes of packed weights per second beside a plain streaming read in the same run. Codes come from memory, not
-// from caches: the operators of a shape take turns over at least 600 MB. Arguments: threads (0: all), repeats.
+// from caches: the operators of a shape take turns over at least 600 MB. Arguments: threads (0: all), repeats, the
+// beginning of a format's name (all that begin so).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/isa.h"
@@ -105,10 +107,13 @@ int main(int argc, char** argv) {
                         {"palette 4 channel", wish(Coding::kPalette, 4, 1)},
                         {"palette 4 tensor", wish(Coding::kPalette, 4, 0, true)},
                         {"float16", std::nullopt}};
-  for (const Case& test_case : cases)
+  const std::string_view formats = argc > 3 ? argv[3] : "";
+  for (const Case& test_case : cases) {
+    if (!std::string_view(test_case.name).starts_with(formats)) continue;
     for (const Compute compute : {Compute::kInt8, Compute::kExact})
       for (const auto& [rows, cols] :
            {std::pair<std::size_t, std::size_t>{512, 2048}, {2048, 2048}, {8192, 2048}, {2048, 8192}})
         if (test_case.wish || compute == Compute::kExact) run(test_case, rows, cols, compute, repeats, bandwidth);
+  }
   return 0;
 }

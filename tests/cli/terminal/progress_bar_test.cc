@@ -84,6 +84,36 @@ TEST(ProgressBarStyleBar, ANewStageStartsTheClockAgain) {
   EXPECT_THAT(stage.drawn(102.01, 500, "scoring"), HasSubstr("250 tokens/s"));
 }
 
+// Work that was killed and goes on: what was there already took none of this run's time.
+TEST(ProgressBarStyleBar, RatesCountWhatWasDoneSinceTheStageBegan) {
+  Stage stage(ProgressBar::Style::kBar);
+  stage.drawn(0, 400);
+  EXPECT_THAT(stage.drawn(1, 400), testing::Not(HasSubstr("left")));
+  EXPECT_THAT(stage.drawn(10, 500), testing::AllOf(HasSubstr("10 tokens/s"), HasSubstr("00:50 left")));
+}
+
+TEST(ProgressBarStyleBar, NeitherANoteNorALineOfTextStartsTheClockAgain) {
+  Stage stage(ProgressBar::Style::kBar);
+  stage.drawn(0, 0);
+  stage.bar.print_line("one is done");
+  stage.now = 110.0;
+  stage.bar.sink()({.stage = "perplexity", .done = 500, .total = 1000, .unit = "tokens", .note = "best 12.3"});
+  EXPECT_THAT(stage.written, testing::AllOf(HasSubstr("perplexity, best 12.3  "), HasSubstr("50 tokens/s")));
+}
+
+TEST(ProgressBarStyleBar, ANewNoteIsDrawnAtOnce) {
+  Stage stage(ProgressBar::Style::kBar);
+  stage.drawn(0, 0);
+  const auto noted = [&](std::string_view note) {
+    stage.written.clear();
+    stage.now = 100.05;
+    stage.bar.sink()({.stage = "perplexity", .done = 1, .total = 1000, .unit = "tokens", .note = note});
+    return stage.written;
+  };
+  EXPECT_THAT(noted("best 12.3"), HasSubstr("best 12.3"));
+  EXPECT_EQ(noted("best 12.3"), "");
+}
+
 TEST(ProgressBarStyleBar, LinesOfTextGoAboveTheBar) {
   Stage stage(ProgressBar::Style::kBar);
   const std::string bar = stage.drawn(0, 0);
