@@ -157,12 +157,6 @@ std::string text_of(const Report& report) {
 }
 
 // The reference is read with the model's tokens, so both must mean the same by them.
-void require_same_tokenizer(const TokenInput& input, const std::filesystem::path& reference) {
-  const auto tokenizer = model::open_tokenizer_if_any(reference);
-  NIBBLE_REQUIRE(!tokenizer || !input.tokenizer || model::agree_on(input.tokens, *tokenizer, *input.tokenizer),
-                 InvalidArgument, "--reference '{}' has another tokenizer than the model", reference.string());
-}
-
 void run(const PerplexityArguments& arguments) {
   arguments.common.apply();
   const PeakAnonymousMemory memory;
@@ -174,7 +168,9 @@ void run(const PerplexityArguments& arguments) {
   options.progress = bar.sink();
   quant::LoadedModel reference;
   if (!arguments.reference.empty()) {
-    require_same_tokenizer(input, arguments.reference);
+    if (input.tokenizer)
+      model::require_agreement(input.tokens, *input.tokenizer, model::open_tokenizer_if_any(arguments.reference).get(),
+                               fmt::format("--reference '{}'", arguments.reference.string()));
     reference = quant::load_model(arguments.reference);
   }
   const eval::TextQuality quality =

@@ -54,9 +54,9 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
   last_ = progress;
   if (!sink_) return;
   if (!progress.stage.empty()) return sink_({progress.stage, 100.0 * progress.share, 100.0, "%"});
-  const auto cells = static_cast<double>(progress.cells);
+  const auto cells = static_cast<double>(progress.cells), present = static_cast<double>(progress.present);
   const std::string best = best_ ? "best " + best_text(*best_) : "";
-  sink_({"sweep", progress.share * cells, cells, "cells", best});
+  sink_({"sweep", present + progress.share * (cells - present), cells, "cells", best});
 }
 
 void SweepDisplay::finished(const eval::SweepRecord& record) {

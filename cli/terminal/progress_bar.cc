@@ -67,12 +67,14 @@ ProgressSink ProgressBar::sink() {
 
 void ProgressBar::update(const ProgressUpdate& update) {
   const double now = surroundings_.seconds();
-  if (stage_ != update.stage) {
+  // What falls back has begun anew, as a second calibration of a model does under the same name.
+  if (stage_ != update.stage || update.done < last_done_) {
     stage_ = update.stage;
     stage_start_ = now;
     done_before_ = update.done;
     next_drawing_ = style_ == Style::kLines ? now + kSecondsBetweenLines : now;
   }
+  last_done_ = update.done;
   const bool is_news = style_ == Style::kBar && note_ != update.note;
   note_ = update.note;
   if (now < next_drawing_ && !is_news) return;

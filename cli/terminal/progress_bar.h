@@ -44,7 +44,7 @@ class ProgressBar {
   Surroundings surroundings_;
   std::string stage_;  // of the last update; a new one starts the clock again
   std::string note_;   // a new one is drawn at once
-  double stage_start_ = 0.0, done_before_ = 0.0, next_drawing_ = 0.0;
+  double stage_start_ = 0.0, done_before_ = 0.0, last_done_ = 0.0, next_drawing_ = 0.0;
   std::string bar_;  // as it stands on the terminal; empty when it does not
 };
 

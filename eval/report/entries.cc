@@ -2,13 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace nibble::eval {
+namespace {
+
+using Json = nlohmann::json;
+
+Json recipe_of(const SweepRecord& record) { return Json::parse(fact(record.configuration, "recipe"), nullptr, false); }
+
+}  // namespace
 
 Facts report_settings(const SweepRecord& record) {
   Facts settings = settings_of(record);
-  const auto calibration = nlohmann::json::parse(fact(record.configuration, "calibration"), nullptr, false);
+  const auto calibration = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
   if (!calibration.is_object()) return settings;
   for (const auto& [name, key] : kCalibrationSettings)
     if (const auto value = calibration.find(key); value != calibration.end() && value->is_string())
@@ -18,6 +26,21 @@ Facts report_settings(const SweepRecord& record) {
 
 std::string Entry::comparable_key() const {
   return fmt::format("{}\n{}", fact(record.configuration, "model"), scored_text(record));
+}
+
+std::string Entry::rest_of_recipe() const {
+  Json recipe = recipe_of(record);
+  if (!recipe.is_object()) return {};
+  Json& listed = recipe.contains("defaults") ? recipe["defaults"] : recipe;
+  if (listed.is_object())
+    for (auto value = listed.begin(); value != listed.end();)
+      value = value->is_structured() ? std::next(value) : listed.erase(value);
+  return recipe.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool Entry::is_given_checkpoint() const {
+  const Json recipe = recipe_of(record);
+  return recipe.is_object() && recipe.contains("checkpoint");
 }
 
 }  // namespace nibble::eval

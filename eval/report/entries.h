@@ -49,6 +49,11 @@ struct Entry {
   std::string_view setting(std::string_view name) const { return fact(settings, name); }
   /// What must agree for perplexities to be comparable: the model's and the evaluation's configuration.
   std::string comparable_key() const;
+  /// What the recipe says beside `settings`, as JSON: rules for layers, a budget, tuning; of a given checkpoint its
+  /// fingerprint. Cells that agree in all settings may differ in it.
+  std::string rest_of_recipe() const;
+  /// Whether it is a checkpoint that the sweep was given: of its recipe nothing is known but the name.
+  bool is_given_checkpoint() const;
 };
 
 struct ReportInput {

@@ -78,9 +78,9 @@ std::string change_text(const Ranking& ranking, const Change& change) {
 // smallest) to each other one.
 void add_pairs(const Ranking& ranking, const Entries& entries, const SettingNames& telling, const std::string& name,
                std::map<std::string, Modification>& modifications) {
-  std::map<std::string, Entries> alike;  // by all other settings
+  std::map<std::string, Entries> alike;  // by all else
   for (const Entry* entry : entries) {
-    std::string others;
+    std::string others = entry->rest_of_recipe() + "\n";
     for (const std::string& other : telling)
       if (other != name) others += fmt::format("{}={}\n", other, entry->setting(other));
     alike[others].push_back(entry);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -31,6 +32,10 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
+bool contains(const SettingNames& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 using Groups = std::vector<Entries>;
 
 // By the value of `name`, in natural order.
@@ -42,6 +47,21 @@ Groups split(const Entries& entries, const std::string& name) {
   return result;
 }
 
+// Lets the recipe's name stand for the settings that the entry lacks, first of all; false where it has them all.
+bool put_name_for_lacking(const Entry& entry, SettingNames& names) {
+  if (std::erase_if(names, [&](const std::string& name) { return entry.setting(name).empty(); }) == 0) return false;
+  names.insert(names.begin(), "recipe");
+  return true;
+}
+
+// The headings of an entry's row and column. A given checkpoint has no settings by which it could be found, or told
+// from another one: its name stands in its row, or, where the row says something else, in its column.
+std::pair<std::string, std::string> place_of(const Entry& entry, SettingNames rows, SettingNames columns) {
+  const bool named = contains(rows, "recipe") || contains(columns, "recipe");
+  if (!named && entry.is_given_checkpoint() && !put_name_for_lacking(entry, rows)) put_name_for_lacking(entry, columns);
+  return {heading(entry, rows), heading(entry, columns)};
+}
+
 // A setting by which two entries that fall into one cell can be told apart; or nothing. `clash` says whether there are
 // such entries at all.
 std::optional<std::string> separating_setting(const Pivot& pivot, const SettingNames& rows, const SettingNames& columns,
@@ -49,7 +69,7 @@ std::optional<std::string> separating_setting(const Pivot& pivot, const SettingN
   std::map<std::pair<std::string, std::string>, const Entry*> seen;
   clash = false;
   for (const Entry* entry : pivot.entries) {
-    const auto [place, is_new] = seen.emplace(std::pair(heading(*entry, rows), heading(*entry, columns)), entry);
+    const auto [place, is_new] = seen.emplace(place_of(*entry, rows, columns), entry);
     if (is_new) continue;
     clash = true;
     for (const std::string& name : varying_settings({place->second, entry}))
@@ -62,7 +82,7 @@ std::optional<std::string> separating_setting(const Pivot& pivot, const SettingN
 void place(Pivot& pivot, const SettingNames& rows, const SettingNames& columns) {
   std::set<std::string_view> row_seen, column_seen;
   for (const Entry* entry : pivot.entries) {
-    std::string row = heading(*entry, rows), column = heading(*entry, columns);
+    auto [row, column] = place_of(*entry, rows, columns);
     if (std::find(pivot.row_names.begin(), pivot.row_names.end(), row) == pivot.row_names.end())
       pivot.row_names.push_back(row);
     if (std::find(pivot.column_names.begin(), pivot.column_names.end(), column) == pivot.column_names.end())
@@ -77,12 +97,8 @@ void place(Pivot& pivot, const SettingNames& rows, const SettingNames& columns) 
       const std::string_view left = first.at(a)->setting(name), right = first.at(b)->setting(name);
       if (left != right) return natural_less(left, right);
     }
-    return false;
+    return natural_less(a, b);  // names of given checkpoints
   });
-}
-
-bool contains(const SettingNames& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // Whether a setting differs only in that some entries do not have it, as `sign` without scaling: then others say as
@@ -210,7 +226,7 @@ std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows,
       parts.resize(2);
       std::set<std::pair<std::string, std::string>> taken;
       for (const Entry* entry : pivot.entries)
-        parts[taken.emplace(heading(*entry, rows), heading(*entry, columns)).second ? 0 : 1].push_back(entry);
+        parts[taken.insert(place_of(*entry, rows, columns)).second ? 0 : 1].push_back(entry);
     }
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
       Pivot finer;
@@ -238,12 +254,15 @@ SettingNames PivotSettings::shown() const {
 
 PivotSettings default_pivot(const Entries& entries) {
   PivotSettings settings{.rows = {"recipe"}, .columns = {"model"}};
-  SettingNames telling = telling_settings(entries);
+  Entries with_settings;  // that a given checkpoint has none says nothing of what tells the others apart
+  std::ranges::copy_if(entries, std::back_inserter(with_settings),
+                       [](const Entry* entry) { return !entry->is_given_checkpoint(); });
+  SettingNames telling = telling_settings(with_settings);
   const auto of_evaluation = [&](const std::string& name) {
     return is_label(name) || name == "bits" || name == "protocol" || name == "context" || name == "stride" ||
            name == "average" || name == "max_tokens";
   };
-  const bool bits_vary = contains(varying_settings(entries), "bits");
+  const bool bits_vary = contains(varying_settings(with_settings), "bits");
   std::erase_if(telling, of_evaluation);
   if (bits_vary && !telling.empty()) settings = {.rows = telling, .columns = {"bits"}};
   return settings;

@@ -45,8 +45,9 @@ Entries column_of(const Pivot& pivot, const std::string& column);
 
 /// Splits `entries` into tables by `rows` and `columns`: by model and evaluation first, unless those are pivoted by,
 /// and then by whatever setting differs between entries that would fall into one cell. Entries that agree in every
-/// setting (from two calibrations, say) end in tables of their own. Throws InvalidArgument for a setting that no entry
-/// has, with the nearest name.
+/// setting (from two calibrations, say) end in tables of their own. The name of a given checkpoint stands for the
+/// settings of `rows`, or else of `columns`, that it lacks, unless recipes make rows or columns. Throws InvalidArgument
+/// for a setting that no entry has, with the nearest name.
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
 
 /// Rows and columns that suit a set of entries: `bits` over the other settings that tell, where bits vary; else recipes

@@ -19,9 +19,11 @@ namespace {
 
 using Draws = std::map<std::string_view, const Entry*>;  // by the value of the setting
 
-// Cells that differ in `over` alone share this: a recipe's name may say the value, what was calibrated follows from it.
+// Cells that differ in `over` alone share this. Names are left out, for a recipe's may say the value, and so is what
+// was calibrated, which follows from it.
 std::string key_without(const Entry& entry, const std::string& over) {
-  std::string key = entry.comparable_key() + "\n" + calibration_sample(entry, {over});
+  std::string key =
+      fmt::format("{}\n{}\n{}", entry.comparable_key(), calibration_sample(entry, {over}), entry.rest_of_recipe());
   for (const auto& [name, value] : entry.settings)
     if (name != over && name != "recipe") key += fmt::format("\n{} {}", name, value);
   return key;
@@ -94,6 +96,8 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
   }
 }
 
+const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
+
 ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::string& over,
                          const PivotSettings& settings) {
   Entries all;
@@ -101,21 +105,27 @@ ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::st
   std::size_t twins = 0;
   for (const Entry* first : pivot.entries) {
     if (const auto found = spread.twins.find(first); found != spread.twins.end()) twins += found->second;
-    for (const auto& [value, entry] : spread.draws.at(first)) {
+    const Draws& draws = spread.draws.at(first);
+    for (const auto& [value, entry] : draws) {
       all.push_back(entry);
-      values.insert(value);
+      // Empty is a default that a recipe leaves out, or, alone, says that the setting has no meaning there.
+      if (!value.empty() || draws.size() > 1) values.insert(value);
     }
   }
   const Ranking ranking = ranking_of(all);
   ReportTable table = pivot_table(pivot, settings);
-  table.title += fmt::format("{}over {} values of {}", table.title.empty() ? "" : ", ", values.size(), over);
+  table.title += table.title.empty() ? "" : ", ";
+  table.title += values.empty() ? fmt::format("without {}", over)
+                                : fmt::format("over {} value{} of {}", values.size(), plural(values.size()), over);
   table.caption = fmt::format(
       "{}, mean ± standard deviation over {}. Second line: difference from the lowest of the column, paired over the "
       "values that both have, ± its standard error. Bold: the lowest, where none other is within two of these; †: "
-      "undecided, within two. With few values two standard errors are less than 95 %: {} pairs have {} degrees of "
-      "freedom.",
-      ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity", over,
-      values.size(), values.size() - 1);
+      "undecided, within two.",
+      ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity", over);
+  if (values.size() > 1)
+    table.caption +=
+        fmt::format(" With few values two standard errors are less than 95 %: {} pairs have {} degree{} of freedom.",
+                    values.size(), values.size() - 1, plural(values.size() - 1));
   std::map<const Entry*, TableCell> cells;
   for (const Entry* first : pivot.entries) cells[first].text = text_of(ranking, spread.draws.at(first));
   for (const std::string& column : pivot.column_names) mark_column(ranking, spread, column_of(pivot, column), cells);

@@ -110,8 +110,11 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
                   joined(settings.rows), joined(settings.columns));
   bool has_losses = false;
   table.columns.push_back(joined(settings.rows));
-  for (const std::string& column : pivot.column_names)
-    table.columns.push_back(settings.columns == SettingNames{"bits"} && column != "–" ? column + " bits" : column);
+  for (const std::string& column : pivot.column_names) {
+    const bool says_bits =
+        settings.columns == SettingNames{"bits"} && !column_of(pivot, column)[0]->setting("bits").empty();
+    table.columns.push_back(says_bits ? column + " bits" : column);
+  }
 
   std::map<const Entry*, std::pair<bool, bool>> marked;
   for (const std::string& column : pivot.column_names) {

@@ -193,13 +193,9 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
 
 CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
   const Side a(path_a), b(path_b);
-  const auto layers = model::linear_layers(a.architecture), others = model::linear_layers(b.architecture);
-  const bool alike = std::equal(layers.begin(), layers.end(), others.begin(), others.end(),
-                                [](const model::Parameter* x, const model::Parameter* y) {
-                                  return x->module == y->module && x->out == y->out && x->in == y->in;
-                                });
-  NIBBLE_REQUIRE(alike, InvalidArgument, "'{}' and '{}' have different layers: nothing to compare", path_a.string(),
-                 path_b.string());
+  NIBBLE_REQUIRE(model::same_linear_layers(a.architecture, b.architecture), InvalidArgument,
+                 "'{}' and '{}' have different layers: nothing to compare", path_a.string(), path_b.string());
+  const auto layers = model::linear_layers(a.architecture);
   CheckpointDiff diff;
   add_settings(a.recipe(), b.recipe(), diff.settings);
   const quant::LoadedModel loaded_a = quant::load_model(path_a), loaded_b = quant::load_model(path_b);

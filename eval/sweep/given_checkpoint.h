@@ -1,21 +1,20 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "eval/sweep/planned_sweep.h"
 
 namespace nibble::eval {
 
-/// Where a sweep's checkpoint of the model called `model` lies: "{model}" in its path stands for that name.
-std::filesystem::path checkpoint_for(const std::filesystem::path& path, std::string_view model);
+/// Opens a checkpoint that is to be compared with `model`: the same layers, heads and vocabulary, quantized. Throws
+/// FormatError (a checkpoint that is not there, or broken) and InvalidArgument (another model, or floats).
+std::shared_ptr<const model::Checkpoint> open_given(const std::filesystem::path& path, const PlannedModel& model);
 
-/// The fingerprint of a checkpoint that is to be compared with `model`: the same layers, quantized. Throws
-/// FormatError (a checkpoint that is not there, or broken) and InvalidArgument (another model).
-std::string fingerprint_of_form(const std::filesystem::path& checkpoint, const PlannedModel& model);
-
-/// Throws InvalidArgument where the checkpoint's tokenizer means another text by the evaluation's tokens.
-void require_same_tokens(const std::filesystem::path& checkpoint, const EvaluationTokens& evaluation);
+/// What the checkpoint computes otherwise than the model beside its weights, as "rotary base": converters lose such
+/// things, and a user who compares should know. Empty: nothing that is looked at.
+std::vector<std::string> other_settings(const model::Architecture& given, const model::Architecture& model);
 
 }  // namespace nibble::eval

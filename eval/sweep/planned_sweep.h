@@ -73,9 +73,9 @@ struct PlannedCell {
 struct PlannedJob {
   std::string id;  ///< hash of what makes the model
   std::size_t model = 0;
-  std::optional<quant::Recipe> recipe;     ///< empty: the model is there already, float or
-  std::filesystem::path checkpoint;        ///< quantized here; empty where it is not
-  std::optional<std::size_t> calibration;  ///< empty: none is used
+  std::optional<quant::Recipe> recipe;             ///< empty: the model is there already, float or
+  std::shared_ptr<const model::Checkpoint> given;  ///< quantized here; null where it is not
+  std::optional<std::size_t> calibration;          ///< empty: none is used
   calib::StatisticSet statistics;  ///< those of the calibration that this job looks at; maybe none, but its text
   bool needs_text = false;         ///< that text runs through the model: `sequential`, `tuning`, probes
   bool needs_head = false;         ///< statistics of the head are among them

@@ -121,14 +121,24 @@ void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Ex
 }
 
 // One that is there already has nothing to be set.
+// Braces that stand for nothing are a mistyped "{model}", and would end as a file that is not there.
+std::string checkpoint_path(const YamlNode& value, std::string_view what) {
+  const std::string path = scalar_text(what, value, "list: checkpoint");
+  if (path.empty()) fail_at(what, value, "list: checkpoint: expected a path");
+  const std::string literal = checkpoint_for(path, "").string();
+  if (literal.find_first_of("{}") != std::string::npos)
+    fail_at(what, value,
+            fmt::format("list: checkpoint: expected a path without braces but for {{model}}, got '{}'", path));
+  return path;
+}
+
 void add_checkpoint(const YamlNode& item, std::string_view what, std::vector<SweepRecipe>& recipes) {
   SweepRecipe made;
   for (const auto& [key, value] : item.entries) {
     if (key == "name") {
       made.name = scalar_text(what, value, "list: name");
     } else if (key == kCheckpoint) {
-      made.checkpoint = scalar_text(what, value, "list: checkpoint");
-      if (made.checkpoint.empty()) fail_at(what, value, "list: checkpoint: expected a path");
+      made.checkpoint = checkpoint_path(value, what);
     } else {
       fail_at(what, value, fmt::format("list: {} has no meaning beside checkpoint, which is quantized already", key));
     }
@@ -146,8 +156,8 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
     return;
   }
   const auto is_checkpoint = [](const YamlEntry& entry) { return entry.key == kCheckpoint; };
+  check_keys(item, what, "list", with_sections({"name", kCheckpoint}));
   if (std::any_of(item.entries.begin(), item.entries.end(), is_checkpoint)) return add_checkpoint(item, what, recipes);
-  check_keys(item, what, "list", with_sections({"name"}));
   const Settings own = settings_of(item, what, "list");
   Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
   all.insert(all.end(), own.begin(), own.end());
@@ -158,6 +168,14 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
 }
 
 }  // namespace
+
+std::filesystem::path checkpoint_for(const std::filesystem::path& path, std::string_view model) {
+  constexpr std::string_view kModel = "{model}";
+  std::string text = path.string();
+  for (std::size_t at = text.find(kModel); at != std::string::npos; at = text.find(kModel, at + model.size()))
+    text.replace(at, kModel.size(), model);
+  return text;
+}
 
 std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
                                         std::string_view what) {

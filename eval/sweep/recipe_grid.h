@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,5 +37,8 @@ struct RecipeNodes {
 };
 std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
                                         std::string_view what);
+
+/// Where a listed checkpoint of the model called `model` lies: "{model}" in its path stands for that name.
+std::filesystem::path checkpoint_for(const std::filesystem::path& path, std::string_view model);
 
 }  // namespace nibble::eval

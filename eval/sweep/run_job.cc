@@ -75,7 +75,7 @@ class Job {
   void make_model() {
     const auto start = Clock::now();
     if (!job_.recipe) {
-      model_ = quant::load_model(job_.checkpoint.empty() ? context_.model.source.path : job_.checkpoint);
+      model_ = quant::load_model(job_.given ? job_.given : context_.model.checkpoint);
       return;
     }
     const auto directory = context_.scratch / "model";
@@ -86,6 +86,7 @@ class Job {
       throw FormatError(fmt::format("cannot create '{}': {}", context_.scratch.string(), error.message()), error);
     quant::QuantizeOptions options;
     options.model = context_.model.source.path;
+    options.checkpoint = context_.model.checkpoint;
     options.output = directory;
     options.recipe = *job_.recipe;
     options.statistics = job_.statistics;
@@ -131,8 +132,7 @@ class Job {
 
   void measure_speeds(const PlannedSpeed& speed, SweepRecord& record) {
     const auto spread = [](const Spread& from) { return TimingSpread{from.median, from.min, from.max}; };
-    const quant::LoadedModel packed =
-        quant::load_model(model_.checkpoint->directory(), {.packed = true, .compute = speed.compute});
+    const quant::LoadedModel packed = quant::load_model(model_.checkpoint, {.packed = true, .compute = speed.compute});
     for (std::size_t i = 0; i < speed.contexts.size(); ++i) {
       SpeedOptions options = speed.contexts[i];
       options.progress = [&](const ProgressUpdate& update) {
@@ -162,7 +162,7 @@ class Job {
     PerplexityResult result;
     const std::filesystem::path states = context_.reference(cell);
     if (cell.divergence) {
-      const quant::LoadedModel reference = quant::load_model(context_.model.source.path);
+      const quant::LoadedModel reference = quant::load_model(context_.model.checkpoint);
       const ReferenceComparison compared = compare_with_reference(
           *model_.transformer, reference_logits(*reference.transformer, states, cell), cell.tokens->tokens, options);
       result = compared.model;

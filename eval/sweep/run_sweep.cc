@@ -92,11 +92,17 @@ class Sweep {
     // Those that need the machine for themselves come last, when nobody has to wait for them.
     std::stable_partition(jobs_.begin(), jobs_.end(), [](const PlannedJob* job) { return !job->alone; });
     progress_.cells = summary_.cells;
-    progress_.done = summary_.present;
+    progress_.present = progress_.done = summary_.present;
   }
 
   bool is_open(const PlannedJob& job) const {
     return std::any_of(job.cells.begin(), job.cells.end(), [&](const PlannedCell& cell) { return wanted(cell); });
+  }
+
+  // Whether a job of this process runs: then its progress is shown.
+  bool at_work() const {
+    const std::lock_guard lock(mutex_);
+    return !shares_.empty();
   }
 
   void report(const std::string& stage) {
@@ -146,7 +152,7 @@ class Sweep {
                         const std::filesystem::path& directory) {
     const std::string stage = fmt::format("calibrating {}", plan_.models[calibration.model].source.name);
     report(stage);
-    const quant::LoadedModel model = quant::load_model(plan_.models[calibration.model].source.path);
+    const quant::LoadedModel model = quant::load_model(plan_.models[calibration.model].checkpoint);
     const auto job_of = [&](const PlannedCalibration& of, const std::filesystem::path& output) {
       return calib::CalibrationJob{.model = *model.transformer,
                                    .tokens = of.windows.tokens,
@@ -206,7 +212,7 @@ class Sweep {
                    reference.key,
                    [&](const auto& directory) {
                      report(what);
-                     const quant::LoadedModel model = quant::load_model(plan_.models[reference.model].source.path);
+                     const quant::LoadedModel model = quant::load_model(plan_.models[reference.model].checkpoint);
                      PerplexityOptions options = reference.options;
                      options.progress = stage_progress(what);
                      keep_states(*model.transformer, reference.tokens->tokens, options, directory / kStatesFile);
@@ -253,7 +259,7 @@ class Sweep {
     while (!stop_ && !elsewhere.empty()) {
       std::erase_if(elsewhere, [&](const PlannedJob* job) { return !stop_ && try_job(*job); });
       if (elsewhere.empty()) break;
-      report(fmt::format("waiting for others with {} of the models", elsewhere.size()));
+      if (!at_work()) report(fmt::format("waiting for others with {} of the models", elsewhere.size()));
       std::this_thread::sleep_for(kCellPatience);
     }
   }

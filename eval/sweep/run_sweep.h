@@ -13,12 +13,13 @@ namespace nibble::eval {
 
 /// How far a sweep is.
 struct SweepProgress {
-  std::string stage;       ///< "calibrating NAME", "waiting for another process …", or empty: cells are in work
-  std::size_t cells = 0;   ///< of this sweep (or shard)
-  std::size_t done = 0;    ///< with a result, also from earlier runs
-  std::size_t failed = 0;  ///< with an error
-  double share = 0.0;      ///< of the work of this run that is done, cells in work included, by estimated cost
-  double seconds = 0.0;    ///< since the cells of this run began
+  std::string stage;        ///< "calibrating NAME", "waiting for another process …", or empty: cells are in work
+  std::size_t cells = 0;    ///< of this sweep (or shard)
+  std::size_t present = 0;  ///< of earlier runs, with a result or a failure that is not tried again
+  std::size_t done = 0;     ///< with a result, those present included
+  std::size_t failed = 0;   ///< with an error
+  double share = 0.0;       ///< of the work of this run that is done, cells in work included, by estimated cost
+  double seconds = 0.0;     ///< since the cells of this run began
 };
 
 /// Every n-th job belongs to shard i of n, 1 <= i <= n.

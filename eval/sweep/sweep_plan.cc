@@ -12,10 +12,12 @@
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/sweep/given_checkpoint.h"
+#include "eval/sweep/recipe_grid.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
 #include "model/open/open_model.h"
+#include "model/tokenizer/agreement.h"
 #include "quant/job/plan.h"
 #include "quant/job/recipe_needs.h"
 
@@ -96,6 +98,14 @@ std::string source_text(const SweepEvaluation& evaluation) {
   return json.dump();
 }
 
+void require_positions(const PerplexityOptions& options, const model::Architecture& architecture,
+                       const std::string& whose) {
+  NIBBLE_REQUIRE(
+      options.context <= architecture.position_limit(), InvalidArgument,
+      "sweep: windows of {} tokens, and {} has learned {} positions; give the evaluation a shorter `context`",
+      options.context, whose, architecture.position_limit());
+}
+
 PlannedSpeed planned_speed(const SweepSpeed& speed) {
   SpeedOptions options;
   options.generate = speed.generate;
@@ -167,8 +177,11 @@ class Planner {
     if (job.recipe) recipe = job.recipe->canonical_json().dump();
     if (const auto& given = spec_.recipes[cell.recipe].checkpoint; !given.empty()) {
       const PlannedModel& model = plan_.models[cell.model];
-      job.checkpoint = checkpoint_for(given, model.source.name);
-      recipe = Json{{"checkpoint", {{"fingerprint", fingerprint_of_form(job.checkpoint, model)}}}}.dump();
+      job.given = open_given(checkpoint_for(given, model.source.name), model);
+      recipe = Json{{"checkpoint", {{"fingerprint", job.given->fingerprint()}}}}.dump();
+      for (const std::string& setting : other_settings(job.given->architecture(), model.architecture))
+        plan_.warnings.push_back(fmt::format("checkpoint '{}' has another {} than '{}'",
+                                             job.given->directory().string(), setting, model.source.name));
     }
     if (job.recipe) add_needs(cell, job);
     if (!(job.statistics == StatisticSet{}) || job.needs_text) {
@@ -192,6 +205,12 @@ class Planner {
     auto& tokens = tokens_[{cell.model, cell.evaluation}];
     if (!tokens) tokens = read_tokens(spec_.evaluations[cell.evaluation], plan_.models[cell.model]);
     return tokens;
+  }
+
+  const std::shared_ptr<const model::Tokenizer>& tokenizer_of(const model::Checkpoint& given) {
+    const auto known = tokenizers_.find(&given);
+    if (known != tokenizers_.end()) return known->second;
+    return tokenizers_[&given] = model::open_tokenizer_if_any(given.directory());
   }
 
   std::size_t reference_of(const SweepCell& cell, const PlannedCell& planned) {
@@ -235,11 +254,17 @@ class Planner {
     } else {
       planned.tokens = tokens_of(cell);
       planned.options = perplexity_options(evaluation, model, planned.tokens);
-      const bool is_float = !job.recipe && job.checkpoint.empty();
+      const bool is_float = !job.recipe && !job.given;
       planned.divergence = evaluation.divergence && !is_float;  // it does not diverge from itself
       (void)protocol_windows(planned.options, planned.tokens->tokens.size(),
                              model.architecture.max_positions);  // throws what is wrong with them now
-      if (!job.checkpoint.empty()) require_same_tokens(job.checkpoint, *planned.tokens);
+      require_positions(planned.options, model.architecture, fmt::format("model '{}'", model.source.name));
+      if (job.given)
+        require_positions(planned.options, job.given->architecture(),
+                          fmt::format("checkpoint '{}'", job.given->directory().string()));
+      if (job.given && planned.tokens->tokenizer)
+        model::require_agreement(planned.tokens->tokens, *planned.tokens->tokenizer, tokenizer_of(*job.given).get(),
+                                 fmt::format("sweep: checkpoint '{}'", job.given->directory().string()));
       if (evaluation.divergence) planned.reference = reference_of(cell, planned);
       measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
     }
@@ -256,7 +281,7 @@ class Planner {
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration)
       record.sources.emplace_back("calibration", source_text(*spec_.calibration, spec_.calibration->draw(cell.draw)));
-    if (!job.checkpoint.empty()) record.sources.emplace_back("checkpoint", job.checkpoint.string());
+    if (job.given) record.sources.emplace_back("checkpoint", job.given->directory().string());
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
     job.alone = job.alone || planned.speed;
     job.cells.push_back(std::move(planned));
@@ -283,6 +308,7 @@ class Planner {
   std::map<std::tuple<std::size_t, std::size_t, std::size_t>, std::size_t> jobs_;  // by model, recipe, draw
   std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<const EvaluationTokens>> tokens_;  // and evaluation
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> references_;                          // likewise
+  std::map<const model::Checkpoint*, std::shared_ptr<const model::Tokenizer>> tokenizers_;         // of those given
   std::vector<Facts> configurations_;  // of jobs, without evaluation
   std::set<std::string> ids_;
 };
@@ -313,8 +339,10 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   const std::string_view recipe = fact(record.configuration, "recipe");
   spec.recipes[0].name = fact(record.labels, "recipe");
   spec.recipes[0].checkpoint = fact(record.sources, "checkpoint");
-  if (recipe != "null" && spec.recipes[0].checkpoint.empty())
-    spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
+  const bool given = Json::parse(recipe, nullptr, false).contains("checkpoint");
+  NIBBLE_REQUIRE(given != spec.recipes[0].checkpoint.empty(), FormatError,
+                 "{}: expected sources.checkpoint where the recipe is a checkpoint, and nowhere else", what);
+  if (recipe != "null" && !given) spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
   SweepPlan plan = plan_sweep(spec);
   const SweepRecord& planned = plan.jobs.front().cells.front().record;
   for (const auto& [name, value] : record.configuration)

@@ -102,6 +102,13 @@ std::vector<const Parameter*> linear_layers(const BlockSpec& block) {
   return list;
 }
 
+bool same_linear_layers(const Architecture& a, const Architecture& b) {
+  const auto layers = linear_layers(a), others = linear_layers(b);
+  return std::equal(layers.begin(), layers.end(), others.begin(), others.end(), [](const auto* x, const auto* y) {
+    return x->module == y->module && x->out == y->out && x->in == y->in;
+  });
+}
+
 std::vector<const Parameter*> linear_layers(const Architecture& architecture) {
   std::vector<const Parameter*> list;
   for (const BlockSpec& block : architecture.blocks)

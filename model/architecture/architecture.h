@@ -147,6 +147,9 @@ struct Architecture {
 /// expert); routers and gates of shared experts are not among them, nor is the head. Pointers into `architecture`.
 std::vector<const Parameter*> linear_layers(const Architecture& architecture);
 std::vector<const Parameter*> linear_layers(const BlockSpec& block);
+
+/// Whether both have linear layers of the same names and shapes, in the same order: forms of one model.
+bool same_linear_layers(const Architecture& a, const Architecture& b);
 /// The same with everything else that is a matrix: embedding, positions, routers, gates, the head where it is not tied.
 std::vector<const Parameter*> matrices(const Architecture& architecture);
 /// All norms, in order of use.

@@ -121,7 +121,7 @@ void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& wh
 
 QuantizeResult quantize_model(const QuantizeOptions& options) {
   options.recipe.validate();
-  const auto checkpoint = model::open_checkpoint(options.model);
+  const auto checkpoint = options.checkpoint ? options.checkpoint : model::open_checkpoint(options.model);
   const std::string what = fmt::format("checkpoint '{}'", options.model.string());
   const model::Architecture& architecture = checkpoint->architecture();
   refuse_quantized(*checkpoint, what);

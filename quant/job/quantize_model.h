@@ -16,6 +16,8 @@ namespace nibble::quant {
 
 struct QuantizeOptions {
   std::filesystem::path model;
+  std::shared_ptr<const model::Checkpoint> checkpoint =
+      nullptr;  ///< of `model`, where it is open already; null: it is opened
   std::filesystem::path output;
   Recipe recipe;
   std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it

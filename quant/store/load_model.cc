@@ -19,8 +19,12 @@ double active_share(const model::Architecture& architecture, const model::Parame
 }  // namespace
 
 LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions& options) {
+  return load_model(model::open_checkpoint(directory), options);
+}
+
+LoadedModel load_model(std::shared_ptr<const model::Checkpoint> checkpoint, const LoadOptions& options) {
   LoadedModel loaded;
-  loaded.checkpoint = model::open_checkpoint(directory);
+  loaded.checkpoint = std::move(checkpoint);
   loaded.architecture = loaded.checkpoint->architecture();
   QuantizedWeights quantized = open_quantized_weights(loaded.checkpoint);
   ModelSize size = measure_model(*loaded.checkpoint, loaded.architecture, quantized);

@@ -28,4 +28,7 @@ struct LoadedModel {
 /// that the format defines. Throws FormatError.
 LoadedModel load_model(const std::filesystem::path& directory, const LoadOptions& options = {});
 
+/// The same of one that is open already: what its path leads to by now does not matter.
+LoadedModel load_model(std::shared_ptr<const model::Checkpoint> checkpoint, const LoadOptions& options = {});
+
 }  // namespace nibble::quant

@@ -92,6 +92,15 @@ TEST(ProgressBarStyleBar, RatesCountWhatWasDoneSinceTheStageBegan) {
   EXPECT_THAT(stage.drawn(10, 500), testing::AllOf(HasSubstr("10 tokens/s"), HasSubstr("00:50 left")));
 }
 
+// As a model's second calibration, whose stage has the name of the first.
+TEST(ProgressBarStyleBar, WorkThatFallsBackStartsTheClockAgain) {
+  Stage stage(ProgressBar::Style::kBar);
+  stage.drawn(0, 0);
+  stage.drawn(100, 990);
+  stage.drawn(101, 10);
+  EXPECT_THAT(stage.drawn(103, 510), testing::AllOf(HasSubstr("250 tokens/s"), HasSubstr("00:02 left")));
+}
+
 TEST(ProgressBarStyleBar, NeitherANoteNorALineOfTextStartsTheClockAgain) {
   Stage stage(ProgressBar::Style::kBar);
   stage.drawn(0, 0);

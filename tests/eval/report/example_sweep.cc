@@ -120,6 +120,16 @@ std::vector<SweepRecord> hostile_sweep(const std::string& poison) {
   return records;
 }
 
+SweepRecord given_checkpoint(SweepRecord record, const std::string& name) {
+  std::string id;
+  for (const char letter : name) id += fmt::format("{:02x}", letter);
+  record.id = fmt::format("{:f>32}", id);
+  record.labels[1].second = name;
+  record.configuration[1].second = fmt::format(R"({{"checkpoint":{{"fingerprint":"{}"}}}})", name);
+  record.configuration[2].second = "null";
+  return record;
+}
+
 void write_records(const std::filesystem::path& directory, const std::vector<SweepRecord>& records) {
   for (const SweepRecord& record : records) write_file(directory / (record.id + ".json"), record_text(record));
 }

@@ -16,6 +16,10 @@ std::vector<eval::SweepRecord> example_sweep();
 /// The same with `poison` at the end of every name, message and command, and one cell failed.
 std::vector<eval::SweepRecord> hostile_sweep(const std::string& poison);
 
+/// `record` as the cell of a checkpoint that the sweep was given: called `name`, at most 16 letters, without a
+/// recipe or a calibration.
+eval::SweepRecord given_checkpoint(eval::SweepRecord record, const std::string& name);
+
 /// Writes each as ID.json into `directory`.
 void write_records(const std::filesystem::path& directory, const std::vector<eval::SweepRecord>& records);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "eval/report/tables.h"
 #include "tests/eval/report/example_sweep.h"
 #include "tests/support/throws.h"
 
@@ -96,6 +97,53 @@ TEST_F(PivotTest, TwinsThatNoSettingTellsApartAreAllShown) {
   std::size_t cells = 0;
   for (const Pivot& pivot : make_pivots(entries_, {"recipe"}, {"model"})) cells += pivot.cells.size();
   EXPECT_EQ(cells, 25u);
+}
+
+TEST_F(PivotTest, AGivenCheckpointStandsInARowOfItsNameAndSplitsNothing) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (const char* name : {"B", "A"}) records.push_back(test::given_checkpoint(records[1], name));
+  use(records);
+  const PivotSettings settings = default_pivot(entries_);
+  EXPECT_EQ(settings.rows, (SettingNames{"weighting", "scaling", "shifting"}));
+  const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
+  ASSERT_EQ(pivots.size(), 1u);
+  EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2", "3", "4", "–"}));
+  ASSERT_EQ(pivots[0].row_names.size(), 10u);
+  EXPECT_EQ(pivots[0].row_names[0], "A");
+  EXPECT_EQ(pivots[0].row_names[1], "B");
+  EXPECT_TRUE(pivots[0].cells.contains({"A", "–"}));
+}
+
+TEST_F(PivotTest, AGivenCheckpointsNameStandsInItsColumnWhereItsRowSaysAnother) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.resize(2);
+  records.push_back(test::given_checkpoint(records[1], "A"));
+  use(records);
+  const auto by_bits = make_pivots(entries_, {"model"}, {"bits"});
+  ASSERT_EQ(by_bits.size(), 1u);
+  EXPECT_EQ(by_bits[0].column_names, (std::vector<std::string>{"4", "A"}));
+  EXPECT_EQ(pivot_table(by_bits[0], {.rows = {"model"}, .columns = {"bits"}}).columns[2], "A");
+  const auto by_recipe = make_pivots(entries_, {"recipe"}, {"bits"});
+  EXPECT_EQ(by_recipe.at(0).column_names, (std::vector<std::string>{"4", "–"}));
+}
+
+TEST_F(PivotTest, AGivenCheckpointsRowSaysWhatElseItHas) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.resize(2);
+  records.push_back(test::given_checkpoint(records[1], "A"));
+  records.back().labels.emplace_back("use", "test");
+  use(records);
+  const auto pivots = make_pivots(entries_, {"weighting", "use"}, {"bits"});
+  EXPECT_TRUE(pivots.at(0).cells.contains({"recipe A + use test", "–"}));
+}
+
+TEST_F(PivotTest, AGivenCheckpointAloneIsNoReasonForColumnsOfBits) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.resize(9);  // of 4 bits
+  records.push_back(test::given_checkpoint(records[1], "A"));
+  use(records);
+  EXPECT_EQ(default_pivot(entries_).rows, (SettingNames{"recipe"}));
+  EXPECT_EQ(default_pivot(entries_).columns, (SettingNames{"model"}));
 }
 
 TEST_F(PivotTest, UnknownSettingsAreRefusedWithTheNearest) {

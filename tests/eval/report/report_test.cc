@@ -217,6 +217,28 @@ TEST_F(ReportTest, TheErrorOfSeveralPairsIsThatOfTheirMeanOverWindows) {
   EXPECT_EQ((*shifting)[3].text, (*shifting)[4].text);
 }
 
+TEST_F(ReportTest, RecipesThatDifferInMoreThanTheirSettingsAreNoPair) {
+  // Without and with shifting, and both with a budget, which is no setting: it adds the same everywhere.
+  std::vector<SweepRecord> records = two_cells(0.2);
+  for (const std::size_t i : {1u, 2u}) {
+    SweepRecord other = records[i];
+    other.id[0] = 'f';
+    std::string& recipe = other.configuration[1].second;
+    recipe.insert(recipe.size() - 1, R"(,"budget":{"bits_per_weight":3.0})");
+    DivergenceMeasures& divergence = *other.measures->divergence;
+    divergence.nats_per_token += 0.03;
+    for (double& nats : divergence.window_nats) nats += 0.03;
+    records.push_back(other);
+  }
+  const Report report = build_report(load(records), {});
+  const auto& figure = std::get<Figure>(section_of(report, "Figures").items.back());
+  ASSERT_TRUE(figure.title.starts_with("What each"));
+  ASSERT_EQ(figure.data.rows.size(), 1u);
+  EXPECT_EQ(figure.data.rows[0][0].text, "shifting: false → true");
+  EXPECT_EQ(figure.data.rows[0][2].text, "2");
+  EXPECT_EQ(figure.data.rows[0][4].text, figure.data.rows[0][5].text) << "the lowest and the highest";
+}
+
 TEST_F(ReportTest, DifferencesInsideTwoStandardErrorsAreUndecidedAndNothingIsBold) {
   for (const double apart : {0.0, 0.2}) {
     const auto report = build_report(load(two_cells(apart)), {});

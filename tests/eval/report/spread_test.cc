@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "core/error.h"
 #include "eval/report/build_report.h"
@@ -107,6 +108,80 @@ TEST(Spread, ASecondCellOfOneDrawIsNotCountedAndSaidSo) {
   ASSERT_FALSE(made[0].warnings.empty());
   EXPECT_NE(made[0].warnings.back().find("1 more with the settings and the calibration.seed of another"),
             std::string::npos);
+}
+
+// What a recipe says beside its defaults is no setting.
+SweepRecord cell_with(const std::string& section, const std::string& seed, double perplexity) {
+  SweepRecord record = cell(0, seed, perplexity);
+  record.labels[1].second = section.empty() ? "plain" : section;
+  std::string& recipe = record.configuration[1].second;
+  if (!section.empty()) recipe.insert(recipe.size() - 1, "," + section);
+  return record;
+}
+
+constexpr const char* kSections[] = {"", R"("budget":{"bits_per_weight":3.0})", R"("budget":{"bits_per_weight":2.5})",
+                                     R"("layers":[{"match":"c_fc","bits":8}])", R"("tuning":{"epochs":2})"};
+
+TEST(Spread, RecipesThatNoSettingTellsApartAreNotTakenTogether) {
+  std::vector<SweepRecord> records;
+  for (const char* section : kSections)
+    for (const char* seed : {"0", "1"})
+      records.push_back(cell_with(section, seed, 10.0 * static_cast<double>(1 + records.size() / 2)));
+  records.push_back(test::given_checkpoint(records[0], "A"));
+  records.push_back(test::given_checkpoint(records[0], "B"));
+  const auto entries = entries_of(records);
+  const auto made = tables(entries);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_TRUE(made[0].warnings.empty()) << made[0].warnings[0];
+  ASSERT_EQ(made[0].rows.size(), 7u);
+  std::set<std::string> texts;
+  for (const auto& row : made[0].rows)
+    for (std::size_t c = 1; c < row.size(); ++c) texts.insert(row[c].text);
+  EXPECT_EQ(texts, (std::set<std::string>{"10.000 ± 0.000", "20.000 ± 0.000", "30.000 ± 0.000", "40.000 ± 0.000",
+                                          "50.000 ± 0.000", "10.000 (one)", "–"}));
+}
+
+TEST(Spread, ARecipesOwnSettingIsTakenTogetherWithinItsSections) {
+  std::vector<SweepRecord> records;
+  for (const char* section : kSections)
+    for (const char* seed : {"0", "1"}) {
+      records.push_back(cell_with(section, "0", 10.0 + static_cast<double>(records.size())));
+      std::string& recipe = records.back().configuration[1].second;
+      recipe.insert(recipe.find("\"bits\""), fmt::format("\"seed\":{},", seed));
+    }
+  const auto entries = entries_of(records);
+  const auto made = tables(entries, "seed");
+  ASSERT_EQ(made.size(), 1u);
+  ASSERT_EQ(made[0].rows.size(), std::size(kSections));
+  for (const auto& row : made[0].rows) EXPECT_TRUE(row[1].text.ends_with(" ± 0.707")) << row[1].text;
+}
+
+TEST(Spread, CellsWithoutTheSettingAddNoValue) {
+  auto records = three_draws();
+  records.push_back(test::given_checkpoint(records[0], "A"));
+  const auto entries = entries_of(records);
+  const auto made = tables(entries);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_NE(made[0].title.find("over 3 values of calibration.seed"), std::string::npos) << made[0].title;
+  EXPECT_NE(made[0].caption.find("3 pairs have 2 degrees of freedom"), std::string::npos) << made[0].caption;
+
+  // Of an evaluation in which nothing else was measured: no values, no pairs.
+  records.back().labels[2].second = "another text";
+  records.back().configuration[3].second = R"({"tokens":"cd34","protocol":"blocks","context":512})";
+  const auto apart = entries_of(records);
+  const ReportTable alone = tables(apart).at(0);
+  EXPECT_NE(alone.title.find("another text, without calibration.seed"), std::string::npos) << alone.title;
+  EXPECT_EQ(alone.caption.find("degrees of freedom"), std::string::npos) << alone.caption;
+}
+
+TEST(Spread, ADefaultThatARecipeLeavesOutIsAValue) {
+  auto records = three_draws();
+  records.resize(2);
+  for (SweepRecord& record : records) record.configuration[2].second = "null";
+  std::string& recipe = records[1].configuration[1].second;
+  recipe.insert(recipe.find("\"bits\""), "\"window_bits\":6,");
+  const auto entries = entries_of(records);
+  EXPECT_NE(tables(entries, "window_bits").at(0).title.find("over 2 values of window_bits"), std::string::npos);
 }
 
 TEST(Spread, WhatIsNotFiniteIsSaidAndNeverTheLowest) {

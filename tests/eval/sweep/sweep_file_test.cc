@@ -193,6 +193,9 @@ TEST(SweepFile, ACheckpointThatIsThereIsACellOfItsOwnWithNothingToSet) {
       refused(kHead + "list:\n  - {checkpoint: q, bits: 3}", "line 4", "bits has no meaning beside checkpoint"));
   EXPECT_TRUE(refused(kHead + "list:\n  - {checkpoint: ''}", "line 4", "expected a path"));
   EXPECT_TRUE(refused(kHead + "list:\n  - {checkpoint: [a, b]}", "line 4", "list: checkpoint"));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {checkpoint: 'q/{Model}'}", "line 4", "braces but for {model}"));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {checkpont: q}", "line 4", "did you mean 'checkpoint'?"));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {nmae: q, checkpoint: q}", "line 4", "did you mean 'name'?"));
   EXPECT_TRUE(refused(kHead + "grid: {checkpoint: [a, b]}", "unknown key 'checkpoint'"));
   EXPECT_TRUE(refused(kHead + "list: [{checkpoint: q}, {checkpoint: q}]", "two are called 'q'"));
 }

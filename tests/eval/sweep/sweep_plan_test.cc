@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
+#include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
@@ -31,6 +33,21 @@ struct SweepPlanTest : testing::Test {
     std::string bytes;
     for (unsigned i = 0; i < count; ++i) bytes += {static_cast<char>(i * i % 37), '\0'};
     test::write_file(temp / name, bytes);
+  }
+  std::filesystem::path quantized(const std::string& name, unsigned bits, const std::string& from = "model") const {
+    quant::QuantizeOptions options;
+    options.model = temp / from;
+    options.output = temp / name;
+    options.overwrite = true;
+    options.recipe = quant::Recipe::parse(fmt::format("defaults: {{bits: {}}}", bits), "r");
+    quant::quantize_model(options);
+    return options.output;
+  }
+  void set_config(const std::string& name, const nlohmann::ordered_json& keys) const {
+    const std::filesystem::path file = temp / name / "config.json";
+    auto config = nlohmann::ordered_json::parse(test::read_file(file));
+    config.update(keys);
+    test::write_file(file, config.dump());
   }
   std::string recipe(const std::string& yaml) const {
     test::write_file(temp / "recipe.yaml", yaml);
@@ -249,27 +266,84 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
 }
 
 TEST_F(SweepPlanTest, ACheckpointIsNamedByWhatIsInIt) {
-  test::tiny_llama(test::f16_tensor).write(temp / "one");
-  test::tiny_llama(test::f16_tensor).write(temp / "two");
+  quantized("one", 3);
+  quantized("two", 3);
+  quantized("other", 2);
   const auto cell = [&](const std::string& name) {
     return plan("list: [float, {checkpoint: " + (temp / name).string() + "}]").jobs.at(1).cells.at(0).record;
   };
   const SweepRecord one = cell("one");
   EXPECT_EQ(one.id, cell("two").id);
-  EXPECT_NE(one.id, cell("model").id);
-  EXPECT_NE(cell("model").id, plan("list: [float]").jobs.at(0).cells.at(0).record.id);
+  EXPECT_NE(one.id, cell("other").id);
+  EXPECT_NE(one.id, plan("list: [float]").jobs.at(0).cells.at(0).record.id);
   EXPECT_EQ(plan_repetition(one).jobs.at(0).cells.at(0).record.id, one.id);
-  std::filesystem::remove_all(temp / "one");
-  test::tiny_llama(test::bf16_tensor).write(temp / "one");
+  quantized("one", 2);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(one); }, "the recipe is another one now"));
   std::filesystem::remove_all(temp / "one");
   EXPECT_TRUE(throws_with<FormatError>([&] { plan_repetition(one); }, (temp / "one").string()));
+  SweepRecord nowhere = one;
+  std::erase_if(nowhere.sources, [](const auto& source) { return source.first == "checkpoint"; });
+  EXPECT_TRUE(throws_with<FormatError>([&] { plan_repetition(nowhere); }, "sources.checkpoint"));
 }
 
-TEST_F(SweepPlanTest, ACheckpointOfAnotherModelIsRefused) {
-  test::tiny_gpt2().write(temp / "other");
-  const std::string cell = "list: [{checkpoint: " + (temp / "other").string() + "}]";
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan(cell); }, "is no form of model 'model'", "{model}"));
+TEST_F(SweepPlanTest, ACheckpointThatIsNoFormOfTheModelIsRefused) {
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    const std::string cell = "list: [{checkpoint: " + (temp / name).string() + "}]";
+    return throws_with<InvalidArgument>([&] { plan(cell); }, why, (temp / name).string());
+  };
+  test::tiny_gpt2().write(temp / "gpt2");
+  EXPECT_TRUE(refused("gpt2", "is no form of model 'model'"));
+  EXPECT_TRUE(refused("model", "is not quantized: its linear layers have 32.0 bits"));
+  quantized("heads", 3);
+  set_config("heads", {{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 4}});
+  EXPECT_TRUE(refused("heads", "a width of 16, 4 heads"));
+}
+
+TEST_F(SweepPlanTest, ACheckpointThatComputesOtherwiseIsWarnedOf) {
+  quantized("other", 3);
+  set_config("other", {{"rope_theta", 123.0}});
+  const auto warnings = plan("list: [{checkpoint: " + (temp / "other").string() + "}]").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("another rotary base (123 for"), std::string::npos) << warnings[0];
+}
+
+TEST_F(SweepPlanTest, WindowsFitIntoTheLearnedPositionsOfACheckpoint) {
+  test::TinyModel model = test::tiny_gpt2();
+  model.write(temp / "model");
+  test::TinyTensor& positions = model.tensor("wpe.weight");
+  positions.bytes.resize(positions.bytes.size() / positions.shape[0] * 6);
+  positions.shape[0] = 6;
+  model.write(temp / "cut");
+  set_config("cut", {{"n_positions", 6}});
+  quantized("short", 3, "cut");
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan("list: [{checkpoint: " + (temp / "short").string() + "}]"); },
+                                           "windows of 8 tokens", "has learned 6 positions"));
+}
+
+// What was looked at is what is measured, whatever lies at its path when its turn comes.
+TEST_F(SweepPlanTest, WhatIsReplacedAfterPlanningIsMeasuredAsPlanned) {
+  quantized("given", 3);
+  const std::string cells =
+      "list: [float, {name: given, checkpoint: " + (temp / "given").string() + "}, {name: made, bits: 2}]";
+  const auto results = [&](const std::string& output, const SweepPlan& planned) {
+    std::map<std::string, double> losses;
+    SweepOptions options;
+    options.output = temp / output;
+    options.finished = [&](const SweepRecord& record) {
+      ASSERT_TRUE(record.measures) << record.error->message;
+      losses[std::string(fact(record.labels, "recipe"))] = record.measures->nll_nats_per_token;
+    };
+    run_sweep(planned, options);
+    return losses;
+  };
+  const SweepPlan before = plan(cells), again = plan(cells);
+  const auto expected = results("before", before);
+  ASSERT_EQ(expected.size(), 3u);
+  for (const char* name : {"model", "given"}) std::filesystem::rename(temp / name, temp / (std::string(name) + ".old"));
+  test::tiny_llama().write(temp / "model");
+  quantized("given", 2);
+  set_config("model", {{"rms_norm_eps", 0.5}});
+  EXPECT_EQ(results("after", again), expected);
 }
 
 // One calibration for both; each cell is named by what it looks at itself.
