@@ -6,10 +6,14 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all models, all of scripts/evidence/*.yaml)
+       scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts, see its top) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
 docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere); those of one MODEL alone to NAME-MODEL.md. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
+
+--check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
+KL divergences further than a standard error from the printed ones are named (exit code 1).
 TEXT
 }
 
@@ -19,6 +23,10 @@ nibble=${NIBBLE:-build/release/cli/nibble}
 out=${OUT:-docs/results/evidence}
 [[ -x $nibble ]] || { echo "build first: cmake --preset release && cmake --build --preset release --target nibble_cli" >&2; exit 1; }
 model=
+if [[ ${1:-} == --check ]]; then
+  shift
+  exec scripts/evidence/check.sh "$nibble" "$@"
+fi
 if [[ ${1:-} == --model ]]; then
   [[ $# -ge 2 ]] || { usage >&2; exit 2; }
   model=$2

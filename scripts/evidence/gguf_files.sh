@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the files build/evidence/gguf/MODEL.TYPE.gguf that a sweep of scripts/evidence/ names as checkpoints, from its models, where
-# they are not there yet: gguf_files.sh SWEEP.yaml. Installs Python's package `gguf` under build/evidence/, from the network.
+# they are not there yet, or are older than the model: gguf_files.sh SWEEP.yaml. Installs Python's package `gguf` under build/evidence/, from the network.
 set -euo pipefail
 sweep=$1
 nibble=${NIBBLE:-build/release/cli/nibble}
@@ -16,8 +16,9 @@ fi
 mkdir -p "$out"
 sed -n 's/^  - {path: \(.*\), name: \(.*\)}$/\1 \2/p' "$sweep" | while read -r path model; do
   for type in $types; do
-    [[ ! -e $out/$model.$type.gguf ]] || continue
-    [[ -e $out/$model.float.gguf ]] || "$nibble" export "$path" --format gguf -o "$out/$model.float.gguf" >/dev/null
+    [[ $out/$model.$type.gguf -nt $path/model.safetensors ]] && continue
+    [[ $out/$model.float.gguf -nt $path/model.safetensors ]] ||
+      "$nibble" export "$path" --format gguf -o "$out/$model.float.gguf" --overwrite >/dev/null
     "$environment/bin/python" scripts/evidence/requantize_gguf.py "$out/$model.float.gguf" "$type" "$out/$model.$type.gguf"
   done
 done

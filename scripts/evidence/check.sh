@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# scripts/evidence.sh --check: check.sh NIBBLE [TABLE…], from the project's directory.
+set -euo pipefail
+nibble=$1
+shift
+tables=("$@")
+if [[ ${#tables[@]} -eq 0 ]]; then
+  for table in docs/results/evidence/*.md; do tables+=("$(basename "$table" .md)"); done
+fi
+mkdir -p build/evidence/check
+moved=0
+for table in "${tables[@]}"; do
+  printed=docs/results/evidence/$table.md
+  [[ -e $printed ]] || { echo "there is no $printed" >&2; exit 2; }
+  # "Made by `scripts/evidence.sh --model MODEL NAME`"
+  name=$(sed -n 's/^Made by `scripts\/evidence.sh \(--model [^ ]* \)\?\([^`]*\)`.*/\2/p' "$printed")
+  sweep=build/evidence/check/$table.yaml
+  python3 scripts/evidence/check_tables.py cells "$printed" "scripts/evidence/$name.yaml" >"$sweep"
+  if lacking=$(grep -o 'build/texts/[^,]*' "$sweep" | while read -r text; do [[ -e $text ]] || echo "$text"; done) && [[ -n $lacking ]]; then
+    echo "$table: SKIPPED for want of" $lacking "(the top of scripts/evidence/$name.yaml says where they come from)"
+    continue
+  fi
+  rm -rf "build/evidence/check/$table"
+  "$nibble" sweep "$sweep" -o "build/evidence/check/$table" --cache build/evidence/cache --cache-size 40G >"build/evidence/check/$table.log" || {
+    echo "$table: the sweep failed (build/evidence/check/$table.log)"
+    moved=1
+    continue
+  }
+  python3 scripts/evidence_table.py "build/evidence/check/$table" "$sweep" >"build/evidence/check/$table.md"
+  python3 scripts/evidence/check_tables.py compare "$printed" "build/evidence/check/$table.md" || moved=1
+done
+exit "$moved"
