@@ -54,6 +54,13 @@ void round_to_bf16_scalar(const float* source, std::size_t count, float* destina
   for (std::size_t i = 0; i < count; ++i) destination[i] = bf16_to_f32(f32_to_bf16(source[i]));
 }
 
+void f32_to_bf16_scalar(const float* source, std::size_t count, void* destination) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint16_t bits = f32_to_bf16(source[i]);
+    std::memcpy(static_cast<std::byte*>(destination) + 2 * i, &bits, 2);
+  }
+}
+
 // All values of an 8-bit float, by code.
 template <float (*Widen)(std::uint8_t)>
 void widen_bytes(const std::byte* source, std::size_t count, float* destination) {
@@ -166,6 +173,13 @@ void round_to_bf16(std::span<const float> values, float* destination) {
       choose_variant(round_to_bf16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::round_to_bf16_avx2),
                      NIBBLE_AVX512_VARIANT(dtype_kernels::round_to_bf16_avx512),
                      NIBBLE_NEON_VARIANT(dtype_kernels::round_to_bf16_neon));
+  kernel(values.data(), values.size(), destination);
+}
+
+void convert_to_bf16(std::span<const float> values, std::uint16_t* destination) {
+  if (values.empty()) return;
+  static const auto kernel =
+      choose_variant(f32_to_bf16_scalar, nullptr, NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_bf16_avx512));
   kernel(values.data(), values.size(), destination);
 }
 

@@ -61,5 +61,7 @@ void convert_to_f16(std::span<const float> values, std::uint16_t* destination);
 /// Rounds `values` to the nearest BF16 values, half to even, kept as floats: f32_to_bf16() and back, at the widest
 /// instruction set. `destination` may be the values themselves.
 void round_to_bf16(std::span<const float> values, float* destination);
+/// The same values as bits: f32_to_bf16() of each. Written for AVX-512, where products of them are.
+void convert_to_bf16(std::span<const float> values, std::uint16_t* destination);
 
 }  // namespace nibble

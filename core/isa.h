@@ -91,6 +91,14 @@ std::string_view active_vectors_name();
 /// Whether AVX-512 BF16 is in force. Tiers do not ask for it, but those with AVX-512 VNNI use it where it is.
 bool has_avx512_bf16();
 
+/// Whether AMX with bfloat16 is in force: the best tier on a processor that has it under a system that keeps its tiles.
+/// Only the matrix library uses it (core/bf16_gemm.h).
+bool has_amx_bf16();
+
+/// Whether products of bfloat16 numbers are faster than of floats: AMX, or AVX-512 BF16 of AMD's processors. Those of
+/// Intel's start a vdpbf16ps every other cycle, which is the pace of float32.
+bool has_fast_bf16();
+
 /// Variants of a kernel, or of a table of kernels, by tier; null where there is none.
 template <class Variant>
 struct Variants {

@@ -110,7 +110,7 @@ TEST(ConvertToF16, AgreesWithTheScalarDefinitionAtAllLengths) {
   }
 }
 
-TEST(RoundToBF16, AgreesWithTheScalarDefinitionAtAllLengthsAlsoInPlace) {
+TEST(ToBF16, ValuesAndBitsAgreeWithTheScalarDefinitionAtAllLengthsAlsoInPlace) {
   const float special[] = {0.0f,
                            -0.0f,
                            3.4e38f,
@@ -126,9 +126,13 @@ TEST(RoundToBF16, AgreesWithTheScalarDefinitionAtAllLengthsAlsoInPlace) {
     for (float& value : values)
       value = random.below(2) == 0 ? special[random.below(std::size(special))] : static_cast<float>(random.normal());
     std::vector<float> actual(count);
+    std::vector<std::uint16_t> bits(count);
     round_to_bf16(values, actual.data());
-    for (std::size_t i = 0; i < count; ++i)
+    convert_to_bf16(values, bits.data());
+    for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(bits_of(actual[i]), std::uint32_t{f32_to_bf16(values[i])} << 16) << values[i];
+      ASSERT_EQ(bits[i], f32_to_bf16(values[i])) << values[i];
+    }
     round_to_bf16(values, values.data());
     EXPECT_TRUE(test::same_bits(values, actual));
   }
