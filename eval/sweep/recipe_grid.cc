@@ -123,7 +123,7 @@ void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Ex
 // One that is there already has nothing to be set.
 // Braces that stand for nothing are a mistyped "{model}", and would end as a file that is not there.
 std::string checkpoint_path(const YamlNode& value, std::string_view what) {
-  const std::string path = scalar_text(what, value, "list: checkpoint");
+  std::string path = scalar_text(what, value, "list: checkpoint");
   if (path.empty()) fail_at(what, value, "list: checkpoint: expected a path");
   const std::string literal = checkpoint_for(path, "").string();
   if (literal.find_first_of("{}") != std::string::npos)
