@@ -8,6 +8,8 @@ if [[ ${#tables[@]} -eq 0 ]]; then
   for table in docs/results/evidence/*.md; do tables+=("$(basename "$table" .md)"); done
 fi
 mkdir -p build/evidence/check
+# Of this very program, so that calibrations and the float model's states are its own.
+cache=build/evidence/check/cache-$(sha256sum "$nibble" | cut -c1-12)
 moved=0
 for table in "${tables[@]}"; do
   printed=docs/results/evidence/$table.md
@@ -21,7 +23,7 @@ for table in "${tables[@]}"; do
     continue
   fi
   rm -rf "build/evidence/check/$table"
-  "$nibble" sweep "$sweep" -o "build/evidence/check/$table" --cache build/evidence/cache --cache-size 40G >"build/evidence/check/$table.log" || {
+  "$nibble" sweep "$sweep" -o "build/evidence/check/$table" --cache "$cache" --cache-size 40G >"build/evidence/check/$table.log" || {
     echo "$table: the sweep failed (build/evidence/check/$table.log)"
     moved=1
     continue

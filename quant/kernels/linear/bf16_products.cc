@@ -84,8 +84,12 @@ class ProductsOfBits final : public Bf16Products {
     NIBBLE_REQUIRE(x.rows() == y.rows() && x.cols() == in && y.cols() == out, InvalidArgument,
                    "linear ({}, {}): expected X (tokens, {}) and Y (tokens, {}), got ({}, {}) and ({}, {})", out, in,
                    in, out, x.rows(), x.cols(), y.rows(), y.cols());
-    const MatrixView<std::uint16_t> x_bits(scratch<std::uint16_t>(x.rows() * in), x.rows(), in);
-    parallel_for(x.rows(), [&](std::size_t t) { convert_to_bf16(x.row(t), x_bits.row(t).data()); });
+    const std::size_t padded = divide_up(x.rows(), kTokenStep) * kTokenStep;
+    const MatrixView<std::uint16_t> x_bits(scratch<std::uint16_t>(padded * in), padded, in);
+    parallel_for(padded, [&](std::size_t t) {
+      std::uint16_t* bits = x_bits.row(t).data();
+      t < x.rows() ? convert_to_bf16(x.row(t), bits) : static_cast<void>(std::fill_n(bits, in, std::uint16_t{0}));
+    });
     parallel_for_tiles(out, row_tile(), [&](std::size_t begin, std::size_t end) {
       thread_local std::vector<std::uint16_t> w_bits;  // beside X of the calling thread
       if (w_bits.size() < (end - begin) * in) w_bits.resize((end - begin) * in);
@@ -94,6 +98,10 @@ class ProductsOfBits final : public Bf16Products {
   }
 
  private:
+  // The library compiles a kernel for each number of tokens that it has not met, so that these few are all there are:
+  // a product takes this many at most, and its last tokens are filled up with zeros to a multiple of the step.
+  static constexpr std::size_t kTokenTile = 512, kTokenStep = 64;
+
   // Rows of W that one product takes: many, for the library copies X anew for each, but enough tiles to share out.
   std::size_t row_tile() const {
     constexpr std::size_t kNarrow = 128, kWide = 512, kBytes = 4u << 20, kEnoughTiles = 8;
@@ -108,7 +116,7 @@ class ProductsOfBits final : public Bf16Products {
       float* weight = scratch<float>(rows * in);
       source_->decode_rows_transposed(begin, end, weight);
       convert_to_bf16({weight, rows * in}, bits);
-      bf16_gemm(Transpose::kNo, x, {bits, in, rows}, y);
+      multiply_tokens(Transpose::kNo, x, {bits, in, rows}, y);
     } else {
       constexpr std::size_t kRowsAtATime = 8;  // what is decoded stays in the nearest caches
       float* weight = scratch<float>(kRowsAtATime * in);
@@ -117,11 +125,27 @@ class ProductsOfBits final : public Bf16Products {
         source_->decode_rows(row, row + count, weight);
         convert_to_bf16({weight, count * in}, bits + (row - begin) * in);
       }
-      bf16_gemm(Transpose::kYes, x, {bits, rows, in}, y);
+      multiply_tokens(Transpose::kYes, x, {bits, rows, in}, y);
     }
     if (bias_.empty()) return;
     for (std::size_t t = 0; t < y.rows(); ++t)
       for (std::size_t r = 0; r < rows; ++r) y(t, r) += bias_[begin + r];
+  }
+
+  // X has as many rows as Y, and those that fill it up.
+  static void multiply_tokens(Transpose transpose, MatrixView<const std::uint16_t> x, MatrixView<const std::uint16_t> w,
+                              MatrixView<float> y) {
+    for (std::size_t token = 0; token < x.rows(); token += kTokenTile) {
+      const std::size_t tokens = std::min(kTokenTile, x.rows() - token), wanted = std::min(tokens, y.rows() - token);
+      const auto tile = y.rows_slice(token, wanted);
+      if (wanted == tokens) {
+        bf16_gemm(transpose, x.rows_slice(token, tokens), w, tile);
+        continue;
+      }
+      const MatrixView<float> filled(scratch<float>(tokens * y.cols()), tokens, y.cols());  // W's floats are bits now
+      bf16_gemm(transpose, x.rows_slice(token, tokens), w, filled);
+      for (std::size_t t = 0; t < wanted; ++t) std::copy_n(filled.row(t).data(), y.cols(), tile.row(t).data());
+    }
   }
 
   std::shared_ptr<const WeightSource> source_;

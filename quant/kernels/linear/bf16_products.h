@@ -16,7 +16,7 @@ namespace nibble::quant {
 /// for 0. The same bits on any number of threads.
 /// Shapes  X (tokens, in), Y (tokens, out); `bias` empty or (out), InvalidArgument otherwise.
 /// Cost    decodes W once (bits), or once per 256 tokens (floats). Memory per thread: one tile of rows of W, at most 4
-///         MB as bits, or 8 MB as floats, or 128 rows where that is more; and X rounded.
+///         MB as bits and, stored transposed, 8 MB as floats (floats: 8 MB), or 128 rows where that is more; X rounded.
 std::unique_ptr<LinearOp<float>> make_bf16_products(std::shared_ptr<const WeightSource> source,
                                                     std::vector<float> bias);
 

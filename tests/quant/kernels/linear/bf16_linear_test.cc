@@ -98,6 +98,20 @@ TEST(Bf16Linear, IsExactWhereNothingIsRounded) {
   }
 }
 
+// More than one product takes, and a rest that is filled up.
+TEST(Bf16Linear, ManyTokensAreEachTheirOwn) {
+  Random random(6);
+  const QuantizedTensor tensor = random_tensor({{Coding::kBlocks, 130, 64, 4, 32, 1}, false, false, true, 0.0}, random);
+  const auto op = make_packed_linear(tensor, {}, Compute::kBf16);
+  const Matrix<float> x = random_matrix(577, 64, true, random);
+  Matrix<float> y(577, 130), w(130, 64);
+  op->forward(x, y);
+  tensor.decode_rows(0, 130, w.data());
+  for (std::size_t t = 0; t < x.rows(); ++t)
+    for (std::size_t r = 0; r < w.rows(); ++r)
+      ASSERT_EQ(static_cast<double>(y(t, r)), reference(w.row(r), x.row(t)).sum) << t << ", " << r;
+}
+
 TEST(Bf16Linear, FewTokensAndGradientsAreExact) {
   Random random(3);
   const QuantizedTensor tensor = random_tensor({{Coding::kPalette, 40, 70, 4, 1, 1}}, random);
