@@ -43,22 +43,16 @@ void widen_scalar(const void* source, std::size_t count, float* destination) {
   }
 }
 
-void f32_to_f16_scalar(const float* source, std::size_t count, void* destination) {
+template <std::uint16_t (*Narrow)(float)>
+void narrow_scalar(const float* source, std::size_t count, void* destination) {
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint16_t bits = f32_to_f16(source[i]);
+    const std::uint16_t bits = Narrow(source[i]);
     std::memcpy(static_cast<std::byte*>(destination) + 2 * i, &bits, 2);
   }
 }
 
 void round_to_bf16_scalar(const float* source, std::size_t count, float* destination) {
   for (std::size_t i = 0; i < count; ++i) destination[i] = bf16_to_f32(f32_to_bf16(source[i]));
-}
-
-void f32_to_bf16_scalar(const float* source, std::size_t count, void* destination) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint16_t bits = f32_to_bf16(source[i]);
-    std::memcpy(static_cast<std::byte*>(destination) + 2 * i, &bits, 2);
-  }
 }
 
 // All values of an 8-bit float, by code.
@@ -161,9 +155,9 @@ void convert_to_f32(DType dtype, const std::byte* source, std::size_t count, flo
 
 void convert_to_f16(std::span<const float> values, std::uint16_t* destination) {
   if (values.empty()) return;
-  static const auto kernel = choose_variant(f32_to_f16_scalar, NIBBLE_AVX2_VARIANT(dtype_kernels::f32_to_f16_avx2),
-                                            NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_f16_avx512),
-                                            NIBBLE_NEON_VARIANT(dtype_kernels::f32_to_f16_neon));
+  static const auto kernel = choose_variant(
+      narrow_scalar<f32_to_f16>, NIBBLE_AVX2_VARIANT(dtype_kernels::f32_to_f16_avx2),
+      NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_f16_avx512), NIBBLE_NEON_VARIANT(dtype_kernels::f32_to_f16_neon));
   kernel(values.data(), values.size(), destination);
 }
 
@@ -179,7 +173,7 @@ void round_to_bf16(std::span<const float> values, float* destination) {
 void convert_to_bf16(std::span<const float> values, std::uint16_t* destination) {
   if (values.empty()) return;
   static const auto kernel =
-      choose_variant(f32_to_bf16_scalar, nullptr, NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_bf16_avx512));
+      choose_variant(narrow_scalar<f32_to_bf16>, nullptr, NIBBLE_AVX512_VARIANT(dtype_kernels::f32_to_bf16_avx512));
   kernel(values.data(), values.size(), destination);
 }
 

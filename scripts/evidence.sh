@@ -22,11 +22,11 @@ case ${1:-} in --help | -h) usage; exit 0 ;; esac
 nibble=${NIBBLE:-build/release/cli/nibble}
 out=${OUT:-docs/results/evidence}
 [[ -x $nibble ]] || { echo "build first: cmake --preset release && cmake --build --preset release --target nibble_cli" >&2; exit 1; }
-model=
 if [[ ${1:-} == --check ]]; then
   shift
   exec scripts/evidence/check.sh "$nibble" "$@"
 fi
+model=
 if [[ ${1:-} == --model ]]; then
   [[ $# -ge 2 ]] || { usage >&2; exit 2; }
   model=$2

@@ -156,7 +156,6 @@ std::string text_of(const Report& report) {
   return aligned_facts(facts);
 }
 
-// The reference is read with the model's tokens, so both must mean the same by them.
 void run(const PerplexityArguments& arguments) {
   arguments.common.apply();
   const PeakAnonymousMemory memory;
@@ -168,7 +167,7 @@ void run(const PerplexityArguments& arguments) {
   options.progress = bar.sink();
   quant::LoadedModel reference;
   if (!arguments.reference.empty()) {
-    if (input.tokenizer)
+    if (input.tokenizer)  // the reference reads the model's tokens, so both must mean the same by them
       model::require_agreement(input.tokens, *input.tokenizer, model::open_tokenizer_if_any(arguments.reference).get(),
                                fmt::format("--reference '{}'", arguments.reference.string()));
     reference = quant::load_model(arguments.reference);

@@ -293,6 +293,7 @@ TEST_F(SweepPlanTest, ACheckpointThatIsNoFormOfTheModelIsRefused) {
   };
   test::tiny_gpt2().write(temp / "gpt2");
   EXPECT_TRUE(refused("gpt2", "is no form of model 'model'"));
+  EXPECT_TRUE(refused("gpt2", "{model}"));
   EXPECT_TRUE(refused("model", "is not quantized: its linear layers have 32.0 bits"));
   quantized("heads", 3);
   set_config("heads", {{"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 4}});
