@@ -109,8 +109,13 @@ struct Int8Lanes2x256 : Vector2x256 {
 struct Int8Vector2x256 : Int8Lanes2x256 {
   static constexpr int kTilePanels = 1, kTileTokens = 4;  // 8 sums, 2 weights, 1 input, 1s of 16 registers
 
+  // A sum so far, in its register: GCC would first make all products of a block, on the stack, and add them up last.
+  static __m256i so_far(__m256i sum) {
+    asm("" : "+x"(sum));
+    return sum;
+  }
   static __m256i add_pairs(__m256i sum, __m256i pairs) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return so_far(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
   }
   static __m256i dot_of_unsigned(__m256i sum, __m256i w, __m256i x) {
     return add_pairs(sum, _mm256_maddubs_epi16(w, x));
@@ -140,8 +145,8 @@ struct Int8Vector2x256 : Int8Lanes2x256 {
     static Sums begin(Sums start) { return kInHalves ? set_sums(0) : start; }
     static Sums dot(Sums sums, Bytes w, Inputs x) {
       if constexpr (!kInHalves) return Product::dot(sums, w, x);
-      return {_mm256_add_epi16(sums.low, _mm256_maddubs_epi16(w.low, x.low)),
-              _mm256_add_epi16(sums.high, _mm256_maddubs_epi16(w.high, x.high))};
+      return {so_far(_mm256_add_epi16(sums.low, _mm256_maddubs_epi16(w.low, x.low))),
+              so_far(_mm256_add_epi16(sums.high, _mm256_maddubs_epi16(w.high, x.high)))};
     }
     static Sums end(Sums sums, Sums start) {
       if constexpr (!kInHalves) return sums;

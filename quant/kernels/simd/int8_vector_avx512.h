@@ -86,8 +86,13 @@ struct Int8Vector512 : Int8Lanes512 {
   static Sums less_products(Sums sums, Sums integers, int factor) {
     return _mm512_add_epi32(sums, _mm512_madd_epi16(integers, _mm512_set1_epi32(-factor)));
   }
+  // A sum so far, in its register: GCC would first make all products of a block, on the stack, and add them up last.
+  static __m512i so_far(__m512i sum) {
+    asm("" : "+v"(sum));
+    return sum;
+  }
   static __m512i add_pairs(__m512i sum, __m512i pairs) {
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    return so_far(_mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))));
   }
 
   struct AnyBytes {
@@ -109,7 +114,7 @@ struct Int8Vector512 : Int8Lanes512 {
     static Int8Lanes512::Sums begin(Int8Lanes512::Sums start) { return kInHalves ? set_sums(0) : start; }
     static Int8Lanes512::Sums dot(Int8Lanes512::Sums sums, Bytes w, Inputs x) {
       if constexpr (!kInHalves) return Product::dot(sums, w, x);
-      return _mm512_add_epi16(sums, _mm512_maddubs_epi16(w, x));
+      return so_far(_mm512_add_epi16(sums, _mm512_maddubs_epi16(w, x)));
     }
     static Int8Lanes512::Sums end(Int8Lanes512::Sums sums, Int8Lanes512::Sums start) {
       return kInHalves ? add_pairs(start, sums) : sums;
