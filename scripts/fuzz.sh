@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # Feeds every parser of files with mutated inputs (libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer).
-# Usage: scripts/fuzz.sh [--seconds N | --minutes N] [TARGET…]      20 seconds each; for a night: --minutes 40
+# Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [TARGET…]      20 seconds each; for a night: --minutes 40
+# --within N: that all of it, building included, ends N seconds from now: each target gets its share of what is left then
+# where that is less, and 5 seconds at least.
 # With 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
 # build/fuzz/tests/fuzz/fuzz_TARGET FILE. Inputs that reach new code are kept in build/fuzz/corpus/TARGET and start the next
 # run. As many targets run at once as there are processors.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=20
+within=
 targets=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --seconds) seconds=$2; shift 2 ;;
     --minutes) seconds=$((60 * $2)); shift 2 ;;
-    -*) echo "fuzz: expected [--seconds N | --minutes N] [TARGET…], got '$1'" >&2; exit 2 ;;
+    --within) within=$2; shift 2 ;;
+    -*) echo "fuzz: expected [--seconds N | --minutes N] [--within N] [TARGET…], got '$1'" >&2; exit 2 ;;
     *) targets+=("$1"); shift ;;
   esac
 done
@@ -25,6 +29,13 @@ scripts/setup.sh fuzz
 cmake --preset fuzz >/dev/null
 cmake --build build/fuzz --target "${targets[@]/#/fuzz_}"
 mkdir -p build/fuzz/found
+if [[ -n $within ]]; then
+  rounds=$(((${#targets[@]} + $(nproc) - 1) / $(nproc)))
+  share=$(((within - SECONDS) / rounds))
+  [[ $share -lt 5 ]] && share=5
+  [[ $share -lt $seconds ]] && seconds=$share
+  echo "fuzz: $seconds seconds for each of ${#targets[@]} targets"
+fi
 
 # run TARGET SECONDS: one line of what happened, more where something was found.
 run() {

@@ -2,12 +2,13 @@
 # Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
 # their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
 # exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
-# under ThreadSanitizer, full disks, clang-tidy over what was touched last, and kernels on the tiers of 64-bit Arm under qemu
-# (both SKIPPED where what they need cannot be installed). One argument limits it:
-# format|dev|release|package|python|clients|tsan|disk|tidy|arm, where `arm` runs every test that knows tiers, the slow ones too.
+# under ThreadSanitizer, full disks, clang-tidy over what was touched last, kernels on the tiers of 64-bit Arm under qemu, and
+# the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
+# limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
+# the slow ones too, and `fuzz` two minutes for every parser, of which a whole run has as many as are left of 40.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
-# (lm-evaluation-harness's own model against ours), `fuzz` (20 seconds for every parser of files), `tidy-all` (clang-tidy over
-# everything) and `alone` (sources that lack an #include, of what differs from main).
+# (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources that lack an
+# #include, of what differs from main).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -119,14 +120,20 @@ if wanted arm; then
   fi
 fi
 
+if wanted fuzz; then
+  step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
+  limits=(--minutes 2)
+  named fuzz || limits+=(--within $((40 * 60 - SECONDS)))
+  if scripts/setup.sh fuzz; then
+    scripts/fuzz.sh "${limits[@]}"
+  else
+    echo "SKIPPED fuzz: clang-16 cannot be installed"
+  fi
+fi
+
 if named harness; then
   step "lm-evaluation-harness, item by item"
   scripts/test_harness.sh
-fi
-
-if named fuzz; then
-  step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
-  scripts/fuzz.sh --seconds 20
 fi
 
 if named tidy-all; then
