@@ -3,7 +3,7 @@
 # Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [TARGET…]      20 seconds each; for a night: --minutes 40
 # --within N: that all of it, building included, ends N seconds from now: each target gets its share of what is left then
 # where that is less, and 5 seconds at least.
-# With 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
+# With --seconds 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
 # build/fuzz/tests/fuzz/fuzz_TARGET FILE. Inputs that reach new code are kept in build/fuzz/corpus/TARGET and start the next
 # run. As many targets run at once as there are processors.
 set -euo pipefail
