@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "quant/kernels/simd/so_far.h"
 #include "quant/kernels/simd/vector_avx2.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX2, FMA, F16C. Only
@@ -109,11 +110,6 @@ struct Int8Lanes2x256 : Vector2x256 {
 struct Int8Vector2x256 : Int8Lanes2x256 {
   static constexpr int kTilePanels = 1, kTileTokens = 4;  // 8 sums, 2 weights, 1 input, 1s of 16 registers
 
-  // A sum so far, in its register: GCC would first make all products of a block, on the stack, and add them up last.
-  static __m256i so_far(__m256i sum) {
-    asm("" : "+x"(sum));
-    return sum;
-  }
   static __m256i add_pairs(__m256i sum, __m256i pairs) {
     return so_far(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
   }

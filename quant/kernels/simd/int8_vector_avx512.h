@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "quant/kernels/simd/so_far.h"
 #include "quant/kernels/simd/vector_avx512.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX-512 F, BW, VL, DQ, and what those of VNNI and
@@ -85,11 +86,6 @@ struct Int8Vector512 : Int8Lanes512 {
   // vpmaddwd adds the products of the halves of lanes, and the upper half of an integer below 2^8 is 0.
   static Sums less_products(Sums sums, Sums integers, int factor) {
     return _mm512_add_epi32(sums, _mm512_madd_epi16(integers, _mm512_set1_epi32(-factor)));
-  }
-  // A sum so far, in its register: GCC would first make all products of a block, on the stack, and add them up last.
-  static __m512i so_far(__m512i sum) {
-    asm("" : "+v"(sum));
-    return sum;
   }
   static __m512i add_pairs(__m512i sum, __m512i pairs) {
     return so_far(_mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))));
