@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <vector>
+
+#include "core/large_buffer.h"
 
 namespace nibble {
 
@@ -49,7 +50,7 @@ class MatrixView {
   std::size_t rows_ = 0, cols_ = 0, stride_ = 0;
 };
 
-/// A row-major matrix that owns its elements (value-initialised).
+/// A row-major matrix that owns its elements (value-initialised); where they lie, ScratchMemory says.
 template <class T>
 class Matrix {
  public:
@@ -74,7 +75,7 @@ class Matrix {
 
  private:
   std::size_t rows_ = 0, cols_ = 0;
-  std::vector<T> data_;
+  LargeVector<T> data_;
 };
 
 }  // namespace nibble

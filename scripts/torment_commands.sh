@@ -18,6 +18,7 @@ run() {
     gguf) set -- export "$whole/blocks" --format gguf "$@" ;;
     rotate) set -- rotate "$model" "$@" ;;
     synthesize) set -- synthesize --like smollm2-135m --layers 1 "$@" ;;
+    mapped) set -- quantize "$whole/synthesize" --preset palette --set scaling=std --memory 1M "$@" ;;
     sweep) set -- sweep "$sweep" "$@" ;;
   esac
   "${before[@]}" "$nibble" "$@" -o "$out" --quiet

@@ -5,12 +5,13 @@
 # Usage: scripts/torment_full_disk.sh [FAILURES=40] [MODEL=datasets/demo/gpt2-demo] [SWEEP=datasets/demo/sweep.yaml]
 # FAILURES is for each command; where it has more steps than that, they are drawn from all of its files. NIBBLE names another
 # program, TORMENT another directory to work in, SEED repeats the steps, COMMANDS some of the commands (calibrate, quantize and
-# blocks come first: others read what they wrote), HOW the ways to fail ("on short once"; "kill" kills instead: full_disk.c).
+# blocks come first, synthesize before mapped: others read what they wrote), HOW the ways to fail ("on short once"; "kill"
+# kills instead: full_disk.c).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failures_wanted=${1:-40} model=${2:-datasets/demo/gpt2-demo} sweep=${3:-datasets/demo/sweep.yaml}
 nibble=${NIBBLE:-build/release/cli/nibble} directory=${TORMENT:-build/torment_full_disk} seed=${SEED:-$$}
-read -ra commands <<<"${COMMANDS:-calibrate quantize blocks windowed tuned export gguf rotate synthesize sweep}"
+read -ra commands <<<"${COMMANDS:-calibrate quantize blocks windowed tuned export gguf rotate synthesize mapped sweep}"
 read -ra ways <<<"${HOW:-on short once}"
 echo "full disk: SEED=$seed"
 rm -rf "$directory"

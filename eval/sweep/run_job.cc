@@ -90,6 +90,7 @@ class Job {
     options.output = directory;
     options.recipe = *job_.recipe;
     options.statistics = job_.statistics;
+    options.memory_bytes = context_.memory_bytes;
     if (!context_.calibration.empty()) options.calibration = {context_.calibration};
     if (job_.needs_text) {
       const datasets::CalibrationWindows& windows = context_.windows->windows;

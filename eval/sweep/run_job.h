@@ -19,6 +19,7 @@ struct JobContext {
   /// The file of a cell's reference (kept_states.h); empty where the float model has to run.
   std::function<std::filesystem::path(const PlannedCell&)> reference;
   Facts environment;
+  std::uint64_t memory_bytes = 0;  ///< for making the model: QuantizeOptions::memory_bytes
   /// Whether a cell is still to be done.
   std::function<bool(const PlannedCell&)> wanted;
   /// Receives each cell's record as soon as it is there.

@@ -292,6 +292,7 @@ class Sweep {
                   .scratch = results_.scratch(job.id),
                   .reference = [&](const PlannedCell& cell) { return reference_file(cell); },
                   .environment = options_.environment,
+                  .memory_bytes = options_.memory_bytes,
                   .wanted = [&](const PlannedCell& cell) { return wanted(cell); },
                   .finished = [&](const SweepRecord& record) { finish(record); },
                   .progress = [&](double share) { in_work(job, share); }});

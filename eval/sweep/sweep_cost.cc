@@ -68,12 +68,17 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
 }
 
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
-  constexpr std::uint64_t kPerWeight = 30, kPerHessian = 16;  // quant/job/weight_statistics.cc, work_bytes()
-  constexpr double kOperationsPerWeight = 2000.0;             // 40 ns of one thread
+  // The most of quant/job/weight_statistics.cc, work_bytes(), without and with a Hessian of the outputs.
+  constexpr std::uint64_t kPerWeight = 30, kPerCoupledWeight = 80, kPerHessian = 16, kPerOutputHessian = 24;
+  constexpr double kOperationsPerWeight = 2000.0;  // 40 ns of one thread
+  const bool solves = job.statistics.hessian || job.statistics.guided_hessian, coupled = job.statistics.output_hessian;
   Cost cost;
   for (const model::Parameter* layer : model::linear_layers(model.architecture)) {
-    const std::uint64_t hessian = job.statistics.hessian ? std::uint64_t{layer->in} * layer->in * kPerHessian : 0;
-    cost.memory = std::max(cost.memory, std::uint64_t{layer->out} * layer->in * kPerWeight + hessian);
+    const std::uint64_t in = layer->in, out = layer->out;
+    std::uint64_t memory = out * in * (coupled ? kPerCoupledWeight : kPerWeight);
+    if (solves) memory += in * in * kPerHessian;
+    if (coupled) memory += out * out * kPerOutputHessian;
+    cost.memory = std::max(cost.memory, memory);
   }
   cost.operations = kOperationsPerWeight * model::active_linear_weights(model.architecture);
   cost.disk = 2 * model.checkpoint->tensor_bytes();

@@ -5,14 +5,15 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/large_buffer.h"
 #include "quant/format/codes.h"
 #include "quant/format/quantized_tensor.h"
 
 namespace nibble::quant {
 namespace {
 
-TensorPart owned_part(std::string suffix, DType dtype, std::vector<std::uint64_t> shape, std::vector<std::byte> bytes) {
-  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+TensorPart owned_part(std::string suffix, DType dtype, std::vector<std::uint64_t> shape, LargeVector<std::byte> bytes) {
+  const auto owner = std::make_shared<const LargeVector<std::byte>>(std::move(bytes));
   return {std::move(suffix), dtype, std::move(shape), *owner, owner};
 }
 
@@ -22,7 +23,7 @@ void check_count(const std::string& name, std::string_view what, std::size_t got
 
 TensorPart codes_part(const std::string& name, const TensorSpec& spec, std::span<const std::uint8_t> codes) {
   check_count(name, "codes", codes.size(), spec.rows * spec.codes_per_row());
-  std::vector<std::byte> bytes(spec.rows * spec.row_bytes());
+  LargeVector<std::byte> bytes(spec.rows * spec.row_bytes());
   for (std::size_t row = 0; row < spec.rows; ++row)
     pack_codes(codes.subspan(row * spec.codes_per_row(), spec.codes_per_row()), spec.bits,
                std::span(bytes).subspan(row * spec.row_bytes(), spec.row_bytes()));
@@ -34,7 +35,7 @@ TensorPart float_part(const std::string& name, std::string suffix, DType dtype, 
   NIBBLE_REQUIRE(dtype == DType::kF16 || dtype == DType::kF32, InvalidArgument, "{}.{}: expected F16 or F32, got {}",
                  name, suffix, dtype_name(dtype));
   if (values.empty()) return owned_part(std::move(suffix), dtype, std::move(shape), {});  // memcpy wants no null
-  std::vector<std::byte> bytes(values.size() * dtype_size(dtype));
+  LargeVector<std::byte> bytes(values.size() * dtype_size(dtype));
   bool kept = true;  // finite, and what is stored stands for the same values: all at once, then which one does not
   if (dtype == DType::kF32) {
     std::memcpy(bytes.data(), values.data(), bytes.size());
@@ -80,7 +81,7 @@ float int8_unit(const std::string& name, std::span<const float> entries, std::si
 void add_int8_palette(const std::string& name, std::vector<std::uint64_t> shape, std::span<const float> palette,
                       std::vector<TensorPart>& parts) {
   const std::size_t palettes = shape[0], size = palette.size() / palettes;
-  std::vector<std::byte> bytes(palette.size());
+  LargeVector<std::byte> bytes(palette.size());
   std::vector<float> units(palettes);
   for (std::size_t p = 0; p < palettes; ++p) {
     const auto entries = palette.subspan(p * size, size);
@@ -133,7 +134,7 @@ QuantizedTensor make_windowed_tensor(std::string name, const TensorSpec& spec, M
                  codes.rows(), codes.cols());
   const WindowedLayout layout = spec.windows();
   layout.check(name);
-  std::vector<std::byte> bytes(layout.bytes());
+  LargeVector<std::byte> bytes(layout.bytes());
   std::vector<std::uint16_t> column(spec.rows);
   for (std::size_t j = 0; j < spec.cols; ++j) {
     for (std::size_t i = 0; i < spec.rows; ++i) column[i] = codes(i, j);
@@ -163,7 +164,7 @@ QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const flo
   std::vector<TensorPart> parts = dense.parts();
   const auto bytes_of = [](std::span<const std::int32_t> integers) {
     const auto bytes = std::as_bytes(integers);
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
+    return LargeVector<std::byte>(bytes.begin(), bytes.end());
   };
   parts.push_back(owned_part("outlier_rows", DType::kI32, {rows.size()}, bytes_of(rows)));
   parts.push_back(owned_part("outlier_columns", DType::kI32, {columns.size()}, bytes_of(columns)));
@@ -199,7 +200,7 @@ QuantizedTensor make_block_palette_tensor(std::string name, const TensorSpec& sp
   if (spec.scale_type == ScaleType::kFloat16) {
     parts.push_back(float_part(name, "block_scale", DType::kF16, shape, scales));
   } else {
-    std::vector<std::byte> bytes(scales.size());
+    LargeVector<std::byte> bytes(scales.size());
     for (std::size_t i = 0; i < scales.size(); ++i) {
       const std::uint16_t bits = scale_bits(scales[i], spec.scale_type);
       NIBBLE_REQUIRE(scale_of_bits(bits, spec.scale_type) == scales[i], InvalidArgument,

@@ -21,7 +21,6 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kGrid = 20;
-constexpr std::uint64_t kAlwaysAllowedBytes = std::uint64_t{256} << 20;
 
 // s for the exponent step / kGrid.
 InputScales scales_of(const std::vector<double>& magnitude, std::size_t step) {
@@ -64,14 +63,13 @@ double output_power(const QuantizeItem& item, const Calibration& calibration) {
 
 // The squared errors of a group's outputs, relative to them, for each of `steps`.
 std::vector<double> group_errors(const std::vector<const QuantizeItem*>& items, const std::vector<double>& magnitude,
-                                 const std::vector<std::size_t>& steps, bool solve, const Calibration& calibration) {
+                                 const std::vector<std::size_t>& steps, bool solve, const Calibration& calibration,
+                                 MemoryGate& gate) {
   std::vector<double> powers(items.size()), errors(items.size() * steps.size());
-  std::uint64_t most_bytes = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
+    const MemoryGate::Pass pass(gate, work_bytes(*items[i], calibration));
     powers[i] = output_power(*items[i], calibration);
-    most_bytes = std::max(most_bytes, work_bytes(*items[i], calibration));
   }
-  MemoryGate gate(std::max(most_bytes, kAlwaysAllowedBytes));
   parallel_for(errors.size(), [&](std::size_t task) {
     const QuantizeItem& item = *items[task % items.size()];
     const MemoryGate::Pass pass(gate, work_bytes(item, calibration));
@@ -91,15 +89,15 @@ struct Search {
 };
 
 Search search(const std::vector<const QuantizeItem*>& items, const std::vector<double>& magnitude,
-              const Calibration& calibration) {
+              const Calibration& calibration, MemoryGate& gate) {
   std::vector<std::size_t> steps(kGrid);
   std::iota(steps.begin(), steps.end(), std::size_t{0});
-  const auto errors = group_errors(items, magnitude, steps, false, calibration);
+  const auto errors = group_errors(items, magnitude, steps, false, calibration, gate);
   const auto best = static_cast<std::size_t>(std::min_element(errors.begin(), errors.end()) - errors.begin());
   const bool solved = std::any_of(items.begin(), items.end(),
                                   [](const QuantizeItem* item) { return item->settings.solver != Solver::kNearest; });
   if (!solved || best == 0) return {best, errors[0], errors[best]};
-  const auto solver_errors = group_errors(items, magnitude, {0, best}, true, calibration);
+  const auto solver_errors = group_errors(items, magnitude, {0, best}, true, calibration, gate);
   const bool kept = solver_errors[1] < solver_errors[0];
   return {kept ? best : 0, solver_errors[0], solver_errors[kept ? 1 : 0]};
 }
@@ -124,7 +122,7 @@ struct Found {
 };
 
 Found find_or_search(const InputGroup& group, const Plan& plan, const Calibration& calibration,
-                     const std::filesystem::path& scratch) {
+                     const std::filesystem::path& scratch, std::uint64_t memory_bytes) {
   const auto file = input_scales_file(group, scratch);
   std::vector<const QuantizeItem*> items;
   for (const std::size_t index : group.items) items.push_back(&plan.items[index]);
@@ -135,7 +133,8 @@ Found find_or_search(const InputGroup& group, const Plan& plan, const Calibratio
             {static_cast<std::size_t>(figures.at(0)), figures.at(1), figures.at(2)}};
   }
   const std::vector<double> magnitude = calib::mean_magnitude(calibration.read(*items.front(), {.activations = true}));
-  const Search found = search(items, magnitude, calibration);
+  MemoryGate gate(memory_bytes, scratch);
+  const Search found = search(items, magnitude, calibration, gate);
   const InputScales scales = scales_of(magnitude, found.step);
   WeightParts parts;
   parts.parts = {
@@ -193,8 +192,8 @@ std::filesystem::path input_scales_file(const InputGroup& group, const std::file
 }
 
 InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calibration& calibration,
-                                const std::filesystem::path& scratch) {
-  const Found found = find_or_search(group, plan, calibration, scratch);
+                                const std::filesystem::path& scratch, std::uint64_t memory_bytes) {
+  const Found found = find_or_search(group, plan, calibration, scratch, memory_bytes);
   if (found.search.step > 0) {
     for (const std::size_t index : group.items) plan.items[index] = scaled(std::move(plan.items[index]), found.scales);
     for (CopyItem& copy : plan.copies) {

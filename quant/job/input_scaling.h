@@ -40,8 +40,8 @@ std::filesystem::path input_scales_file(const InputGroup& group, const std::file
 /// In `plan` the weights become W diag(s), and the norm's weight (and bias) are divided by s, in float32, whose
 /// further bits count as stored for the group's first weight; with r = 0 all stays as it was. In exact arithmetic the
 /// model computes the same. Found again in `scratch` if a killed run had finished it.
-/// Cost: 20 times quantizing the group.
+/// Cost: 20 times quantizing the group. Memory: as make_shards().
 InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calibration& calibration,
-                                const std::filesystem::path& scratch);
+                                const std::filesystem::path& scratch, std::uint64_t memory_bytes);
 
 }  // namespace nibble::quant

@@ -40,7 +40,7 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
     return work_bytes(*jobs[a].item, calibration) > work_bytes(*jobs[b].item, calibration);
   });
   std::vector<Shard> shards(jobs.size());
-  MemoryGate gate(memory_bytes);
+  MemoryGate gate(memory_bytes, jobs.empty() ? std::filesystem::path() : jobs.front().file.parent_path());
   const auto make_one = [&](std::size_t position) {
     const ShardJob& job = jobs[order[position]];
     Shard& shard = shards[order[position]];
@@ -53,10 +53,11 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
     if (announce == Announce::kYes) reporter.announce(shard.result);
     reporter.advance(job.item->weights());
   };
-  // Solvers keep all threads busy with one weight: where memory holds fewer weights than there are threads, one weight
-  // after the other; the rest side by side.
+  // One weight after the other where memory holds no second one, and, as solvers keep all threads busy with one, where
+  // it holds fewer of theirs than there are threads; the rest side by side.
   const auto alone = [&](const QuantizeItem& item) {
-    return item.settings.solver != Solver::kNearest && work_bytes(item, calibration) > memory_bytes / thread_count();
+    const std::uint64_t share = item.settings.solver == Solver::kNearest ? 1 : thread_count();
+    return work_bytes(item, calibration) > memory_bytes / share;
   };
   std::size_t first_small = 0;
   while (first_small < jobs.size() && alone(*jobs[order[first_small]].item)) make_one(first_small++);

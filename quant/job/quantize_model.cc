@@ -82,7 +82,7 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
 
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
                                                  const Calibration& calibration, const std::filesystem::path& scratch,
-                                                 JobReporter& reporter) {
+                                                 JobReporter& reporter, std::uint64_t memory_bytes) {
   const auto weights_of = [&](const InputGroup& group) {
     std::uint64_t weights = 0;
     for (const std::size_t index : group.items) weights += plan.items[index].weights();
@@ -93,7 +93,7 @@ std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& 
   if (total > 0) reporter.begin("scaling inputs", total);
   std::vector<InputScalingResult> results;
   for (const InputGroup& group : groups) {
-    results.push_back(scale_inputs(group, plan, calibration, scratch));
+    results.push_back(scale_inputs(group, plan, calibration, scratch, memory_bytes));
     reporter.advance(weights_of(group));
   }
   return results;
@@ -144,7 +144,8 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   JobReporter reporter(options.progress, options.tensor_done);
   std::vector<InputScalingResult> scaling;
   const bool sequential = is_sequential(plan);
-  if (!sequential) scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter);
+  if (!sequential)
+    scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter, options.memory_bytes);
   BudgetOutcome made;
   if (budget) {
     const BudgetJob job{checkpoint,           architecture,     options.text ? &*options.text : nullptr,

@@ -38,9 +38,11 @@ struct QuantizeOptions {
 ///          quantization.json); any other starts afresh.
 /// Threads  all: several weights at once, or one of which memory holds no second; the bytes do not depend on their
 ///          number.
-/// Memory   memory_bytes, or what the most expensive weight needs with its statistics if that is more; however many
-///          threads. Weights whose rows do not regard each other need 5 bytes for each of 8 Mi weights, and what is
-///          stored; one palette for the tensor 5 bytes per weight, with scales 14, with Fisher sensitivities 16 more.
+/// Memory   memory_bytes of anonymous memory for weights in work and their statistics, however many threads. What a
+///          weight needs beyond that lies in mapped files in OUTPUT.partial, which the system writes out where it has
+///          no room (docs/results/large.md). Weights whose rows do not regard each other, and those that share a
+///          palette and nothing else, are worked on a few rows at a time: 5 bytes for each of 8 Mi weights, and what is
+///          stored.
 /// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
 ///          holds (with the command that collects them), a calibration of another model, the model is quantized
 ///          already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or infinite weight

@@ -208,7 +208,7 @@ class SequentialRun {
   void scale_groups(const std::vector<std::size_t>& items, const Calibration& calibration) {
     for (const InputGroup& group : job_.groups)
       if (std::find(items.begin(), items.end(), group.items.front()) != items.end())
-        scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch));
+        scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch, job_.memory_bytes));
   }
 
   // The layer's weight is made: from now on the network uses it.

@@ -47,7 +47,7 @@ void StackedParts::append(const std::vector<TensorPart>& parts) {
 
 std::vector<TensorPart> StackedParts::take() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes_[i]));
+    const auto owner = std::make_shared<const LargeVector<std::byte>>(std::move(bytes_[i]));
     parts_[i].bytes = *owner;
     parts_[i].owner = owner;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/large_buffer.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/recipe/settings.h"
 
@@ -44,7 +45,7 @@ class StackedParts {
   std::size_t slices_;
   bool only_codes_;
   std::vector<TensorPart> parts_;  // without bytes
-  std::vector<std::vector<std::byte>> bytes_;
+  std::vector<LargeVector<std::byte>> bytes_;
 };
 
 }  // namespace nibble::quant

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Peak anonymous memory of `nibble quantize`, `perplexity` and `calibrate` on a Llama-shaped checkpoint of random weights, with
 # few and with many layers: it should hardly grow with their number, since weights stay mapped and tensors are worked on
-# a few at a time. Figures are the program's own (peak_anonymous_bytes). Usage: tests/bench/memory_bench.sh [NIBBLE]
+# a few at a time; and of `quantize` under a small --memory by methods that look at all of a weight. Figures are the
+# program's own (peak_anonymous_bytes). Usage: tests/bench/memory_bench.sh [NIBBLE]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 nibble=${1:-build/release/cli/nibble}
@@ -86,3 +87,27 @@ result = json.load(open(sys.argv[1]))
 print(f"calibrate, 40 layers, {os.path.getsize(sys.argv[2]) / 1e6:.0f} MB of float16, --memory 512M: peak anonymous memory "
       f"{result['peak_anonymous_bytes'] / 1e6:.0f} MB")
 PYTHON
+rm -rf "$model"
+
+# What methods need of a weight beyond --memory is mapped: the same bytes in more time. The largest weights have 4 M values.
+model=$work/mapped
+make_checkpoint 1 "$model"
+"$nibble" calibrate "$model" --tokens "$model/tokens.u16" --length 512 -o "$work/mapped.h5" --quiet \
+  --collect activations,fisher,hessian,guided-hessian,output-hessian
+for preset in whole-tensor squeezellm gptq nvfp4 windowed scalar best; do
+  for memory in 4G 64M; do
+    "$nibble" quantize "$model" --preset "$preset" --calib "$work/mapped.h5" --memory "$memory" -o "$work/$memory" \
+      --overwrite --json --quiet >"$work/$memory.json"
+  done
+  cmp "$work/4G/model.safetensors" "$work/64M/model.safetensors"
+  python3 - "$preset" "$work" <<'PYTHON'
+import json
+import pathlib
+import sys
+
+preset, work = sys.argv[1], pathlib.Path(sys.argv[2])
+held, mapped = (json.loads((work / f"{memory}.json").read_text()) for memory in ("4G", "64M"))
+print(f"quantize --preset {preset}: {held['peak_anonymous_bytes'] / 1e6:.0f} MB and {held['seconds']:.1f} s with --memory 4G, "
+      f"{mapped['peak_anonymous_bytes'] / 1e6:.0f} MB and {mapped['seconds']:.1f} s with 64M")
+PYTHON
+done

@@ -7,15 +7,16 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/large_buffer.h"
 
 namespace nibble::quant {
 namespace {
 
 /// Marks the `count` places of largest score among those that are not marked, of equal ones the first.
 template <class Score>
-void mark_largest(std::vector<std::uint8_t>& marked, std::size_t count, const Score& score) {
+void mark_largest(LargeVector<std::uint8_t>& marked, std::size_t count, const Score& score) {
   if (count == 0) return;
-  std::vector<double> scores;
+  LargeVector<double> scores;
   scores.reserve(marked.size());
   for (std::size_t i = 0; i < marked.size(); ++i)
     if (marked[i] == 0) scores.push_back(score(i));
@@ -49,7 +50,7 @@ Outliers find_outliers(MatrixView<const float> w, MatrixView<const double> sensi
   NIBBLE_REQUIRE((sensitive + large) * static_cast<double>(weights) < std::numeric_limits<std::int32_t>::max(),
                  InvalidArgument, "outliers: more than 2^31 - 1 of {} weights", weights);
   const auto count = [&](double share) { return static_cast<std::size_t>(share * static_cast<double>(weights)); };
-  std::vector<std::uint8_t> marked(weights);
+  LargeVector<std::uint8_t> marked(weights);
   mark_largest(marked, count(sensitive), [&](std::size_t i) { return sensitivities(i / w.cols(), i % w.cols()); });
   mark_largest(marked, count(large),
                [&](std::size_t i) { return std::abs(static_cast<double>(w(i / w.cols(), i % w.cols()))); });

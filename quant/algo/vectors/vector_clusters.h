@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/large_buffer.h"
 #include "core/random.h"
 
 namespace nibble::quant {
@@ -12,7 +13,7 @@ namespace nibble::quant {
 /// Vectors with a weight for each component, in planes: √F x and √F, so that F (x - c)² = (√F x - √F c)².
 struct WeightedVectors {
   std::size_t dim = 0, count = 0;
-  std::vector<float> scaled, root;  ///< (dim, count)
+  LargeVector<float> scaled, root;  ///< (dim, count)
 
   /// Room for `count` vectors.
   void resize(std::size_t dimensions, std::size_t vectors);

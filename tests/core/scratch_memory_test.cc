@@ -1,0 +1,108 @@
+#include "core/scratch_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "core/matrix_view.h"
+#include "core/memory.h"
+#include "tests/support/files.h"
+
+namespace nibble {
+namespace {
+
+constexpr std::size_t kSide = 2048;  // 16 MiB of float
+constexpr std::int64_t kMatrixBytes = kSide * kSide * sizeof(float);
+// What the process may take meanwhile for other things: a fourth of a matrix, so that none passes as that.
+constexpr std::int64_t kSlack = kMatrixBytes / 4;
+
+std::int64_t anonymous_bytes() { return static_cast<std::int64_t>(memory_use().anonymous_bytes); }
+
+Matrix<float> counted_matrix() {
+  Matrix<float> matrix(kSide, kSide);
+  std::iota(matrix.values().begin(), matrix.values().end(), 0.0f);
+  return matrix;
+}
+
+bool is_counted(const Matrix<float>& matrix) {
+  float expected = 0.0f;
+  for (const float value : matrix.values())
+    if (value != expected++) return false;
+  return true;
+}
+
+TEST(ScratchMemory, KeepsLargeBuffersOutOfAnonymousMemory) {
+  const test::TempDir dir;
+  const std::int64_t before = anonymous_bytes();
+  Matrix<float> matrix;
+  {
+    const ScratchMemory scratch(dir.path());
+    matrix = counted_matrix();
+    EXPECT_LT(anonymous_bytes() - before, kSlack);
+  }
+  EXPECT_TRUE(is_counted(matrix));
+  const Matrix<float> copy = matrix;  // no longer in scratch
+  EXPECT_TRUE(is_counted(copy));
+  EXPECT_GT(anonymous_bytes() - before, kMatrixBytes - kSlack);
+}
+
+TEST(ScratchMemory, LeavesNothingInTheDirectory) {
+  const test::TempDir dir;
+  const ScratchMemory scratch(dir.path());
+  const Matrix<float> matrix = counted_matrix();
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(ScratchMemory, ReleasesBuffersInAnyOrderAndByMove) {
+  const test::TempDir dir;
+  Matrix<float> outlives = counted_matrix(), kept;
+  {
+    const ScratchMemory scratch(dir.path());
+    kept = counted_matrix();
+    Matrix<float> moved = std::move(outlives);  // a heap buffer released within
+    EXPECT_TRUE(is_counted(moved));
+  }
+  LargeVector<float> grown;
+  {
+    const ScratchMemory scratch(dir.path());
+    for (std::size_t i = 0; i < kSide * kSide; ++i) grown.push_back(static_cast<float>(i));  // from small to large
+  }
+  EXPECT_TRUE(is_counted(kept));
+  EXPECT_TRUE(std::equal(grown.begin(), grown.end(), kept.values().begin(), kept.values().end()));
+}
+
+TEST(ScratchMemory, IsItsThreadsAloneAndTheInnermostCounts) {
+  const test::TempDir dir;
+  const ScratchMemory scratch(dir.path());
+  std::thread([&] {
+    const std::int64_t before = anonymous_bytes();
+    const Matrix<float> matrix = counted_matrix();
+    EXPECT_GT(anonymous_bytes() - before, kMatrixBytes - kSlack);
+  }).join();
+  {
+    const ScratchMemory inner(dir / "missing");
+    EXPECT_THROW(counted_matrix(), FormatError);
+  }
+  EXPECT_NO_THROW(counted_matrix());
+}
+
+TEST(ScratchMemory, NamesTheDirectoryAndTheReason) {
+  const test::TempDir dir;
+  const ScratchMemory scratch(dir / "missing");
+  try {
+    counted_matrix();
+    FAIL() << "expected an error";
+  } catch (const FormatError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("16777216 bytes of scratch in '" + (dir / "missing").string() + "'"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("No such file or directory"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace nibble
