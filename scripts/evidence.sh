@@ -42,9 +42,9 @@ done
 mkdir -p "$out" build/evidence
 skipped=0
 for name in "${names[@]}"; do
-  lacking=$(grep -o 'build/texts/[^,]*' "scripts/evidence/$name.yaml" | sort -u | while read -r text; do [[ -e $text ]] || echo "$text"; done || true)
+  lacking=$(scripts/evidence/lacking_texts.sh "scripts/evidence/$name.yaml")
   if [[ -n $lacking ]]; then
-    echo "evidence: $name is left out for want of" $lacking "(the top of scripts/evidence/$name.yaml says where they come from)" >&2
+    echo "evidence: $name is left out for want of $lacking" >&2
     skipped=1
     continue
   fi

@@ -18,8 +18,9 @@ for table in "${tables[@]}"; do
   name=$(sed -n 's/^Made by `scripts\/evidence.sh \(--model [^ ]* \)\?\([^`]*\)`.*/\2/p' "$printed")
   sweep=build/evidence/check/$table.yaml
   python3 scripts/evidence/check_tables.py cells "$printed" "scripts/evidence/$name.yaml" >"$sweep"
-  if lacking=$(grep -o 'build/texts/[^,]*' "$sweep" | sort -u | while read -r text; do [[ -e $text ]] || echo "$text"; done) && [[ -n $lacking ]]; then
-    echo "$table: SKIPPED for want of" $lacking "(the top of scripts/evidence/$name.yaml says where they come from)"
+  lacking=$(scripts/evidence/lacking_texts.sh "scripts/evidence/$name.yaml")
+  if [[ -n $lacking ]]; then
+    echo "$table: SKIPPED for want of $lacking"
     continue
   fi
   rm -rf "build/evidence/check/$table"
