@@ -6,44 +6,73 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
 
 namespace nibble {
+
+struct ScratchMemory::State : std::enable_shared_from_this<State> {
+  State(std::filesystem::path place, std::uint64_t limit) : directory(std::move(place)), held_limit(limit) {}
+
+  /// Whether so many bytes more may be held; then they count until they are given back.
+  bool hold(std::uint64_t bytes) {
+    if (held.fetch_add(bytes) + bytes <= held_limit) return true;
+    held -= bytes;
+    return false;
+  }
+
+  const std::filesystem::path directory;
+  const std::uint64_t held_limit;
+  std::atomic<std::uint64_t> held{0};
+};
+
 namespace {
 
-thread_local const std::filesystem::path* scratch_directory = nullptr;
+thread_local ScratchMemory::State* scratch_of_thread = nullptr;
 
-/// Which buffers are mapped. Nearly always none, which is seen without the lock.
-class MappedBuffers {
+/// The buffers that were asked for under a ScratchMemory. Mostly none, which is seen without the lock.
+class CountedBuffers {
  public:
-  void add(void* buffer) {
+  struct Entry {
+    std::shared_ptr<ScratchMemory::State> state;
+    bool mapped = false;
+  };
+
+  void add(void* buffer, Entry entry) {
     const std::lock_guard lock(mutex_);
-    buffers_.insert(buffer);
+    buffers_.emplace(buffer, std::move(entry));
     count_.store(buffers_.size());
   }
-  bool remove(void* buffer) noexcept {
-    if (count_.load() == 0) return false;
+  /// Empty for buffers that were not.
+  Entry remove(void* buffer) noexcept {
+    if (count_.load() == 0) return {};
     const std::lock_guard lock(mutex_);
-    const bool found = buffers_.erase(buffer) != 0;
+    const auto found = buffers_.find(buffer);
+    if (found == buffers_.end()) return {};
+    Entry entry = std::move(found->second);
+    buffers_.erase(found);
     count_.store(buffers_.size());
-    return found;
+    return entry;
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_set<void*> buffers_;
+  std::unordered_map<void*, Entry> buffers_;
   std::atomic<std::size_t> count_{0};
 };
 
-// Not destroyed: buffers of static objects are released after it would be.
-MappedBuffers& mapped_buffers() {
-  static auto* const buffers = new MappedBuffers;
+// Never destroyed, for buffers of static objects are released later; nor on the heap, for it is made when the first
+// buffer is released, maybe because the heap is full.
+CountedBuffers& counted_buffers() {
+  alignas(CountedBuffers) static std::byte room[sizeof(CountedBuffers)];
+  static auto* const buffers = new (room) CountedBuffers;
   return *buffers;
 }
 
@@ -77,7 +106,9 @@ int open_nameless(const std::filesystem::path& directory) {
 
 void* map_scratch(const std::filesystem::path& directory, std::size_t bytes) {
   const auto fail = [&](int error) {
-    throw errno_error(fmt::format("cannot hold {} bytes of scratch in '{}'", bytes, directory.string()), error);
+    throw errno_error(
+        fmt::format("cannot reserve {} bytes in '{}', for what --memory does not hold", bytes, directory.string()),
+        error);
   };
   const Descriptor file(open_nameless(directory));
   if (file.value() < 0) fail(errno);
@@ -88,31 +119,65 @@ void* map_scratch(const std::filesystem::path& directory, std::size_t bytes) {
   if (error != 0) fail(error);
   void* buffer = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.value(), 0);
   if (buffer == MAP_FAILED) fail(errno);
-  try {
-    mapped_buffers().add(buffer);
-  } catch (...) {
+  return buffer;
+}
+
+// Counted buffers of the heap are its own to keep when they are released; these go back to the system at once. (Not
+// under AddressSanitizer, which watches the heap.)
+#if defined(__SANITIZE_ADDRESS__)
+void* take(std::size_t bytes) { return ::operator new(bytes); }
+void drop(void* buffer, std::size_t /*bytes*/) noexcept { ::operator delete(buffer); }
+#else
+void* take(std::size_t bytes) {
+  void* buffer = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (buffer == MAP_FAILED) throw std::bad_alloc();
+  return buffer;
+}
+void drop(void* buffer, std::size_t bytes) noexcept { munmap(buffer, bytes); }
+#endif
+
+void give_back(void* buffer, std::size_t bytes, const CountedBuffers::Entry& entry) noexcept {
+  if (!entry.state) {
+    ::operator delete(buffer);
+  } else if (entry.mapped) {
     munmap(buffer, bytes);
+  } else {
+    drop(buffer, bytes);
+    entry.state->held -= bytes;
+  }
+}
+
+}  // namespace
+
+ScratchMemory::ScratchMemory(std::filesystem::path directory, std::uint64_t held_bytes)
+    : state_(std::make_shared<State>(std::move(directory), held_bytes)),
+      outer_(std::exchange(scratch_of_thread, state_.get())) {}
+
+ScratchMemory::~ScratchMemory() { scratch_of_thread = outer_; }
+
+ScratchMemory::State* LentScratch::of_this_thread() { return scratch_of_thread; }
+LentScratch::LentScratch(ScratchMemory::State* state) : before_(std::exchange(scratch_of_thread, state)) {}
+LentScratch::~LentScratch() { scratch_of_thread = before_; }
+
+void* allocate_large(std::size_t bytes) {
+  if (scratch_of_thread == nullptr) return ::operator new(bytes);
+  CountedBuffers::Entry entry{scratch_of_thread->shared_from_this(), !scratch_of_thread->hold(bytes)};
+  void* buffer = nullptr;
+  try {
+    buffer = entry.mapped ? map_scratch(entry.state->directory, bytes) : take(bytes);
+    counted_buffers().add(buffer, entry);
+  } catch (...) {
+    if (buffer != nullptr)
+      give_back(buffer, bytes, entry);
+    else if (!entry.mapped)
+      entry.state->held -= bytes;
     throw;
   }
   return buffer;
 }
 
-}  // namespace
-
-ScratchMemory::ScratchMemory(std::filesystem::path directory)
-    : directory_(std::move(directory)), outer_(std::exchange(scratch_directory, &directory_)) {}
-
-ScratchMemory::~ScratchMemory() { scratch_directory = outer_; }
-
-void* allocate_large(std::size_t bytes) {
-  return scratch_directory == nullptr ? ::operator new(bytes) : map_scratch(*scratch_directory, bytes);
-}
-
 void release_large(void* buffer, std::size_t bytes) noexcept {
-  if (mapped_buffers().remove(buffer))
-    munmap(buffer, bytes);
-  else
-    ::operator delete(buffer);
+  give_back(buffer, bytes, counted_buffers().remove(buffer));
 }
 
 }  // namespace nibble

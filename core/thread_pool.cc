@@ -18,6 +18,7 @@
 
 #include "core/cpu_quota.h"
 #include "core/error.h"
+#include "core/scratch_memory.h"
 
 namespace nibble {
 namespace {
@@ -112,6 +113,7 @@ class ThreadPool {
   void run(std::size_t count, const std::function<void(std::size_t)>& body) {
     const std::lock_guard turn(turn_);
     body_ = &body;
+    scratch_ = LentScratch::of_this_thread();
     count_ = count;
     error_ = nullptr;
     next_.store(0, std::memory_order_relaxed);
@@ -158,6 +160,7 @@ class ThreadPool {
   }
 
   void take_indices() {
+    const LentScratch lent(scratch_);
     inside_body = true;
     while (true) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
@@ -185,6 +188,7 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   // Written by the caller while the gate is closed and nobody is inside; read by those inside.
   alignas(64) const std::function<void(std::size_t)>* body_ = nullptr;
+  ScratchMemory::State* scratch_ = nullptr;  // of the caller
   std::size_t count_ = 0;
   // Each on a cache line of its own: all threads write them, at different times.
   alignas(64) std::atomic<std::uint32_t> generation_{0};

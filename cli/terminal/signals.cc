@@ -41,6 +41,7 @@ void install_signal_handlers() {
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, nullptr);
   }
+  signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes (ulimit -f): an error of who writes, with a message
   signal(SIGPIPE, SIG_DFL);  // some parents pass on "ignored", and every write would have to be checked for it
 }
 

@@ -227,20 +227,19 @@ class Sweep {
   void run_jobs() {
     const auto hand_out =
         options_.hand_out ? options_.hand_out(jobs_.size()) : std::unique_ptr<HandOut>(new LocalHandOut(jobs_.size()));
-    const std::size_t threads = threads_;
-    const std::size_t workers = workers_for(jobs_, threads, options_.memory_bytes);
+    workers_ = workers_for(jobs_, threads_, options_.memory_bytes);
     std::vector<std::thread> others;
-    std::vector<std::exception_ptr> errors(workers);
+    std::vector<std::exception_ptr> errors(workers_);
     const auto work = [&](std::size_t worker) {
       try {
-        const ThreadTeam team(threads / workers + (worker < threads % workers ? 1 : 0));
+        const ThreadTeam team(threads_ / workers_ + (worker < threads_ % workers_ ? 1 : 0));
         take_jobs(*hand_out);
       } catch (...) {
         errors[worker] = std::current_exception();
         stop_ = true;
       }
     };
-    for (std::size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
+    for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
     work(0);
     for (std::thread& other : others) other.join();
     for (const std::exception_ptr& error : errors)
@@ -275,6 +274,8 @@ class Sweep {
     if (!machine) return false;
     std::optional<ThreadTeam> all;
     if (job.alone) all.emplace(threads_);
+    // A share; but who runs text through the model refuses too little, and is given all.
+    const std::uint64_t memory = options_.memory_bytes / (job.alone || job.needs_text ? 1 : workers_);
     std::filesystem::path calibration;
     std::optional<CellError> failure;
     if (job.calibration) {
@@ -292,7 +293,7 @@ class Sweep {
                   .scratch = results_.scratch(job.id),
                   .reference = [&](const PlannedCell& cell) { return reference_file(cell); },
                   .environment = options_.environment,
-                  .memory_bytes = options_.memory_bytes,
+                  .memory_bytes = memory,
                   .wanted = [&](const PlannedCell& cell) { return wanted(cell); },
                   .finished = [&](const SweepRecord& record) { finish(record); },
                   .progress = [&](double share) { in_work(job, share); }});
@@ -347,6 +348,7 @@ class Sweep {
   std::map<std::size_t, CellError> calibration_errors_;
   std::map<std::size_t, Cache::Entry> references_;
   const std::size_t threads_ = thread_count();
+  std::size_t workers_ = 1;
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;
   double total_work_ = 0.0;

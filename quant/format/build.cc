@@ -150,7 +150,8 @@ QuantizedTensor with_outliers(const QuantizedTensor& dense, MatrixView<const flo
   const TensorSpec& spec = dense.spec();
   check_count(dense.name(), "row bounds", rows.size(), spec.rows + 1);
   check_count(dense.name(), "outliers", columns.size(), static_cast<std::size_t>(rows.back()));
-  std::vector<float> values, decoded(spec.cols);
+  LargeVector<float> values;
+  std::vector<float> decoded(spec.cols);
   for (std::size_t i = 0; i < spec.rows; ++i) {
     dense.decode_rows(i, i + 1, decoded.data());
     for (auto at = static_cast<std::size_t>(rows[i]); at < static_cast<std::size_t>(rows[i + 1]); ++at) {

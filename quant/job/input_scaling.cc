@@ -64,18 +64,24 @@ double output_power(const QuantizeItem& item, const Calibration& calibration) {
 // The squared errors of a group's outputs, relative to them, for each of `steps`.
 std::vector<double> group_errors(const std::vector<const QuantizeItem*>& items, const std::vector<double>& magnitude,
                                  const std::vector<std::size_t>& steps, bool solve, const Calibration& calibration,
-                                 MemoryGate& gate) {
+                                 std::uint64_t memory_bytes) {
   std::vector<double> powers(items.size()), errors(items.size() * steps.size());
+  std::uint64_t most_bytes = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const MemoryGate::Pass pass(gate, work_bytes(*items[i], calibration));
     powers[i] = output_power(*items[i], calibration);
+    most_bytes = std::max(most_bytes, work_bytes(*items[i], calibration));
   }
-  parallel_for(errors.size(), [&](std::size_t task) {
+  MemoryGate gate(memory_bytes);
+  const auto try_one = [&](std::size_t task) {
     const QuantizeItem& item = *items[task % items.size()];
     const MemoryGate::Pass pass(gate, work_bytes(item, calibration));
     const InputScales scales = scales_of(magnitude, steps[task / items.size()]);
     errors[task] = squared_error(item, scales, solve ? item.settings.solver : Solver::kNearest, calibration);
-  });
+  };
+  if (most_bytes > memory_bytes)  // one after the other, each on all threads
+    for (std::size_t task = 0; task < errors.size(); ++task) try_one(task);
+  else
+    parallel_for(errors.size(), try_one);
   const double total = std::max(std::accumulate(powers.begin(), powers.end(), 0.0), 1e-300);
   std::vector<double> sums(steps.size());
   for (std::size_t task = 0; task < errors.size(); ++task)
@@ -89,15 +95,15 @@ struct Search {
 };
 
 Search search(const std::vector<const QuantizeItem*>& items, const std::vector<double>& magnitude,
-              const Calibration& calibration, MemoryGate& gate) {
+              const Calibration& calibration, std::uint64_t memory_bytes) {
   std::vector<std::size_t> steps(kGrid);
   std::iota(steps.begin(), steps.end(), std::size_t{0});
-  const auto errors = group_errors(items, magnitude, steps, false, calibration, gate);
+  const auto errors = group_errors(items, magnitude, steps, false, calibration, memory_bytes);
   const auto best = static_cast<std::size_t>(std::min_element(errors.begin(), errors.end()) - errors.begin());
   const bool solved = std::any_of(items.begin(), items.end(),
                                   [](const QuantizeItem* item) { return item->settings.solver != Solver::kNearest; });
   if (!solved || best == 0) return {best, errors[0], errors[best]};
-  const auto solver_errors = group_errors(items, magnitude, {0, best}, true, calibration, gate);
+  const auto solver_errors = group_errors(items, magnitude, {0, best}, true, calibration, memory_bytes);
   const bool kept = solver_errors[1] < solver_errors[0];
   return {kept ? best : 0, solver_errors[0], solver_errors[kept ? 1 : 0]};
 }
@@ -133,8 +139,7 @@ Found find_or_search(const InputGroup& group, const Plan& plan, const Calibratio
             {static_cast<std::size_t>(figures.at(0)), figures.at(1), figures.at(2)}};
   }
   const std::vector<double> magnitude = calib::mean_magnitude(calibration.read(*items.front(), {.activations = true}));
-  MemoryGate gate(memory_bytes, scratch);
-  const Search found = search(items, magnitude, calibration, gate);
+  const Search found = search(items, magnitude, calibration, memory_bytes);
   const InputScales scales = scales_of(magnitude, found.step);
   WeightParts parts;
   parts.parts = {

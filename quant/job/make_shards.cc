@@ -40,7 +40,7 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
     return work_bytes(*jobs[a].item, calibration) > work_bytes(*jobs[b].item, calibration);
   });
   std::vector<Shard> shards(jobs.size());
-  MemoryGate gate(memory_bytes, jobs.empty() ? std::filesystem::path() : jobs.front().file.parent_path());
+  MemoryGate gate(memory_bytes);
   const auto make_one = [&](std::size_t position) {
     const ShardJob& job = jobs[order[position]];
     Shard& shard = shards[order[position]];

@@ -25,8 +25,8 @@ enum class Announce { kYes, kNo };
 
 /// Quantizes all weights on all threads, largest first, or finds them done by a run that was killed; `reporter` hears
 /// of each. Shards in the order of `jobs`.
-/// Memory   `memory_bytes`, however many threads; a weight that needs more with its statistics is worked on alone, in
-///          mapped files beside the first job's, which the system writes out where it has no room.
+/// Memory   `memory_bytes`, however many threads; a weight that needs more with its statistics is worked on alone, and
+///          ScratchMemory of the caller maps the rest.
 std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration& calibration, JobReporter& reporter,
                                std::uint64_t memory_bytes, Announce announce = Announce::kYes);
 

@@ -7,6 +7,7 @@
 #include "core/gemm.h"
 #include "core/hash.h"
 #include "core/output_directory.h"
+#include "core/scratch_memory.h"
 #include "core/thread_pool.h"
 #include "model/open/companions.h"
 #include "model/open/open_model.h"
@@ -141,6 +142,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
 
   const std::string identity = job_fingerprint(*checkpoint, options, calibration);
   OutputDirectory output(options.output, options.overwrite, identity);
+  const ScratchMemory memory(output.scratch(), options.memory_bytes);
   JobReporter reporter(options.progress, options.tensor_done);
   std::vector<InputScalingResult> scaling;
   const bool sequential = is_sequential(plan);

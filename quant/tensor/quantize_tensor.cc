@@ -114,6 +114,7 @@ Slice quantize_slice(const std::string& name, const WeightSource& source, std::s
     if (begin == 0 || !settings.coded()) throw;
     throw NumericalError(fmt::format("{} (rows and palettes counted from row {})", error.what(), begin));
   }
+  if (w.size() * sizeof(float) >= kLargeBuffer) w = {};  // not kept by the thread
   return slice;
 }
 

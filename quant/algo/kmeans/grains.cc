@@ -24,7 +24,7 @@ std::uint32_t key_of(std::uint32_t key) { return key; }
 std::uint32_t key_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
 
 template <class Element>
-void radix_sort(std::vector<Element>& elements, std::vector<Element>& scratch) {
+void radix_sort(LargeVector<Element>& elements, LargeVector<Element>& scratch) {
   std::array<std::array<std::uint32_t, kBuckets>, kDigits.size()> counts{};
   for (const Element element : elements)
     for (std::size_t d = 0; d < kDigits.size(); ++d) ++counts[d][digit_of(key_of(element), kDigits[d])];
@@ -77,11 +77,11 @@ float unpack_value(std::uint64_t packed) { return value_of_key(key_of(packed)); 
 
 float unpack_weight(std::uint64_t packed) { return std::bit_cast<float>(static_cast<std::uint32_t>(packed)); }
 
-void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>& scratch) {
+void sort_weighted(LargeVector<std::uint64_t>& pairs, LargeVector<std::uint64_t>& scratch) {
   radix_sort(pairs, scratch);
 }
 
-void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scratch) { radix_sort(keys, scratch); }
+void sort_keys(LargeVector<std::uint32_t>& keys, LargeVector<std::uint32_t>& scratch) { radix_sort(keys, scratch); }
 
 double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer) {
   TwiceSum second_moment;

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "core/large_buffer.h"
 
 namespace nibble::quant {
 
@@ -23,7 +24,7 @@ struct TwiceSum {
 /// Prefix sums in twice double precision. Differences of entries are right to about a unit of their own last place,
 /// also where a few values far out make the totals huge.
 struct PrefixSums {
-  std::vector<double> high, low;
+  LargeVector<double> high, low;
 
   std::size_t size() const { return high.size(); }
   void resize(std::size_t count) {
@@ -41,10 +42,10 @@ struct PrefixSums {
 /// Weighted values in ascending order, grouped into m grains: the finest things that a Segmenter looks at. Values are
 /// relative to an origin, so that sums do not cancel.
 struct Grains {
-  std::vector<double> x;            ///< (m + 1), ascending: the values of grain g lie in [x[g], x[g + 1]]
+  LargeVector<double> x;            ///< (m + 1), ascending: the values of grain g lie in [x[g], x[g + 1]]
   PrefixSums weight;                ///< (m + 1), of w: entry g is the sum over grains 0 … g - 1
   PrefixSums moment;                ///< (m + 1), of w · value
-  std::vector<std::uint8_t> exact;  ///< (m): 1 when all values of the grain are x[g]
+  LargeVector<std::uint8_t> exact;  ///< (m): 1 when all values of the grain are x[g]
   double second_moment = 0.0;       ///< sum of w · value² over everything
 
   std::size_t size() const { return exact.size(); }
@@ -99,14 +100,14 @@ float unpack_value(std::uint64_t packed);
 float unpack_weight(std::uint64_t packed);
 
 /// Sorts packed pairs by value (radix sort; digits in which all agree cost one look). `scratch` is resized as needed.
-void sort_weighted(std::vector<std::uint64_t>& pairs, std::vector<std::uint64_t>& scratch);
+void sort_weighted(LargeVector<std::uint64_t>& pairs, LargeVector<std::uint64_t>& scratch);
 
 /// Appends sorted pairs, equal values merged, relative to `origin`; returns their sum of w · value². Needs room for
 /// pairs.size() more grains.
 double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer);
 
 /// The same for values that all have weight 1, as keys.
-void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scratch);
+void sort_keys(LargeVector<std::uint32_t>& keys, LargeVector<std::uint32_t>& scratch);
 double add_sorted_keys(std::span<const std::uint32_t> keys, double origin, GrainWriter& writer);
 
 }  // namespace nibble::quant

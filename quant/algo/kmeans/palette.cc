@@ -128,8 +128,8 @@ struct PaletteFitter::Buffers {
   ValueBins bins;
   Segmenter segmenter;
   PricedSegmenter priced_segmenter;
-  std::vector<std::uint64_t> pairs, scratch;
-  std::vector<std::uint32_t> keys, key_scratch;  // of values without weights
+  LargeVector<std::uint64_t> pairs, scratch;
+  LargeVector<std::uint32_t> keys, key_scratch;  // of values without weights
   double origin = 0.0;
 
   Segmentation segment(std::span<const float> x, std::span<const float> w, const PaletteOptions& options);

@@ -48,10 +48,10 @@ class ValueBins {
   const WeightedValues* values_ = nullptr;
   double origin_ = 0.0, bins_per_unit_ = 1.0, unit_ = 1.0, second_moment_ = 0.0, end_ = 0.0;
   std::int64_t lowest_ = 0;  ///< signed number of the first bin
-  std::vector<Bin> bins_;
+  LargeVector<Bin> bins_;
   std::vector<std::uint8_t> is_open_;  ///< by bin
-  std::vector<std::uint64_t> pairs_, scratch_;
-  std::vector<std::uint32_t> grain_bins_;
+  LargeVector<std::uint64_t> pairs_, scratch_;
+  LargeVector<std::uint32_t> grain_bins_;
 };
 
 }  // namespace nibble::quant

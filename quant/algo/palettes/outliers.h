@@ -1,22 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "core/large_buffer.h"
 #include "core/matrix_view.h"
 
 namespace nibble::quant {
 
 /// Places of a matrix (out, in), row by row: those of row i are columns[rows[i]] … columns[rows[i + 1] - 1], ascending.
 struct Outliers {
-  std::vector<std::int32_t> rows;  ///< (out + 1)
-  std::vector<std::int32_t> columns;
+  LargeVector<std::int32_t> rows;  ///< (out + 1)
+  LargeVector<std::int32_t> columns;
 };
 
 /// Places of a weight and what they decode to, in the order of `places.columns`: kept beside palettes and codes.
 struct SparseValues {
   Outliers places;
-  std::vector<float> values;
+  LargeVector<float> values;
   bool empty() const { return values.empty(); }
 };
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+#include <cstdint>
+
+#include "core/memory.h"
+
+namespace nibble::test {
+
+/// Anonymous memory of this process that is in use: without what was freed and is kept for later.
+inline std::int64_t anonymous_bytes() {
+#if defined(__GLIBC__)
+  [[maybe_unused]] static const int fixed = mallopt(M_MMAP_THRESHOLD, 1 << 20);  // large ones are given back at once
+  malloc_trim(0);
+#endif
+  return static_cast<std::int64_t>(memory_use().anonymous_bytes);
+}
+
+}  // namespace nibble::test
