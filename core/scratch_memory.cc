@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -122,19 +123,27 @@ void* map_scratch(const std::filesystem::path& directory, std::size_t bytes) {
   return buffer;
 }
 
-// Counted buffers of the heap are its own to keep when they are released; these go back to the system at once. (Not
-// under AddressSanitizer, which watches the heap.)
+// What the heap is given back it may keep. Of the largest held buffers nothing is to stay, so they are mapped as well;
+// smaller ones come and go too often for that. (Nor under AddressSanitizer, which watches the heap.)
 #if defined(__SANITIZE_ADDRESS__)
-void* take(std::size_t bytes) { return ::operator new(bytes); }
-void drop(void* buffer, std::size_t /*bytes*/) noexcept { ::operator delete(buffer); }
+constexpr std::size_t kMappedFrom = SIZE_MAX;
 #else
+constexpr std::size_t kMappedFrom = std::size_t{16} << 20;
+#endif
+
 void* take(std::size_t bytes) {
+  if (bytes < kMappedFrom) return ::operator new(bytes);
   void* buffer = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (buffer == MAP_FAILED) throw std::bad_alloc();
   return buffer;
 }
-void drop(void* buffer, std::size_t bytes) noexcept { munmap(buffer, bytes); }
-#endif
+
+void drop(void* buffer, std::size_t bytes) noexcept {
+  if (bytes < kMappedFrom)
+    ::operator delete(buffer);
+  else
+    munmap(buffer, bytes);
+}
 
 void give_back(void* buffer, std::size_t bytes, const CountedBuffers::Entry& entry) noexcept {
   if (!entry.state) {
