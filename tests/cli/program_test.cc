@@ -108,6 +108,16 @@ TEST(Program, AFullDiskIsAnErrorAboutAFile) {
   EXPECT_THAT(run.err, HasSubstr("cannot write standard output: No space left on device"));
 }
 
+TEST(Program, ALimitOfFileSizesIsAnErrorAboutAFile) {
+  const TempDir temp;
+  const std::string program = NIBBLE_PROGRAM, output = temp / "out";
+  const ProgramRun run = run_program(
+      "/bin/sh", {"-c", "ulimit -f 64; exec \"$0\" quantize \"$1\" -o \"$2\" --quiet", program, kGpt2Demo, output});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr(": File too large"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
 TEST(Program, AReaderThatWentAwayEndsItSilently) {
   const ProgramRun run = nibble({"version"}, {.stdout_path = "", .close_stdout = true, .while_running = {}});
   EXPECT_EQ(run.exit_code, 128 + SIGPIPE);
