@@ -38,6 +38,7 @@ bool is_counted(const Matrix<float>& matrix) {
 }
 
 TEST(ScratchMemory, KeepsLargeBuffersOutOfAnonymousMemory) {
+  NIBBLE_NEEDS_OWN_ANONYMOUS_MEMORY();
   const test::TempDir dir;
   const std::int64_t before = test::anonymous_bytes();
   Matrix<float> matrix;
@@ -78,6 +79,7 @@ TEST(ScratchMemory, ReleasesBuffersInAnyOrderAndByMove) {
 }
 
 TEST(ScratchMemory, IsItsThreadsAloneAndTheInnermostCounts) {
+  NIBBLE_NEEDS_OWN_ANONYMOUS_MEMORY();
   const test::TempDir dir;
   const ScratchMemory scratch(dir.path(), 0);
   std::thread([&] {
@@ -93,6 +95,7 @@ TEST(ScratchMemory, IsItsThreadsAloneAndTheInnermostCounts) {
 }
 
 TEST(ScratchMemory, HoldsAsMuchAsItMay) {
+  NIBBLE_NEEDS_OWN_ANONYMOUS_MEMORY();
   const test::TempDir dir;
   const std::int64_t before = test::anonymous_bytes();
   const ScratchMemory scratch(dir.path(), static_cast<std::uint64_t>(kMatrixBytes + kSlack));
@@ -108,6 +111,7 @@ TEST(ScratchMemory, HoldsAsMuchAsItMay) {
 }
 
 TEST(ScratchMemory, ReachesTheLoopsOfItsThread) {
+  NIBBLE_NEEDS_OWN_ANONYMOUS_MEMORY();
   const test::TempDir dir;
   const std::int64_t before = test::anonymous_bytes();
   const ThreadTeam team(3);

@@ -10,6 +10,12 @@
 
 namespace nibble::test {
 
+#if defined(__SANITIZE_THREAD__)  // which keeps notes about every byte that is touched
+constexpr bool kAnonymousIsOurs = false;
+#else
+constexpr bool kAnonymousIsOurs = true;
+#endif
+
 /// Anonymous memory of this process that is in use: without what was freed and is kept for later.
 inline std::int64_t anonymous_bytes() {
 #if defined(__GLIBC__)
@@ -20,3 +26,7 @@ inline std::int64_t anonymous_bytes() {
 }
 
 }  // namespace nibble::test
+
+/// First line of a test that looks at it: skips where what runs it adds to it.
+#define NIBBLE_NEEDS_OWN_ANONYMOUS_MEMORY() \
+  if (!::nibble::test::kAnonymousIsOurs) GTEST_SKIP() << "anonymous memory is not the test's alone here"
