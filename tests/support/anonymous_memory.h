@@ -1,10 +1,10 @@
 #pragma once
 
-#if defined(__GLIBC__)
+#include <cstdint>
+
+#if defined(__GLIBC__)  // as a header of the library says, so after one
 #include <malloc.h>
 #endif
-
-#include <cstdint>
 
 #include "core/memory.h"
 
