@@ -7,7 +7,7 @@
 namespace nibble::quant {
 
 /// Lets pieces of work through while together they hold at most `limit` units of memory; one alone always passes (and
-/// has ScratchMemory hold what is too much).
+/// has ScratchMemory map what is too much).
 class MemoryGate {
  public:
   explicit MemoryGate(std::uint64_t limit) : limit_(limit) {}
