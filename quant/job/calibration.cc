@@ -23,10 +23,17 @@ struct Need {
 
 std::vector<Need> needs_of(const TensorSettings& settings) {
   std::vector<Need> needs;
-  if (settings.weighting == Weighting::kFisher) {
-    needs.push_back({"weighting", {.fisher = true}});
-  } else if (settings.weighting != Weighting::kNone) {
-    needs.push_back({"weighting", {.activations = true}});
+  switch (settings.weighting) {
+    case Weighting::kFisher:
+      needs.push_back({"weighting", {.fisher = true}});
+      break;
+    case Weighting::kSecondMoment:
+    case Weighting::kMagnitude:
+      needs.push_back({"weighting", {.activations = true}});
+      break;
+    case Weighting::kHessian:  // the solver's
+    case Weighting::kNone:
+      break;
   }
   if (settings.outliers_sensitive > 0.0) needs.push_back({"outliers_sensitive", {.fisher = true}});
   if (settings.shifting) needs.push_back({"shifting", {.activations = true}});

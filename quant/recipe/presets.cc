@@ -20,7 +20,7 @@ constexpr std::string_view kScalar = R"(defaults:
   format: palette
   bits: 4
   granularity: tensor
-  weighting: fisher
+  weighting: hessian
   weighting_scale: objective
   scaling: std
   sign: search
@@ -37,9 +37,8 @@ constexpr std::string_view kScalar = R"(defaults:
 constexpr std::string_view kWindowed = R"(defaults:
   format: palette
   granularity: tensor
-  weighting: fisher
+  weighting: hessian
   scaling: std
-  joint_iterations: 4
   shifting: true
   solver: coordinate-descent
   hessian: guided-centred
@@ -97,9 +96,9 @@ defaults:
   damping: 0.01
 )"},
     {"scalar",
-     R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to F·s², rows scaled with signs
-# searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred Hessian weighted
-# by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
+     R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to the diagonal of the Hessians, rows
+# scaled with signs searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred
+# Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 )",
      kScalar},

@@ -168,10 +168,11 @@ constexpr std::array<Choice<ScaleSearch>, 4> kSearches{{{"none", ScaleSearch::kN
                                                         {"error", ScaleSearch::kError},
                                                         {"weighted", ScaleSearch::kWeighted},
                                                         {"hessian", ScaleSearch::kHessian}}};
-constexpr std::array<Choice<Weighting>, 4> kWeightings{{{"none", Weighting::kNone},
+constexpr std::array<Choice<Weighting>, 5> kWeightings{{{"none", Weighting::kNone},
                                                         {"fisher", Weighting::kFisher},
                                                         {"second-moment", Weighting::kSecondMoment},
-                                                        {"magnitude", Weighting::kMagnitude}}};
+                                                        {"magnitude", Weighting::kMagnitude},
+                                                        {"hessian", Weighting::kHessian}}};
 constexpr std::array<Choice<WeightingScale>, 2> kWeightingScales{
     {{"objective", WeightingScale::kObjective}, {"plain", WeightingScale::kPlain}}};
 constexpr std::array<Choice<Sign>, 3> kSigns{
@@ -350,6 +351,10 @@ void check_combination(const TensorSettings& s) {
       "plain or centred");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
+  NIBBLE_REQUIRE(
+      s.weighting != Weighting::kHessian || is_solved(s), InvalidArgument,
+      "weighting: hessian is what errors cost under the Hessian that codes are solved under: it needs solver: gptq or "
+      "coordinate-descent");
   NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone ||
                      (is_learned(s) && s.search != ScaleSearch::kError),
                  InvalidArgument,

@@ -12,7 +12,7 @@ namespace nibble::quant {
 // The values of the recipe's keys, in the order of docs/recipe.md: the first one is the default.
 enum class Granularity : std::uint8_t { kTensor, kChannelGroup, kChannel };
 enum class PaletteDtype : std::uint8_t { kFloat16, kInt8, kFloat32 };
-enum class Weighting : std::uint8_t { kNone, kFisher, kSecondMoment, kMagnitude };
+enum class Weighting : std::uint8_t { kNone, kFisher, kSecondMoment, kMagnitude, kHessian };
 enum class WeightingScale : std::uint8_t { kObjective, kPlain };
 enum class Scaling : std::uint8_t { kNone, kStd, kAbsmax, kLeastSquares };
 enum class Sign : std::uint8_t { kPlain, kFlip, kSearch };

@@ -144,16 +144,46 @@ QuantizedTensor windowed(const std::string& name, const Matrix<float>& w, Matrix
                               weight.palettes.values(), palette_dtype(settings), weight.scales);
 }
 
+Matrix<float> same_for_all_rows(std::size_t rows, const std::vector<double>& per_input) {
+  const Matrix<float> row = kmeans_weights({per_input.data(), 1, per_input.size()});
+  Matrix<float> weights(rows, per_input.size());
+  for (std::size_t i = 0; i < rows; ++i) std::copy(row.data(), row.data() + row.size(), weights.row(i).begin());
+  return weights;
+}
+
+std::vector<double> diagonal(const Matrix<float>& h, float added) {
+  std::vector<double> values(h.rows());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(h(i, i) + added);
+  return values;
+}
+
+Matrix<float> hessian_weights(std::size_t rows, const WeightStatistics& statistics) {
+  Matrix<float> weights = same_for_all_rows(rows, diagonal(statistics.hessian, 0.0f));
+  if (statistics.output_hessian.size() == 0) return weights;
+  const std::vector<double> outputs = diagonal(statistics.output_hessian, kOutputDamping);
+  const Matrix<float> of_rows = kmeans_weights({outputs.data(), 1, rows});
+  for (std::size_t i = 0; i < rows; ++i)
+    for (float& weight : weights.row(i))
+      weight = std::max(weight * of_rows(0, i), static_cast<float>(kSensitivityFloor));
+  return weights;
+}
+
 }  // namespace
 
 Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics) {
-  if (weighting == Weighting::kNone) return {};
-  if (weighting == Weighting::kFisher) return kmeans_weights(statistics.fisher);
-  const auto& per_input = weighting == Weighting::kSecondMoment ? statistics.second_moment : statistics.magnitude;
-  const Matrix<float> row = kmeans_weights({per_input.data(), 1, per_input.size()});
-  Matrix<float> weights(w.rows(), w.cols());
-  for (std::size_t i = 0; i < w.rows(); ++i) std::copy(row.data(), row.data() + row.size(), weights.row(i).begin());
-  return weights;
+  switch (weighting) {
+    case Weighting::kFisher:
+      return kmeans_weights(statistics.fisher);
+    case Weighting::kSecondMoment:
+      return same_for_all_rows(w.rows(), statistics.second_moment);
+    case Weighting::kMagnitude:
+      return same_for_all_rows(w.rows(), statistics.magnitude);
+    case Weighting::kHessian:
+      return hessian_weights(w.rows(), statistics);
+    case Weighting::kNone:
+      break;
+  }
+  return {};
 }
 
 QuantizedTensor palette_tensor(const std::string& name, const Matrix<float>& w, const TensorSettings& settings,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "calib/collect/collector.h"
 #include "calib/stats/derived.h"
@@ -13,6 +14,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "model/synthesize/synthesize_model.h"
+#include "quant/algo/kmeans/sensitivity.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/solve/coordinate_descent.h"
@@ -109,6 +111,37 @@ TEST(OutputHessian, IsWhatTheLayersOwnOutputsAreSolvedUnder) {
     for (std::size_t i = 0; i < w.rows(); ++i)
       for (std::size_t j = 0; j < w.cols(); ++j)
         ASSERT_EQ(made(i, j), palette.palettes(0, codes(i, j))) << layer.module << " " << i << " " << j;
+  }
+}
+
+// `weighting: hessian`: palettes are fitted to what an error of each weight alone costs.
+TEST(HessianWeights, AreTheDiagonalOfWhatCodesAreSolvedUnder) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  write_calibration(dir / "calib.h5", dir / "model", {.hessian = true, .output_hessian = true});
+  const auto file = calib::StatsFile::open(dir / "calib.h5");
+  for (const bool coupled : {false, true}) {
+    quantize(dir / "model", dir / "out", defaults(std::string(coupled ? kCoupled : kAlone) + ", weighting: hessian"),
+             {dir / "calib.h5"});
+    for (const auto& layer : test::layers_of(test::config_of(dir / "model"))) {
+      const Matrix<float> w = weight_of(dir / "model", layer), made = weight_of(dir / "out", layer);
+      const auto h = calib::hessian(file->read(layer.module), calib::HessianKind::kPlain);
+      const auto h_out = calib::output_hessian(file->read(layer.module));
+      Matrix<double> costs(w.rows(), w.cols());
+      for (std::size_t i = 0; i < w.rows(); ++i)
+        for (std::size_t j = 0; j < w.cols(); ++j)
+          costs(i, j) = h(j, j) * (coupled ? h_out(i, i) + 0.1 : 1.0);  // of the mean diagonal, which is 1
+      Palettization expected = palettize(w, kmeans_weights(costs), {.bits = 2});
+      std::sort(expected.palettes.values().begin(), expected.palettes.values().end());
+      const std::set<float> values(made.values().begin(), made.values().end());
+      ASSERT_EQ(values.size(), 4u) << layer.module;
+      std::size_t k = 0;
+      // Palettes are float16, and neighbours there are up to 2⁻¹⁰ apart.
+      for (const float value : values)
+        EXPECT_TRUE(test::near(value, expected.palettes(0, k++), {.rel = 1e-3})) << layer.module;
+      const Palettization plain = palettize(w, {}, {.bits = 2});
+      EXPECT_FALSE(std::equal(values.begin(), values.end(), plain.palettes.values().begin())) << layer.module;
+    }
   }
 }
 

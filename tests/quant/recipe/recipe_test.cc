@@ -201,6 +201,8 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: block-palette, palette: nf4, weighting: fisher}", "or blocks with search"},
       {"{format: block-palette, search: error, weighting: fisher}", "what search: weighted minimises"},
       {"{format: block-palette, search: weighted}", "needs a weighting other than none"},
+      {"{weighting: hessian}", "needs solver: gptq or coordinate-descent"},
+      {"{format: uniform, search: weighted, weighting: hessian}", "needs solver: gptq or coordinate-descent"},
       {"{format: block-palette, solver: gptq, static_groups: false}", "act_order: false"},
       {"{format: block-palette, granularity: channel}", "it goes with format: palette"},
       {"{format: block-palette, codebook_iterations: 2, solver: gptq}", "codebook_iterations"},
@@ -222,6 +224,8 @@ TEST(Recipe, TakesWhatTheTableAllows) {
   for (const auto section :
        {"{format: uniform, bits: 7, group_size: 64, zero_point: true}",
         "{format: uniform, search: weighted, weighting: fisher}",
+        "{format: uniform, search: weighted, weighting: hessian, solver: gptq}",
+        "{bits: 2, window_bits: 6, weighting: hessian, solver: coordinate-descent, output_hessian: true}",
         "{format: int4-block, int4_scale: minmax, zero_point: true}",
         "{granularity: channel-group, group_size: 16}",
         "{cluster_dim: 4}",

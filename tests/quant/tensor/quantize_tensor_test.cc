@@ -133,7 +133,9 @@ std::vector<std::string> all_recipes() {
       recipes.push_back(fmt::format("{}, {}, shifting: true", grid, search));
   const std::string coupled = "solver: coordinate-descent, output_hessian: true";
   for (const auto keys :
-       {"bits: 3", "bits: 2, granularity: channel, scaling: std, codebook_iterations: 1",
+       {"bits: 3", "bits: 2, granularity: channel, scaling: std, codebook_iterations: 1", "bits: 3, weighting: hessian",
+        "bits: 2, window_bits: 6, scaling: std, weighting: hessian",
+        "format: uniform, bits: 3, search: weighted, weighting: hessian",
         "bits: 4, granularity: channel-group, palette_dtype: int8, codebook_iterations: 1",
         "bits: 3, scaling: std, outliers_sensitive: 0.02, outliers_large: 0.03, codebook_iterations: 1",
         "bits: 2, window_bits: 6, scaling: std, codebook_iterations: 1, shifting: true",
