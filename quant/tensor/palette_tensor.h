@@ -13,8 +13,8 @@
 namespace nibble::quant {
 
 /// The weights F of squared errors (out, in) for w, as the recipe's `weighting` says; empty for none. `hessian`:
-/// F_ij = [H_O]_ii H_jj, what an error of this weight alone costs under the Hessians that its code is solved under (their
-/// damping, a share of each diagonal, does not change it; kOutputDamping is added to H_O).
+/// F_ij = [H_O]_ii H_jj, what an error of this weight alone costs under the Hessians that its code is solved under
+/// (their damping, a share of each diagonal, does not change it; kOutputDamping is added to H_O).
 Matrix<float> sensitivity_weights(const Matrix<float>& w, Weighting weighting, const WeightStatistics& statistics);
 
 /// `format: palette` for a finite weight w (out, in): outliers set apart, palettes (of scalars, with or without row
