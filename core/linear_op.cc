@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/gemm.h"
+#include "core/linear_checks.h"
 #include "core/thread_pool.h"
 
 namespace nibble {
@@ -29,19 +30,6 @@ std::size_t choose_row_tile(std::size_t tokens, std::size_t in, std::size_t out)
 constexpr std::size_t kDepth = 256, kGroupBytes = 32u << 20, kColumnTile = 256;
 
 template <class T>
-void check(const LinearOp<T>& op, std::size_t x_rows, std::size_t x_cols, std::size_t y_rows, std::size_t y_cols) {
-  NIBBLE_REQUIRE(x_rows == y_rows && x_cols == op.in_features() && y_cols == op.out_features(), InvalidArgument,
-                 "linear ({}, {}): expected X (tokens, {}) and Y (tokens, {}), got ({}, {}) and ({}, {})",
-                 op.out_features(), op.in_features(), op.in_features(), op.out_features(), x_rows, x_cols, y_rows,
-                 y_cols);
-}
-
-template <class T>
-void check_bias(std::size_t bias, std::size_t out) {
-  NIBBLE_REQUIRE(bias == 0 || bias == out, InvalidArgument, "linear: expected a bias of {} values, got {}", out, bias);
-}
-
-template <class T>
 void add_bias(MatrixView<T> y, const T* bias) {
   for (std::size_t r = 0; r < y.rows(); ++r) {
     T* row = y.data() + r * y.stride();
@@ -63,11 +51,11 @@ void WeightSource::decode_rows_transposed(std::size_t, std::size_t, float*) cons
 
 DecodingLinear::DecodingLinear(std::shared_ptr<const WeightSource> source, std::vector<float> bias)
     : source_(std::move(source)), bias_(std::move(bias)) {
-  check_bias<float>(bias_.size(), source_->rows());
+  check_linear_bias(bias_.size(), source_->rows());
 }
 
 void DecodingLinear::forward(MatrixView<const float> x, MatrixView<float> y) const {
-  check(*this, x.rows(), x.cols(), y.rows(), y.cols());
+  check_linear_shapes(out_features(), in_features(), x, y);
   const std::size_t in = in_features(), out = out_features();
   const std::size_t row_tile = choose_row_tile(x.rows(), in, out), token_tiles = tiles_of(x.rows(), kTokenTile);
   parallel_for(tiles_of(out, row_tile) * token_tiles, [&](std::size_t tile) {
@@ -88,7 +76,7 @@ void DecodingLinear::forward(MatrixView<const float> x, MatrixView<float> y) con
 }
 
 void DecodingLinear::backward_input(MatrixView<const float> dy, MatrixView<float> dx) const {
-  check(*this, dx.rows(), dx.cols(), dy.rows(), dy.cols());
+  check_linear_shapes(out_features(), in_features(), dx, dy);
   const std::size_t in = in_features(), out = out_features(), block_size = kDepth * in;
   const std::size_t blocks = tiles_of(out, kDepth);
   const std::size_t per_group = std::max<std::size_t>(1, std::min(blocks, kGroupBytes / (block_size * sizeof(float))));
@@ -127,19 +115,19 @@ void DecodingLinear::backward_input(MatrixView<const float> dy, MatrixView<float
 template <class T>
 DenseLinear<T>::DenseLinear(Matrix<T> weight, std::vector<T> bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {
-  check_bias<T>(bias_.size(), weight_.rows());
+  check_linear_bias(bias_.size(), weight_.rows());
 }
 
 template <class T>
 void DenseLinear<T>::forward(MatrixView<const T> x, MatrixView<T> y) const {
-  check(*this, x.rows(), x.cols(), y.rows(), y.cols());
+  check_linear_shapes(out_features(), in_features(), x, y);
   parallel_gemm<T>(Transpose::kNo, Transpose::kYes, T(1), x, weight_.view(), T(0), y);
   if (!bias_.empty()) add_bias(y, bias_.data());
 }
 
 template <class T>
 void DenseLinear<T>::backward_input(MatrixView<const T> dy, MatrixView<T> dx) const {
-  check(*this, dx.rows(), dx.cols(), dy.rows(), dy.cols());
+  check_linear_shapes(out_features(), in_features(), dx, dy);
   parallel_gemm<T>(Transpose::kNo, Transpose::kNo, T(1), dy, weight_.view(), T(0), dx);
 }
 

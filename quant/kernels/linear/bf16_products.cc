@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/isa.h"
+#include "core/linear_checks.h"
 #include "core/thread_pool.h"
 
 namespace nibble::quant {
@@ -72,8 +73,7 @@ class ProductsOfBits final : public Bf16Products {
  public:
   ProductsOfBits(std::shared_ptr<const WeightSource> source, std::vector<float> bias)
       : source_(std::move(source)), bias_(std::move(bias)) {
-    NIBBLE_REQUIRE(bias_.empty() || bias_.size() == source_->rows(), InvalidArgument,
-                   "linear: expected a bias of {} values, got {}", source_->rows(), bias_.size());
+    check_linear_bias(bias_.size(), source_->rows());
   }
   std::size_t in_features() const override { return source_->cols(); }
   std::size_t out_features() const override { return source_->rows(); }
@@ -81,9 +81,7 @@ class ProductsOfBits final : public Bf16Products {
 
   void forward(MatrixView<const float> x, MatrixView<float> y) const override {
     const std::size_t in = in_features(), out = out_features();
-    NIBBLE_REQUIRE(x.rows() == y.rows() && x.cols() == in && y.cols() == out, InvalidArgument,
-                   "linear ({}, {}): expected X (tokens, {}) and Y (tokens, {}), got ({}, {}) and ({}, {})", out, in,
-                   in, out, x.rows(), x.cols(), y.rows(), y.cols());
+    check_linear_shapes(out, in, x, y);
     const std::size_t padded = divide_up(x.rows(), kTokenStep) * kTokenStep;
     const MatrixView<std::uint16_t> x_bits(scratch<std::uint16_t>(padded * in), padded, in);
     parallel_for(padded, [&](std::size_t t) {
