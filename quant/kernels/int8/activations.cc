@@ -18,6 +18,21 @@ void reorder_by_lanes(float* row, std::size_t count) {
   }
 }
 
+// Magnitudes and signs apart, as kernels want them that can only multiply unsigned by signed bytes.
+void take_apart(std::size_t block, QuantizedActivations& q) {
+  const std::size_t count = q.values.size();
+  q.magnitudes.resize(count);
+  q.negative.resize(count);
+  q.less.assign(q.sums.size(), 0);
+  for (std::size_t j = 0; j < count; ++j) {
+    const int value = q.values[j], negative = value < 0 ? -1 : 0;
+    q.negative[j] = static_cast<std::int8_t>(negative);
+    q.magnitudes[j] = static_cast<std::int8_t>((value ^ negative) - negative);
+  }
+  for (std::size_t b = 0; b < q.less.size(); ++b)
+    for (std::size_t j = b * block; j < (b + 1) * block; ++j) q.less[b] += q.magnitudes[j] & q.negative[j];
+}
+
 }  // namespace
 
 void arrange_activations(MatrixView<const float> x, std::size_t padded, bool by_lanes, bool with_sums,
@@ -61,9 +76,14 @@ void quantize_activations(std::span<const float> x, std::size_t padded, Quantize
   } else {
     quantize_halves(q.padded, quantize, q.values.data(), q.scales.data(), q.sums.data(), q.halves);
   }
-  double total = 0.0;
-  for (std::size_t b = 0; b < blocks; ++b) total += static_cast<double>(q.scales[b]) * static_cast<double>(q.sums[b]);
-  q.total = static_cast<float>(total);
+  take_apart(block, q);
+  const auto total_of = [&](const std::vector<std::int32_t>& sums) {
+    double total = 0.0;
+    for (std::size_t b = 0; b < blocks; ++b) total += static_cast<double>(q.scales[b]) * static_cast<double>(sums[b]);
+    return static_cast<float>(total);
+  };
+  q.total = total_of(q.sums);
+  q.less_total = total_of(q.less);
   q.lane_scales.resize(with_lane_scales ? padded / 4 : 0);
   for (std::size_t lane = 0; lane < q.lane_scales.size(); ++lane) q.lane_scales[lane] = q.scales[lane * 4 / block];
 }

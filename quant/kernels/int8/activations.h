@@ -6,12 +6,13 @@
 
 #include "core/matrix_view.h"
 #include "quant/kernels/int8/int8_matvec.h"
+#include "quant/kernels/packing/line_vector.h"
 
 namespace nibble::quant {
 
 /// Activations as a kernel reads them: (tokens, stride) floats, inputs padded with zeros.
 struct Activations {
-  std::vector<float> values;
+  LineVector<float> values;
   std::vector<float> block_sums;  ///< (tokens, blocks of 32 inputs), if asked for
   std::size_t stride = 0;
 };
@@ -29,12 +30,15 @@ struct QuantizedHalves {
 
 /// One vector of activations as int8 kernels read it.
 struct QuantizedActivations {
-  std::vector<std::int8_t> values;  ///< (padded inputs)
-  std::vector<float> scales;        ///< (blocks)
-  std::vector<std::int32_t> sums;   ///< (blocks) of values
-  std::vector<float> lane_scales;   ///< (padded inputs / 4) if asked for: the scale of each four values
-  float total = 0.0f;               ///< of what all values stand for
-  std::vector<float> padded;        ///< x, for the while
+  LineVector<std::int8_t> values;                ///< (padded inputs)
+  LineVector<std::int8_t> magnitudes, negative;  ///< of values, apart: |x8|, and -1 where x8 < 0, else 0
+  std::vector<float> scales;                     ///< (blocks)
+  std::vector<std::int32_t> sums;                ///< (blocks) of values
+  std::vector<std::int32_t> less;                ///< (blocks) of |x8| where x8 < 0
+  LineVector<float> lane_scales;                 ///< (padded inputs / 4) if asked for: the scale of each four values
+  float total = 0.0f;                            ///< of what all values stand for
+  float less_total = 0.0f;                       ///< sum over blocks of the scale times `less`
+  std::vector<float> padded;                     ///< x, for the while
   QuantizedHalves halves;
 };
 

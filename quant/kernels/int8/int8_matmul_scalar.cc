@@ -7,14 +7,6 @@ namespace {
 struct Int8TileScalar : Int8VectorScalar {
   static constexpr int kTilePanels = 1, kTileTokens = 4;
 
-  template <class Product, bool>
-  struct BlockProduct {
-    using Sums = Int8VectorScalar::Sums;
-    static Sums begin(Sums start) { return start; }
-    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
-    static Sums end(Sums sums, Sums) { return sums; }
-  };
-
   static void store_bytes(std::uint8_t* p, Bytes v) {
     for (std::size_t i = 0; i < kLanes; ++i)
       for (std::size_t b = 0; b < 4; ++b) p[4 * i + b] = static_cast<std::uint8_t>(v[i] >> 8 * b);

@@ -17,10 +17,14 @@ struct Int8MatvecArgs {
   const std::uint8_t* block_zeros;    ///< the same shape, or null: `middle`
   std::int32_t middle;                ///< 2^(bits-1) of the format's width; block palettes: 128
   const std::int8_t* x;               ///< (padded inputs), by quantize_activations
+  const std::int8_t* x_magnitudes;    ///< |x|
+  const std::int8_t* x_negative;      ///< -1 where x < 0, else 0
   const float* x_scales;              ///< (blocks)
   const float* lane_scales;           ///< R = 1: (padded inputs / 4), the scale of each four inputs
   const std::int32_t* x_sums;         ///< (blocks): sums of x
+  const std::int32_t* x_less;         ///< (blocks): sums of |x| where x < 0
   float x_total;                      ///< sum over blocks of s_b times the sum of x: what all of x stands for
+  float x_less_total;                 ///< the same of x_less
   std::size_t blocks;
   float* y;  ///< R sums per panel
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "quant/kernels/int8/int8_matvec.h"
 #include "quant/kernels/simd/code_vectors.h"
 
@@ -11,6 +13,9 @@
 //            Codes<kBits>()              or the codes; what a field has above its low kBits is ignored
 //            …::Product                  AnyBytes, or SmallBytes for bytes below 128: dot(s, bytes, x) = s + the sum
 //                                        over each lane's four of (byte - kLess) x; `bytes` hold what dot() likes best
+//            …::dot_apart(s, bytes, magnitudes, negative)   maybe: the same of |x| and of -1 where x < 0, less the
+//                                        sum of those |x|
+//            BlockProduct<Product, kBelow16>   see int8_matmul_simd.h
 //            quantize_block(x, x8, scale, sum)   32 inputs, as QuantizeActivations
 namespace nibble::quant::int8_matvec {
 
@@ -26,22 +31,49 @@ template <class V, int kBits>
   return typename V::template Entries<kBits>(args.tables + index * kEntries);
 }
 
-// The products of one block of inputs; two accumulators hide some of the latency.
+// A product that wants magnitudes and signs of inputs apart: one instruction instead of the two to four that give the
+// signs of weights to inputs.
+template <class Product>
+constexpr bool kTakesApart = requires {
+  &Product::dot_apart;
+};
+
+// Of bytes and the inputs that `load` takes from what is at their place in each array.
+template <class V, class Product, class Load>
+[[gnu::always_inline]] inline typename V::Sums product(typename V::Sums sums, typename V::Bytes bytes,
+                                                       const Int8MatvecArgs& args, const Load& load) {
+  if constexpr (kTakesApart<Product>)
+    return Product::dot_apart(sums, bytes, load(args.x_magnitudes), load(args.x_negative));
+  else
+    return Product::dot(sums, bytes, load(args.x));
+}
+
+// The products of block `block` of inputs with bytes less `less`; two accumulators hide some of the latency.
 template <class V, int kBits, std::size_t kBlock = kBlockInputs, class Weights>
 [[gnu::always_inline]] inline typename V::Sums block_sums(const Weights& weights, const std::uint8_t* codes,
-                                                          const Ahead<V>& ahead, const std::int8_t* x, int start) {
+                                                          const Ahead<V>& ahead, const Int8MatvecArgs& args,
+                                                          std::size_t block, int less) {
+  using Product = typename Weights::Product;
+  using InBlock =
+      typename V::template BlockProduct<Product, kBits <= 4 && std::is_same_v<Product, typename V::SmallBytes>>;
   constexpr CodeLayout kLayout{kBits, kPanelRows};
   constexpr int kUnits = static_cast<int>(kBlock / kLayout.unit_inputs());
-  typename V::Sums sums[2] = {V::set_sums(start), V::set_sums(0)};
+  const std::size_t first = block * kBlock;
+  const typename V::Sums none = V::set_sums(0);
+  const typename V::Sums start =
+      V::set_sums(less * args.x_sums[block] + (kTakesApart<Product> ? args.x_less[block] : 0));
+  typename InBlock::Sums sums[2] = {InBlock::begin(start), InBlock::begin(none)};
   unroll<kUnits>([&](auto u) {
     const Unit<V, kBits> unit(codes + u.index * kLayout.unit_bytes(), ahead);
     unroll<Unit<V, kBits>::kFields>([&](auto f) {
       auto& sum = sums[(u.value * Unit<V, kBits>::kFields + f.value) % 2];
-      sum = Weights::Product::dot(sum, weights.bytes(unit.template field<f.value>()),
-                                  V::four_inputs(x + u.index * kLayout.unit_inputs() + f.index * 4));
+      const auto bytes = weights.bytes(unit.template field<f.value>());
+      const std::size_t input = first + u.index * kLayout.unit_inputs() + f.index * 4;
+      const auto four = [&](const std::int8_t* x) { return V::four_inputs(x + input); };
+      sum = product<V, std::conditional_t<kTakesApart<Product>, Product, InBlock>>(sum, bytes, args, four);
     });
   });
-  return V::add_sums(sums[0], sums[1]);
+  return V::add_sums(InBlock::end(sums[0], start), InBlock::end(sums[1], none));
 }
 
 template <class V, int kBits>
@@ -54,8 +86,7 @@ void shared_palettes(const Int8MatvecArgs& args) {
     const auto entries = entries_of<V, kBits>(args, panel);
     auto total = V::zero();
     for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
-      const auto sums =
-          block_sums<V, kBits>(entries, codes, ahead, args.x + block * kBlockInputs, kLess * args.x_sums[block]);
+      const auto sums = block_sums<V, kBits>(entries, codes, ahead, args, block, kLess);
       total = V::fma(V::floats(sums), V::set(args.x_scales[block]), total);
     }
     V::store(args.y + panel * kPanelRows, total);
@@ -72,11 +103,11 @@ template <class V, int kBits, std::size_t kBlock, class Weights>
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     auto total = V::zero();
     for (std::size_t block = 0; block < args.blocks; ++block, codes += block_bytes) {
-      const std::int32_t x_sum = args.x_sums[block];
-      auto sums = block_sums<V, kBits, kBlock>(weights, codes, ahead, args.x + block * kBlock, less * x_sum);
+      auto sums = block_sums<V, kBits, kBlock>(weights, codes, ahead, args, block, less);
       ahead_of_blocks(panel * args.blocks + block);
       const std::size_t at = (panel * args.blocks + block) * kPanelRows;
-      if (args.block_zeros != nullptr) sums = V::less_products(sums, V::small_integers(args.block_zeros + at), x_sum);
+      if (args.block_zeros != nullptr)
+        sums = V::less_products(sums, V::small_integers(args.block_zeros + at), args.x_sums[block]);
       const auto scale = V::mul(V::set(args.x_scales[block]), V::load_half(args.block_scales + at));
       total = V::fma(V::floats(sums), scale, total);
     }
@@ -101,6 +132,8 @@ void single_rows(const Int8MatvecArgs& args) {
   const std::uint8_t* codes = args.codes;
   const Ahead<V> ahead(codes, args.panels * args.units * args.unit_bytes);
   using Product = typename V::template Entries<kBits>::Product;
+  const float less =
+      static_cast<float>(Product::kLess) * args.x_total + (kTakesApart<Product> ? args.x_less_total : 0.0f);
   for (std::size_t panel = 0; panel < args.panels; ++panel) {
     const auto entries = entries_of<V, kBits>(args, panel);
     typename V::F totals[2] = {V::zero(), V::zero()};
@@ -108,13 +141,13 @@ void single_rows(const Int8MatvecArgs& args) {
       const Unit<V, kBits> loaded(codes, ahead);
       unroll<Unit<V, kBits>::kFields>([&](auto f) {
         const std::size_t input = unit * kInputs + f.index * kVectorBytes;
-        const auto sums =
-            Product::dot(V::set_sums(0), entries.bytes(loaded.template field<f.value>()), V::inputs(args.x + input));
+        const auto sums = product<V, Product>(V::set_sums(0), entries.bytes(loaded.template field<f.value>()), args,
+                                              [&](const std::int8_t* x) { return V::inputs(x + input); });
         auto& total = totals[f.value % 2];
         total = V::fma(V::floats(sums), V::load(args.lane_scales + input / 4), total);
       });
     }
-    args.y[panel] = V::sum(V::add(totals[0], totals[1])) + static_cast<float>(Product::kLess) * args.x_total;
+    args.y[panel] = V::sum(V::add(totals[0], totals[1])) + less;
   }
 }
 

@@ -38,10 +38,14 @@ Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::siz
   args.block_zeros = exact.block_zeros;
   args.middle = static_cast<std::int32_t>(weight.middle);
   args.x = q.values.data();
+  args.x_magnitudes = q.magnitudes.data();
+  args.x_negative = q.negative.data();
   args.x_scales = q.scales.data();
   args.lane_scales = q.lane_scales.data();
   args.x_sums = q.sums.data();
+  args.x_less = q.less.data();
   args.x_total = q.total;
+  args.x_less_total = q.less_total;
   args.blocks = exact.blocks;
   return args;
 }

@@ -125,6 +125,10 @@ struct Int8Vector2x256 : Int8Lanes2x256 {
     static Sums dot(Sums sums, Bytes w, Inputs x) {
       return {dot_of_signed(sums.low, w.low, x.low), dot_of_signed(sums.high, w.high, x.high)};
     }
+    static Sums dot_apart(Sums sums, Bytes w, Inputs magnitudes, Inputs negative) {
+      return {dot_of_unsigned(sums.low, magnitudes.low, _mm256_xor_si256(w.low, negative.low)),
+              dot_of_unsigned(sums.high, magnitudes.high, _mm256_xor_si256(w.high, negative.high))};
+    }
   };
   struct SmallBytes {
     static constexpr int kLess = 0;

@@ -97,6 +97,9 @@ struct Int8Vector512 : Int8Lanes512 {
       const __m512i signs = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
       return add_pairs(sums, _mm512_maddubs_epi16(_mm512_abs_epi8(w), signs));
     }
+    static Sums dot_apart(Sums sums, Bytes w, Inputs magnitudes, Inputs negative) {
+      return add_pairs(sums, _mm512_maddubs_epi16(magnitudes, _mm512_xor_si512(w, negative)));
+    }
   };
   struct SmallBytes {
     static constexpr int kLess = 0;

@@ -40,6 +40,14 @@ struct Int8VectorScalar : VectorScalar {
   };
   using SmallBytes = AnyBytes;
 
+  template <class Product, bool>
+  struct BlockProduct {
+    using Sums = Int8VectorScalar::Sums;
+    static Sums begin(Sums start) { return start; }
+    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
+    static Sums end(Sums sums, Sums) { return sums; }
+  };
+
   template <int kBits>
   struct Entries {
     using Product = AnyBytes;

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "core/dtype.h"
 #include "core/isa.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
+#include "quant/kernels/int8/activations.h"
 #include "quant/kernels/linear/packed_linear.h"
+#include "quant/kernels/linear/packed_products.h"
 #include "tests/quant/kernels/example_tensors.h"
 #include "tests/support/compare.h"
 
@@ -68,6 +71,28 @@ TEST(QuantizedActivations, AreTheSameOnEveryProcessor) {
   EXPECT_EQ(here.values, portable.values);
   EXPECT_EQ(here.sums, portable.sums);
   EXPECT_TRUE(test::same_bits(here.scales, portable.scales));
+}
+
+TEST(QuantizedActivations, AreTakenApart) {
+  const std::vector<float> x = awkward_activations();
+  for (const std::size_t block : {kBlock, kBlock / 2}) {
+    QuantizedActivations q;
+    quantize_activations(x, x.size(), active_int8_matvec().quantize, false, block, q);
+    double less_total = 0.0, magnitude = 0.0;
+    for (std::size_t first = 0; first < x.size(); first += block) {
+      int less = 0;
+      for (std::size_t j = first; j < first + block; ++j) {
+        ASSERT_EQ(q.negative[j], q.values[j] < 0 ? -1 : 0);
+        ASSERT_EQ(q.magnitudes[j], std::abs(q.values[j]));
+        less += q.values[j] < 0 ? -q.values[j] : 0;
+      }
+      ASSERT_EQ(q.less[first / block], less);
+      less_total += static_cast<double>(q.scales[first / block]) * less;
+      magnitude += std::abs(static_cast<double>(q.scales[first / block]) * less);
+    }
+    EXPECT_GT(magnitude, 0.0);
+    EXPECT_TRUE(test::near(static_cast<double>(q.less_total), less_total, {.rel = 0x1p-24}));  // one rounding
+  }
 }
 
 TEST(QuantizedActivations, OfABlockWithNaNOrInfinityAreNaN) {
@@ -150,6 +175,31 @@ TEST(Int8Products, LargestWeightsTimesLargestActivationsDoNotSaturate) {
             for (std::size_t j = 0; j < cols; ++j) sum += static_cast<double>(w[r * cols + j] * value);
             EXPECT_TRUE(test::near(static_cast<double>(y(tokens - 1, r)), sum, {})) << bits << " bits, row " << r;
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(Int8Products, OfOneTokenLargestCodesTimesLargestActivationsDoNotOverflow) {
+  Random random(8);
+  for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
+    for (const bool zeros : {false, true}) {
+      PackedWeight packed =
+          pack_weight(random_tensor({{Coding::kBlocks, 16, 64, bits, 32, 1}, false, zeros, true}, random));
+      std::fill_n(packed.block_zeros.data(), packed.block_zeros.size(), std::uint8_t{0});
+      auto* scales = reinterpret_cast<std::uint16_t*>(packed.block_scales.data());
+      std::fill_n(scales, packed.block_scales.size() / 2, f32_to_f16(1.0f));
+      for (const std::uint8_t codes : {std::uint8_t{0}, std::uint8_t{255}}) {
+        std::fill_n(packed.codes.data(), packed.codes.size(), codes);
+        const int code = codes == 0 ? 0 : (1 << bits) - 1, weight = code - (zeros ? 0 : 1 << (bits - 1));
+        for (const std::size_t negative : {std::size_t{0}, std::size_t{1}, std::size_t{40}, std::size_t{64}}) {
+          std::vector<float> x(64, 127.0f), y(16);
+          std::fill_n(x.begin(), negative, -127.0f);
+          multiply_int8(packed, active_int8_matvec(), {}, x, y);
+          const int inputs = 64 - 2 * static_cast<int>(negative);
+          for (std::size_t r = 0; r < 16; ++r)
+            ASSERT_EQ(y[r], static_cast<float>(127 * weight * inputs)) << bits << " bits, " << negative << " negative";
         }
       }
     }
