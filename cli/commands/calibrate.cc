@@ -165,7 +165,8 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
 
 Command calibrate_command(CLI::App& program) {
   auto arguments = std::make_shared<CalibrateArguments>();
-  CLI::App* app = program.add_subcommand("calibrate", "Collect activation statistics and Fisher sensitivities");
+  CLI::App* app =
+      program.add_subcommand("calibrate", "Collect activation statistics, Fisher sensitivities and Hessians");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory (config.json, *.safetensors) or a .gguf file");
   add_calibration_text(*app, arguments->text);
   app->add_option("--collect", arguments->collect,
@@ -192,6 +193,9 @@ Command calibrate_command(CLI::App& program) {
   app->footer(
       "Example:\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 16 -o build/calib.h5\n"
+      "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 -o build/best.h5 "
+      "\\\n"
+      "    --collect activations,guided-hessian,output-hessian      (what the presets best, windowed and scalar need)\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 \\\n"
       "    --extend build/calib.h5 -o build/calib-64.h5\n"
       "  nibble calibrate --show build/calib.h5\n"

@@ -113,15 +113,26 @@ LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what)
 }
 
 void Calibration::require_for(const QuantizeItem& item) const {
-  for (const Need& need : needs_of(item.settings)) {
-    if (item.settings.sequential && item.identity.block_linear && kCollectedOnTheWay.includes(need.what)) continue;
+  std::vector<Need> needs = needs_of(item.settings);
+  std::erase_if(needs, [&](const Need& need) {
+    return item.settings.sequential && item.identity.block_linear && kCollectedOnTheWay.includes(need.what);
+  });
+  StatisticSet missing;  // all of it, for one command
+  for (const Need& need : needs)
+    if (!holds(item.layer.module, need.what)) missing = calib::either(missing, need.what);
+  for (const Need& need : needs) {
     const auto value = find_recipe_key(need.key).print(item.settings);
     require(item, fmt::format("{}: {}", need.key, value.is_string() ? value.get<std::string>() : value.dump()),
-            need.what);
+            need.what, missing);
   }
 }
 
 void Calibration::require(const QuantizeItem& item, std::string_view purpose, const StatisticSet& what) const {
+  require(item, purpose, what, what);
+}
+
+void Calibration::require(const QuantizeItem& item, std::string_view purpose, const StatisticSet& what,
+                          const StatisticSet& missing) const {
   if (holds(item.layer.module, what)) return;
   const bool head = item.layer.role == model::Role::kHead;
   NIBBLE_REQUIRE(item.identity.block_linear || head, InvalidArgument,
@@ -133,11 +144,12 @@ void Calibration::require(const QuantizeItem& item, std::string_view purpose, co
   for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
   throw InvalidArgument(
       fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
-                  "  nibble calibrate {} --text FILE --collect {}{} -o calib.h5\nand pass --calib calib.h5",
+                  "  nibble calibrate {} --text FILE --collect {}{} -o {}\nand pass --calib {}",
                   item.identity.name, purpose, calib::to_text(what), item.layer.module,
                   names.empty() ? "only calibration gives (no --calib was given)"
                                 : fmt::format("is not in {}", fmt::join(names, ", ")),
-                  model_, calib::to_text(what), head ? " --head" : ""));
+                  model_, calib::to_text(missing), head ? " --head" : "", names.empty() ? "calib.h5" : "more.h5",
+                  names.empty() ? "calib.h5" : "more.h5 too"));
 }
 
 calib::FisherFlavour Calibration::flavour(const std::string& layer, const StatisticSet& what) const {

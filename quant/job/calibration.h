@@ -61,7 +61,7 @@ class Calibration {
   std::vector<double> input_drift(const QuantizeItem& item) const;
   /// Refuses, before any work, an item whose settings need statistics that neither a file holds nor, with `sequential`,
   /// the run itself will collect (mean inputs and Hessians): InvalidArgument naming
-  /// tensor, setting, statistic and layer, with the command that collects them.
+  /// tensor, setting, statistic and layer, with one command that collects all that the item lacks.
   void require_for(const QuantizeItem& item) const;
   /// The same for the statistics `what`, which something else needs: `purpose` begins the message. What nothing
   /// collects, statistics of an embedding that is only looked up, is refused as such.
@@ -72,6 +72,9 @@ class Calibration {
   std::vector<std::string> fingerprints() const;
 
  private:
+  /// `missing`: what the command in the message collects.
+  void require(const QuantizeItem& item, std::string_view purpose, const calib::StatisticSet& what,
+               const calib::StatisticSet& missing) const;
   const calib::StatsFile* find(const std::string& layer, const calib::StatisticSet& what) const;
 
   // Live statistics of `layer` if they include `what`, else null.

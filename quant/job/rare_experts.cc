@@ -4,6 +4,12 @@
 
 namespace nibble::quant {
 
+namespace {
+
+constexpr std::uint64_t kJointRounds = 4;  // as in the presets that have them
+
+}  // namespace
+
 TensorSettings without_statistics(TensorSettings settings) {
   const TensorSettings plain;
   settings.weighting = plain.weighting;
@@ -16,6 +22,9 @@ TensorSettings without_statistics(TensorSettings settings) {
   settings.sequential = plain.sequential;
   settings.outliers_sensitive = plain.outliers_sensitive;
   if (settings.search != ScaleSearch::kNone) settings.search = ScaleSearch::kError;
+  // Presets leave them out where codes are solved for; here nothing else fits palettes and scales to each other.
+  if (settings.window_bits != 0 && settings.scaling != Scaling::kNone)
+    settings.joint_iterations = std::max(settings.joint_iterations, kJointRounds);
   return settings;
 }
 

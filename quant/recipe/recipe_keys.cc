@@ -354,11 +354,12 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(
       s.weighting != Weighting::kHessian || is_solved(s), InvalidArgument,
       "weighting: hessian is what errors cost under the Hessian that codes are solved under: it needs solver: gptq or "
-      "coordinate-descent");
+      "coordinate-descent; say weighting: none where codes are not solved for");
   NIBBLE_REQUIRE(!is_grid(s) || s.search == ScaleSearch::kWeighted || s.weighting == Weighting::kNone ||
                      (is_learned(s) && s.search != ScaleSearch::kError),
                  InvalidArgument,
-                 "weighting: on grids it is what search: weighted minimises; the other searches do not use it");
+                 "weighting: on grids it is what search: weighted minimises; the other searches do not use it: say "
+                 "weighting: none");
 }
 
 Granularity parse_granularity(std::string_view text) { return one_of("granularity", text, kGranularities); }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "quant/algo/kmeans/palette.h"
 #include "quant/algo/kmeans/sensitivity.h"
 #include "quant/algo/palettes/outliers.h"
@@ -151,15 +152,18 @@ Matrix<float> same_for_all_rows(std::size_t rows, const std::vector<double>& per
   return weights;
 }
 
+// What is below 0, by rounding, is 0, as to solvers.
 std::vector<double> diagonal(const Matrix<float>& h, float added) {
   std::vector<double> values(h.rows());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(h(i, i) + added);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(std::max(h(i, i), 0.0f) + added);
   return values;
 }
 
 Matrix<float> hessian_weights(std::size_t rows, const WeightStatistics& statistics) {
   Matrix<float> weights = same_for_all_rows(rows, diagonal(statistics.hessian, 0.0f));
   if (statistics.output_hessian.size() == 0) return weights;
+  NIBBLE_REQUIRE(statistics.output_hessian.rows() == rows, InvalidArgument,
+                 "weighting: hessian: a Hessian of {} outputs for {} rows", statistics.output_hessian.rows(), rows);
   const std::vector<double> outputs = diagonal(statistics.output_hessian, kOutputDamping);
   const Matrix<float> of_rows = kmeans_weights({outputs.data(), 1, rows});
   for (std::size_t i = 0; i < rows; ++i)

@@ -10,7 +10,7 @@ namespace {
 
 bool ties_rows(const TensorSettings& settings) {
   return settings.solver != Solver::kNearest || settings.scaling != Scaling::kNone || settings.cluster_dim > 1 ||
-         settings.window_bits != 0 || settings.keeps_outliers();
+         settings.window_bits != 0 || settings.keeps_outliers() || settings.weighting == Weighting::kHessian;
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ constexpr std::size_t kSliceWeights = std::size_t{1} << 17;
 constexpr std::size_t kHeldSlices = 128;
 
 /// True for a palette that the whole tensor shares and nothing else that ties its rows together: no solver, scales,
-/// vectors, windows, outliers.
+/// vectors, windows, outliers, weights of Hessians (of which each row has its own).
 bool one_palette(const TensorSettings& settings);
 
 /// Rows per slice, at most `weights` weights but at least the rows that share a palette, of a tensor (rows, cols) whose
 /// rows, or groups of rows, are quantized without a look at the others: the result does not depend on it. All rows
-/// where that is not so: a scale for the tensor, a solver, scales, vectors, shares of outliers, `fisher` sensitivities
-/// (which are normalised over the tensor, and larger than what slices would save), one palette for a tensor of no more
-/// than kHeldSlices · `weights` weights.
+/// where that is not so: a scale for the tensor, a solver, scales, vectors, shares of outliers, weights of Hessians,
+/// `fisher` sensitivities (which are normalised over the tensor, and larger than what slices would save), one palette
+/// for a tensor of no more than kHeldSlices · `weights` weights.
 std::size_t rows_per_slice(const TensorSettings& settings, std::size_t rows, std::size_t cols, bool fisher,
                            std::size_t weights = kSliceWeights);
 

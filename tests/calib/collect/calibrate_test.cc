@@ -277,7 +277,7 @@ TEST(CalibrationPlan, CountsTheSquaresOfOutputsButNotTheHeads) {
                          2.0 * 0.5 * static_cast<double>(squares) * 16 * 512, {.rel = 1e-6}));
 }
 
-// What docs/formats.md says of it, with all that the preset `best` needs.
+// What docs/formats.md says of it.
 TEST(CalibrationPlan, OutputHessiansOfAnEightBillionParameterModelNeedMoreThanFourGigabytes) {
   const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
   RunSettings settings{

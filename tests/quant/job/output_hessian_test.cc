@@ -151,7 +151,11 @@ TEST(OutputHessian, ThatIsMissingIsRefusedWithTheCommandThatCollectsIt) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { quantize(dir / "model", dir / "out", defaults(kCoupled), {dir / "hessian.h5"}); },
       "output_hessian: true needs the statistic 'output-hessian' of layer 'model.layers.0.self_attn.q_proj'",
-      "hessian.h5", "--collect output-hessian"));
+      "hessian.h5", "--collect output-hessian -o more.h5"));
+  // One command collects all that is missing.
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir / "model", dir / "out", std::string(quant::Recipe::preset_text("best")), {}); },
+      "no --calib was given", "--collect activations,guided-hessian,output-hessian -o calib.h5"));
   EXPECT_FALSE(fs::exists(dir / "out.partial"));
   // From a file of its own it comes as well.
   write_calibration(dir / "outputs.h5", dir / "model", {.output_hessian = true});
@@ -351,6 +355,9 @@ TEST(OutputHessian, ExpertsThatNoTokenChoseNeedNone) {
   ASSERT_EQ(result.rare_experts.size(), 3u);
   EXPECT_EQ(result.rare_experts[0].tokens, 0u);
   EXPECT_FALSE(without_statistics(Recipe::parse(defaults(kCoupled), "r").settings("x")).output_hessian);
+  const TensorSettings best = without_statistics(Recipe::preset("best").settings("x"));
+  EXPECT_EQ(best.weighting, Weighting::kNone);
+  EXPECT_EQ(best.joint_iterations, 4u) << "nothing else refines its palettes";
 }
 
 }  // namespace

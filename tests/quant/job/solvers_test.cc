@@ -196,13 +196,17 @@ TEST(Solvers, RefuseToWorkWithoutTheirHessian) {
   quantize(dir / "model", dir / "out", "defaults: {solver: gptq}", {dir / "plain.h5"});
 }
 
-TEST(Presets, ThatSolveRun) {
+TEST(Presets, ThatSolveRunWithoutFisherSensitivities) {
   const TempDir dir;
   test::tiny_gpt2().write(dir / "model");
-  write_calibration(dir / "calib.h5", dir / "model");
-  for (const auto preset : {"gptq", "scalar"})
+  write_calibration(dir / "calib.h5", dir / "model",
+                    {.activations = true, .hessian = true, .guided_hessian = true, .output_hessian = true});
+  for (const auto preset : {"gptq", "scalar", "windowed", "best"}) {
+    const std::string nearest = fmt::format("defaults: {{bits: {}}}", Recipe::preset(preset).settings("x").bits);
     EXPECT_LT(output_error(quantize(dir / "model", dir / "out", Recipe::preset_text(preset), {dir / "calib.h5"})),
-              output_error(quantize(dir / "model", dir / "out", "{}", {dir / "calib.h5"})));
+              output_error(quantize(dir / "model", dir / "out", nearest, {dir / "calib.h5"})))
+        << preset;
+  }
 }
 
 }  // namespace

@@ -359,6 +359,30 @@ TEST(QuantizeTensor, SlicesOfRowsGiveTheBytesOfTheWhole) {
   EXPECT_GT(shared, 2u);
 }
 
+// The search of inputs' scales asks for nearest codes of recipes that have a solver.
+TEST(QuantizeTensor, WeightsOfHessiansAreNotCutIntoSlices) {
+  Random random(19);
+  Matrix<float> w(21, 36);
+  for (float& value : w.values()) value = static_cast<float>(0.02 * random.normal());
+  for (const auto granularity : {"tensor", "channel-group, group_size: 4"}) {
+    SCOPED_TRACE(granularity);
+    TensorSettings settings = settings_of(fmt::format(
+        "weighting: hessian, solver: coordinate-descent, output_hessian: true, granularity: {}", granularity));
+    const WeightStatistics statistics = statistics_for(w, settings, false);
+    ASSERT_EQ(statistics.output_hessian.rows(), 21u);
+    settings.solver = Solver::kNearest;
+    const WeightParts whole = quantize_tensor("p", MatrixSource(w), settings, statistics);
+    const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics, 5);
+    for (std::size_t i = 0; i < made.parts.size(); ++i)
+      EXPECT_TRUE(std::ranges::equal(made.parts[i].bytes, whole.parts[i].bytes)) << made.parts[i].suffix;
+    TensorSettings plain = settings;
+    plain.weighting = Weighting::kNone;
+    const WeightParts other = quantize_tensor("p", MatrixSource(w), plain, statistics);
+    EXPECT_FALSE(std::ranges::equal(whole.parts[0].bytes, other.parts[0].bytes) &&
+                 std::ranges::equal(whole.parts[1].bytes, other.parts[1].bytes));
+  }
+}
+
 TEST(QuantizeTensor, LetsGoOfPagesWhileItGoesThroughATensor) {
   Matrix<float> w(64, 32);
   for (std::size_t i = 0; i < w.size(); ++i) w.data()[i] = static_cast<float>(i % 7);
