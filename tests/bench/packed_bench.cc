@@ -1,7 +1,8 @@
 // How fast packed weights are read: y = W x of one token on the layer shapes of Llama-3.2-1B, in each compute mode.
 // Prints bytes of packed weights per second beside a plain streaming read in the same run. Codes come from memory, not
 // from caches: the operators of a shape take turns over at least 600 MB. Arguments: threads (0: all), repeats, the
-// beginning of a format's name (all that begin so).
+// beginning of a format's name (all that begin so), and `cached`, which measures one small operator over and over
+// instead: what the kernels can do where memory does not hold them up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ using namespace nibble;
 using quant::Coding;
 using quant::Compute;
 
-constexpr std::size_t kTraffic = 600u << 20;
+constexpr std::size_t kTraffic = 600u << 20, kCachedRows = 256, kCachedCols = 2048;
 
 struct Case {
   const char* name;
@@ -53,7 +54,7 @@ class HalfSource final : public WeightSource {
   std::vector<std::uint16_t> bits_;
 };
 
-Operators make_operators(const Case& test_case, std::size_t rows, std::size_t cols, Compute compute) {
+Operators make_operators(const Case& test_case, std::size_t rows, std::size_t cols, Compute compute, bool cached) {
   Operators made;
   Random random(1);
   std::optional<quant::QuantizedTensor> tensor;
@@ -66,23 +67,25 @@ Operators make_operators(const Case& test_case, std::size_t rows, std::size_t co
   } else {
     made.bytes = 2.0 * static_cast<double>(rows * cols);
   }
-  const auto count = static_cast<std::size_t>(static_cast<double>(kTraffic) / made.bytes) + 1;
+  const auto count = cached ? 1 : static_cast<std::size_t>(static_cast<double>(kTraffic) / made.bytes) + 1;
   for (std::size_t i = 0; i < count; ++i)
     made.ops.push_back(tensor ? quant::make_packed_linear(*tensor, {}, compute)
                               : quant::make_float_linear(std::make_shared<HalfSource>(rows, cols), {}, compute));
   return made;
 }
 
-void run(const Case& test_case, std::size_t rows, std::size_t cols, Compute compute, std::size_t repeats,
+void run(const Case& test_case, std::size_t rows, std::size_t cols, Compute compute, std::size_t repeats, bool cached,
          double bandwidth) {
-  const Operators made = make_operators(test_case, rows, cols, compute);
+  const Operators made = make_operators(test_case, rows, cols, compute, cached);
+  const std::size_t rounds = cached ? 1000 : 1;
   Random random(2);
   Matrix<float> x(1, cols), y(1, rows);
   for (float& value : x.values()) value = static_cast<float>(random.normal());
   const auto timing = bench::measure(repeats, [&] {
-    for (const auto& op : made.ops) op->forward(x, y);
+    for (std::size_t round = 0; round < rounds; ++round)
+      for (const auto& op : made.ops) op->forward(x, y);
   });
-  const double count = static_cast<double>(made.ops.size());
+  const auto count = static_cast<double>(made.ops.size() * rounds);
   const auto rate = [&](double seconds) { return made.bytes * count / seconds; };
   const double median = rate(timing.median_seconds);
   fmt::print("{:18} {:>6} x {:<5} {:24} {:8.1f} {:6.1f} {:6.1f} to {:<6.1f} {:6.1f} %\n", test_case.name, rows, cols,
@@ -108,12 +111,15 @@ int main(int argc, char** argv) {
                         {"palette 4 tensor", wish(Coding::kPalette, 4, 0, true)},
                         {"float16", std::nullopt}};
   const std::string_view formats = argc > 3 ? argv[3] : "";
+  const bool cached = argc > 4 && std::string_view(argv[4]) == "cached";
+  std::vector<std::pair<std::size_t, std::size_t>> shapes{{512, 2048}, {2048, 2048}, {8192, 2048}, {2048, 8192}};
+  if (cached) shapes = {{kCachedRows, kCachedCols}};
   for (const Case& test_case : cases) {
     if (!std::string_view(test_case.name).starts_with(formats)) continue;
     for (const Compute compute : {Compute::kInt8, Compute::kExact})
-      for (const auto& [rows, cols] :
-           {std::pair<std::size_t, std::size_t>{512, 2048}, {2048, 2048}, {8192, 2048}, {2048, 8192}})
-        if (test_case.wish || compute == Compute::kExact) run(test_case, rows, cols, compute, repeats, bandwidth);
+      for (const auto& [rows, cols] : shapes)
+        if (test_case.wish || compute == Compute::kExact)
+          run(test_case, rows, cols, compute, repeats, cached, bandwidth);
   }
   return 0;
 }
