@@ -18,19 +18,27 @@ void reorder_by_lanes(float* row, std::size_t count) {
   }
 }
 
-// Magnitudes and signs apart, as kernels want them that can only multiply unsigned by signed bytes.
-void take_apart(std::size_t block, QuantizedActivations& q) {
-  const std::size_t count = q.values.size();
-  q.magnitudes.resize(count);
-  q.negative.resize(count);
-  q.less.assign(q.sums.size(), 0);
-  for (std::size_t j = 0; j < count; ++j) {
-    const int value = q.values[j], negative = value < 0 ? -1 : 0;
-    q.negative[j] = static_cast<std::int8_t>(negative);
-    q.magnitudes[j] = static_cast<std::int8_t>((value ^ negative) - negative);
+// In bytes, for compilers to see vectors in it.
+template <std::size_t kBlock>
+void take_apart(QuantizedActivations& q) {
+  const std::int8_t* x = q.values.data();
+  std::int8_t *magnitudes = q.magnitudes.data(), *negative = q.negative.data();
+  for (std::size_t b = 0; b < q.less.size(); ++b, x += kBlock, magnitudes += kBlock, negative += kBlock) {
+    for (std::size_t j = 0; j < kBlock; ++j) {
+      negative[j] = x[j] < 0 ? std::int8_t{-1} : std::int8_t{0};
+      magnitudes[j] = static_cast<std::int8_t>((x[j] ^ negative[j]) - negative[j]);
+    }
+    std::int32_t less = 0;
+    for (std::size_t j = 0; j < kBlock; ++j) less += magnitudes[j] & negative[j];
+    q.less[b] = less;
   }
-  for (std::size_t b = 0; b < q.less.size(); ++b)
-    for (std::size_t j = b * block; j < (b + 1) * block; ++j) q.less[b] += q.magnitudes[j] & q.negative[j];
+}
+
+void take_apart(std::size_t block, QuantizedActivations& q) {
+  q.magnitudes.resize(q.values.size());
+  q.negative.resize(q.values.size());
+  q.less.resize(q.sums.size());
+  block == kBlockInputs ? take_apart<kBlockInputs>(q) : take_apart<kBlockInputs / 2>(q);
 }
 
 }  // namespace
@@ -64,28 +72,30 @@ void quantize_halves(std::span<const float> x, QuantizeActivations quantize, std
 }
 
 void quantize_activations(std::span<const float> x, std::size_t padded, QuantizeActivations quantize,
-                          bool with_lane_scales, std::size_t block, QuantizedActivations& q) {
-  const std::size_t blocks = padded / block;
+                          const ActivationsWish& wish, QuantizedActivations& q) {
+  const std::size_t blocks = padded / wish.block;
   q.padded.assign(padded, 0.0f);
   std::copy(x.begin(), x.end(), q.padded.begin());
   q.values.resize(padded);
   q.scales.resize(blocks);
   q.sums.resize(blocks);
-  if (block == kBlockInputs) {
+  if (wish.block == kBlockInputs) {
     quantize(q.padded.data(), padded, q.values.data(), q.scales.data(), q.sums.data());
   } else {
     quantize_halves(q.padded, quantize, q.values.data(), q.scales.data(), q.sums.data(), q.halves);
   }
-  take_apart(block, q);
   const auto total_of = [&](const std::vector<std::int32_t>& sums) {
     double total = 0.0;
     for (std::size_t b = 0; b < blocks; ++b) total += static_cast<double>(q.scales[b]) * static_cast<double>(sums[b]);
     return static_cast<float>(total);
   };
   q.total = total_of(q.sums);
-  q.less_total = total_of(q.less);
-  q.lane_scales.resize(with_lane_scales ? padded / 4 : 0);
-  for (std::size_t lane = 0; lane < q.lane_scales.size(); ++lane) q.lane_scales[lane] = q.scales[lane * 4 / block];
+  if (wish.apart) {
+    take_apart(wish.block, q);
+    q.less_total = total_of(q.less);
+  }
+  q.lane_scales.resize(wish.lane_scales ? padded / 4 : 0);
+  for (std::size_t lane = 0; lane < q.lane_scales.size(); ++lane) q.lane_scales[lane] = q.scales[lane * 4 / wish.block];
 }
 
 }  // namespace nibble::quant

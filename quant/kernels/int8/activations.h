@@ -6,6 +6,7 @@
 
 #include "core/matrix_view.h"
 #include "quant/kernels/int8/int8_matvec.h"
+#include "quant/kernels/packing/code_layout.h"
 #include "quant/kernels/packing/line_vector.h"
 
 namespace nibble::quant {
@@ -31,10 +32,10 @@ struct QuantizedHalves {
 /// One vector of activations as int8 kernels read it.
 struct QuantizedActivations {
   LineVector<std::int8_t> values;                ///< (padded inputs)
-  LineVector<std::int8_t> magnitudes, negative;  ///< of values, apart: |x8|, and -1 where x8 < 0, else 0
+  LineVector<std::int8_t> magnitudes, negative;  ///< if asked for: |x8|; -1 where x8 < 0, else 0
   std::vector<float> scales;                     ///< (blocks)
   std::vector<std::int32_t> sums;                ///< (blocks) of values
-  std::vector<std::int32_t> less;                ///< (blocks) of |x8| where x8 < 0
+  std::vector<std::int32_t> less;                ///< (blocks) of |x8| where x8 < 0; as the last two
   LineVector<float> lane_scales;                 ///< (padded inputs / 4) if asked for: the scale of each four values
   float total = 0.0f;                            ///< of what all values stand for
   float less_total = 0.0f;                       ///< sum over blocks of the scale times `less`
@@ -42,9 +43,16 @@ struct QuantizedActivations {
   QuantizedHalves halves;
 };
 
-/// x, zero from its end to `padded` inputs, a multiple of 32, by `quantize`. Blocks are of `block` inputs, 32 or 16.
+/// What else than values, scales and sums is wanted.
+struct ActivationsWish {
+  std::size_t block = kBlockInputs;  ///< inputs that share a scale: 32 or 16
+  bool lane_scales = false;
+  bool apart = false;  ///< magnitudes, negative, less, less_total
+};
+
+/// x, zero from its end to `padded` inputs, a multiple of 32, by `quantize`.
 void quantize_activations(std::span<const float> x, std::size_t padded, QuantizeActivations quantize,
-                          bool with_lane_scales, std::size_t block, QuantizedActivations& quantized);
+                          const ActivationsWish& wish, QuantizedActivations& quantized);
 
 /// `quantize` for blocks of 16 inputs: count / 16 scales and sums. `room` is for the while.
 void quantize_halves(std::span<const float> x, QuantizeActivations quantize, std::int8_t* x8, float* scales,

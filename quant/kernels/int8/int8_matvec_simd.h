@@ -169,6 +169,7 @@ constexpr Int8MatvecTable table(const char* name) {
            NIBBLE_WIDTH(6, nullptr, nullptr),
            {nullptr, nullptr, blocks<V, 8>, nullptr, nullptr}},
           quantize<V>,
+          kTakesApart<typename V::AnyBytes>,
           name};
 }
 #undef NIBBLE_BLOCK_PALETTES

@@ -59,8 +59,13 @@ void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::s
   const CodeLayout& layout = w.layout;
   thread_local QuantizedActivations quantized;
   QuantizedActivations& q = quantized;  // the calling thread's, for all threads
-  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize, layout.panel_rows == 1,
-                       inputs_per_block(w.kind), q);
+  // Codes of integers below 128 are multiplied as they are.
+  const bool small = w.kind == PackedKind::kBlocks && layout.bits < 8;
+  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize,
+                       {.block = inputs_per_block(w.kind),
+                        .lane_scales = layout.panel_rows == 1,
+                        .apart = kernels.takes_apart && !small},
+                       q);
   const std::size_t panels = layout.panels(w.rows);
   parallel_for_tiles(panels, run_length(panels, layout.panel_bytes(w.cols)), [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<float> sums;

@@ -70,7 +70,7 @@ void multiply_windows_int8(const PackedWeight& w, std::span<const float> bias, s
   const std::size_t padded = w.windows.padded_inputs(w.cols);
   thread_local QuantizedActivations quantized;
   QuantizedActivations& q = quantized;  // the calling thread's, for all threads
-  quantize_activations(x, padded, active_int8_matvec().quantize, false, kBlockInputs, q);
+  quantize_activations(x, padded, active_int8_matvec().quantize, {}, q);
   const WindowInt8Kernels& kernels = *select_window_int8_kernels(w.windows);
   for_panel_runs(w, [&](std::size_t panel, std::size_t panels, std::size_t first, std::size_t rows) {
     thread_local std::vector<float> sums;

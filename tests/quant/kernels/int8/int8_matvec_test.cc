@@ -77,7 +77,7 @@ TEST(QuantizedActivations, AreTakenApart) {
   const std::vector<float> x = awkward_activations();
   for (const std::size_t block : {kBlock, kBlock / 2}) {
     QuantizedActivations q;
-    quantize_activations(x, x.size(), active_int8_matvec().quantize, false, block, q);
+    quantize_activations(x, x.size(), active_int8_matvec().quantize, {.block = block, .apart = true}, q);
     double less_total = 0.0, magnitude = 0.0;
     for (std::size_t first = 0; first < x.size(); first += block) {
       int less = 0;

@@ -104,7 +104,8 @@ TEST(PageEnds, Int8KernelsStayWithinTheirArrays) {
     const std::size_t panels = w.layout.panels(w.rows), rows = panels * w.layout.panel_rows;
     QuantizedActivations q;
     quantize_activations(random_vector(w.cols, random), w.layout.padded_inputs(w.cols), kernels.quantize,
-                         w.layout.panel_rows == 1, inputs_per_block(w.kind), q);
+                         {.block = inputs_per_block(w.kind), .lane_scales = w.layout.panel_rows == 1, .apart = true},
+                         q);
     std::vector<float> expected(rows);
     Int8MatvecArgs args = int8_args(w, 0, panels, q);
     args.y = expected.data();
