@@ -96,6 +96,33 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
   }
 }
 
+// What all names begin with, up to where a part after a comma differs: "best" of "best, seed 0" and "best, seed 1".
+// Empty where that is nothing.
+std::string common_name(const std::set<std::string_view>& names) {
+  std::string_view common = *names.begin();
+  for (const std::string_view name : names) {
+    const auto [end, other] = std::ranges::mismatch(common, name);
+    common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
+  }
+  if (names.size() == 1) return std::string(common);
+  const std::size_t comma = common.rfind(", ");
+  return std::string(common.substr(0, comma == std::string_view::npos ? 0 : comma));
+}
+
+// Rows of recipes are named after the first draw; what tells draws apart is left out where names stay different.
+void name_rows(const Pivot& pivot, const Spread& spread, ReportTable& table) {
+  std::vector<std::string> common;
+  for (const std::string& row : pivot.row_names) {
+    std::set<std::string_view> names;
+    for (const auto& [place, first] : pivot.cells)
+      if (place.first == row)
+        for (const auto& [value, entry] : spread.draws.at(first)) names.insert(entry->setting("recipe"));
+    common.push_back(common_name(names));
+  }
+  for (std::size_t r = 0; r < common.size(); ++r)
+    if (!common[r].empty() && std::ranges::count(common, common[r]) == 1) table.rows[r][0].text = common[r];
+}
+
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
 ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::string& over,
@@ -133,6 +160,7 @@ ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::st
     for (std::size_t c = 0; c < pivot.column_names.size(); ++c)
       if (const auto found = pivot.cells.find({pivot.row_names[r], pivot.column_names[c]}); found != pivot.cells.end())
         table.rows[r][c + 1] = cells.at(found->second);
+  if (settings.rows == SettingNames{"recipe"}) name_rows(pivot, spread, table);
   SettingNames shown = settings.shown();
   shown.push_back(over);
   table.warnings = mixture_warnings(all, shown);

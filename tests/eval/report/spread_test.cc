@@ -69,6 +69,28 @@ TEST(Spread, MeansDeviationsAndPairedDifferences) {
   EXPECT_TRUE(made[0].warnings.empty()) << made[0].warnings[0];
 }
 
+TEST(Spread, RowsAreNamedByWhatDrawsHaveInCommon) {
+  const auto named = [](std::vector<SweepRecord> records, const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < records.size(); ++i)
+      for (auto& [label, value] : records[i].labels)
+        if (label == "recipe") value = names[i];
+    const auto entries = entries_of(records);
+    const auto made = tables(entries);
+    std::set<std::string> rows;
+    for (const auto& row : made[0].rows) rows.insert(row[0].text);
+    return rows;
+  };
+  const std::vector<SweepRecord> draws = {cell(0, "0", 10.0), cell(0, "1", 12.0), cell(1, "0", 11.0),
+                                          cell(1, "1", 13.5)};
+  using Names = std::set<std::string>;
+  EXPECT_EQ(named(draws, {"best, seed 0", "best, seed 1", "best, tuned, seed 10", "best, tuned, seed 11"}),
+            (Names{"best", "best, tuned"}));
+  EXPECT_EQ(named(draws, {"best", "best", "scalar, seed 0", "scalar, seed 0"}), (Names{"best", "scalar, seed 0"}));
+  EXPECT_EQ(named(draws, {"a0", "a1", "b, seed 0", "b, seed 1"}), (Names{"a0", "b"})) << "nothing in common";
+  EXPECT_EQ(named(draws, {"a, x, 0", "a, y, 1", "a, z, 0", "a, u, 1"}), (Names{"a, x, 0", "a, z, 0"}))
+      << "both would be a";
+}
+
 TEST(Spread, TheLowestIsBoldWhereNoOtherMayBe) {
   auto records = three_draws();
   records.resize(6);
