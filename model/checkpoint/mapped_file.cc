@@ -102,6 +102,10 @@ struct SigbusRegistry {
 
 namespace {
 
+std::int64_t written_ns(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw FormatError(fmt::format("cannot open '{}': {}", path.string(), std::strerror(error)));
 }
@@ -116,6 +120,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     if (fstat(file_, &status) != 0) fail(path_, errno);
     NIBBLE_REQUIRE(S_ISREG(status.st_mode), FormatError, "cannot open '{}': expected a regular file", path_.string());
     size_ = static_cast<std::size_t>(status.st_size);
+    written_ns_ = written_ns(status);
     if (size_ == 0) return;
     void* address = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_, 0);
     if (address == MAP_FAILED) fail(path_, errno);
@@ -144,6 +149,11 @@ void MappedFile::check_intact() const {
       "reading '{}' failed: it had {} bytes when it was opened and has {} now; was it replaced, cut short or "
       "lost while in use?",
       path_.string(), size_, status.st_size);
+  NIBBLE_REQUIRE(
+      written_ns(status) == written_ns_, FormatError,
+      "reading '{}' failed: it was written to while in use, so that what was read so far and the rest may not "
+      "belong together; start again",
+      path_.string());
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {

@@ -26,8 +26,8 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Throws FormatError when what has been read so far may have been zeros: the file is smaller now than when it was
-  /// opened, or a read failed. Cost: one fstat().
+  /// Throws FormatError when what has been read so far may not be what the file held when it was opened: it was written
+  /// to since (as far as its time tells: a few milliseconds), is smaller, or a read failed. Cost: one fstat().
   void check_intact() const;
   /// Tells the kernel that the pages under `part` are not needed for a while; reading them later is fine.
   void release(std::span<const std::byte> part) const;
@@ -41,6 +41,7 @@ class MappedFile {
   int file_ = -1;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::int64_t written_ns_ = 0;  ///< when it was, last, before it was opened
   Registration* registration_ = nullptr;
   friend struct SigbusRegistry;
 };

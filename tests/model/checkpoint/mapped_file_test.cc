@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -72,6 +74,30 @@ TEST(MappedFile, ThatShrinksByAFewBytesIsNoticedThoughNoSignalIsRaised) {
   const MappedFile file(directory / "file");
   std::filesystem::resize_file(directory / "file", 99);
   EXPECT_TRUE(throws_with<FormatError>([&] { file.check_intact(); }, "100 bytes", "99 now", "cut short"));
+}
+
+TEST(MappedFile, ThatIsOverwrittenInPlaceIsNoticed) {
+  const TempDir directory;
+  const std::filesystem::path path = directory / "file";
+  test::write_file(path, std::string(100, 'x'));
+  const MappedFile file(path);
+  const auto before = std::filesystem::last_write_time(path);
+  EXPECT_NO_THROW(file.check_intact());
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << "other bytes";
+  std::filesystem::last_write_time(path, before + std::chrono::milliseconds(10));  // later than clocks of files tick
+  EXPECT_EQ(file.bytes()[0], std::byte{'o'}) << "the same file";
+  EXPECT_TRUE(throws_with<FormatError>([&] { file.check_intact(); }, path.string(), "written to while in use"));
+}
+
+TEST(MappedFile, ThatIsReplacedByNameStaysWhatItWas) {
+  const TempDir directory;
+  const std::filesystem::path path = directory / "file", other = directory / "other";
+  test::write_file(path, std::string(100, 'x'));
+  const MappedFile file(path);
+  test::write_file(other, std::string(50, 'y'));
+  std::filesystem::rename(other, path);
+  EXPECT_EQ(sum(file.bytes()), 100 * 'x');
+  EXPECT_NO_THROW(file.check_intact());
 }
 
 TEST(MappedFile, ThatShrankStaysMarkedAfterItGrewBack) {
