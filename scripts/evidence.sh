@@ -9,7 +9,7 @@ Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all mode
        scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts, see its top) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
-docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere); those of one MODEL alone to NAME-MODEL.md. Cells that are there stay: to make a table with another version of the
+docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, novels, gptq and head. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
 --check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
@@ -40,26 +40,39 @@ for name in "${names[@]}"; do
   [[ -e scripts/evidence/$name.yaml ]] || { echo "there is no scripts/evidence/$name.yaml" >&2; usage >&2; exit 2; }
 done
 mkdir -p "$out" build/evidence
+
+# One table of all models: these; the others are long, and have one for each.
+together=" methods novels gptq head "
+
+models_of() { sed -n 's/^  - {path: .*name: \([^ },]*\)}.*/\1/p' "scripts/evidence/$1.yaml"; }
+
+make_table() {  # name, model or nothing
+  local sweep=scripts/evidence/$1.yaml table=$1
+  if [[ -n ${2:-} ]]; then
+    table=$1-$2
+    sed "/^  - {path: /{/name: $2}/!d}" "$sweep" >"build/evidence/$table.yaml"
+    grep -q "name: $2}" "build/evidence/$table.yaml" || { echo "$sweep has no model '$2'" >&2; exit 2; }
+    sweep=build/evidence/$table.yaml
+  fi
+  scripts/evidence/gguf_files.sh "$sweep"
+  # 4: some cells failed; the table says how many.
+  "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
+  python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$1.yaml" >"build/evidence/$table.md"
+  mv "build/evidence/$table.md" "$out/$table.md"
+}
+
 skipped=0
 for name in "${names[@]}"; do
   lacking=$(scripts/evidence/lacking_texts.sh "scripts/evidence/$name.yaml")
   if [[ -n $lacking ]]; then
     echo "evidence: $name is left out for want of $lacking" >&2
     skipped=1
-    continue
+  elif [[ -n $model ]]; then
+    make_table "$name" "$model"
+  elif [[ $together == *" $name "* ]]; then
+    make_table "$name"
+  else
+    for each in $(models_of "$name"); do make_table "$name" "$each"; done
   fi
-  sweep=scripts/evidence/$name.yaml
-  table=$name
-  if [[ -n $model ]]; then
-    table=$name-$model
-    sed "/^  - {path: /{/name: $model}/!d}" "$sweep" >"build/evidence/$table.yaml"
-    grep -q "name: $model}" "build/evidence/$table.yaml" || { echo "$sweep has no model '$model'" >&2; exit 2; }
-    sweep=build/evidence/$table.yaml
-  fi
-  scripts/evidence/gguf_files.sh "$sweep"
-  # 4: some cells failed; the table says how many.
-  "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
-  python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$name.yaml" >"build/evidence/$table.md"
-  mv "build/evidence/$table.md" "$out/$table.md"
 done
 exit "$skipped"

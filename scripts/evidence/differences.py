@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Differences of KL divergence between cells of the same model, name and evaluation of two sweeps, paired by window.
+
+    scripts/evidence/differences.py build/evidence/fisher_text-llama-novels build/evidence/fisher_position-llama-novels
+
+Prints B less A in millinats with the standard error of the mean over windows, "undecided" inside two of these. What only
+one of them has is left out. Both sweeps must have measured the same windows.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+
+
+def windows_of(directory):
+    cells = {}
+    for file in sorted(pathlib.Path(directory).glob("*.json")):
+        record = json.loads(file.read_text())
+        divergence = (record.get("measures") or {}).get("divergence") if record.get("status") == "ok" else None
+        if divergence:
+            labels = record["labels"]
+            cells[labels["model"], labels["recipe"], labels["evaluation"]] = divergence["window_nats"]
+    return cells
+
+
+def difference(before, after):
+    if len(before) != len(after):
+        raise SystemExit(f"expected the same windows, got {len(before)} and {len(after)}")
+    changes = [1000 * (b - a) for a, b in zip(before, after)]
+    return statistics.mean(changes), statistics.stdev(changes) / math.sqrt(len(changes))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("a", help="directory of a sweep's records")
+    parser.add_argument("b", help="directory of another's")
+    arguments = parser.parse_args()
+    a, b = windows_of(arguments.a), windows_of(arguments.b)
+    both = [cell for cell in a if cell in b]
+    if not both:
+        raise SystemExit("no cell is in both")
+    for cell in sorted(both):
+        mean, error = difference(a[cell], b[cell])
+        print(f"{', '.join(cell)}: {mean:+.4f} ± {error:.4f}{', undecided' if abs(mean) <= 2 * error else ''}")
+
+
+if __name__ == "__main__":
+    main()
