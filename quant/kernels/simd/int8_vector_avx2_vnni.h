@@ -1,6 +1,7 @@
 #pragma once
 
 #include "quant/kernels/simd/int8_vector_avx2.h"
+#include "quant/kernels/simd/plain_block_product.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX2, FMA, F16C and AVX-VNNI. Only *_avx2_vnni.cc
 // include this.
@@ -27,12 +28,7 @@ struct Int8VectorVnni2x256 : Int8Lanes2x256 {
   using SmallBytes = AnyBytes;
 
   template <class Product, bool>
-  struct BlockProduct {
-    using Sums = Int8Lanes2x256::Sums;
-    static Sums begin(Sums start) { return start; }
-    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
-    static Sums end(Sums sums, Sums) { return sums; }
-  };
+  using BlockProduct = PlainBlockProduct<Int8Lanes2x256, Product>;
 
   template <int kBits>
   struct Entries : ShuffledEntries<kBits> {

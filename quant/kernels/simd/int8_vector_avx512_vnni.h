@@ -1,6 +1,7 @@
 #pragma once
 
 #include "quant/kernels/simd/int8_vector_avx512.h"
+#include "quant/kernels/simd/plain_block_product.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX-512 F, BW, VL, DQ, VNNI. Only *_avx512_vnni.cc
 // and *_avx512_vbmi.cc include this.
@@ -20,12 +21,7 @@ struct Int8VectorVnni512 : Int8Lanes512 {
   using SmallBytes = AnyBytes;
 
   template <class Product, bool>
-  struct BlockProduct {
-    using Sums = Int8Lanes512::Sums;
-    static Sums begin(Sums start) { return start; }
-    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
-    static Sums end(Sums sums, Sums) { return sums; }
-  };
+  using BlockProduct = PlainBlockProduct<Int8Lanes512, Product>;
 
   template <int kBits>
   struct Entries : ShuffledEntries<kBits> {

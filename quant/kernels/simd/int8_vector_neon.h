@@ -1,5 +1,6 @@
 #pragma once
 
+#include "quant/kernels/simd/plain_block_product.h"
 #include "quant/kernels/simd/vector_neon.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in NEON, over what it has for products of bytes:
@@ -110,12 +111,7 @@ struct Int8Vector4x128 : Int8Lanes4x128 {
   using SmallBytes = Products<0>;
 
   template <class Product, bool>
-  struct BlockProduct {
-    using Sums = Int8Lanes4x128::Sums;
-    static Sums begin(Sums start) { return start; }
-    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
-    static Sums end(Sums sums, Sums) { return sums; }
-  };
+  using BlockProduct = PlainBlockProduct<Int8Lanes4x128, Product>;
 
   template <int kBits>
   struct Entries : TableEntries<kBits> {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "quant/kernels/simd/plain_block_product.h"
 #include "quant/kernels/simd/vector_scalar.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h for every other processor.
@@ -41,12 +42,7 @@ struct Int8VectorScalar : VectorScalar {
   using SmallBytes = AnyBytes;
 
   template <class Product, bool>
-  struct BlockProduct {
-    using Sums = Int8VectorScalar::Sums;
-    static Sums begin(Sums start) { return start; }
-    static Sums dot(Sums sums, Bytes w, Inputs x) { return Product::dot(sums, w, x); }
-    static Sums end(Sums sums, Sums) { return sums; }
-  };
+  using BlockProduct = PlainBlockProduct<Int8VectorScalar, Product>;
 
   template <int kBits>
   struct Entries {
