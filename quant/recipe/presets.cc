@@ -104,7 +104,7 @@ defaults:
      kScalar},
     {"scalar-mixed",
      R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
-# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. Better still, with --text (or --tokens):
+# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. Up to 3 % better, with --text (or --tokens):
 # --set budget.probe_windows=16 (docs/results/budget.md). A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
