@@ -22,6 +22,7 @@ Command tokenize_command(CLI::App& program);
 Command generate_command(CLI::App& program);
 Command export_command(CLI::App& program);
 Command rotate_command(CLI::App& program);
+Command bound_command(CLI::App& program);
 Command synthesize_command(CLI::App& program);
 Command sweep_command(CLI::App& program);
 Command diff_command(CLI::App& program);

@@ -1,11 +1,11 @@
 #include "model/rotate/rotation.h"
 
-#include <Eigen/QR>
 #include <cmath>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "model/rotate/random_orthogonal.h"
 
 namespace nibble::model {
 namespace {
@@ -21,14 +21,6 @@ void hadamard(std::span<double> x) {
       }
   const double scale = 1.0 / std::sqrt(static_cast<double>(x.size()));
   for (double& value : x) value *= scale;
-}
-
-// Q of a matrix of normal deviates: uniform over rotations up to signs.
-std::vector<double> random_orthogonal(std::size_t n, Random& random) {
-  Eigen::MatrixXd deviates(n, n);
-  for (Eigen::Index i = 0; i < deviates.size(); ++i) deviates.data()[i] = random.normal();
-  const Eigen::MatrixXd q = Eigen::HouseholderQR<Eigen::MatrixXd>(deviates).householderQ();
-  return {q.data(), q.data() + q.size()};
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {

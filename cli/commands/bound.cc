@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/arguments/options.h"
+#include "cli/command.h"
+#include "cli/terminal/human.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/progress_bar.h"
+#include "cli/terminal/table.h"
+#include "eval/bound/bound_study.h"
+
+namespace nibble::cli {
+namespace {
+
+struct BoundArguments {
+  CommonOptions common;
+  std::vector<std::string> methods{"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
+  std::vector<std::size_t> bits;
+  eval::LayerModel layer;
+  std::uint64_t rows = layer.rows, columns = layer.columns, layers = 3, seed = 0;
+};
+
+// PRESET|FILE[:KEY=VALUE…], taken apart.
+struct MethodText {
+  explicit MethodText(const std::string& text) {
+    std::size_t end = text.find(':');
+    name = text.substr(0, end);
+    while (end != std::string::npos) {
+      const std::size_t begin = end + 1;
+      end = text.find(':', begin);
+      assignments.push_back(text.substr(begin, end - begin));
+    }
+    is_file = name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".json");
+  }
+  bool sets_bits() const {
+    return std::any_of(assignments.begin(), assignments.end(),
+                       [](const std::string& assignment) { return assignment.starts_with("bits="); });
+  }
+  quant::Recipe recipe() const {
+    quant::Recipe made = is_file ? quant::Recipe::load(name) : quant::Recipe::preset(name);
+    for (const std::string& assignment : assignments) made.apply_set(assignment);
+    return made;
+  }
+
+  std::string name;
+  bool is_file = false;
+  std::vector<std::string> assignments;
+};
+
+bool has_widths(const quant::TensorSettings& settings) {
+  return settings.stored_as().bits.size() > 1 && (!settings.has_block_palette() || settings.learns_block_palette());
+}
+
+// Each method at each width, where it has a choice of widths.
+std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
+  constexpr std::size_t kUsual[] = {4, 3, 2};
+  std::vector<eval::Method> methods;
+  for (const std::string& text : arguments.methods) {
+    const MethodText method(text);
+    quant::Recipe as_it_is = method.recipe();
+    std::vector<std::size_t> widths = arguments.bits;
+    if (widths.empty() && !method.is_file) widths.assign(std::begin(kUsual), std::end(kUsual));
+    if (widths.empty() || method.sets_bits() || !has_widths(as_it_is.settings("layer.weight"))) {
+      as_it_is.validate();
+      methods.push_back({text, std::move(as_it_is)});
+      continue;
+    }
+    for (const std::size_t width : widths) {
+      quant::Recipe recipe = as_it_is;
+      recipe.apply_set("bits", std::to_string(width));
+      recipe.validate();
+      methods.push_back({fmt::format("{}:bits={}", text, width), std::move(recipe)});
+    }
+  }
+  return methods;
+}
+
+nlohmann::ordered_json json_of(const eval::OverLayers& figure) {
+  return {{"mean", figure.mean},
+          {"standard_error", std::isnan(figure.standard_error) ? nlohmann::ordered_json()
+                                                               : nlohmann::ordered_json(figure.standard_error)}};
+}
+
+nlohmann::ordered_json json_of(const BoundArguments& arguments, const std::vector<eval::Method>& methods,
+                               const std::vector<eval::MethodBound>& results) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (std::size_t m = 0; m < results.size(); ++m)
+    list.push_back({{"name", results[m].name},
+                    {"bits_per_weight", results[m].bits_per_weight},
+                    {"output_error", json_of(results[m].error)},
+                    {"bound", results[m].bound},
+                    {"decibels_above", json_of(results[m].decibels)},
+                    {"bits_above", json_of(results[m].bits)},
+                    {"seconds", results[m].seconds},
+                    {"recipe", methods[m].recipe.canonical_json()}});
+  return {{"rows", arguments.rows},
+          {"columns", arguments.columns},
+          {"tail", arguments.layer.tail},
+          {"input_power", arguments.layer.input_power},
+          {"output_power", arguments.layer.output_power},
+          {"spread", arguments.layer.spread},
+          {"layers", arguments.layers},
+          {"seed", arguments.seed},
+          {"methods", std::move(list)}};
+}
+
+std::string with_error(const eval::OverLayers& figure, int digits) {
+  std::string text = fmt::format("{:.{}f}", figure.mean, digits);
+  if (!std::isnan(figure.standard_error)) text += fmt::format(" ± {:.{}f}", figure.standard_error, digits);
+  return text;
+}
+
+std::string text_of(const BoundArguments& arguments, const std::vector<eval::MethodBound>& results) {
+  const eval::LayerModel& layer = arguments.layer;
+  const std::string weights =
+      layer.tail == 0 ? "normal weights" : fmt::format("weights of Student's t with {} degrees of freedom", layer.tail);
+  Table table(
+      {{"method", Align::kLeft}, {"bits/weight"}, {"output error"}, {"bound"}, {"dB above"}, {"bits above"}, {"time"}});
+  for (const eval::MethodBound& result : results)
+    table.add_row({result.name, fmt::format("{:.4f}", result.bits_per_weight), fmt::format("{:.3e}", result.error.mean),
+                   fmt::format("{:.3e}", result.bound), with_error(result.decibels, 2), with_error(result.bits, 3),
+                   human_duration(result.seconds)});
+  return fmt::format(
+             "{} layer{} of {} by {}: {}, input power {}, output power {}, spread {}\n"
+             "Output error: tr(G Δ H Δᵀ) / tr(G W H Wᵀ). Bound: the least that so many bits allow{}; bits above:\n"
+             "what a method takes beyond the bits with which its error would be possible.\n\n",
+             arguments.layers, arguments.layers == 1 ? "" : "s", arguments.rows, arguments.columns, weights,
+             layer.input_power, layer.output_power, layer.spread, layer.tail == 0 ? "" : " (a lower bound of it)") +
+         table.text();
+}
+
+void run(BoundArguments& arguments) {
+  arguments.common.apply();
+  arguments.layer.rows = arguments.rows;
+  arguments.layer.columns = arguments.columns;
+  const std::vector<eval::Method> methods = methods_of(arguments);
+  ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
+  const std::vector<eval::MethodBound> results = eval::study_bound(
+      arguments.layer, methods, {.layers = arguments.layers, .seed = arguments.seed, .progress = bar.sink()});
+  bar.finish();
+  if (arguments.common.json) {
+    print_json(json_of(arguments, methods, results));
+  } else {
+    print(text_of(arguments, results));
+  }
+}
+
+}  // namespace
+
+Command bound_command(CLI::App& program) {
+  constexpr std::uint64_t kLargest = 8192;
+  auto arguments = std::make_shared<BoundArguments>();
+  CLI::App* app = program.add_subcommand(
+      "bound", "Methods on synthetic layers, beside the least error that their bits allow; no model needed");
+  app->add_option("METHOD", arguments->methods,
+                  "Presets or recipe files, keys set behind a colon: scalar:output_hessian=false "
+                  "[default: whole-tensor squeezellm gptq scalar windowed best]")
+      ->type_name("PRESET|FILE[:KEY=VALUE…]");
+  add_count_list(*app, "--bits", arguments->bits,
+                 "Widths of the methods that have a choice and do not set bits themselves [default: 4,3,2 for presets; "
+                 "files as they are]",
+                 {.high = 8});
+  add_count(*app, "--rows", arguments->rows, "Outputs of a layer [default: 512]", {.high = kLargest});
+  add_count(*app, "--columns", arguments->columns, "Inputs of a layer [default: 512]", {.high = kLargest});
+  add_count(*app, "--tail", arguments->layer.tail,
+            "Weights of Student's t with so many degrees of freedom, 3 or more; 0: normal ones [default: 5]",
+            {.low = 0, .high = 1000});
+  add_number(*app, "--input-power", arguments->layer.input_power,
+             "Eigenvalue i of the inputs' covariance falls like i to the minus this [default: 1]", 0.0, 10.0);
+  add_number(*app, "--output-power", arguments->layer.output_power,
+             "The same of the gradients at the outputs [default: 0.5]", 0.0, 10.0);
+  add_number(
+      *app, "--spread", arguments->layer.spread,
+      "How unlike the sizes of inputs, and of outputs, are: standard deviation of their logarithm [default: 0.2]", 0.0,
+      5.0);
+  add_count(*app, "--layers", arguments->layers, "Layers drawn, over which figures are means [default: 3]",
+            {.high = 1000});
+  add_count(*app, "--seed", arguments->seed, "Of the first layer [default: 0]", {.low = 0});
+  add_common_options(*app, arguments->common);
+  app->footer(
+      "docs/results/bound.md says what the bound is.\n"
+      "Example:\n"
+      "  nibble bound --bits 2\n"
+      "  nibble bound scalar scalar:output_hessian=false recipe.yaml --tail 0 --layers 5");
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace nibble::cli

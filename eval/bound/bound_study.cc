@@ -1,0 +1,149 @@
+#include "eval/bound/bound_study.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "core/error.h"
+#include "quant/job/calibration.h"
+#include "quant/job/weight_statistics.h"
+#include "quant/store/quantization_config.h"
+#include "quant/tensor/quantize_tensor.h"
+
+namespace nibble::eval {
+namespace {
+
+constexpr const char* kLayer = "layer";
+
+class LayerSource final : public WeightSource {
+ public:
+  explicit LayerSource(const Matrix<float>& weight) : weight_(weight) {}
+  std::size_t rows() const override { return weight_.rows(); }
+  std::size_t cols() const override { return weight_.cols(); }
+  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
+    std::copy(weight_.data() + begin * cols(), weight_.data() + end * cols(), destination);
+  }
+
+ private:
+  const Matrix<float>& weight_;
+};
+
+quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
+  const quant::Recipe& recipe = method.recipe;
+  NIBBLE_REQUIRE(!recipe.budget() && !recipe.tuning(), InvalidArgument,
+                 "{}: a layer alone has no {}; leave the section out", method.name,
+                 recipe.budget() ? "budget, which is shared by layers" : "tuning, which a model's loss drives");
+  const quant::TensorSettings settings = recipe.settings(std::string(kLayer) + ".weight");
+  NIBBLE_REQUIRE(!settings.sequential, InvalidArgument,
+                 "{}: sequential: a layer alone has no layers in front of it; say sequential: false", method.name);
+  NIBBLE_REQUIRE(
+      settings.input_scaling == quant::InputScaling::kNone, InvalidArgument,
+      "{}: input_scaling: a layer alone has no norm in front into which scales fold; say input_scaling: none",
+      method.name);
+  NIBBLE_REQUIRE(settings.coded(), InvalidArgument, "{}: format: float16 is no quantization; expected another format",
+                 method.name);
+  NIBBLE_REQUIRE(columns % settings.cluster_dim == 0, InvalidArgument,
+                 "{}: cluster_dim: {} columns cannot be cut into vectors of {}", method.name, columns,
+                 settings.cluster_dim);
+  return settings;
+}
+
+// Of one method on one layer.
+struct Outcome {
+  double bits_per_weight = 0.0, error = 0.0, bound = 0.0, needed_bits = 0.0, seconds = 0.0;
+};
+
+// A layer with what comparing needs of it, made once for all methods.
+struct Subject {
+  explicit Subject(SyntheticLayer made) : layer(std::move(made)), bound(layer.bound()), power(weighed_power(layer)) {
+    quant::LiveStatistics live;
+    live.layers[kLayer] = std::make_shared<const calib::LayerStats>(exact_statistics(layer, kLayer));
+    calibration = calibration.with(std::move(live));
+  }
+  SyntheticLayer layer;
+  WaterFilling bound;
+  double power;
+  quant::Calibration calibration;
+};
+
+Outcome outcome_of(const quant::TensorSettings& settings, const Subject& subject) {
+  const Matrix<float>& weight = subject.layer.weight;
+  quant::QuantizeItem item;
+  item.identity = {kLayer, 0, true};
+  item.source = std::make_shared<LayerSource>(weight);
+  item.settings = settings;
+  item.layer.module = kLayer;
+  item.layer.out = weight.rows();
+  item.layer.in = weight.cols();
+  const auto start = std::chrono::steady_clock::now();
+  quant::WeightParts made =
+      quant::quantize_tensor(kLayer, *item.source, settings, quant::statistics_for(item, subject.calibration));
+  Outcome outcome;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const quant::QuantizedTensor tensor(kLayer, quant::stored_tensor(settings, weight.rows(), weight.cols()).spec,
+                                      std::move(made.parts));
+  constexpr double kBiasBits = 16.0;
+  outcome.bits_per_weight =
+      (static_cast<double>(tensor.stored_bits()) + kBiasBits * static_cast<double>(made.bias_correction.size())) /
+      static_cast<double>(weight.size());
+  Matrix<float> decoded(weight.rows(), weight.cols());
+  tensor.decode_rows(0, weight.rows(), decoded.data());
+  const double error = weighed_error(subject.layer, decoded);
+  outcome.error = error / subject.power;
+  outcome.bound = subject.bound.distortion(outcome.bits_per_weight) / subject.power;
+  outcome.needed_bits = error > 0.0 ? subject.bound.bits(error) : std::numeric_limits<double>::infinity();
+  return outcome;
+}
+
+template <class Value>
+OverLayers over_layers(std::span<const Outcome> outcomes, Value value) {
+  const auto n = static_cast<double>(outcomes.size());
+  OverLayers result;
+  for (const Outcome& outcome : outcomes) result.mean += value(outcome) / n;
+  double squares = 0.0;
+  for (const Outcome& outcome : outcomes) squares += std::pow(value(outcome) - result.mean, 2.0);
+  result.standard_error = std::sqrt(squares / (n * (n - 1.0)));
+  return result;
+}
+
+}  // namespace
+
+std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Method> methods,
+                                     const BoundStudyOptions& options) {
+  NIBBLE_REQUIRE(options.layers > 0, InvalidArgument, "a bound study needs layers, got 0");
+  std::vector<quant::TensorSettings> settings;
+  for (const Method& method : methods) settings.push_back(settings_of(method, model.columns));
+  const std::uint64_t weights = static_cast<std::uint64_t>(model.rows) * model.columns;
+  const std::uint64_t total = weights * options.layers * methods.size();
+  std::uint64_t done = 0;
+  std::vector<std::vector<Outcome>> outcomes(methods.size());
+  for (std::size_t i = 0; i < options.layers; ++i) {
+    const Subject subject(make_layer(model, options.seed + i));
+    for (std::size_t m = 0; m < methods.size(); ++m) {
+      outcomes[m].push_back(outcome_of(settings[m], subject));
+      done += weights;
+      if (options.progress)
+        options.progress({"quantizing", static_cast<double>(done), static_cast<double>(total), "weights"});
+    }
+  }
+  std::vector<MethodBound> results;
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    const std::span<const Outcome> of(outcomes[m]);
+    MethodBound result;
+    result.name = methods[m].name;
+    result.bits_per_weight = over_layers(of, [](const Outcome& o) { return o.bits_per_weight; }).mean;
+    result.error = over_layers(of, [](const Outcome& o) { return o.error; });
+    result.bound = over_layers(of, [](const Outcome& o) { return o.bound; }).mean;
+    result.decibels = over_layers(of, [](const Outcome& o) { return 10.0 * std::log10(o.error / o.bound); });
+    result.bits = over_layers(of, [](const Outcome& o) { return o.bits_per_weight - o.needed_bits; });
+    result.seconds =
+        std::accumulate(of.begin(), of.end(), 0.0, [](double sum, const Outcome& o) { return sum + o.seconds; });
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace nibble::eval

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/progress.h"
+#include "eval/bound/synthetic_layer.h"
+#include "quant/recipe/recipe.h"
+
+namespace nibble::eval {
+
+struct Method {
+  std::string name;
+  quant::Recipe recipe;
+};
+
+/// A mean over layers and its standard error: the standard deviation over the square root of their number (NaN of one).
+struct OverLayers {
+  double mean = 0.0, standard_error = 0.0;
+};
+
+/// How near a method comes to what is possible.
+struct MethodBound {
+  std::string name;
+  double bits_per_weight = 0.0;  ///< all-in: codes, palettes, scales, a bias that shifting adds
+  OverLayers error;              ///< tr(G Δ H Δᵀ) / tr(G W H Wᵀ)
+  double bound = 0.0;            ///< the least that so many bits allow, likewise, mean over layers
+  OverLayers decibels;           ///< 10 log₁₀(error / bound)
+  OverLayers bits;               ///< bits_per_weight less those with which `error` would be possible
+  double seconds = 0.0;          ///< of quantizing all layers
+};
+
+struct BoundStudyOptions {
+  std::size_t layers = 3;
+  std::uint64_t seed = 0;      ///< of the first layer; the others follow
+  ProgressSink progress = {};  ///< in weights quantized
+};
+
+/// Quantizes synthetic layers (the same for all methods) by each method under their exact statistics, as a job does a
+/// layer of a model, and compares the errors with the rate-distortion bound. Methods in the order given.
+///
+/// Throws InvalidArgument, before any work, for a recipe that asks for what a layer alone has not: a budget, tuning,
+/// `sequential`, `input_scaling`, `cluster_dim` that does not divide the columns, or `float16`, which is no
+/// quantization. Memory  32 bytes a weight, 40 for each element of H and G, and what a method needs.
+std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Method> methods,
+                                     const BoundStudyOptions& options = {});
+
+}  // namespace nibble::eval

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calib/stats/layer_stats.h"
+#include "core/matrix_view.h"
+#include "eval/bound/water_filling.h"
+
+namespace nibble::eval {
+
+/// What a synthetic layer is drawn from.
+struct LayerModel {
+  std::size_t rows = 512, columns = 512;  ///< out, in
+  std::uint64_t tail = 5;                 ///< degrees of freedom of Student's t, from 3; 0: normal
+  double input_power = 1.0;               ///< eigenvalues i^-power of the inputs' covariance, before `spread`
+  double output_power = 0.5;              ///< the same of the gradients at the outputs
+  double spread = 0.2;  ///< standard deviation of the logarithm of what each input and output is multiplied with
+};
+
+/// A layer Y = X Wᵀ about which all is known: weights W (out, in), independent, of variance 1; inputs with mean 0 and
+/// covariance H, gradients at the outputs independent of them, with covariance G, both of mean diagonal 1. To second
+/// order errors Δ of the weights then cost
+///
+///   tr(G Δ H Δᵀ),
+///
+/// on average over W without any bits rows · columns.
+struct SyntheticLayer {
+  Matrix<float> weight;
+  Matrix<double> input_covariance;                        ///< H (in, in) = S Q diag(i^-power) Qᵀ S
+  Matrix<double> output_covariance;                       ///< G (out, out)
+  std::vector<double> input_variances, output_variances;  ///< eigenvalues of H and G, not negative
+  double entropy_power = 1.0;                             ///< of the weights
+
+  /// What no code of so many bits gets below, on average over W: exact for normal weights (as far as blocks grow
+  /// without end), for heavier tails the bound of entropy_power_of_student_t(). In units of tr(G Δ H Δᵀ) / (rows ·
+  /// columns).
+  WaterFilling bound() const;
+};
+
+/// Draws a layer; the same model and seed give the same one (on a processor of the same kind).
+/// Throws InvalidArgument for 0 rows or columns, a tail of 1 or 2, powers and spreads that are negative or not finite.
+/// Cost  O(rows³ + columns³).
+SyntheticLayer make_layer(const LayerModel& model, std::uint64_t seed);
+
+/// tr(G Δ H Δᵀ) / (rows · columns) of Δ = What - W. Cost  two products in double, (out, in) · (in, in) and (out, out) ·
+/// (out, in).
+double weighed_error(const SyntheticLayer& layer, const Matrix<float>& decoded);
+
+/// tr(G W H Wᵀ) / (rows · columns).
+double weighed_power(const SyntheticLayer& layer);
+
+/// The statistics that calibration on text without end would collect: Fisher sensitivities G_ii H_jj, Hessians guided
+/// and not H, of the outputs G.
+calib::LayerStats exact_statistics(const SyntheticLayer& layer, std::string module);
+
+}  // namespace nibble::eval
