@@ -116,13 +116,14 @@ defaults:
   granularity: [tensor]
 )"},
     {"scalar-tuned",
-     R"(# `scalar`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
-# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
+     R"(# `scalar`, then its palettes, scales, biases and codes trained end to end towards the float model's distributions on the
+# text that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
 )",
      kScalar,
      R"(tuning:
   epochs: 4
   learning_rate: 0.001
+  train: [palettes, scales, biases, codes]
 )"},
     {"windowed",
      R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all

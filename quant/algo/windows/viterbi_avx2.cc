@@ -57,10 +57,35 @@ struct Avx2 {
   }
 };
 
+// Half as wide, for four groups.
+struct Avx {
+  using F = __m128;
+  using Mask = __m128;
+  static constexpr unsigned kLanes = 4;
+
+  static F load(const float* p) { return _mm_loadu_ps(p); }
+  static void store(float* p, F a) { _mm_storeu_ps(p, a); }
+  static F broadcast(float a) { return _mm_set1_ps(a); }
+  static F add(F a, F b) { return _mm_add_ps(a, b); }
+  static F subtract(F a, F b) { return _mm_sub_ps(a, b); }
+  static F multiply(F a, F b) { return _mm_mul_ps(a, b); }
+  static F minimum(F a, F b) { return _mm_min_ps(a, b); }
+  static Mask less(F a, F b) { return _mm_cmp_ps(a, b, _CMP_LT_OQ); }
+  static Mask select(Mask mask, Mask a, Mask b) { return _mm_blendv_ps(b, a, mask); }
+  static std::uint8_t bits(Mask mask) { return static_cast<std::uint8_t>(_mm_movemask_ps(mask)); }
+  template <unsigned n>
+  static F strided(F a, unsigned b) {
+    const __m128i lanes = _mm_setr_epi32(0, n, 2 * n, 3 * n);  // taken modulo 4
+    return _mm_permutevar_ps(a, _mm_add_epi32(lanes, _mm_set1_epi32(static_cast<int>(b))));
+  }
+};
+
 }  // namespace
 
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs) {
+  if (trellis.window_bits - trellis.bits == 2)
+    return forward_few<Avx, 2>(trellis, targets, factors, rows, start, decisions, costs);
   forward_any<Avx2, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 

@@ -49,9 +49,9 @@ void forward_scalar(const Trellis& trellis, const float* targets, const float* f
 
 decltype(&forward_scalar) active(unsigned bits, unsigned window_bits) {
   const unsigned group_bits = window_bits - bits;
-  return choose_variant(forward_scalar, group_bits >= 3 ? NIBBLE_AVX2_VARIANT(forward_avx2) : nullptr,
+  return choose_variant(forward_scalar, group_bits >= 2 ? NIBBLE_AVX2_VARIANT(forward_avx2) : nullptr,
                         group_bits >= 4 ? NIBBLE_AVX512_VARIANT(forward_avx512) : nullptr,
-                        group_bits >= 3 ? NIBBLE_NEON_VARIANT(forward_neon) : nullptr);
+                        group_bits >= 2 ? NIBBLE_NEON_VARIANT(forward_neon) : nullptr);
 }
 
 }  // namespace nibble::quant::viterbi_kernels

@@ -35,7 +35,7 @@ constexpr std::size_t plane_bytes(unsigned bits, unsigned window_bits) {
 /// q mod G.
 void forward_scalar(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                     const float* start, std::uint8_t* decisions, float* costs);
-/// The same for at least 8 groups (AVX2, NEON) or 16 (AVX-512).
+/// The same for at least 4 groups (AVX2, NEON) or 16 (AVX-512).
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs);
 void forward_avx512(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,

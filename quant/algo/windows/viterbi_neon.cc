@@ -48,10 +48,40 @@ struct Neon {
   }
 };
 
+// One register, for four groups.
+struct NeonHalf {
+  using F = float32x4_t;
+  using Mask = uint32x4_t;
+  static constexpr unsigned kLanes = 4;
+
+  static F load(const float* p) { return vld1q_f32(p); }
+  static void store(float* p, F a) { vst1q_f32(p, a); }
+  static F broadcast(float a) { return vdupq_n_f32(a); }
+  static F add(F a, F b) { return vaddq_f32(a, b); }
+  static F subtract(F a, F b) { return vsubq_f32(a, b); }
+  static F multiply(F a, F b) { return vmulq_f32(a, b); }
+  static F minimum(F a, F b) { return Neon::minimum(a, b); }
+  static Mask less(F a, F b) { return vcltq_f32(a, b); }
+  static Mask select(Mask mask, Mask a, Mask b) { return vbslq_u32(mask, a, b); }
+  static std::uint8_t bits(Mask mask) {
+    constexpr std::uint32_t kBits[4] = {1, 2, 4, 8};
+    return static_cast<std::uint8_t>(vaddvq_u32(vandq_u32(mask, vld1q_u32(kBits))));
+  }
+  template <unsigned n>
+  static F strided(F a, unsigned b) {
+    constexpr std::uint32_t kLanesOf[4] = {0, n, 2 * n, 3 * n};
+    const uint32x4_t lane = vandq_u32(vaddq_u32(vld1q_u32(kLanesOf), vdupq_n_u32(b)), vdupq_n_u32(3));
+    const uint8x16_t at = vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100u), lane, 0x04040404u));
+    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(a), at));
+  }
+};
+
 }  // namespace
 
 void forward_neon(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs) {
+  if (trellis.window_bits - trellis.bits == 2)
+    return forward_few<NeonHalf, 2>(trellis, targets, factors, rows, start, decisions, costs);
   forward_any<Neon, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 

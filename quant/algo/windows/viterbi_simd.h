@@ -69,7 +69,7 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
              std::uint8_t* decisions, float* costs) {
   using F = typename V::F;
   constexpr unsigned kBranches = 1u << kBits, kGroups = 1u << (kWindowBits - kBits), kLanes = V::kLanes;
-  constexpr unsigned kChunks = kGroups / kLanes, kPlane = kGroups / 8;
+  constexpr unsigned kChunks = kGroups / kLanes, kPlane = plane_bytes(kBits, kWindowBits);
   // What the chunks of one branch get of the groups' least costs repeats after so many.
   constexpr unsigned kSpread = kChunks >= kBranches ? kChunks / kBranches : 1;
   static_assert(kChunks >= 1);
@@ -159,6 +159,23 @@ void forward_any(const Trellis& trellis, const float* targets, const float* fact
       return forward_from<V, g, 3, 3 + g>(trellis, targets, factors, rows, start, decisions, costs);
     default:
       return forward_from<V, g, 4, 4 + g>(trellis, targets, factors, rows, start, decisions, costs);
+  }
+}
+
+// The same for a trellis of exactly so many.
+template <class V, unsigned kGroupBits>
+void forward_few(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
+                 const float* start, std::uint8_t* decisions, float* costs) {
+  constexpr unsigned g = kGroupBits;
+  switch (trellis.bits) {  // NOLINT(bugprone-branch-clone): the branches differ in their template arguments
+    case 1:
+      return forward<V, 1, 1 + g>(trellis, targets, factors, rows, start, decisions, costs);
+    case 2:
+      return forward<V, 2, 2 + g>(trellis, targets, factors, rows, start, decisions, costs);
+    case 3:
+      return forward<V, 3, 3 + g>(trellis, targets, factors, rows, start, decisions, costs);
+    default:
+      return forward<V, 4, 4 + g>(trellis, targets, factors, rows, start, decisions, costs);
   }
 }
 

@@ -93,8 +93,9 @@ TEST_P(QuantizeWithin, MemoryMapsTheRest) {
   const std::uint64_t mapped = peak_of(options);
   EXPECT_EQ(test::read_file(dir / "held" / "model.safetensors"), test::read_file(dir / "mapped" / "model.safetensors"));
   if (kPeaksTell) {
-    EXPECT_GT(held, 8u << 20);
-    EXPECT_LT(mapped, 6u << 20);  // the limit of 1 MiB, and buffers that are not large: 1 to 4 where this was written
+    constexpr std::uint64_t kBetween = 6u << 20;
+    EXPECT_GT(held, kBetween);    // 8 and more, less what earlier tests have left free
+    EXPECT_LT(mapped, kBetween);  // the limit of 1 MiB, and buffers that are not large: 1 to 4 where this was written
   }
 }
 

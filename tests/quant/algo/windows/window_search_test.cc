@@ -131,10 +131,10 @@ TEST(WindowSearch, GivesTheSameCodesWithEveryInstructionSet) {
       };
       expect_same(viterbi_kernels::active(bits, window_bits));
 #if defined(__x86_64__)
-      if (best_supported_isa() >= Isa::kAvx2 && groups >= 8) expect_same(&viterbi_kernels::forward_avx2);
+      if (best_supported_isa() >= Isa::kAvx2 && groups >= 4) expect_same(&viterbi_kernels::forward_avx2);
       if (best_supported_isa() >= Isa::kAvx512 && groups >= 16) expect_same(&viterbi_kernels::forward_avx512);
 #elif defined(__aarch64__)
-      if (supports_isa(Isa::kNeon) && groups >= 8) expect_same(&viterbi_kernels::forward_neon);
+      if (supports_isa(Isa::kNeon) && groups >= 4) expect_same(&viterbi_kernels::forward_neon);
 #endif
     }
 }
