@@ -9,7 +9,7 @@ Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all mode
        scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts, see its top) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
-docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, novels, gptq and head. Cells that are there stay: to make a table with another version of the
+docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, novels, gptq, head and rotation. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
 --check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
@@ -42,7 +42,7 @@ done
 mkdir -p "$out" build/evidence
 
 # One table of all models: these; the others are long, and have one for each.
-together=" methods novels gptq head "
+together=" methods novels gptq head rotation "
 
 models_of() { sed -n 's/^  - {path: .*name: \([^ },]*\)}.*/\1/p' "scripts/evidence/$1.yaml"; }
 
@@ -55,6 +55,7 @@ make_table() {  # name, model or nothing
     sweep=build/evidence/$table.yaml
   fi
   scripts/evidence/gguf_files.sh "$sweep"
+  scripts/evidence/changed_models.sh "$sweep"
   # 4: some cells failed; the table says how many.
   "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
   python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$1.yaml" >"build/evidence/$table.md"

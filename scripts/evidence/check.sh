@@ -23,6 +23,7 @@ for table in "${tables[@]}"; do
     echo "$table: SKIPPED for want of $lacking"
     continue
   fi
+  NIBBLE=$nibble scripts/evidence/changed_models.sh "$sweep"
   rm -rf "build/evidence/check/$table"
   "$nibble" sweep "$sweep" -o "build/evidence/check/$table" --cache "$cache" --cache-size 40G >"build/evidence/check/$table.log" || {
     echo "$table: the sweep failed (build/evidence/check/$table.log)"

@@ -66,6 +66,14 @@ TEST(BoundStudy, TellsMethodsTheStatisticsTheyAskFor) {
   EXPECT_LT(results[2].error.mean, 0.9 * results[3].error.mean);  // of inputs that differ in size
 }
 
+TEST(BoundStudy, CountsEverythingStored) {
+  const std::vector<Method> methods = {preset("whole-tensor", {"bits=2"}), preset("int4-block")};
+  const auto results = eval::study_bound(kSmall, methods, {.layers = 1});
+  // A palette of four float16 values, a float16 scale a row and one for the bias that shifting adds.
+  EXPECT_TRUE(near(results[0].bits_per_weight, 2.0 + 16.0 * (4.0 + 64.0 + 64.0) / (64.0 * 96.0), {.rel = 1e-12}));
+  EXPECT_TRUE(near(results[1].bits_per_weight, 4.0 + 16.0 / 32.0, {.rel = 1e-12}));
+}
+
 TEST(BoundStudy, AveragesOverLayersThatFollowTheSeed) {
   const std::vector<Method> methods = {preset("gptq", {"bits=3"})};
   double mean = 0.0, squares = 0.0, gaps[3];

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes the checkpoints build/evidence/models/MODEL[-rescaled][-rotated] that a sweep of scripts/evidence/ names, from ../shared/models/MODEL, where
+# they are not there yet, or are older than the model: changed_models.sh SWEEP.yaml. Same logits: rescaled ones have outlier channels
+# (scripts/rescale_channels.py), rotated ones another basis (nibble rotate).
+set -euo pipefail
+sweep=$1
+nibble=${NIBBLE:-build/release/cli/nibble}
+models=build/evidence/models
+mkdir -p "$models"
+
+make() {  # name of the model, of the changed one
+  [[ $models/$2/config.json -nt ../shared/models/$1/model.safetensors ]] && return
+  local from=../shared/models/$1
+  case $2 in
+    "$1-rescaled")
+      rm -rf "${models:?}/$2" "$models/$2.partial"
+      python3 scripts/rescale_channels.py "$from" "$models/$2.partial"
+      mv "$models/$2.partial" "$models/$2"
+      ;;
+    "$1-rotated") "$nibble" rotate "$from" -o "$models/$2" --overwrite -q >/dev/null ;;
+    "$1-rescaled-rotated")
+      make "$1" "$1-rescaled"
+      "$nibble" rotate "$models/$1-rescaled" -o "$models/$2" --overwrite -q >/dev/null
+      ;;
+    *) echo "$sweep: nobody makes $models/$2" >&2; exit 2 ;;
+  esac
+}
+
+grep -o "$models/[^,}]*" "$sweep" | while read -r path; do
+  name=${path##*/}
+  plain=${name%-rotated}
+  make "${plain%-rescaled}" "$name"
+done
