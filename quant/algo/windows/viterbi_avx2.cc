@@ -85,7 +85,7 @@ struct Avx {
 void forward_avx2(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs) {
   if (trellis.window_bits - trellis.bits == 2)
-    return forward_few<Avx, 2>(trellis, targets, factors, rows, start, decisions, costs);
+    return forward_any<Avx, 2, 2>(trellis, targets, factors, rows, start, decisions, costs);
   forward_any<Avx2, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 

@@ -81,7 +81,7 @@ struct NeonHalf {
 void forward_neon(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs) {
   if (trellis.window_bits - trellis.bits == 2)
-    return forward_few<NeonHalf, 2>(trellis, targets, factors, rows, start, decisions, costs);
+    return forward_any<NeonHalf, 2, 2>(trellis, targets, factors, rows, start, decisions, costs);
   forward_any<Neon, 3>(trellis, targets, factors, rows, start, decisions, costs);
 }
 

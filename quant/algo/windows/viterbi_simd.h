@@ -134,48 +134,30 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
     for (unsigned c = 0; c < kChunks; ++c) V::store(costs + b * kGroups + c * kLanes, path(target, factor, b, c));
 }
 
-// forward() for the widths of a trellis of at least kLeastGroupBits.
-template <class V, unsigned kLeastGroupBits, unsigned kBits, unsigned kWindowBits>
+// forward() for the widths of a trellis from kWindowBits on, of at most kMost group bits.
+template <class V, unsigned kMost, unsigned kBits, unsigned kWindowBits>
 void forward_from(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                   const float* start, std::uint8_t* decisions, float* costs) {
-  if constexpr (kWindowBits <= 10) {
+  if constexpr (kWindowBits <= 10 && kWindowBits - kBits <= kMost) {
     if (trellis.window_bits != kWindowBits)
-      return forward_from<V, kLeastGroupBits, kBits, kWindowBits + 1>(trellis, targets, factors, rows, start, decisions,
-                                                                      costs);
+      return forward_from<V, kMost, kBits, kWindowBits + 1>(trellis, targets, factors, rows, start, decisions, costs);
     forward<V, kBits, kWindowBits>(trellis, targets, factors, rows, start, decisions, costs);
   }
 }
 
-template <class V, unsigned kLeastGroupBits>
+// Of a trellis whose windows are kLeast to kMost bits longer than their steps.
+template <class V, unsigned kLeast, unsigned kMost = 10>
 void forward_any(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
                  const float* start, std::uint8_t* decisions, float* costs) {
-  constexpr unsigned g = kLeastGroupBits;
   switch (trellis.bits) {  // NOLINT(bugprone-branch-clone): the branches differ in their template arguments
     case 1:
-      return forward_from<V, g, 1, 1 + g>(trellis, targets, factors, rows, start, decisions, costs);
+      return forward_from<V, kMost, 1, 1 + kLeast>(trellis, targets, factors, rows, start, decisions, costs);
     case 2:
-      return forward_from<V, g, 2, 2 + g>(trellis, targets, factors, rows, start, decisions, costs);
+      return forward_from<V, kMost, 2, 2 + kLeast>(trellis, targets, factors, rows, start, decisions, costs);
     case 3:
-      return forward_from<V, g, 3, 3 + g>(trellis, targets, factors, rows, start, decisions, costs);
+      return forward_from<V, kMost, 3, 3 + kLeast>(trellis, targets, factors, rows, start, decisions, costs);
     default:
-      return forward_from<V, g, 4, 4 + g>(trellis, targets, factors, rows, start, decisions, costs);
-  }
-}
-
-// The same for a trellis of exactly so many.
-template <class V, unsigned kGroupBits>
-void forward_few(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows,
-                 const float* start, std::uint8_t* decisions, float* costs) {
-  constexpr unsigned g = kGroupBits;
-  switch (trellis.bits) {  // NOLINT(bugprone-branch-clone): the branches differ in their template arguments
-    case 1:
-      return forward<V, 1, 1 + g>(trellis, targets, factors, rows, start, decisions, costs);
-    case 2:
-      return forward<V, 2, 2 + g>(trellis, targets, factors, rows, start, decisions, costs);
-    case 3:
-      return forward<V, 3, 3 + g>(trellis, targets, factors, rows, start, decisions, costs);
-    default:
-      return forward<V, 4, 4 + g>(trellis, targets, factors, rows, start, decisions, costs);
+      return forward_from<V, kMost, 4, 4 + kLeast>(trellis, targets, factors, rows, start, decisions, costs);
   }
 }
 
