@@ -26,7 +26,7 @@ make() {  # name of the model, of the changed one
   esac
 }
 
-grep -o "$models/[^,}]*" "$sweep" | while read -r path; do
+{ grep -o "$models/[^,}]*" "$sweep" || true; } | while read -r path; do
   name=${path##*/}
   plain=${name%-rotated}
   make "${plain%-rescaled}" "$name"
