@@ -81,6 +81,7 @@ CLI::Option* add_count_list(CLI::App& app, const std::string& name, std::vector<
           },
           description)
       ->delimiter(',')
+      ->allow_extra_args(false)  // a word behind the list is no part of it
       ->type_name("LIST")
       ->check(in_range<std::uint64_t>(range.low, range.high, "a whole number"));
 }

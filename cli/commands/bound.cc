@@ -1,13 +1,14 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
-#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/arguments/options.h"
@@ -16,43 +17,49 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
+#include "core/error.h"
 #include "eval/bound/bound_study.h"
 
 namespace nibble::cli {
 namespace {
 
+constexpr std::size_t kUsualWidths[] = {4, 3, 2};
+
 struct BoundArguments {
   CommonOptions common;
-  std::vector<std::string> methods{"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
+  std::vector<std::string> methods;
   std::vector<std::size_t> bits;
   eval::LayerModel layer;
   std::uint64_t rows = layer.rows, columns = layer.columns, layers = 3, seed = 0;
 };
 
-// PRESET|FILE[:KEY=VALUE…], taken apart.
+// PRESET|FILE[:KEY=VALUE…], taken apart; of a file whose name has colons, the whole is its name.
 struct MethodText {
   explicit MethodText(const std::string& text) {
-    std::size_t end = text.find(':');
+    std::error_code ignored;
+    std::size_t end = std::filesystem::exists(text, ignored) ? std::string::npos : text.find(':');
     name = text.substr(0, end);
     while (end != std::string::npos) {
       const std::size_t begin = end + 1;
       end = text.find(':', begin);
       assignments.push_back(text.substr(begin, end - begin));
     }
-    is_file = name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".json");
+  }
+  bool is_file() const {
+    return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
+           name.ends_with(".json");
   }
   bool sets_bits() const {
     return std::any_of(assignments.begin(), assignments.end(),
                        [](const std::string& assignment) { return assignment.starts_with("bits="); });
   }
   quant::Recipe recipe() const {
-    quant::Recipe made = is_file ? quant::Recipe::load(name) : quant::Recipe::preset(name);
+    quant::Recipe made = is_file() ? quant::Recipe::load(name) : quant::Recipe::preset(name);
     for (const std::string& assignment : assignments) made.apply_set(assignment);
     return made;
   }
 
   std::string name;
-  bool is_file = false;
   std::vector<std::string> assignments;
 };
 
@@ -60,27 +67,48 @@ bool has_widths(const quant::TensorSettings& settings) {
   return settings.stored_as().bits.size() > 1 && (!settings.has_block_palette() || settings.learns_block_palette());
 }
 
-// Each method at each width, where it has a choice of widths.
-std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
-  constexpr std::size_t kUsual[] = {4, 3, 2};
-  std::vector<eval::Method> methods;
-  for (const std::string& text : arguments.methods) {
-    const MethodText method(text);
-    quant::Recipe as_it_is = method.recipe();
-    std::vector<std::size_t> widths = arguments.bits;
-    if (widths.empty() && !method.is_file) widths.assign(std::begin(kUsual), std::end(kUsual));
-    if (widths.empty() || method.sets_bits() || !has_widths(as_it_is.settings("layer.weight"))) {
-      as_it_is.validate();
-      methods.push_back({text, std::move(as_it_is)});
-      continue;
-    }
-    for (const std::size_t width : widths) {
-      quant::Recipe recipe = as_it_is;
-      recipe.apply_set("bits", std::to_string(width));
-      recipe.validate();
-      methods.push_back({fmt::format("{}:bits={}", text, width), std::move(recipe)});
-    }
+quant::Recipe with_bits(quant::Recipe recipe, std::size_t bits) {
+  recipe.apply_set("bits", std::to_string(bits));
+  recipe.validate();
+  const unsigned got = eval::settings_of_layer(recipe).bits;
+  NIBBLE_REQUIRE(got == bits, InvalidArgument,
+                 "--bits: a rule for layers of this name gives them {} bits; expected none, or leave --bits out", got);
+  return recipe;
+}
+
+// A method as it is, or at each of the widths: then true. What is wrong with it is said with its name.
+bool add_methods(const std::string& text, std::span<const std::size_t> widths, std::vector<eval::Method>& methods) try {
+  const MethodText method(text);
+  quant::Recipe recipe = method.recipe();
+  recipe.validate();
+  if (widths.empty() || method.sets_bits() || !has_widths(eval::settings_of_layer(recipe))) {
+    methods.push_back({text, std::move(recipe)});
+    return false;
   }
+  for (const std::size_t width : widths)
+    methods.push_back({fmt::format("{}:bits={}", text, width), with_bits(recipe, width)});
+  return true;
+} catch (const InvalidArgument& error) {
+  throw InvalidArgument(fmt::format("method '{}': {}", text, error.what()));
+}
+
+std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
+  constexpr const char* kUsual[] = {"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
+  std::vector<eval::Method> methods;
+  if (arguments.methods.empty()) {
+    for (const char* name : kUsual)
+      add_methods(name, arguments.bits.empty() ? std::span(kUsualWidths) : std::span(arguments.bits), methods);
+    return methods;
+  }
+  bool with_widths = false;
+  for (const std::string& text : arguments.methods)
+    with_widths = add_methods(text, arguments.bits, methods) || with_widths;
+  NIBBLE_REQUIRE(arguments.bits.empty() || with_widths, InvalidArgument,
+                 "--bits changes none of these methods: each has a width of its own, or sets bits");
+  for (std::size_t m = 1; m < methods.size(); ++m)
+    for (std::size_t earlier = 0; earlier < m; ++earlier)
+      NIBBLE_REQUIRE(methods[m].name != methods[earlier].name, InvalidArgument, "method '{}' is there twice",
+                     methods[m].name);
   return methods;
 }
 
@@ -123,8 +151,13 @@ std::string text_of(const BoundArguments& arguments, const std::vector<eval::Met
   const eval::LayerModel& layer = arguments.layer;
   const std::string weights =
       layer.tail == 0 ? "normal weights" : fmt::format("weights of Student's t with {} degrees of freedom", layer.tail);
-  Table table(
-      {{"method", Align::kLeft}, {"bits/weight"}, {"output error"}, {"bound"}, {"dB above"}, {"bits above"}, {"time"}});
+  Table table({{"method", Align::kLeft},
+               {"bits/weight"},
+               {"output error"},
+               {"bound"},
+               {"dB above"},
+               {"bits above"},
+               {"time, all"}});
   for (const eval::MethodBound& result : results)
     table.add_row({result.name, fmt::format("{:.4f}", result.bits_per_weight), fmt::format("{:.3e}", result.error.mean),
                    fmt::format("{:.3e}", result.bound), with_error(result.decibels, 2), with_error(result.bits, 3),
@@ -157,27 +190,29 @@ void run(BoundArguments& arguments) {
 }  // namespace
 
 Command bound_command(CLI::App& program) {
-  constexpr std::uint64_t kLargest = 8192;
+  constexpr std::uint64_t kLargest = 4096;  // whose covariances take a minute to draw
   auto arguments = std::make_shared<BoundArguments>();
   CLI::App* app = program.add_subcommand(
       "bound", "Methods on synthetic layers, beside the least error that their bits allow; no model needed");
-  app->add_option("METHOD", arguments->methods,
-                  "Presets or recipe files, keys set behind a colon: scalar:output_hessian=false "
-                  "[default: whole-tensor squeezellm gptq scalar windowed best]")
+  app->add_option(
+         "METHOD", arguments->methods,
+         "Presets or recipe files (their defaults, and rules for a layer called 'layer'), keys set behind a colon: "
+         "scalar:output_hessian=false [default: whole-tensor squeezellm gptq scalar windowed best]")
       ->type_name("PRESET|FILE[:KEY=VALUE…]");
-  add_count_list(*app, "--bits", arguments->bits,
-                 "Widths of the methods that have a choice and do not set bits themselves [default: 4,3,2 for presets; "
-                 "files as they are]",
-                 {.high = 8});
+  add_count_list(
+      *app, "--bits", arguments->bits,
+      "Each method at these widths, but for those that have no choice or set bits themselves [default: 4,3,2 where no "
+      "METHOD is given, else as methods say]",
+      {.high = 8});
   add_count(*app, "--rows", arguments->rows, "Outputs of a layer [default: 512]", {.high = kLargest});
   add_count(*app, "--columns", arguments->columns, "Inputs of a layer [default: 512]", {.high = kLargest});
   add_count(*app, "--tail", arguments->layer.tail,
             "Weights of Student's t with so many degrees of freedom, 3 or more; 0: normal ones [default: 5]",
             {.low = 0, .high = 1000});
   add_number(*app, "--input-power", arguments->layer.input_power,
-             "Eigenvalue i of the inputs' covariance falls like i to the minus this [default: 1]", 0.0, 10.0);
+             "Eigenvalue i of the inputs' covariance falls like i to the minus this [default: 1]", 0.0, 4.0);
   add_number(*app, "--output-power", arguments->layer.output_power,
-             "The same of the gradients at the outputs [default: 0.5]", 0.0, 10.0);
+             "The same of the gradients at the outputs [default: 0.5]", 0.0, 4.0);
   add_number(
       *app, "--spread", arguments->layer.spread,
       "How unlike the sizes of inputs, and of outputs, are: standard deviation of their logarithm [default: 0.2]", 0.0,
@@ -190,7 +225,7 @@ Command bound_command(CLI::App& program) {
       "docs/results/bound.md says what the bound is.\n"
       "Example:\n"
       "  nibble bound --bits 2\n"
-      "  nibble bound scalar scalar:output_hessian=false recipe.yaml --tail 0 --layers 5");
+      "  nibble bound scalar scalar:output_hessian=false recipe.yaml --bits 3,2 --tail 0 --layers 5");
   return {app, [arguments] { run(*arguments); }};
 }
 

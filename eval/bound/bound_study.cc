@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -36,7 +35,7 @@ quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
   NIBBLE_REQUIRE(!recipe.budget() && !recipe.tuning(), InvalidArgument,
                  "{}: a layer alone has no {}; leave the section out", method.name,
                  recipe.budget() ? "budget, which is shared by layers" : "tuning, which a model's loss drives");
-  const quant::TensorSettings settings = recipe.settings(std::string(kLayer) + ".weight");
+  const quant::TensorSettings settings = settings_of_layer(recipe);
   NIBBLE_REQUIRE(!settings.sequential, InvalidArgument,
                  "{}: sequential: a layer alone has no layers in front of it; say sequential: false", method.name);
   NIBBLE_REQUIRE(
@@ -46,8 +45,8 @@ quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
   NIBBLE_REQUIRE(settings.coded(), InvalidArgument, "{}: format: float16 is no quantization; expected another format",
                  method.name);
   NIBBLE_REQUIRE(columns % settings.cluster_dim == 0, InvalidArgument,
-                 "{}: cluster_dim: {} columns cannot be cut into vectors of {}", method.name, columns,
-                 settings.cluster_dim);
+                 "{}: cluster_dim: {} columns cannot be cut into vectors of {}; choose other --columns", method.name,
+                 columns, settings.cluster_dim);
   return settings;
 }
 
@@ -69,7 +68,14 @@ struct Subject {
   quant::Calibration calibration;
 };
 
-Outcome outcome_of(const quant::TensorSettings& settings, const Subject& subject) {
+quant::WeightParts quantize(const Method& method, const quant::QuantizeItem& item,
+                            const quant::Calibration& calibration) try {
+  return quant::quantize_tensor(kLayer, *item.source, item.settings, quant::statistics_for(item, calibration));
+} catch (const NumericalError& error) {
+  throw NumericalError(fmt::format("{}: {}", method.name, error.what()));
+}
+
+Outcome outcome_of(const Method& method, const quant::TensorSettings& settings, const Subject& subject) {
   const Matrix<float>& weight = subject.layer.weight;
   quant::QuantizeItem item;
   item.identity = {kLayer, 0, true};
@@ -79,8 +85,7 @@ Outcome outcome_of(const quant::TensorSettings& settings, const Subject& subject
   item.layer.out = weight.rows();
   item.layer.in = weight.cols();
   const auto start = std::chrono::steady_clock::now();
-  quant::WeightParts made =
-      quant::quantize_tensor(kLayer, *item.source, settings, quant::statistics_for(item, subject.calibration));
+  quant::WeightParts made = quantize(method, item, subject.calibration);
   Outcome outcome;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const quant::QuantizedTensor tensor(kLayer, quant::stored_tensor(settings, weight.rows(), weight.cols()).spec,
@@ -94,7 +99,13 @@ Outcome outcome_of(const quant::TensorSettings& settings, const Subject& subject
   const double error = weighed_error(subject.layer, decoded);
   outcome.error = error / subject.power;
   outcome.bound = subject.bound.distortion(outcome.bits_per_weight) / subject.power;
-  outcome.needed_bits = error > 0.0 ? subject.bound.bits(error) : std::numeric_limits<double>::infinity();
+  NIBBLE_REQUIRE(
+      outcome.error > 0.0 && outcome.bound > 0.0, NumericalError,
+      "{}: a layer of {} by {} is too small to compare: {:.1f} bits a weight, palettes and scales among them, "
+      "leave {}; give it more rows and columns",
+      method.name, weight.rows(), weight.cols(), outcome.bits_per_weight,
+      outcome.error > 0.0 ? "a bound of 0" : "no error");
+  outcome.needed_bits = subject.bound.bits(error);
   return outcome;
 }
 
@@ -111,6 +122,10 @@ OverLayers over_layers(std::span<const Outcome> outcomes, Value value) {
 
 }  // namespace
 
+quant::TensorSettings settings_of_layer(const quant::Recipe& recipe) {
+  return recipe.settings(std::string(kLayer) + ".weight");
+}
+
 std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Method> methods,
                                      const BoundStudyOptions& options) {
   NIBBLE_REQUIRE(options.layers > 0, InvalidArgument, "a bound study needs layers, got 0");
@@ -120,13 +135,16 @@ std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Me
   const std::uint64_t total = weights * options.layers * methods.size();
   std::uint64_t done = 0;
   std::vector<std::vector<Outcome>> outcomes(methods.size());
+  const auto report = [&](std::string_view stage) {
+    if (options.progress) options.progress({stage, static_cast<double>(done), static_cast<double>(total), "weights"});
+  };
   for (std::size_t i = 0; i < options.layers; ++i) {
+    report("drawing a layer");
     const Subject subject(make_layer(model, options.seed + i));
     for (std::size_t m = 0; m < methods.size(); ++m) {
-      outcomes[m].push_back(outcome_of(settings[m], subject));
+      outcomes[m].push_back(outcome_of(methods[m], settings[m], subject));
       done += weights;
-      if (options.progress)
-        options.progress({"quantizing", static_cast<double>(done), static_cast<double>(total), "weights"});
+      report("quantizing");
     }
   }
   std::vector<MethodBound> results;

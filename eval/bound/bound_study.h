@@ -8,6 +8,7 @@
 #include "core/progress.h"
 #include "eval/bound/synthetic_layer.h"
 #include "quant/recipe/recipe.h"
+#include "quant/recipe/settings.h"
 
 namespace nibble::eval {
 
@@ -38,12 +39,19 @@ struct BoundStudyOptions {
   ProgressSink progress = {};  ///< in weights quantized
 };
 
+/// The settings that a recipe means for a synthetic layer: its defaults, or the rule that matches "layer.weight".
+quant::TensorSettings settings_of_layer(const quant::Recipe& recipe);
+
 /// Quantizes synthetic layers (the same for all methods) by each method under their exact statistics, as a job does a
-/// layer of a model, and compares the errors with the rate-distortion bound. Methods in the order given.
+/// layer of a model that has no bias, and compares the errors with the rate-distortion bound (SyntheticLayer::bound()).
+/// Methods in the order given.
 ///
 /// Throws InvalidArgument, before any work, for a recipe that asks for what a layer alone has not: a budget, tuning,
 /// `sequential`, `input_scaling`, `cluster_dim` that does not divide the columns, or `float16`, which is no
-/// quantization. Memory  32 bytes a weight, 40 for each element of H and G, and what a method needs.
+/// quantization; as make_layer(). NumericalError, naming method and layer, as quantize_tensor(), and for a layer so
+/// small that nothing is left to compare: no error at all, or bits that allow none in double.
+/// Cost  of each layer make_layer(); of each method on it, quantizing and weighed_error(). Memory  32 bytes a weight,
+/// 40 for each element of H and G, and what a method needs.
 std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Method> methods,
                                      const BoundStudyOptions& options = {});
 

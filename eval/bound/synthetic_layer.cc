@@ -37,7 +37,12 @@ Matrix<double> random_covariance(std::size_t n, double power, double spread, Ran
 std::vector<double> variances_of(const Matrix<double>& covariance) {
   const Eigen::SelfAdjointEigenSolver<RowMajor> solver(map_of(covariance), Eigen::EigenvaluesOnly);
   std::vector<double> values(solver.eigenvalues().begin(), solver.eigenvalues().end());
-  for (double& value : values) value = std::max(value, 0.0);  // rounding
+  // Ascending. Eigenvalues come out to about the largest one's rounding, and the bound asks for their logarithms.
+  const double least = values.back() * 0x1p-53 * static_cast<double>(values.size());
+  NIBBLE_REQUIRE(values.front() > 16.0 * least, NumericalError,
+                 "the eigenvalues of a covariance of {} variables span more than double can tell apart ({:.1e} to "
+                 "{:.1e}); choose lower powers or less spread",
+                 values.size(), values.front(), values.back());
   return values;
 }
 
@@ -111,7 +116,7 @@ double weighed_error(const SyntheticLayer& layer, const Matrix<float>& decoded) 
 double weighed_power(const SyntheticLayer& layer) { return weighed(layer, map_of(layer.weight).cast<double>()); }
 
 calib::LayerStats exact_statistics(const SyntheticLayer& layer, std::string module) {
-  constexpr double kTokens = 65536.0;  // means are what counts
+  constexpr double kTokens = 65536.0;  // of which each is a window, too: all that is read are means over either
   const std::size_t out = layer.weight.rows(), in = layer.weight.cols();
   calib::LayerStats stats;
   stats.module = std::move(module);
@@ -131,8 +136,7 @@ calib::LayerStats exact_statistics(const SyntheticLayer& layer, std::string modu
   for (std::size_t i = 0; i < out; ++i)
     for (std::size_t j = 0; j < in; ++j)
       stats.fisher(i, j) = static_cast<float>(kTokens * layer.output_covariance(i, i) * layer.input_covariance(j, j));
-  stats.sum_s = kTokens;  // G has a mean diagonal of 1
-  stats.sum_s2 = kTokens;
+  stats.sum_s = stats.sum_s2.emplace(kTokens);  // s, the mean square of a gradient's parts, always 1: G's mean diagonal
   stats.sum_xxt = times(layer.input_covariance, kTokens);
   stats.sum_s_xxt = stats.sum_xxt;
   stats.sum_dydyt = times(layer.output_covariance, kTokens);

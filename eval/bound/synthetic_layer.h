@@ -31,17 +31,20 @@ struct SyntheticLayer {
   Matrix<float> weight;
   Matrix<double> input_covariance;                        ///< H (in, in) = S Q diag(i^-power) Qᵀ S
   Matrix<double> output_covariance;                       ///< G (out, out)
-  std::vector<double> input_variances, output_variances;  ///< eigenvalues of H and G, not negative
+  std::vector<double> input_variances, output_variances;  ///< eigenvalues of H and G, ascending, positive
   double entropy_power = 1.0;                             ///< of the weights
 
-  /// What no code of so many bits gets below, on average over W: exact for normal weights (as far as blocks grow
-  /// without end), for heavier tails the bound of entropy_power_of_student_t(). In units of tr(G Δ H Δᵀ) / (rows ·
-  /// columns).
+  /// What no code of so many bits gets below, on average over W, in units of tr(G Δ H Δᵀ) / (rows · columns): exact for
+  /// normal weights (as far as blocks grow without end), for heavier tails a lower bound. Let V be W in the eigenbases
+  /// of G and H, d_k the mean squared errors of its components, S those with d_k < N. Then bits >= I(V; V̂) >= h(V_S) −
+  /// h(V_S − V̂_S) >= Σ_S ½ log₂ N / d_k, the last by the entropy power inequality for the projection S of independent
+  /// values (Zamir, Feder 1993); the least Σ g_i h_j d_k under that is water filling of N g_i h_j.
   WaterFilling bound() const;
 };
 
 /// Draws a layer; the same model and seed give the same one (on a processor of the same kind).
-/// Throws InvalidArgument for 0 rows or columns, a tail of 1 or 2, powers and spreads that are negative or not finite.
+/// Throws InvalidArgument for 0 rows or columns, a tail of 1 or 2, powers and spreads that are negative or not finite;
+/// NumericalError for eigenvalues that span more than double can tell apart.
 /// Cost  O(rows³ + columns³).
 SyntheticLayer make_layer(const LayerModel& model, std::uint64_t seed);
 
@@ -53,7 +56,7 @@ double weighed_error(const SyntheticLayer& layer, const Matrix<float>& decoded);
 double weighed_power(const SyntheticLayer& layer);
 
 /// The statistics that calibration on text without end would collect: Fisher sensitivities G_ii H_jj, Hessians guided
-/// and not H, of the outputs G.
+/// and not H (gradients of the same size for every token, which guide nothing), of the outputs G.
 calib::LayerStats exact_statistics(const SyntheticLayer& layer, std::string module);
 
 }  // namespace nibble::eval

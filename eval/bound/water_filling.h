@@ -33,10 +33,8 @@ class WaterFilling {
 };
 
 /// How much smaller the variance of a Gaussian with the same differential entropy is than that of Student's t with
-/// `degrees` of freedom (> 2): exp(2h) / (2πe) over degrees / (degrees - 2); below 1. By Shannon's lower bound and the
-/// entropy power inequality for projections (Zamir, Feder 1993) the rate-distortion function of independent such
-/// values, whatever orthogonal basis the error is weighed in, lies above that of Gaussians whose variances are so much
-/// smaller.
+/// `degrees` of freedom (> 2): exp(2h) / (2πe) over degrees / (degrees - 2); below 1. What it bounds:
+/// SyntheticLayer::bound().
 double entropy_power_of_student_t(double degrees);
 
 }  // namespace nibble::eval

@@ -29,16 +29,17 @@ TEST(Bound, ComparesTheUsualMethodsAtThreeWidths) {
 
 TEST(Bound, TakesMethodsWithKeysAndWidths) {
   const TempDir dir;
-  write_file(dir / "mine.yaml", "defaults: {format: palette, bits: 3}\n");
-  const auto json = nibble_json(small({"palette", "palette:granularity=channel:bits=5", "nf4", dir / "mine.yaml"}));
-  EXPECT_EQ(names_of(json),
-            (std::vector<std::string>{"palette:bits=4", "palette:bits=3", "palette:bits=2",
-                                      "palette:granularity=channel:bits=5", "nf4", (dir / "mine.yaml").string()}));
-  EXPECT_EQ(json["methods"][3]["recipe"]["defaults"]["granularity"], "channel");
-  EXPECT_EQ(json["methods"][5]["recipe"]["defaults"]["bits"], 3);
-  const auto wider = nibble_json(small({dir / "mine.yaml", "--bits", "6,5"}));
-  EXPECT_EQ(names_of(wider), (std::vector<std::string>{(dir / "mine.yaml").string() + ":bits=6",
-                                                       (dir / "mine.yaml").string() + ":bits=5"}));
+  const std::string mine = dir / "a:b.yaml";
+  write_file(mine, "defaults: {format: palette, bits: 3}\n");
+  const std::vector<std::string> methods = {"palette", "palette:granularity=channel:bits=5", "nf4", mine};
+  const auto json = nibble_json(small(methods));
+  EXPECT_EQ(names_of(json), methods);
+  EXPECT_EQ(json["methods"][0]["recipe"]["defaults"]["bits"], 4);  // the preset's own
+  EXPECT_EQ(json["methods"][1]["recipe"]["defaults"]["granularity"], "channel");
+  EXPECT_EQ(json["methods"][3]["recipe"]["defaults"]["bits"], 3);
+  const auto wider = nibble_json(small({"--bits", "6,5", mine, "palette:bits=2", "nf4"}));
+  EXPECT_EQ(names_of(wider), (std::vector<std::string>{mine + ":bits=6", mine + ":bits=5", "palette:bits=2", "nf4"}));
+  EXPECT_EQ(wider["methods"][0]["recipe"]["defaults"]["bits"], 6);
 }
 
 TEST(Bound, PrintsATableThatSaysWhatWasMeasured) {
@@ -61,9 +62,19 @@ TEST(Bound, SaysWhatItCannotDo) {
   refused({"beste"}, 2, "best");
   refused({"best-mixed"}, 2, "budget");
   refused({"scalar:colour=red"}, 2, "colour");
+  refused({"palette:"}, 2, "method 'palette:'");
+  refused({"palette", "palette"}, 2, "twice");
+  refused({"nf4", "palette:bits=3", "--bits", "2"}, 2, "--bits changes none");
+  refused({"none.yml"}, 3, "none.yml");
   refused({"scalar", "--tail", "2"}, 2, "3 or more");
   refused({"scalar", "--bits", "9"}, 2, "--bits");
   refused({"./none.yaml"}, 3, "none.yaml");
+  const TempDir dir;
+  write_file(dir / "ruled.yaml", "defaults: {format: palette}\nlayers: [{match: layer, bits: 6}]\n");
+  refused({dir / "ruled.yaml", "--bits", "5"}, 2, "6 bits");
+  const auto tiny = nibble({"bound", "--rows", "1", "--columns", "1", "windowed"});
+  EXPECT_EQ(tiny.exit_code, 4) << tiny.err;
+  EXPECT_NE(tiny.err.find("windowed: a layer of 1 by 1 is too small"), std::string::npos) << tiny.err;
 }
 
 }  // namespace

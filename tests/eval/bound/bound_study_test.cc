@@ -91,13 +91,27 @@ TEST(BoundStudy, AveragesOverLayersThatFollowTheSeed) {
 }
 
 TEST(BoundStudy, SaysHowFarItIs) {
-  std::vector<double> done;
+  std::vector<std::pair<std::string, double>> seen;
   const std::vector<Method> methods = {preset("palette"), preset("nf4")};
   eval::study_bound({.rows = 8, .columns = 64}, methods, {.layers = 2, .progress = [&](const ProgressUpdate& update) {
                                                             EXPECT_EQ(update.total, 8.0 * 64.0 * 4.0);
-                                                            done.push_back(update.done);
+                                                            seen.emplace_back(update.stage, update.done);
                                                           }});
-  EXPECT_EQ(done, (std::vector<double>{512.0, 1024.0, 1536.0, 2048.0}));
+  EXPECT_EQ(seen, (std::vector<std::pair<std::string, double>>{{"drawing a layer", 0.0},
+                                                               {"quantizing", 512.0},
+                                                               {"quantizing", 1024.0},
+                                                               {"drawing a layer", 1024.0},
+                                                               {"quantizing", 1536.0},
+                                                               {"quantizing", 2048.0}}));
+}
+
+TEST(BoundStudy, NamesMethodsThatCannotFinish) {
+  const std::vector<Method> exact = {preset("palette", {"palette_dtype=float32"})};
+  EXPECT_TRUE(throws_with<NumericalError>([&] { eval::study_bound({.rows = 2, .columns = 2}, exact); }, "palette",
+                                          "too small", "no error"));
+  const std::vector<Method> windows = {preset("windowed")};
+  EXPECT_TRUE(throws_with<NumericalError>([&] { eval::study_bound({.rows = 1, .columns = 1}, windows); }, "windowed",
+                                          "too small", "bound of 0"));
 }
 
 TEST(BoundStudy, RefusesWhatALayerAloneHasNot) {

@@ -153,6 +153,8 @@ TEST(SyntheticLayer, LowersItsBoundByTheTail) {
 }
 
 TEST(SyntheticLayer, RefusesWhatCannotBeDrawn) {
+  EXPECT_TRUE(throws_with<NumericalError>([] { eval::make_layer({.rows = 8, .columns = 256, .input_power = 8.0}, 0); },
+                                          "256 variables", "lower powers"));
   EXPECT_TRUE(throws_with<InvalidArgument>([] { eval::make_layer({.rows = 0}, 0); }, "rows and columns"));
   EXPECT_TRUE(throws_with<InvalidArgument>([] { eval::make_layer({.tail = 2}, 0); }, "tail", "3 or more"));
   EXPECT_TRUE(throws_with<InvalidArgument>([] { eval::make_layer({.input_power = -1.0}, 0); }, "input power", "-1"));
