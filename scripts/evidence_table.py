@@ -46,6 +46,7 @@ class Cell:
         given = "checkpoint" in (record["configuration"]["recipe"] or {})  # quantized elsewhere
         self.seconds = None if given else record["timings"].get("quantize_seconds")
         self.environment = record["environment"]
+        self.tuning = measures.get("tuning")
 
 
 class Row:
@@ -211,6 +212,10 @@ def main():
             print(f"### {model}, {width}\n")
             print("\n".join(table(of_width, columns, decisive, floats)) + "\n")
             lost += [f"{model}, {name}" for name in beaten(of_width, decisive)]
+    kept = [f"{cell.model}, {cell.recipe}: {cell.tuning['best_epoch']} of {len(cell.tuning['trained_loss'])}"
+            for cell in sorted(cells, key=lambda c: (c.model, c.recipe)) if cell.tuning]
+    if kept:
+        print("Epochs of tuning that were kept: " + "; ".join(dict.fromkeys(kept)) + ".\n")
     if lacking:
         print("Not measured in this run, in whole or in part: " + "; ".join(lacking) + ".\n")
     if any(name.endswith(": best") for name in order):

@@ -71,6 +71,10 @@ Json measures_json(const CellMeasures& measures) {
   json["bits_per_weight"] = measures.bits_per_weight;
   json["model_bits_per_weight"] = measures.model_bits_per_weight;
   json["model_bytes"] = measures.model_bytes;
+  if (const auto& tuning = measures.tuning)
+    json["tuning"] = {{"held_out_loss", tuning->held_out_loss},
+                      {"trained_loss", tuning->trained_loss},
+                      {"best_epoch", tuning->best_epoch}};
   json["tensors"] = Json::array();
   for (const TensorRecord& tensor : measures.tensors) json["tensors"].push_back(tensor_json(tensor));
   return json;
@@ -131,6 +135,11 @@ CellMeasures parse_measures(const JsonFields& reader) {
   measures.bits_per_weight = reader.figure("bits_per_weight");
   measures.model_bits_per_weight = reader.figure("model_bits_per_weight");
   measures.model_bytes = reader.count("model_bytes");
+  if (reader.has("tuning")) {
+    const JsonFields tuning = reader.object("tuning");
+    measures.tuning =
+        TuningRecord{tuning.figures("held_out_loss"), tuning.figures("trained_loss"), tuning.count("best_epoch")};
+  }
   for (const JsonFields& tensor : reader.objects("tensors")) measures.tensors.push_back(parse_tensor(tensor));
   return measures;
 }

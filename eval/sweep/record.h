@@ -58,6 +58,12 @@ struct SpeedRecord {
   TimingSpread tokens_per_second;  ///< of the `generate` tokens, one by one
 };
 
+/// How training went, of a recipe with tuning: as quant::TuningResult.
+struct TuningRecord {
+  std::vector<double> held_out_loss, trained_loss;
+  std::uint64_t best_epoch = 0;
+};
+
 /// What was measured of a cell. Of an evaluation of speed: sizes and tensors; perplexity and loss are NaN.
 struct CellMeasures {
   double perplexity = 0.0;
@@ -70,6 +76,7 @@ struct CellMeasures {
   double bits_per_weight = 0.0;                  ///< of the blocks' linear layers, all-in
   double model_bits_per_weight = 0.0;
   std::uint64_t model_bytes = 0;
+  std::optional<TuningRecord> tuning = {};
   std::vector<TensorRecord> tensors;  ///< in checkpoint order; empty for a float model
 };
 

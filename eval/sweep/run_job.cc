@@ -103,6 +103,8 @@ class Job {
     const quant::QuantizeResult result = quant::quantize_model(options);
     quantize_seconds_ = seconds_since(start);
     model_ = quant::load_model(directory);
+    if (const auto& tuning = result.tuning)
+      tuning_ = TuningRecord{tuning->held_out, tuning->trained, tuning->best_epoch};
     tensors_ =
         tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.architecture, *job_.recipe);
   }
@@ -127,6 +129,7 @@ class Job {
     measures.bits_per_weight = model_.bits_per_weight;
     measures.model_bits_per_weight = model_.model_bits_per_weight;
     measures.model_bytes = model_.checkpoint->tensor_bytes();
+    measures.tuning = tuning_;
     measures.tensors = tensors_;
     return measures;
   }
@@ -197,6 +200,7 @@ class Job {
   double quantize_seconds_ = 0.0;
   quant::LoadedModel model_;
   std::vector<TensorRecord> tensors_;
+  std::optional<TuningRecord> tuning_;
 };
 
 }  // namespace

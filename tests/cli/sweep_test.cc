@@ -73,6 +73,20 @@ struct Sweep : testing::Test {
   }
 };
 
+TEST_F(Sweep, RecordsHowTuningWent) {
+  write({"little"}, "list: [{preset: palette, bits: 2}, {preset: palette, bits: 2, tuning.epochs: 2}]");
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  for (const auto& record : eval::read_records(results)) {
+    const bool tunes = record.labels[1].second.find("tuning") != std::string::npos;
+    ASSERT_EQ(record.measures->tuning.has_value(), tunes) << record.labels[1].second;
+    if (!tunes) continue;
+    EXPECT_EQ(record.measures->tuning->trained_loss.size(), 2u);
+    ASSERT_EQ(record.measures->tuning->held_out_loss.size(), 3u);
+    const auto& losses = record.measures->tuning->held_out_loss;
+    EXPECT_EQ(losses[record.measures->tuning->best_epoch], *std::min_element(losses.begin(), losses.end()));
+  }
+}
+
 TEST_F(Sweep, WritesARecordForEachCellAndSkipsThoseThatAreThere) {
   const auto first = nibble_json(command(results));
   EXPECT_EQ(first["cells"], 5);

@@ -78,6 +78,18 @@ TEST(Record, ReadsWhatItWrites) {
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
 }
 
+TEST(Record, SaysHowTuningWentWhereThereWasSome) {
+  SweepRecord record = example();
+  EXPECT_FALSE(parse_record(record_text(record), "r").measures->tuning);
+  EXPECT_EQ(record_text(record).find("tuning"), std::string::npos);
+  record.measures->tuning = TuningRecord{{0.5, 0.25, 0.375}, {0.4, 0.3}, 1};
+  const std::string text = record_text(record);
+  EXPECT_EQ(
+      nlohmann::json::parse(text)["measures"]["tuning"],
+      nlohmann::json::parse(R"({"held_out_loss": [0.5, 0.25, 0.375], "trained_loss": [0.4, 0.3], "best_epoch": 1})"));
+  EXPECT_EQ(record_text(parse_record(text, "r")), text);
+}
+
 TEST(Record, AFailedCellHasAnErrorAndNoMeasures) {
   SweepRecord record = example();
   record.measures.reset();
