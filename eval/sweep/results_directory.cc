@@ -44,6 +44,13 @@ ResultsDirectory::State ResultsDirectory::state(const std::string& id) const {
   }
 }
 
+void ResultsDirectory::relabel(const SweepRecord& planned) const {
+  SweepRecord record = read_record(record_file(planned.id));
+  if (record.labels == planned.labels) return;
+  record.labels = planned.labels;
+  write(record);
+}
+
 void ResultsDirectory::write(const SweepRecord& record) const {
   OutputFile file(record_file(record.id));
   file.write(record_text(record));

@@ -31,6 +31,9 @@ class ResultsDirectory {
   /// What is there of a cell: nothing, a failure, or a result. A damaged record counts as nothing.
   enum class State { kAbsent, kFailed, kDone };
   State state(const std::string& id) const;
+  /// Gives the record of the cell, which is there, the labels of `planned`: the names of the sweep that ran last.
+  /// Throws FormatError.
+  void relabel(const SweepRecord& planned) const;
   /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
   void write(const SweepRecord& record) const;
 

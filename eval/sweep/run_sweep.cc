@@ -83,8 +83,13 @@ class Sweep {
       if (i % options_.shard.count != options_.shard.index - 1) continue;
       const PlannedJob& job = plan_.jobs[i];
       summary_.cells += job.cells.size();
-      const auto open = static_cast<std::size_t>(
-          std::count_if(job.cells.begin(), job.cells.end(), [&](const PlannedCell& cell) { return wanted(cell); }));
+      std::size_t open = 0;
+      for (const PlannedCell& cell : job.cells) {
+        if (wanted(cell))
+          ++open;
+        else
+          results_.relabel(cell.record);
+      }
       summary_.present += job.cells.size() - open;
       jobs_.push_back(&job);
       total_work_ += open > 0 ? job.cost.operations : 0.0;

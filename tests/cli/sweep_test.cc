@@ -73,6 +73,23 @@ struct Sweep : testing::Test {
   }
 };
 
+TEST_F(Sweep, GivesCellsThatAreThereTheNamesOfToday) {
+  write({"little"}, "list: [{name: one, bits: 2}, {name: two, bits: 4}]");
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  const Records before = records(results);
+  write({"little"}, "list: [{name: two, bits: 2}, {name: three, bits: 4}]");
+  const auto again = nibble_json(command(results));
+  EXPECT_EQ(again["done"], 0);
+  std::map<std::string, std::string> names;
+  for (auto record : eval::read_records(results)) {
+    std::string& name = record.labels[1].second;
+    names[name] = name == "two" ? "one" : "two";
+    name = names[name];
+    EXPECT_EQ(eval::record_text_without_timings(record), before.at(record.id));
+  }
+  EXPECT_EQ(names, (std::map<std::string, std::string>{{"two", "one"}, {"three", "two"}}));
+}
+
 TEST_F(Sweep, RecordsHowTuningWent) {
   write({"little"}, "list: [{preset: palette, bits: 2}, {preset: palette, bits: 2, tuning.epochs: 2}]");
   ASSERT_EQ(nibble(command(results)).exit_code, 0);
