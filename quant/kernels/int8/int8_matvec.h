@@ -17,7 +17,7 @@ struct Int8MatvecArgs {
   const std::uint8_t* block_zeros;    ///< the same shape, or null: `middle`
   std::int32_t middle;                ///< 2^(bits-1) of the format's width; block palettes: 128
   const std::int8_t* x;               ///< (padded inputs), by quantize_activations
-  const std::int8_t* x_magnitudes;    ///< |x|; if Int8MatvecTable::takes_apart
+  const std::int8_t* x_magnitudes;    ///< |x|; if Int8MatvecKernel::takes_apart
   const std::int8_t* x_negative;      ///< -1 where x < 0, else 0
   const float* x_scales;              ///< (blocks)
   const float* lane_scales;           ///< R = 1: (padded inputs / 4), the scale of each four inputs
@@ -43,12 +43,16 @@ using Int8Matvec = void (*)(const Int8MatvecArgs&);
 using QuantizeActivations = void (*)(const float* x, std::size_t count, std::int8_t* x8, float* scales,
                                      std::int32_t* sums);
 
+struct Int8MatvecKernel {
+  Int8Matvec run = nullptr;
+  bool takes_apart = false;  ///< it reads x_magnitudes, x_negative, x_less and x_less_total
+};
+
 /// By kept width (1 2 3 4 6 8) and kind; null where there is none: palettes of 8 bits, block palettes
 /// of other widths than ExactMatvecTable has.
 struct Int8MatvecTable {
-  Int8Matvec by_width[6][kPackedKinds];
+  Int8MatvecKernel by_width[6][kPackedKinds];
   QuantizeActivations quantize;
-  bool takes_apart;  ///< kernels read x_magnitudes and so on, but for blocks of codes below 128
   const char* name;  ///< of the instruction set
 };
 extern const Int8MatvecTable kInt8MatvecScalar, kInt8MatvecAvx2, kInt8MatvecAvx2Vnni, kInt8MatvecAvx512,

@@ -157,22 +157,35 @@ void quantize(const float* x, std::size_t count, std::int8_t* x8, float* scales,
     V::quantize_block(x + block * kBlockInputs, x8 + block * kBlockInputs, scales[block], sums[block]);
 }
 
-#define NIBBLE_WIDTH(bits, ...) \
-  { shared_palettes<V, bits>, single_rows<V, bits>, blocks<V, bits>, __VA_ARGS__ }
-#define NIBBLE_BLOCK_PALETTES(bits) block_palettes<V, bits, kBlockInputs>, block_palettes<V, bits, kBlockInputs / 2>
+// A kernel over Weights, Entries or Codes.
+template <class Weights>
+constexpr Int8MatvecKernel of(Int8Matvec run) {
+  return {run, kTakesApart<typename Weights::Product>};
+}
+
+#define NIBBLE_PALETTES(kernel, bits, ...) \
+  of<typename V::template Entries<bits>>(kernel<V, bits __VA_OPT__(, ) __VA_ARGS__>)
+#define NIBBLE_WIDTH(bits, ...)                                                 \
+  {                                                                             \
+    NIBBLE_PALETTES(shared_palettes, bits), NIBBLE_PALETTES(single_rows, bits), \
+        of<typename V::template Codes<bits>>(blocks<V, bits>), __VA_ARGS__      \
+  }
+#define NIBBLE_BLOCK_PALETTES(bits) \
+  NIBBLE_PALETTES(block_palettes, bits, kBlockInputs), NIBBLE_PALETTES(block_palettes, bits, kBlockInputs / 2)
 template <class V>
 constexpr Int8MatvecTable table(const char* name) {
-  return {{NIBBLE_WIDTH(1, nullptr, nullptr),
+  constexpr Int8MatvecKernel kNone;
+  return {{NIBBLE_WIDTH(1, kNone, kNone),
            NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
-           NIBBLE_WIDTH(3, block_palettes<V, 3, kBlockInputs>, nullptr),
+           NIBBLE_WIDTH(3, NIBBLE_PALETTES(block_palettes, 3, kBlockInputs), kNone),
            NIBBLE_WIDTH(4, NIBBLE_BLOCK_PALETTES(4)),
-           NIBBLE_WIDTH(6, nullptr, nullptr),
-           {nullptr, nullptr, blocks<V, 8>, nullptr, nullptr}},
+           NIBBLE_WIDTH(6, kNone, kNone),
+           {kNone, kNone, of<typename V::template Codes<8>>(blocks<V, 8>), kNone, kNone}},
           quantize<V>,
-          kTakesApart<typename V::AnyBytes>,
           name};
 }
 #undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH
+#undef NIBBLE_PALETTES
 
 }  // namespace nibble::quant::int8_matvec

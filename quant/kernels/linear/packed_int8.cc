@@ -50,7 +50,7 @@ Int8MatvecArgs int8_args(const PackedWeight& weight, std::size_t begin, std::siz
   return args;
 }
 
-Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels) {
+Int8MatvecKernel int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels) {
   return kernels.by_width[width_index(weight.layout.bits)][static_cast<std::size_t>(weight.kind)];
 }
 
@@ -59,13 +59,10 @@ void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::s
   const CodeLayout& layout = w.layout;
   thread_local QuantizedActivations quantized;
   QuantizedActivations& q = quantized;  // the calling thread's, for all threads
-  // Codes of integers below 128 are multiplied as they are.
-  const bool small = w.kind == PackedKind::kBlocks && layout.bits < 8;
-  quantize_activations(x, layout.padded_inputs(w.cols), kernels.quantize,
-                       {.block = inputs_per_block(w.kind),
-                        .lane_scales = layout.panel_rows == 1,
-                        .apart = kernels.takes_apart && !small},
-                       q);
+  const Int8MatvecKernel kernel = int8_kernel(w, kernels);
+  quantize_activations(
+      x, layout.padded_inputs(w.cols), kernels.quantize,
+      {.block = inputs_per_block(w.kind), .lane_scales = layout.panel_rows == 1, .apart = kernel.takes_apart}, q);
   const std::size_t panels = layout.panels(w.rows);
   parallel_for_tiles(panels, run_length(panels, layout.panel_bytes(w.cols)), [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<float> sums;
@@ -74,7 +71,7 @@ void multiply_int8(const PackedWeight& w, const Int8MatvecTable& kernels, std::s
     sums.resize(all);
     Int8MatvecArgs args = int8_args(w, begin, end, q);
     args.y = sums.data();
-    int8_kernel(w, kernels)(args);
+    kernel.run(args);
     scale_rows(w, first, rows, sums.data(), q.total, y);
     add_outliers_and_bias(w, bias, x, first, rows, y);
   });

@@ -58,7 +58,7 @@ struct CodeProducts {
   const PackedWeight& weight;
   std::vector<float> bias;
 
-  bool has_int8() const { return int8_kernel(weight, active_int8_matvec()) != nullptr; }
+  bool has_int8() const { return int8_kernel(weight, active_int8_matvec()).run != nullptr; }
   std::string_view exact_name() const { return active_vectors_name(); }
   std::string_view int8_name() const { return active_int8_matvec().name; }
   void exact(MatrixView<const float> x, MatrixView<float> y) const { multiply_exact(weight, bias, x, y); }

@@ -16,15 +16,15 @@ namespace nibble::quant {
 void multiply_exact(const PackedWeight& weight, std::span<const float> bias, MatrixView<const float> x,
                     MatrixView<float> y);
 
-/// One token. Requires a kernel: int8_kernel() != nullptr.
+/// One token. Requires a kernel: int8_kernel().run != nullptr.
 void multiply_int8(const PackedWeight& weight, const Int8MatvecTable& kernels, std::span<const float> bias,
                    std::span<const float> x, std::span<float> y);
-/// Many tokens: X (tokens, cols), Y (tokens, rows). Unpacks the codes once per thousand tokens. Requires int8_kernel(),
-/// and kernels of the same instruction set.
+/// Many tokens: X (tokens, cols), Y (tokens, rows). Unpacks the codes once per thousand tokens. Requires
+/// int8_kernel().run and kernels of the same instruction set.
 void multiply_int8_tokens(const PackedWeight& weight, const Int8MatvecTable& matvec, const Int8MatmulTable& kernels,
                           std::span<const float> bias, MatrixView<const float> x, MatrixView<float> y);
-/// Null where int8 mode has none for this weight.
-Int8Matvec int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
+/// `run` is null where int8 mode has none for this weight.
+Int8MatvecKernel int8_kernel(const PackedWeight& weight, const Int8MatvecTable& kernels);
 
 /// The panels [begin, end) for a kernel; what is missing is left to the caller: x and y, or y.
 ExactMatvecArgs panel_args(const PackedWeight& weight, std::size_t begin, std::size_t end);

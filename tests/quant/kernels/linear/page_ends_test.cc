@@ -99,17 +99,18 @@ TEST(PageEnds, Int8KernelsStayWithinTheirArrays) {
   for (const TensorWish& wish : wishes()) {
     SCOPED_TRACE(describe(wish));
     const PackedWeight w = pack_weight(random_tensor(wish, random));
-    if (int8_kernel(w, kernels) == nullptr) continue;
+    const Int8MatvecKernel kernel = int8_kernel(w, kernels);
+    if (kernel.run == nullptr) continue;
     const GuardedWeight weight(w);
     const std::size_t panels = w.layout.panels(w.rows), rows = panels * w.layout.panel_rows;
     QuantizedActivations q;
-    quantize_activations(random_vector(w.cols, random), w.layout.padded_inputs(w.cols), kernels.quantize,
-                         {.block = inputs_per_block(w.kind), .lane_scales = w.layout.panel_rows == 1, .apart = true},
-                         q);
+    quantize_activations(
+        random_vector(w.cols, random), w.layout.padded_inputs(w.cols), kernels.quantize,
+        {.block = inputs_per_block(w.kind), .lane_scales = w.layout.panel_rows == 1, .apart = kernel.takes_apart}, q);
     std::vector<float> expected(rows);
     Int8MatvecArgs args = int8_args(w, 0, panels, q);
     args.y = expected.data();
-    int8_kernel(w, kernels)(args);
+    kernel.run(args);
     Guarded<std::int8_t> x{std::span<const std::int8_t>(q.values)};
     Guarded<std::int8_t> magnitudes{std::span<const std::int8_t>(q.magnitudes)};
     Guarded<std::int8_t> negative{std::span<const std::int8_t>(q.negative)};
@@ -125,7 +126,7 @@ TEST(PageEnds, Int8KernelsStayWithinTheirArrays) {
     args.x_sums = sums.data();
     args.x_less = less.data();
     args.y = y.data();
-    int8_kernel(w, kernels)(args);
+    kernel.run(args);
     EXPECT_TRUE(test::same_bits(y.values(), expected));
   }
 }
