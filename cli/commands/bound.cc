@@ -23,8 +23,6 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::size_t kUsualWidths[] = {4, 3, 2};
-
 struct BoundArguments {
   CommonOptions common;
   std::vector<std::string> methods;
@@ -93,16 +91,15 @@ bool add_methods(const std::string& text, std::span<const std::size_t> widths, s
 }
 
 std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
-  constexpr const char* kUsual[] = {"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
-  std::vector<eval::Method> methods;
-  if (arguments.methods.empty()) {
-    for (const char* name : kUsual)
-      add_methods(name, arguments.bits.empty() ? std::span(kUsualWidths) : std::span(arguments.bits), methods);
-    return methods;
+  std::vector<std::string> texts = arguments.methods;
+  std::vector<std::size_t> widths = arguments.bits;
+  if (texts.empty()) {
+    texts = {"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
+    if (widths.empty()) widths = {4, 3, 2};
   }
+  std::vector<eval::Method> methods;
   bool with_widths = false;
-  for (const std::string& text : arguments.methods)
-    with_widths = add_methods(text, arguments.bits, methods) || with_widths;
+  for (const std::string& text : texts) with_widths = add_methods(text, widths, methods) || with_widths;
   NIBBLE_REQUIRE(arguments.bits.empty() || with_widths, InvalidArgument,
                  "--bits changes none of these methods: each has a width of its own, or sets bits");
   for (std::size_t m = 1; m < methods.size(); ++m)
@@ -216,7 +213,7 @@ Command bound_command(CLI::App& program) {
   add_number(
       *app, "--spread", arguments->layer.spread,
       "How unlike the sizes of inputs, and of outputs, are: standard deviation of their logarithm [default: 0.2]", 0.0,
-      5.0);
+      2.0);
   add_count(*app, "--layers", arguments->layers, "Layers drawn, over which figures are means [default: 3]",
             {.high = 1000});
   add_count(*app, "--seed", arguments->seed, "Of the first layer [default: 0]", {.low = 0});

@@ -64,6 +64,8 @@ TEST(Bound, SaysWhatItCannotDo) {
   refused({"scalar:colour=red"}, 2, "colour");
   refused({"palette:"}, 2, "method 'palette:'");
   refused({"palette", "palette"}, 2, "twice");
+  refused({"--bits", "3,3"}, 2, "twice");
+  refused({"scalar", "--spread", "2.5"}, 2, "--spread");
   refused({"nf4", "palette:bits=3", "--bits", "2"}, 2, "--bits changes none");
   refused({"none.yml"}, 3, "none.yml");
   refused({"scalar", "--tail", "2"}, 2, "3 or more");
