@@ -82,8 +82,8 @@ class Watcher {
   const eval::SweepRecord* find(const std::string& id) {
     const auto known = records_.find(id);
     if (known != records_.end() && !known->second.error) return &known->second;
-    if (results_.state(id) == eval::ResultsDirectory::State::kAbsent) return nullptr;
-    return &(records_[id] = eval::read_record(results_.record_file(id)));
+    std::optional<eval::SweepRecord> there = results_.find(id);
+    return there ? &(records_[id] = std::move(*there)) : nullptr;
   }
 
   eval::ResultsDirectory results_;

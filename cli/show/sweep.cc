@@ -188,7 +188,7 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
     if (!in_shard(i, options.shard)) continue;
     for (const eval::PlannedCell& cell : plan.jobs[i].cells) {
-      if (results.state(cell.record.id) == eval::ResultsDirectory::State::kAbsent) {
+      if (!results.find(cell.record.id)) {
         ++absent;
         continue;
       }

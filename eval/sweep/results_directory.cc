@@ -32,23 +32,15 @@ fs::path ResultsDirectory::record_file(const std::string& id) const { return dir
 fs::path ResultsDirectory::scratch(const std::string& job) const { return directory_ / ".sweep/scratch" / job; }
 fs::path ResultsDirectory::default_cache() const { return directory_ / ".sweep/cache"; }
 
-ResultsDirectory::State ResultsDirectory::state(const std::string& id) const {
+std::optional<SweepRecord> ResultsDirectory::find(const std::string& id) const {
   std::error_code error;
-  if (!fs::exists(record_file(id), error)) return State::kAbsent;
+  if (!fs::exists(record_file(id), error)) return std::nullopt;
   try {
-    const SweepRecord record = read_record(record_file(id));
-    if (record.id != id) return State::kAbsent;
-    return record.error ? State::kFailed : State::kDone;
-  } catch (const FormatError&) {
-    return State::kAbsent;
+    SweepRecord record = read_record(record_file(id));
+    if (record.id == id) return record;
+  } catch (const FormatError&) {  // to be made again
   }
-}
-
-void ResultsDirectory::relabel(const SweepRecord& planned) const {
-  SweepRecord record = read_record(record_file(planned.id));
-  if (record.labels == planned.labels) return;
-  record.labels = planned.labels;
-  write(record);
+  return std::nullopt;
 }
 
 void ResultsDirectory::write(const SweepRecord& record) const {

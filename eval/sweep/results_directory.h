@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,8 @@ class ResultsDirectory {
   std::filesystem::path scratch(const std::string& job) const;
   std::filesystem::path default_cache() const;
 
-  /// What is there of a cell: nothing, a failure, or a result. A damaged record counts as nothing.
-  enum class State { kAbsent, kFailed, kDone };
-  State state(const std::string& id) const;
-  /// Gives the record of the cell, which is there, the labels of `planned`: the names of the sweep that ran last.
-  /// Throws FormatError.
-  void relabel(const SweepRecord& planned) const;
+  /// The record of a cell, if one is there. A damaged one counts as none.
+  std::optional<SweepRecord> find(const std::string& id) const;
   /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
   void write(const SweepRecord& record) const;
 

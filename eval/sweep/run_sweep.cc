@@ -67,10 +67,9 @@ class Sweep {
   }
 
  private:
-  bool wanted(const PlannedCell& cell) const {
-    const auto state = results_.state(cell.record.id);
-    return state == ResultsDirectory::State::kAbsent ||
-           (state == ResultsDirectory::State::kFailed && options_.retry_failed && !tried_before(cell.record.id));
+  bool wanted(const PlannedCell& cell) const { return wanted(results_.find(cell.record.id)); }
+  bool wanted(const std::optional<SweepRecord>& there) const {
+    return !there || (there->error && options_.retry_failed && !tried_before(there->id));
   }
   // A failure of this very run is not tried again.
   bool tried_before(const std::string& id) const {
@@ -85,10 +84,13 @@ class Sweep {
       summary_.cells += job.cells.size();
       std::size_t open = 0;
       for (const PlannedCell& cell : job.cells) {
-        if (wanted(cell))
+        std::optional<SweepRecord> there = results_.find(cell.record.id);
+        if (wanted(there)) {
           ++open;
-        else
-          results_.relabel(cell.record);
+        } else if (there->labels != cell.record.labels) {  // the names of the sweep that ran last
+          there->labels = cell.record.labels;
+          results_.write(*there);
+        }
       }
       summary_.present += job.cells.size() - open;
       jobs_.push_back(&job);
