@@ -54,7 +54,7 @@ ALLOWED = {
     "quant/tensor": CORE | ALGO | {"quant/format", "quant/recipe", "quant/store"},
     "quant/job": JOB,
     "export": JOB | {"model/gguf", "model/rotate"},
-    "eval/bound": JOB | {"model/rotate"},
+    "eval/bound": JOB | {"model/rotate", "eval/quality"},
     "eval/inspect": STORE,
     "eval/quality": MODEL | {"datasets"},
     "eval/speed": NETWORK,

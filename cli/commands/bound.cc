@@ -28,7 +28,7 @@ struct BoundArguments {
   std::vector<std::string> methods;
   std::vector<std::size_t> bits;
   eval::LayerModel layer;
-  std::uint64_t rows = layer.rows, columns = layer.columns, layers = 3, seed = 0;
+  eval::BoundStudyOptions study;
 };
 
 // PRESET|FILE[:KEY=VALUE…], taken apart; of a file whose name has colons, the whole is its name.
@@ -110,9 +110,7 @@ std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
 }
 
 nlohmann::ordered_json json_of(const eval::OverLayers& figure) {
-  return {{"mean", figure.mean},
-          {"standard_error", std::isnan(figure.standard_error) ? nlohmann::ordered_json()
-                                                               : nlohmann::ordered_json(figure.standard_error)}};
+  return {{"mean", figure.mean}, {"standard_error", figure.standard_error}};
 }
 
 nlohmann::ordered_json json_of(const BoundArguments& arguments, const std::vector<eval::Method>& methods,
@@ -127,14 +125,14 @@ nlohmann::ordered_json json_of(const BoundArguments& arguments, const std::vecto
                     {"bits_above", json_of(results[m].bits)},
                     {"seconds", results[m].seconds},
                     {"recipe", methods[m].recipe.canonical_json()}});
-  return {{"rows", arguments.rows},
-          {"columns", arguments.columns},
+  return {{"rows", arguments.layer.rows},
+          {"columns", arguments.layer.columns},
           {"tail", arguments.layer.tail},
           {"input_power", arguments.layer.input_power},
           {"output_power", arguments.layer.output_power},
           {"spread", arguments.layer.spread},
-          {"layers", arguments.layers},
-          {"seed", arguments.seed},
+          {"layers", arguments.study.layers},
+          {"seed", arguments.study.seed},
           {"methods", std::move(list)}};
 }
 
@@ -163,19 +161,17 @@ std::string text_of(const BoundArguments& arguments, const std::vector<eval::Met
              "{} layer{} of {} by {}: {}, input power {}, output power {}, spread {}\n"
              "Output error: tr(G Δ H Δᵀ) / tr(G W H Wᵀ). Bound: the least that so many bits allow{}; bits above:\n"
              "what a method takes beyond the bits with which its error would be possible.\n\n",
-             arguments.layers, arguments.layers == 1 ? "" : "s", arguments.rows, arguments.columns, weights,
+             arguments.study.layers, arguments.study.layers == 1 ? "" : "s", layer.rows, layer.columns, weights,
              layer.input_power, layer.output_power, layer.spread, layer.tail == 0 ? "" : " (a lower bound of it)") +
          table.text();
 }
 
 void run(BoundArguments& arguments) {
   arguments.common.apply();
-  arguments.layer.rows = arguments.rows;
-  arguments.layer.columns = arguments.columns;
   const std::vector<eval::Method> methods = methods_of(arguments);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
-  const std::vector<eval::MethodBound> results = eval::study_bound(
-      arguments.layer, methods, {.layers = arguments.layers, .seed = arguments.seed, .progress = bar.sink()});
+  arguments.study.progress = bar.sink();
+  const std::vector<eval::MethodBound> results = eval::study_bound(arguments.layer, methods, arguments.study);
   bar.finish();
   if (arguments.common.json) {
     print_json(json_of(arguments, methods, results));
@@ -201,8 +197,8 @@ Command bound_command(CLI::App& program) {
       "Each method at these widths, but for those that have no choice or set bits themselves [default: 4,3,2 where no "
       "METHOD is given, else as methods say]",
       {.high = 8});
-  add_count(*app, "--rows", arguments->rows, "Outputs of a layer [default: 512]", {.high = kLargest});
-  add_count(*app, "--columns", arguments->columns, "Inputs of a layer [default: 512]", {.high = kLargest});
+  add_count(*app, "--rows", arguments->layer.rows, "Outputs of a layer [default: 512]", {.high = kLargest});
+  add_count(*app, "--columns", arguments->layer.columns, "Inputs of a layer [default: 512]", {.high = kLargest});
   add_count(*app, "--tail", arguments->layer.tail,
             "Weights of Student's t with so many degrees of freedom, 3 or more; 0: normal ones [default: 5]",
             {.low = 0, .high = 1000});
@@ -214,9 +210,9 @@ Command bound_command(CLI::App& program) {
       *app, "--spread", arguments->layer.spread,
       "How unlike the sizes of inputs, and of outputs, are: standard deviation of their logarithm [default: 0.2]", 0.0,
       2.0);
-  add_count(*app, "--layers", arguments->layers, "Layers drawn, over which figures are means [default: 3]",
+  add_count(*app, "--layers", arguments->study.layers, "Layers drawn, over which figures are means [default: 3]",
             {.high = 1000});
-  add_count(*app, "--seed", arguments->seed, "Of the first layer [default: 0]", {.low = 0});
+  add_count(*app, "--seed", arguments->study.seed, "Of the first layer [default: 0]", {.low = 0});
   add_common_options(*app, arguments->common);
   app->footer(
       "docs/results/bound.md says what the bound is.\n"

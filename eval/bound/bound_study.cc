@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/view_source.h"
+#include "eval/quality/statistics.h"
 #include "quant/job/calibration.h"
 #include "quant/job/weight_statistics.h"
 #include "quant/store/quantization_config.h"
@@ -16,19 +18,6 @@ namespace nibble::eval {
 namespace {
 
 constexpr const char* kLayer = "layer";
-
-class LayerSource final : public WeightSource {
- public:
-  explicit LayerSource(const Matrix<float>& weight) : weight_(weight) {}
-  std::size_t rows() const override { return weight_.rows(); }
-  std::size_t cols() const override { return weight_.cols(); }
-  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    std::copy(weight_.data() + begin * cols(), weight_.data() + end * cols(), destination);
-  }
-
- private:
-  const Matrix<float>& weight_;
-};
 
 quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
   const quant::Recipe& recipe = method.recipe;
@@ -79,7 +68,7 @@ Outcome outcome_of(const Method& method, const quant::TensorSettings& settings, 
   const Matrix<float>& weight = subject.layer.weight;
   quant::QuantizeItem item;
   item.identity = {kLayer, 0, true};
-  item.source = std::make_shared<LayerSource>(weight);
+  item.source = std::make_shared<ViewSource>(weight);
   item.settings = settings;
   item.layer.module = kLayer;
   item.layer.out = weight.rows();
@@ -111,13 +100,9 @@ Outcome outcome_of(const Method& method, const quant::TensorSettings& settings, 
 
 template <class Value>
 OverLayers over_layers(std::span<const Outcome> outcomes, Value value) {
-  const auto n = static_cast<double>(outcomes.size());
-  OverLayers result;
-  for (const Outcome& outcome : outcomes) result.mean += value(outcome) / n;
-  double squares = 0.0;
-  for (const Outcome& outcome : outcomes) squares += std::pow(value(outcome) - result.mean, 2.0);
-  result.standard_error = std::sqrt(squares / (n * (n - 1.0)));
-  return result;
+  std::vector<double> values;
+  for (const Outcome& outcome : outcomes) values.push_back(value(outcome));
+  return {mean(values), standard_error(values)};
 }
 
 }  // namespace

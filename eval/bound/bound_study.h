@@ -34,7 +34,7 @@ struct MethodBound {
 };
 
 struct BoundStudyOptions {
-  std::size_t layers = 3;
+  std::uint64_t layers = 3;
   std::uint64_t seed = 0;      ///< of the first layer; the others follow
   ProgressSink progress = {};  ///< in weights quantized
 };

@@ -14,9 +14,12 @@
 namespace nibble::eval {
 namespace {
 
-using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using RowMajorOf = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using RowMajor = RowMajorOf<double>;
 
-Eigen::Map<const RowMajor> map_of(const Matrix<double>& m) {
+template <class T>
+Eigen::Map<const RowMajorOf<T>> map_of(const Matrix<T>& m) {
   return {m.data(), static_cast<Eigen::Index>(m.rows()), static_cast<Eigen::Index>(m.cols())};
 }
 
@@ -62,10 +65,6 @@ double weighed(const SyntheticLayer& layer, const RowMajor& errors) {
   const RowMajor seen = errors * map_of(layer.input_covariance);
   const RowMajor felt = map_of(layer.output_covariance) * errors;
   return felt.cwiseProduct(seen).sum() / static_cast<double>(errors.size());
-}
-
-Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>> map_of(const Matrix<float>& m) {
-  return {m.data(), static_cast<Eigen::Index>(m.rows()), static_cast<Eigen::Index>(m.cols())};
 }
 
 Matrix<float> times(const Matrix<double>& m, double factor) {

@@ -13,10 +13,10 @@ namespace nibble::eval {
 
 /// What a synthetic layer is drawn from.
 struct LayerModel {
-  std::size_t rows = 512, columns = 512;  ///< out, in
-  std::uint64_t tail = 5;                 ///< degrees of freedom of Student's t, from 3; 0: normal
-  double input_power = 1.0;               ///< eigenvalues i^-power of the inputs' covariance, before `spread`
-  double output_power = 0.5;              ///< the same of the gradients at the outputs
+  std::uint64_t rows = 512, columns = 512;  ///< out, in
+  std::uint64_t tail = 5;                   ///< degrees of freedom of Student's t, from 3; 0: normal
+  double input_power = 1.0;                 ///< eigenvalues i^-power of the inputs' covariance, before `spread`
+  double output_power = 0.5;                ///< the same of the gradients at the outputs
   double spread = 0.2;  ///< standard deviation of the logarithm of what each input and output is multiplied with
 };
 

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "core/view_source.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "quant/format/codes.h"
@@ -23,21 +24,6 @@ namespace nibble::python {
 namespace {
 
 using namespace nb::literals;
-
-/// The caller's matrix as the rows of a weight.
-class ArraySource final : public WeightSource {
- public:
-  explicit ArraySource(MatrixView<const float> w) : w_(w) {}
-  std::size_t rows() const override { return w_.rows(); }
-  std::size_t cols() const override { return w_.cols(); }
-  void decode_rows(std::size_t begin, std::size_t end, float* destination) const override {
-    for (std::size_t row = begin; row < end; ++row)
-      destination = std::copy(w_.row(row).begin(), w_.row(row).end(), destination);
-  }
-
- private:
-  MatrixView<const float> w_;
-};
 
 Matrix<double> matrix_of(const MaybeArray& array, std::string_view name) {
   return array ? doubles_of(*array, name) : Matrix<double>();
@@ -104,7 +90,7 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
         statistics.hessian.size() > 0, "hessian");
   needs(settings.output_hessian, statistics.output_hessian.size() > 0, "output_hessian");
   return unlocked([&] {
-    quant::WeightParts made = quant::quantize_tensor(name, ArraySource(view), settings, statistics);
+    quant::WeightParts made = quant::quantize_tensor(name, ViewSource(view), settings, statistics);
     const quant::StoredTensor layout = quant::stored_tensor(settings, view.rows(), view.cols());
     return Tensor{.stored = std::make_shared<quant::QuantizedTensor>(name, layout.spec, std::move(made.parts)),
                   .format = quant::storage_text(layout),
