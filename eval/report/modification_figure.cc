@@ -74,6 +74,13 @@ std::string change_text(const Ranking& ranking, const Change& change) {
   return text;
 }
 
+// A recipe's `seed` is no setting that tells, but cells of two seeds differ in it. Where it has no meaning a recipe has
+// none: such a cell is of every seed.
+bool is_of_one_seed(const Entry& a, const Entry& b) {
+  const std::string_view left = a.setting("seed"), right = b.setting("seed");
+  return left == right || left.empty() || right.empty();
+}
+
 // Pairs of entries that differ in `name` alone: from the first of its values in natural order (none, false, the
 // smallest) to each other one.
 void add_pairs(const Ranking& ranking, const Entries& entries, const SettingNames& telling, const std::string& name,
@@ -88,13 +95,14 @@ void add_pairs(const Ranking& ranking, const Entries& entries, const SettingName
   for (auto& [others, group] : alike) {
     std::stable_sort(group.begin(), group.end(),
                      [&](const Entry* a, const Entry* b) { return natural_less(a->setting(name), b->setting(name)); });
-    for (std::size_t i = 1; i < group.size(); ++i) {
-      if (group[i]->setting(name) == group[0]->setting(name)) continue;
+    for (const Entry* to : group) {
+      const Entry* from = *std::ranges::find_if(group, [&](const Entry* other) { return is_of_one_seed(*other, *to); });
+      if (to->setting(name) == from->setting(name)) continue;
       const auto value = [&](const Entry* entry) {
         return entry->setting(name).empty() ? std::string_view("default") : entry->setting(name);
       };
-      Modification& modification = modifications[fmt::format("{}: {} → {}", name, value(group[0]), value(group[i]))];
-      Pair pair{.from = group[0], .to = group[i]};
+      Modification& modification = modifications[fmt::format("{}: {} → {}", name, value(from), value(to))];
+      Pair pair{.from = from, .to = to};
       pair.change = mean_change(ranking, {&pair, 1});
       modification.pairs.push_back(pair);
     }

@@ -109,6 +109,12 @@ const ReportTable& list_of(const Report& report) {
   return std::get<ReportTable>(section_of(report, "All cells").items[0]);
 }
 
+const ReportTable& modifications_of(const Report& report) {
+  const auto& figure = std::get<Figure>(section_of(report, "Figures").items.back());
+  if (!figure.title.starts_with("What each")) throw std::logic_error("no modifications");
+  return figure.data;
+}
+
 TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   std::vector<SweepRecord> records = test::example_sweep();
   // The other way round than the losses: the last cell of each width has the least divergence.
@@ -231,12 +237,36 @@ TEST_F(ReportTest, RecipesThatDifferInMoreThanTheirSettingsAreNoPair) {
     records.push_back(other);
   }
   const Report report = build_report(load(records), {});
-  const auto& figure = std::get<Figure>(section_of(report, "Figures").items.back());
-  ASSERT_TRUE(figure.title.starts_with("What each"));
-  ASSERT_EQ(figure.data.rows.size(), 1u);
-  EXPECT_EQ(figure.data.rows[0][0].text, "shifting: false → true");
-  EXPECT_EQ(figure.data.rows[0][2].text, "2");
-  EXPECT_EQ(figure.data.rows[0][4].text, figure.data.rows[0][5].text) << "the lowest and the highest";
+  const ReportTable& table = modifications_of(report);
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][0].text, "shifting: false → true");
+  EXPECT_EQ(table.rows[0][2].text, "2");
+  EXPECT_EQ(table.rows[0][4].text, table.rows[0][5].text) << "the lowest and the highest";
+}
+
+TEST_F(ReportTest, APairIsOfOneSeedWhereBothHaveOne) {
+  for (const bool both_have : {false, true}) {  // in this order: the second overwrites all records of the first
+    std::vector<SweepRecord> records = {test::example_sweep()[0]};
+    for (const int seed : {0, 1, 2})
+      for (const std::size_t i : {1u, 2u}) {  // without and with shifting
+        if (i == 1 && !both_have && seed > 0) continue;
+        SweepRecord record = two_cells(0.2)[i];
+        record.id[0] = static_cast<char>('a' + seed);
+        std::string& recipe = record.configuration[1].second;
+        if (i == 2 || both_have) recipe.insert(recipe.find("\"bits\""), fmt::format("\"seed\":{},", seed));
+        DivergenceMeasures& divergence = *record.measures->divergence;  // seeds make more difference than shifting
+        divergence.nats_per_token += 0.03 * seed;
+        for (double& nats : divergence.window_nats) nats += 0.03 * seed;
+        records.push_back(record);
+      }
+    const Report report = build_report(load(records), {});
+    const ReportTable& table = modifications_of(report);
+    ASSERT_EQ(table.rows.size(), 1u);
+    EXPECT_EQ(table.rows[0][0].text, "shifting: false → true");
+    EXPECT_EQ(table.rows[0][2].text, "3");
+    // A cell without a seed, for which it has no meaning, is compared with those of all seeds.
+    EXPECT_EQ(table.rows[0][4].text == table.rows[0][5].text, both_have) << "the lowest and the highest";
+  }
 }
 
 TEST_F(ReportTest, DifferencesInsideTwoStandardErrorsAreUndecidedAndNothingIsBold) {
