@@ -53,17 +53,12 @@ std::optional<PairedDifference> Ranking::difference(const Entry& a, const Entry&
   return paired_difference(windows(a), windows(b));
 }
 
-bool Ranking::undecided(const Entry& a, const Entry& b) const {
-  const auto found = difference(a, b);
-  return found && is_undecided(*found);
-}
-
 bool is_undecided(const PairedDifference& difference) {
   return std::abs(difference.mean) <= kUndecidedWithin * difference.standard_error;
 }
 
 Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>& value,
-               const std::function<bool(const Entry&, const Entry&)>& undecided) {
+               const std::function<std::optional<PairedDifference>(const Entry&, const Entry&)>& difference) {
   std::map<std::string, Entries> groups;
   for (const Entry* entry : entries)
     if (!is_float_model(*entry) && std::isfinite(value(*entry))) groups[entry->comparable_key()].push_back(entry);
@@ -71,14 +66,23 @@ Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>
   for (const auto& [key, group] : groups) {
     const Entry* lowest = *std::min_element(group.begin(), group.end(),
                                             [&](const Entry* a, const Entry* b) { return value(*a) < value(*b); });
-    bool alone = true;
+    std::size_t undecided = 0, unknown = 0;
     for (const Entry* entry : group) {
       marks.lowest[entry] = lowest;
-      if (entry == lowest || !undecided(*entry, *lowest)) continue;
-      marks.undecided.insert(entry);
-      alone = false;
+      if (entry == lowest) continue;
+      const auto found = difference(*entry, *lowest);
+      if (!found) {
+        ++unknown;
+      } else if (is_undecided(*found)) {
+        ++undecided;
+        marks.undecided.insert(entry);
+      }
     }
-    (alone ? marks.best : marks.undecided).insert(lowest);
+    if (undecided > 0) {
+      marks.undecided.insert(lowest);
+    } else if (unknown == 0) {
+      marks.best.insert(lowest);
+    }
   }
   return marks;
 }

@@ -30,23 +30,22 @@ struct Ranking {
   std::span<const double> windows(const Entry& entry) const;
   /// a - b over windows, in nats per token of KL or of loss. Empty where there is nothing to pair.
   std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
-  /// Whether they differ by no more than kUndecidedWithin paired standard errors. False where nothing can be paired.
-  bool undecided(const Entry& a, const Entry& b) const;
 };
 
 /// Whether it is no more than kUndecidedWithin standard errors from zero.
 bool is_undecided(const PairedDifference& difference);
 
 /// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.
-/// `best` is alone in being the lowest; where others are not told from it, all of them are undecided.
+/// `best` is alone in being the lowest; where others are not told from it, all of them are undecided. An entry whose
+/// difference from the lowest is not known (of one window, say) is neither, and nor is the lowest then.
 struct Marks {
   std::set<const Entry*> best = {}, undecided = {};
   std::map<const Entry*, const Entry*> lowest = {};  ///< of the group of each entry whose value is finite
 };
 
-/// By value(entry), lower being better, and undecided(entry, lowest).
+/// By value(entry), lower being better, and difference(entry, lowest), empty where it is not known.
 Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>& value,
-               const std::function<bool(const Entry&, const Entry&)>& undecided);
+               const std::function<std::optional<PairedDifference>(const Entry&, const Entry&)>& difference);
 
 /// Of entries that may be of several models and evaluations: by divergence only where all quantized ones have it.
 Ranking ranking_of(const Entries& entries);

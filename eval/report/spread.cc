@@ -79,11 +79,7 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
     return difference(ranking, spread.draws.at(&entry), spread.draws.at(&lowest));
   };
   const Marks marks = marks_of(
-      column, [&](const Entry& entry) { return mean_of(ranking, spread.draws.at(&entry)); },
-      [&](const Entry& entry, const Entry& lowest) {
-        const auto found = more(entry, lowest);
-        return found && is_undecided(*found);
-      });
+      column, [&](const Entry& entry) { return mean_of(ranking, spread.draws.at(&entry)); }, more);
   for (const auto& [entry, lowest] : marks.lowest) {
     TableCell& cell = cells[entry];
     cell.is_best = marks.best.contains(entry);

@@ -29,7 +29,7 @@ std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f
 Marks marks_of(const Ranking& ranking, const Entries& entries) {
   return marks_of(
       entries, [&](const Entry& entry) { return ranking.value(entry); },
-      [&](const Entry& entry, const Entry& lowest) { return ranking.undecided(entry, lowest); });
+      [&](const Entry& entry, const Entry& lowest) { return ranking.difference(entry, lowest); });
 }
 
 constexpr const char* kMarksExplained =

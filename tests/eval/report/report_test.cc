@@ -284,6 +284,19 @@ TEST_F(ReportTest, DifferencesInsideTwoStandardErrorsAreUndecidedAndNothingIsBol
   }
 }
 
+TEST_F(ReportTest, NothingIsMarkedWhereDifferencesHaveNoError) {
+  std::vector<SweepRecord> records = two_cells(5.0);
+  for (SweepRecord& record : records) {  // of a text of one window
+    record.measures->window_nll.resize(1);
+    if (auto& divergence = record.measures->divergence) divergence->window_nats.resize(1);
+  }
+  const auto report = build_report(load(records), {});
+  for (const auto& row : std::get<ReportTable>(report.sections[0].items[0]).rows)
+    for (const TableCell& cell : row) EXPECT_FALSE(cell.is_best || cell.undecided) << cell.text;
+  for (const auto& row : list_of(report).rows)
+    for (const TableCell& cell : row) EXPECT_FALSE(cell.is_best || cell.undecided) << cell.text;
+}
+
 TEST_F(ReportTest, LossesAreAgainstTheFloatModelAndPaired) {
   const ReportInput input = load(test::example_sweep());
   for (const Entry& entry : input.entries) {
