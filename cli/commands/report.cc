@@ -5,7 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/arguments/options.h"
@@ -39,6 +41,17 @@ std::string contents(const std::filesystem::path& output, const eval::ReportInpu
   throw InvalidArgument(fmt::format("-o '{}': expected a name that ends in .html, .md, .tex or .csv", output.string()));
 }
 
+void check_outputs(const std::vector<std::string>& outputs) {
+  std::set<std::filesystem::path> taken;
+  for (const std::string& output : outputs) {
+    std::error_code ignored;  // what else is wrong with it is said when it is opened
+    NIBBLE_REQUIRE(!std::filesystem::is_directory(output, ignored), InvalidArgument,
+                   "-o '{}': expected a file, got a directory", output);
+    NIBBLE_REQUIRE(taken.insert(std::filesystem::absolute(output).lexically_normal()).second, InvalidArgument,
+                   "-o '{}': expected another file than the other -o", output);
+  }
+}
+
 std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& options, const eval::ReportInput& input) {
   if (!options.published) return {};
   eval::Entries measured;
@@ -48,18 +61,24 @@ std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& optio
 }
 
 void run(const ReportArguments& arguments) {
+  check_outputs(arguments.outputs);
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::compare_to_baseline(input, arguments.baseline);
   eval::ReportOptions options = {
       .title = arguments.title, .rows = arguments.rows, .columns = arguments.columns, .over = arguments.over};
   if (!arguments.published.empty()) options.published = eval::load_published(arguments.published);
   const eval::Report report = eval::build_report(input, options);
-  std::vector<std::string> texts;  // all of them before the first is written: a mistake leaves every file as it was
-  for (const std::string& output : arguments.outputs) texts.push_back(contents(output, input, report));
+  // All are written before the first gets its name: a mistake leaves every file as it was.
+  std::vector<std::unique_ptr<OutputFile>> files;
+  for (const std::string& output : arguments.outputs) {
+    const std::string text = contents(output, input, report);
+    files.push_back(std::make_unique<OutputFile>(output));
+    files.back()->write(text);
+  }
   nlohmann::ordered_json written = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    write_file(arguments.outputs[i], texts[i]);
-    written.push_back({{"path", arguments.outputs[i]}, {"bytes", texts[i].size()}});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    files[i]->commit();
+    written.push_back({{"path", arguments.outputs[i]}, {"bytes", files[i]->bytes_written()}});
   }
   for (const std::string& warning : report.warnings) warn(warning);
   const std::optional<eval::ExpectedCount> expected = expectations(options, input);

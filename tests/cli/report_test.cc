@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/nibble.h"
@@ -183,8 +184,14 @@ TEST_F(ReportCommand, AMistakeInOneOutputLeavesTheOthersAsTheyWere) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("r.docx"), HasSubstr(".tex")));
   EXPECT_EQ(read_file(directory_ / "old.md"), "yesterday's");
-  EXPECT_EQ(report({"-o", path("absent/r.md")}).exit_code, 3);
-  EXPECT_EQ(report({"-o", "/dev/full/r.md"}).exit_code, 3);
+  std::filesystem::create_directory(directory_ / "taken.md");
+  for (const auto& [other, code] : {std::pair(path("absent/r.md"), 3), std::pair(std::string("/dev/full/r.md"), 3),
+                                    std::pair(path("taken.md"), 2), std::pair(path("results/../old.md"), 2)}) {
+    const ProgramRun wrong = report({"-o", path("old.md"), "-o", other});
+    EXPECT_EQ(wrong.exit_code, code) << other;
+    EXPECT_THAT(wrong.err, HasSubstr(other));
+    EXPECT_TRUE(read_file(directory_ / "old.md") == "yesterday's") << other;
+  }
   EXPECT_EQ(files(), (std::vector<std::string>{"old.md"}));
 }
 
