@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "eval/speed/work.h"
+#include "eval/sweep/environment.h"
 
 namespace nibble::cli {
 namespace {
@@ -91,8 +92,11 @@ nlohmann::ordered_json speed_json(const SpeedReport& report) {
                     {"share_of_read_bandwidth", rates.bandwidth_share}});
     if (report.bf16) rows.back()["prompt_share_of_bf16_gemm_rate"] = rates.bf16_gemm_share;
   }
-  nlohmann::ordered_json machine = {
-      {"threads", thread_count()}, {"isa", isa_name(active_isa())}, {"gemm", gemm_identity()}};
+  const eval::Facts environment = eval::run_environment({});
+  nlohmann::ordered_json machine = {{"processor", eval::fact(environment, "processor")},
+                                    {"threads", thread_count()},
+                                    {"isa", isa_name(active_isa())},
+                                    {"gemm", gemm_identity()}};
   if (report.limits) {
     machine["read_bytes_per_second"] = report.limits->read_bytes_per_second;
     machine["gemm_flops_per_second"] = report.limits->gemm_flops_per_second;

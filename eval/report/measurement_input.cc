@@ -66,10 +66,13 @@ Entry speed_entry(const nlohmann::json& json, const nlohmann::json& speeds, cons
   record.labels = {{"model", model.filename().string()},
                    {"recipe", text(json, "method")},
                    {"evaluation", fmt::format("speed, {}, cache {}", text(json, "compute"), cache)}};
-  if (const auto machine = json.find("machine"); machine != json.end() && machine->is_object())
+  if (const auto machine = json.find("machine"); machine != json.end() && machine->is_object()) {
     record.environment = {{"threads", machine->contains("threads") ? (*machine)["threads"].dump() : ""},
                           {"instruction_set", text(*machine, "isa")},
                           {"kernels", text(*machine, "gemm")}};
+    if (const std::string processor = text(*machine, "processor"); !processor.empty())
+      record.environment.insert(record.environment.begin(), {"processor", processor});
+  }
   entry.settings = settings_of(record);
   return entry;
 }

@@ -9,13 +9,16 @@ namespace {
 
 std::string figure(double value) { return value < 100.0 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value); }
 
-// Speeds, unlike losses, depend on the machine.
+// Speeds, unlike losses, depend on the machine. What an entry does not say of it (the processor, in what earlier
+// versions of `nibble speed` printed) may be that of the others.
 std::vector<std::string> machine_warnings(const Entries& entries) {
-  std::set<std::pair<std::string_view, std::string_view>> machines;
-  for (const Entry* entry : entries)
-    machines.emplace(fact(entry->record.environment, "processor"), fact(entry->record.environment, "threads"));
-  if (machines.size() < 2) return {};
-  return {"speeds of different processors or numbers of threads stand side by side"};
+  for (const char* key : {"processor", "threads"}) {
+    std::set<std::string_view> values;
+    for (const Entry* entry : entries)
+      if (const std::string_view value = fact(entry->record.environment, key); !value.empty()) values.insert(value);
+    if (values.size() > 1) return {"speeds of different processors or numbers of threads stand side by side"};
+  }
+  return {};
 }
 
 }  // namespace

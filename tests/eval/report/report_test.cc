@@ -482,6 +482,31 @@ TEST_F(ReportTest, SpeedsAreDrawnOverContextAndStayOutOfTheTablesOfPerplexity) {
   EXPECT_EQ(count(page, ">nan"), 0u);
 }
 
+TEST_F(ReportTest, SpeedsOfOneMachineAreNotTakenForThoseOfSeveral) {
+  SweepRecord cell = test::example_sweep()[1];  // by "a processor" with 2 threads
+  cell.speeds.push_back({.context = 64,
+                         .prompt = 32,
+                         .generate = 8,
+                         .cache_bytes = 6400,
+                         .first_token_seconds = {0.5, 0.4, 0.6},
+                         .tokens_per_second = {4321.0, 4000.0, 4500.0}});
+  const auto is_warned_of = [&](const std::string& machine) {
+    test::write_file(directory_ / "speed.json",
+                     R"({"model": "m", "method": "float16", "compute": "exact", "machine": )" + machine +
+                         R"(, "speeds": [{"context": 64, "prompt": 32,
+        "generate": 8, "cache_bytes": 6400, "cache": "state", "cache_type": "f32",
+        "ttft_seconds": {"median": 0.5, "min": 0.4, "max": 0.6},
+        "extend_tokens_per_second": {"median": 4000, "min": 3900, "max": 4100}}]})");
+    const ReportInput input = load({cell});
+    EXPECT_EQ(input.speeds.size(), 2u);
+    return count(html_report(build_report(input, {})), "different processors") > 0;
+  };
+  EXPECT_FALSE(is_warned_of(R"({"processor": "a processor", "threads": 2})"));
+  EXPECT_FALSE(is_warned_of(R"({"threads": 2})")) << "as printed by earlier versions";
+  EXPECT_TRUE(is_warned_of(R"({"processor": "another", "threads": 2})"));
+  EXPECT_TRUE(is_warned_of(R"({"processor": "a processor", "threads": 4})"));
+}
+
 TEST_F(ReportTest, StorageStudiesBecomeASection) {
   test::write_file(directory_ / "storage.json", R"({"model": "m", "sample_bytes": 1, "storage_study": [
       {"stream": "codes, 4 bits", "entropy_bits_per_value": 3.69, "results": [
