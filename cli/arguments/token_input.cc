@@ -1,5 +1,7 @@
 #include "cli/arguments/token_input.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <span>
@@ -10,6 +12,7 @@
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
 #include "model/open/open_model.h"
+#include "model/tokenizer/agreement.h"
 
 namespace nibble::cli {
 
@@ -41,6 +44,12 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   }
   input.tokens_hash = hash_hex(std::as_bytes(std::span(input.tokens)));
   return input;
+}
+
+void require_agreement(const TokenInput& input, const std::filesystem::path& reference) {
+  if (!input.tokenizer) return;
+  model::require_agreement(input.tokens, *input.tokenizer, model::open_tokenizer_if_any(reference).get(),
+                           fmt::format("--reference '{}'", reference.string()));
 }
 
 }  // namespace nibble::cli

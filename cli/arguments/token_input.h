@@ -33,4 +33,8 @@ struct TokenInput {
 TokenInput read_token_input(const TokenInputOptions& options, const std::filesystem::path& directory,
                             std::size_t vocabulary);
 
+/// Throws InvalidArgument where the model at `reference`, of --reference, means another text by the tokens: it reads
+/// those of the model evaluated. Where nothing is known of the text of either, nothing is checked.
+void require_agreement(const TokenInput& input, const std::filesystem::path& reference);
+
 }  // namespace nibble::cli

@@ -49,7 +49,10 @@ void run(const EvaluateArguments& arguments) {
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
   quant::LoadedModel reference;
-  if (!arguments.reference.empty()) reference = quant::load_model(arguments.reference);
+  if (!arguments.reference.empty()) {
+    require_agreement(input, arguments.reference);
+    reference = quant::load_model(arguments.reference);
+  }
   const eval::TextQuality quality =
       eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
   reference = {};
@@ -93,7 +96,7 @@ void run(const EvaluateArguments& arguments) {
       {"kernels", kernels_fact(arguments.compute, model)},
       {"protocol", fmt::format("{}, context {}, {} tokens scored", arguments.protocol, with_separators(options.context),
                                with_separators(result.tokens_scored))},
-      {"perplexity", fmt::format("{:.4f} ± {:.4f}", result.perplexity, result.perplexity_stderr)}};
+      {"perplexity", estimate_text(result.perplexity, result.perplexity_stderr, 4)}};
   if (quality.comparison)
     for (auto& fact : comparison_facts(arguments.reference.string(), *quality.comparison))
       facts.push_back(std::move(fact));

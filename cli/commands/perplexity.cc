@@ -36,8 +36,6 @@
 #include "datasets/eval_windows.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/text_quality.h"
-#include "model/open/open_model.h"
-#include "model/tokenizer/agreement.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -136,9 +134,7 @@ std::string text_of(const Report& report) {
       {"model", model_fact(arguments.model, model)},
       {"kernels", kernels_fact(arguments.compute, model)},
       {"protocol", protocol},
-      {"perplexity", std::isnan(result.perplexity_stderr)
-                         ? fmt::format("{:.4f}", result.perplexity)
-                         : fmt::format("{:.4f} ± {:.4f}", result.perplexity, result.perplexity_stderr)},
+      {"perplexity", estimate_text(result.perplexity, result.perplexity_stderr, 4)},
       {"loss", fmt::format("{:.5f} nats per token", result.nll_nats_per_token)},
       {"bits per byte",
        std::isnan(result.bits_per_byte) ? "unknown without a tokenizer" : fmt::format("{:.4f}", result.bits_per_byte)},
@@ -167,9 +163,7 @@ void run(const PerplexityArguments& arguments) {
   options.progress = bar.sink();
   quant::LoadedModel reference;
   if (!arguments.reference.empty()) {
-    if (input.tokenizer)  // the reference reads the model's tokens, so both must mean the same by them
-      model::require_agreement(input.tokens, *input.tokenizer, model::open_tokenizer_if_any(arguments.reference).get(),
-                               fmt::format("--reference '{}'", arguments.reference.string()));
+    require_agreement(input, arguments.reference);
     reference = quant::load_model(arguments.reference);
   }
   const eval::TextQuality quality =

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/nibble.h"
@@ -16,7 +17,7 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
   for (const char* key : {"model", "method", "compute", "kernels", "model_bytes", "weight_bytes_per_token",
                           "head_bytes", "peak_resident_bytes", "machine", "speeds"})
     EXPECT_TRUE(result.contains(key)) << key;
-  for (const char* key : {"threads", "isa", "gemm", "read_bytes_per_second", "gemm_flops_per_second"})
+  for (const char* key : {"processor", "threads", "isa", "gemm", "read_bytes_per_second", "gemm_flops_per_second"})
     EXPECT_TRUE(result["machine"].contains(key)) << key;
   // float16: 4 blocks of 196608 weights and a head of 2048 · 128, without the embedding and the norms.
   EXPECT_EQ(result["weight_bytes_per_token"], 2 * (4 * 196608 + 2048 * 128));
@@ -79,6 +80,33 @@ TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {
   EXPECT_TRUE(near(result["reference"]["kl_nats_per_token"], 0.0, {.abs = 1e-8}));
   EXPECT_TRUE(near(result["perplexity"], result["reference"]["perplexity"], {.rel = 1e-6}));
   EXPECT_EQ(result["speed"]["speeds"][0]["prompt"], 8);
+}
+
+TEST(Evaluate, RefusesAReferenceOfAnotherTokenizer) {
+  const TempDir other;
+  std::filesystem::copy(kLlamaDemo, other.path(), std::filesystem::copy_options::recursive);
+  auto tokenizer = nlohmann::json::parse(read_file(other / "tokenizer.json"));
+  auto& vocabulary = tokenizer["model"]["vocab"];
+  std::swap(vocabulary[","], vocabulary["."]);
+  std::filesystem::remove(other / "tokenizer.json");  // not the demo's, should that be a link
+  write_file(other / "tokenizer.json", tokenizer.dump());
+  const ProgramRun run = nibble({"evaluate", kLlamaDemo, "--text", kEvalText, "--max-tokens", "100", "--reference",
+                                 other.path().string(), "--prompt", "8", "--generate", "2", "--skip-limits"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("another tokenizer than the model"));
+}
+
+TEST(Evaluate, ASingleWindowHasNoStandardErrors) {
+  const std::vector<std::string> text = {"--text", kEvalText, "--max-tokens", "100", "--reference", kLlamaDemo};
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"evaluate", kLlamaDemo, "--prompt", "8", "--generate", "2", "--skip-limits"},
+        std::vector<std::string>{"perplexity", kLlamaDemo}}) {
+    command.insert(command.end(), text.begin(), text.end());
+    const ProgramRun run = nibble(command);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("KL divergence"));
+    EXPECT_THAT(run.out, testing::Not(HasSubstr("± nan")));
+  }
 }
 
 }  // namespace
