@@ -32,8 +32,9 @@ struct PerplexityOptions {
 
 struct PerplexityResult {
   double perplexity = 0.0;
-  /// perplexity · sd(window means) / √windows; `half`: perplexity · sd(token NLLs) / √(tokens - 1). sd is the sample's
-  /// (n - 1). NaN where there is a single one.
+  /// perplexity · sd(window means) / √windows; averaged over tokens, perplexity · the error of weighted_mean() of the
+  /// windows by their tokens; `half`: perplexity · sd(token NLLs) / √(tokens - 1). sd is the sample's (n - 1). NaN
+  /// where there is a single one.
   double perplexity_stderr = 0.0;
   double nll_nats_per_token = 0.0;  ///< ln(perplexity)
   double bits_per_byte = 0.0;       ///< total scored NLL / ln 2 over the bytes of the scored tokens
@@ -41,7 +42,8 @@ struct PerplexityResult {
   std::uint64_t tokens_run = 0;
   double tokens_per_second = 0.0;  ///< tokens run through the network per second of wall time
   std::size_t windows = 0;
-  std::vector<double> window_nll;  ///< mean NLL of each window, nats
+  std::vector<double> window_nll;            ///< mean NLL of each window, nats
+  std::vector<std::uint64_t> window_tokens;  ///< scored in each window
 };
 
 }  // namespace nibble::eval

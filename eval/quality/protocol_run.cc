@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/weighted_mean.h"
 #include "eval/quality/statistics.h"
 
 namespace nibble::eval {
@@ -90,11 +91,22 @@ std::vector<double> ProtocolRun::window_means(std::span<const double> per_target
   return means;
 }
 
+std::vector<std::uint64_t> ProtocolRun::window_targets() const {
+  std::vector<std::uint64_t> targets;
+  for (const Window& window : windows_) targets.push_back(window.last_target - window.first_target);
+  return targets;
+}
+
+Estimate ProtocolRun::estimate_over_targets(std::span<const double> per_target) const {
+  return {mean(per_target), weighted_mean(window_means(per_target), window_targets()).standard_error};
+}
+
 Estimate ProtocolRun::estimate(std::span<const double> per_target) const {
   if (options_.protocol == Protocol::kHalf)
     return {mean(per_target), sample_deviation(per_target) / std::sqrt(static_cast<double>(per_target.size()) - 1.0)};
+  if (options_.average == Average::kTokens) return estimate_over_targets(per_target);
   const std::vector<double> means = window_means(per_target);
-  return {mean(options_.average == Average::kTokens ? per_target : means), standard_error(means)};
+  return {mean(means), standard_error(means)};
 }
 
 double ProtocolRun::bits_per_byte(std::span<const double> nll) const {
@@ -119,6 +131,7 @@ PerplexityResult ProtocolRun::result(std::span<const double> nll, double seconds
   result.tokens_per_second = static_cast<double>(tokens_run_) / seconds;
   result.windows = windows_.size();
   result.window_nll = window_means(nll);
+  result.window_tokens = window_targets();
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -37,11 +38,18 @@ class ProtocolRun {
   void for_each_batch(const std::function<void(const WindowBatch& batch, std::size_t first)>& body) const;
 
   /// The mean of a figure per target as the protocol averages it: over window means or over all targets, with its
-  /// standard error (sd / √windows, or for `half` sd / √(targets - 1)).
+  /// standard error (sd / √windows; over all targets weighted_mean()'s, or for `half` sd / √(targets - 1)).
   Estimate estimate(std::span<const double> per_target) const;
+
+  /// The mean over all targets whatever the protocol, with weighted_mean()'s standard error: tokens of one window are
+  /// not independent.
+  Estimate estimate_over_targets(std::span<const double> per_target) const;
 
   /// The mean over the targets of each window.
   std::vector<double> window_means(std::span<const double> per_target) const;
+
+  /// The number of targets of each window.
+  std::vector<std::uint64_t> window_targets() const;
 
   /// Everything about a text of which the NLL of each target is known.
   PerplexityResult result(std::span<const double> nll, double seconds) const;

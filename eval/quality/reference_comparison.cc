@@ -85,8 +85,9 @@ ReferenceComparison compare_with_reference(const model::Model& model, const Logi
   result.perplexity_ratio_stderr = result.perplexity_ratio * log_ratio.standard_error;
   result.top1_agreement = static_cast<double>(agreeing) / static_cast<double>(run.targets());
   result.window_kl = run.window_means(findings.divergence);
-  result.kl_mean = mean(findings.divergence);
-  result.kl_mean_stderr = standard_error(result.window_kl);
+  const Estimate divergence = run.estimate_over_targets(findings.divergence);
+  result.kl_mean = divergence.mean;
+  result.kl_mean_stderr = divergence.standard_error;
   constexpr double kShares[] = {0.5, 0.99, 0.999, 1.0};
   const std::vector<double> at = quantiles(std::move(findings.divergence), kShares);
   result.kl_median = at[0];

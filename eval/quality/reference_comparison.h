@@ -15,7 +15,8 @@ struct ReferenceComparison {
 
   /// KL(reference ‖ model) of the predictions of the scored tokens, in nats per token.
   double kl_mean = 0.0;
-  double kl_mean_stderr = 0.0;    ///< sd(window means) / √windows: tokens of one window are not independent
+  /// weighted_mean() of the windows, by their scored tokens as kl_mean is: tokens of one window are not independent.
+  double kl_mean_stderr = 0.0;
   std::vector<double> window_kl;  ///< mean of each window, nats: for paired differences between models
   double kl_median = 0.0, kl_99 = 0.0, kl_999 = 0.0, kl_max = 0.0;
   double top1_agreement = 0.0;  ///< share of scored tokens for which both models rank the same token first

@@ -92,7 +92,8 @@ TEST(Perplexity, SlidingIsTheMeanOfWindowMeansUnlessTokensAreAskedFor) {
   token_options.average = Average::kTokens;
   const auto by_tokens = perplexity(model, text, token_options);
   EXPECT_TRUE(near(by_tokens.nll_nats_per_token, 11.0 / 6.0, kLogitRounding));
-  EXPECT_TRUE(near(by_tokens.perplexity_stderr, std::exp(11.0 / 6.0) / std::sqrt(3.0), {.rel = 1e-6}));
+  // Σ n² (m − 11/6)² = 9/36 + 4 · 25/36 + 49/36 for n = 3, 2, 1, over 6² − 14.
+  EXPECT_TRUE(near(by_tokens.perplexity_stderr, std::exp(11.0 / 6.0) * std::sqrt(158.0 / 36.0 / 22.0), {.rel = 1e-6}));
 }
 
 TEST(Perplexity, BlocksIsTheMeanOfBlockMeans) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -127,6 +129,52 @@ TEST(CompareWithReference, AgreesWithPlainLoops) {
   EXPECT_TRUE(near(result.perplexity_ratio, std::exp(difference), kRounding));
   EXPECT_TRUE(near(result.perplexity_ratio_stderr, std::exp(difference) * std::sqrt(squares / (blocks - 1.0) / blocks),
                    kRounding));
+}
+
+TEST(CompareWithReference, WindowsWeighAsTheirTokensDo) {
+  const FakeModel model = noisy_model(0.4), reference = noisy_model(0.0);
+  // Targets 1-15, 16-17, 18-19, 20: a long window and short ones.
+  const auto text = random_text(21);
+  const std::size_t ends[] = {16, 18, 20, 21};
+  PerplexityOptions options{.protocol = Protocol::kSliding, .context = 16, .stride = 2, .average = Average::kTokens};
+  const auto result = compare_with_reference(model, reference, text, options);
+  std::vector<double> count, kl, difference;
+  std::size_t target = 1;
+  for (std::size_t window = 0; window < std::size(ends); ++window) {
+    count.push_back(static_cast<double>(ends[window] - target));
+    kl.push_back(0.0);
+    difference.push_back(0.0);
+    for (; target < ends[window]; ++target) {
+      const auto prefix = std::span(text).subspan(2 * window, target - 2 * window);
+      const auto p = logits_after(prefix, 0.0), q = logits_after(prefix, 0.4);
+      for (std::size_t i = 0; i < kVocabulary; ++i) {
+        const double log_p = static_cast<double>(p[i]) - log_sum(p), log_q = static_cast<double>(q[i]) - log_sum(q);
+        kl.back() += std::exp(log_p) * (log_p - log_q) / count.back();
+      }
+      const double nll = log_sum(q) - static_cast<double>(q[text[target]]);
+      difference.back() += (nll - log_sum(p) + static_cast<double>(p[text[target]])) / count.back();
+    }
+  }
+  const auto estimate = [&](const std::vector<double>& means) {  // of the mean over all 20 targets
+    double mean = 0.0, squares = 0.0;
+    for (std::size_t w = 0; w < means.size(); ++w) mean += count[w] * means[w] / 20.0;
+    for (std::size_t w = 0; w < means.size(); ++w) squares += std::pow(count[w] * (means[w] - mean), 2);
+    return std::pair(mean, std::sqrt(squares / (20.0 * 20.0 - 15.0 * 15.0 - 2.0 * 2.0 - 2.0 * 2.0 - 1.0)));
+  };
+  constexpr test::Bound kRounding{.rel = 1e-12};  // sums of twenty doubles of order one
+  EXPECT_TRUE(near(result.kl_mean, estimate(kl).first, kRounding));
+  EXPECT_TRUE(near(result.kl_mean_stderr, estimate(kl).second, kRounding));
+  const double ratio = std::exp(estimate(difference).first);
+  EXPECT_TRUE(near(result.perplexity_ratio, ratio, kRounding));
+  EXPECT_TRUE(near(result.perplexity_ratio_stderr, ratio * estimate(difference).second, kRounding));
+  // The loss averaged over windows is another figure than the divergence, which is always that of all tokens.
+  options.average = Average::kWindows;
+  const auto by_windows = compare_with_reference(model, reference, text, options);
+  EXPECT_EQ(by_windows.kl_mean_stderr, result.kl_mean_stderr);
+  double mean = 0.0, squares = 0.0;
+  for (const double window : difference) mean += window / 4.0;
+  for (const double window : difference) squares += (window - mean) * (window - mean);
+  EXPECT_TRUE(near(by_windows.perplexity_ratio_stderr, std::exp(mean) * std::sqrt(squares / 3.0 / 4.0), kRounding));
 }
 
 TEST(CompareWithReference, PairingMakesTheErrorOfTheRatioSmall) {
