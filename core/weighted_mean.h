@@ -24,6 +24,7 @@ namespace nibble {
 struct WeightedMean {
   double mean = 0.0;
   double standard_error = 0.0;  ///< NaN for a single window, or where one has all the weight
+  double variance = 0.0;        ///< W s²: of windows, were they equal; NaN likewise
   double effective_count = 0.0;
 };
 
@@ -49,9 +50,11 @@ inline WeightedMean weighted_mean(std::span<const double> values, std::span<cons
     const double deviation = share(i) * (values[i] - mean);
     squares += deviation * deviation;
   }
-  if (values.size() < 2) return {mean, std::numeric_limits<double>::quiet_NaN(), count};
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  if (values.size() < 2) return {mean, kNaN, kNaN, count};
   const double balance = 1.0 - spread_of_shares / (count * (count - 1.0));  // 1 − V²/W
-  return {mean, std::sqrt(squares / (count - 1.0) / balance) / std::sqrt(count), count * count / shares_squared};
+  const double variance = squares / (count - 1.0) / balance;
+  return {mean, std::sqrt(variance) / std::sqrt(count), variance, count * count / shares_squared};
 }
 
 }  // namespace nibble

@@ -41,6 +41,8 @@ class Cell:
         self.windows = int(windows[1]) if windows else 0
         self.seed = int(seed or 0)
         self.bits, self.model_bits = measures["bits_per_weight"], measures["model_bits_per_weight"]
+        if "window_tokens" in measures:
+            sys.exit(f"'{name}' of {self.model} on '{self.evaluation}': expected windows of one length, as `blocks` gives; nibble report weighs others")
         self.losses = measures["window_nll"]
         self.divergences = measures["divergence"]["window_nats"] if "divergence" in measures else []
         given = "checkpoint" in (record["configuration"]["recipe"] or {})  # quantized elsewhere

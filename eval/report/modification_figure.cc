@@ -57,12 +57,14 @@ Change mean_change(const Ranking& ranking, std::span<const Pair> pairs) {
   for (const Pair& pair : pairs)
     mean.millinats += (changing_figure(ranking, *pair.to) - changing_figure(ranking, *pair.from)) / count;
   std::vector<double> changes(ranking.windows(*pairs[0].from).size());
+  std::span<const std::uint64_t> weights;
   for (const Pair& pair : pairs) {
+    if (weights.empty()) weights = ranking.weights(*pair.from, *pair.to);
     const std::span<const double> from = ranking.windows(*pair.from), to = ranking.windows(*pair.to);
     if (from.size() != changes.size() || to.size() != changes.size()) return mean;
     for (std::size_t w = 0; w < changes.size(); ++w) changes[w] += (to[w] - from[w]) / count;
   }
-  if (const auto paired = paired_difference(changes, std::vector<double>(changes.size())))
+  if (const auto paired = paired_difference(changes, std::vector<double>(changes.size()), weights))
     mean = {paired->mean * 1e3, paired->standard_error * 1e3, is_undecided(*paired)};
   return mean;
 }

@@ -5,23 +5,31 @@
 #include <cmath>
 #include <numeric>
 
-namespace nibble::eval {
+#include "core/weighted_mean.h"
 
-std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b) {
-  if (a.size() != b.size() || a.size() < 2) return std::nullopt;
-  const auto n = static_cast<double>(a.size());
-  double sum = 0.0, squares = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] - b[i];
-  const double mean = sum / n;
-  for (std::size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i] - mean) * (a[i] - b[i] - mean);
-  if (!std::isfinite(squares)) return std::nullopt;
-  PairedDifference result{
-      .mean = mean, .standard_error = std::sqrt(squares / (n - 1.0) / n), .p_value = 1.0, .pairs = a.size()};
+namespace nibble::eval {
+namespace {
+
+constexpr double kLeastFreedom = 0.01;  // of two pairs one of which has 0.995 of the weight; less tells nothing
+
+}  // namespace
+
+std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b,
+                                                  std::span<const std::uint64_t> weights) {
+  if (a.size() != b.size() || a.size() < 2 || (!weights.empty() && weights.size() != a.size())) return std::nullopt;
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  const WeightedMean found = weighted_mean(differences, weights);
+  // Not found.standard_error, which rounds otherwise: figures printed in full stay what they were before weights.
+  const double standard_error = std::sqrt(found.variance / static_cast<double>(a.size()));
+  const double freedom = found.effective_count - 1.0;
+  if (!std::isfinite(standard_error) || !(freedom > kLeastFreedom)) return std::nullopt;
+  PairedDifference result{.mean = found.mean, .standard_error = standard_error, .p_value = 1.0, .pairs = a.size()};
   if (result.standard_error > 0.0) {
-    const boost::math::students_t distribution(n - 1.0);
-    const double t = std::min(std::abs(mean) / result.standard_error, 1e100);
+    const boost::math::students_t distribution(freedom);
+    const double t = std::min(std::abs(result.mean) / result.standard_error, 1e100);
     result.p_value = 2.0 * boost::math::cdf(boost::math::complement(distribution, t));
-  } else if (mean != 0.0) {
+  } else if (result.mean != 0.0) {
     result.p_value = 0.0;
   }
   return result;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -8,15 +9,19 @@ namespace nibble::eval {
 
 /// The mean of a − b over pairs, and how far it can be told from zero.
 struct PairedDifference {
-  double mean = 0.0;
-  double standard_error = 0.0;  ///< sd(a − b) / √n
-  double p_value = 1.0;         ///< two-sided, of Student's t with n − 1 degrees of freedom; 1 for identical samples
+  double mean = 0.0;  ///< weighted_mean() of a − b, and its error; without weights sd(a − b) / √n
+  double standard_error = 0.0;
+  /// Two-sided, of Student's t with as many degrees of freedom as there are effective pairs, less one: n − 1 without
+  /// weights. 1 for identical samples.
+  double p_value = 1.0;
   std::size_t pairs = 0;
 };
 
-/// Student's paired t-test. Empty where there is nothing to test: sizes that differ, fewer than two pairs, values that
-/// are not finite. Windows of one text are neighbours, so their differences are close to independent, not exactly.
-std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b);
+/// Student's paired t-test, of pairs that weigh as much as `weights` say (none: all the same). Empty where there is
+/// nothing to test: sizes that differ, fewer than two pairs, a pair with nearly all the weight, values that are not
+/// finite. Windows of one text are neighbours, so their differences are close to independent, not exactly.
+std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b,
+                                                  std::span<const std::uint64_t> weights = {});
 
 /// Holm's step-down adjustment (Holm 1979): p-values that keep the chance of any false claim below the level, in the
 /// order given.

@@ -49,8 +49,12 @@ std::span<const double> Ranking::windows(const Entry& entry) const {
   return measures.divergence ? std::span<const double>(measures.divergence->window_nats) : std::span<const double>();
 }
 
+std::span<const std::uint64_t> Ranking::weights(const Entry& a, const Entry& b) const {
+  return by_divergence ? divergence_weights(a.record, b.record) : loss_weights(a.record, b.record);
+}
+
 std::optional<PairedDifference> Ranking::difference(const Entry& a, const Entry& b) const {
-  return paired_difference(windows(a), windows(b));
+  return paired_difference(windows(a), windows(b), weights(a, b));
 }
 
 bool is_undecided(const PairedDifference& difference) {

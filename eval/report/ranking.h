@@ -28,6 +28,8 @@ struct Ranking {
   std::string name() const { return by_divergence ? "KL divergence, millinats per token" : "perplexity"; }
   /// The figure of each window, in nats per token of KL or of loss. Empty where a cell has none.
   std::span<const double> windows(const Entry& entry) const;
+  /// What windows weigh in the figure of both (record.h).
+  std::span<const std::uint64_t> weights(const Entry& a, const Entry& b) const;
   /// a - b over windows, in nats per token of KL or of loss. Empty where there is nothing to pair.
   std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
 };

@@ -123,7 +123,8 @@ void compare_to_baseline(ReportInput& input, const std::string& baseline) {
     std::vector<double> p_values;
     for (Entry* entry : entries) {
       if (entry->is_baseline) continue;
-      entry->to_baseline = paired_difference(entry->record.measures->window_nll, (*base)->record.measures->window_nll);
+      entry->to_baseline = paired_difference(entry->record.measures->window_nll, (*base)->record.measures->window_nll,
+                                             loss_weights(entry->record, (*base)->record));
       if (!entry->to_baseline) continue;
       tested.push_back(entry);
       p_values.push_back(entry->to_baseline->p_value);

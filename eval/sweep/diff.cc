@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "core/error.h"
 #include "core/error_sum.h"
@@ -11,6 +12,7 @@
 #include "core/output_file.h"
 #include "core/strict_json.h"
 #include "core/thread_pool.h"
+#include "core/weighted_mean.h"
 #include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
 #include "quant/store/load_model.h"
@@ -77,13 +79,13 @@ void add_speeds(const std::vector<SpeedRecord>& a, const std::vector<SpeedRecord
   }
 }
 
-std::optional<WindowDifference> paired(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size() || a.size() < 2) return std::nullopt;
-  const auto count = static_cast<double>(a.size());
-  double mean = 0.0, squares = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) mean += (b[i] - a[i]) / count;
-  for (std::size_t i = 0; i < a.size(); ++i) squares += (b[i] - a[i] - mean) * (b[i] - a[i] - mean);
-  return WindowDifference{mean, std::sqrt(squares / (count - 1.0) / count), a.size()};
+std::optional<WindowDifference> paired(const std::vector<double>& a, const std::vector<double>& b,
+                                       std::span<const std::uint64_t> weights) {
+  if (a.size() != b.size() || a.size() < 2 || (!weights.empty() && weights.size() != a.size())) return std::nullopt;
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(b[i] - a[i]);
+  const WeightedMean found = weighted_mean(differences, weights);
+  return WindowDifference{found.mean, std::sqrt(found.variance / static_cast<double>(a.size())), a.size()};
 }
 
 LayerDiff& layer_called(const std::string& name, std::vector<LayerDiff>& layers) {
@@ -179,14 +181,17 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
   diff.measures = measures_of(*a.measures, *b.measures);
   add_speeds(a.speeds, b.speeds, diff.measures);
   if (same_evaluation(a, b)) {
-    diff.paired = paired(a.measures->window_nll, b.measures->window_nll);
+    diff.paired = paired(a.measures->window_nll, b.measures->window_nll, loss_weights(a, b));
     if (a.measures->divergence && b.measures->divergence)
-      diff.paired_kl = paired(a.measures->divergence->window_nats, b.measures->divergence->window_nats);
+      diff.paired_kl =
+          paired(a.measures->divergence->window_nats, b.measures->divergence->window_nats, divergence_weights(a, b));
   }
   add_layers(a.measures->tensors, kSideA, diff.layers);
   add_layers(b.measures->tensors, kSideB, diff.layers);
   SweepRecord only_a = a, only_b = a;
   only_b.measures = b.measures;
+  if (a.measures->window_tokens.empty() || b.measures->window_tokens.empty())  // earlier versions did not write them
+    for (SweepRecord* record : {&only_a, &only_b}) record->measures->window_tokens.clear();
   diff.same_measures = record_text(only_a) == record_text(only_b);
   return diff;
 }

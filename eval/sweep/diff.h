@@ -32,8 +32,9 @@ struct LayerDiff {
   std::optional<double> between;             ///< ||A - B||_F / ||A||_F of the decoded weights (checkpoints)
 };
 
-/// The mean of the windows' differences of NLL or of KL (b - a). Of NLL it is the logarithm of the perplexities' ratio
-/// for windows of equal length, with its standard error: paired, so far below what the errors of each say.
+/// The mean of the windows' differences of NLL or of KL (b - a), averaged as the figures themselves are: the logarithm
+/// of the perplexities' ratio, or the difference of the divergences, with its standard error (weighted_mean()): paired,
+/// so far below what the errors of each say.
 struct WindowDifference {
   double nats = 0.0;
   double stderr_nats = 0.0;

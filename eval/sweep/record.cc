@@ -59,6 +59,7 @@ Json measures_json(const CellMeasures& measures) {
   if (measures.bits_per_byte) json["bits_per_byte"] = *measures.bits_per_byte;
   json["tokens_scored"] = measures.tokens_scored;
   json["window_nll"] = measures.window_nll;
+  if (!measures.window_tokens.empty()) json["window_tokens"] = measures.window_tokens;
   if (const auto& divergence = measures.divergence) {
     json["divergence"] = {{"nats_per_token", divergence->nats_per_token}};
     if (divergence->stderr_nats) json["divergence"]["stderr"] = *divergence->stderr_nats;
@@ -113,6 +114,14 @@ TensorRecord parse_tensor(const JsonFields& reader) {
   return tensor;
 }
 
+std::vector<std::uint64_t> window_tokens(const JsonFields& reader, std::size_t windows) {
+  std::vector<std::uint64_t> tokens = reader.counts("window_tokens");
+  NIBBLE_REQUIRE(tokens.size() == windows, FormatError,
+                 "{}: 'window_tokens': expected a number for each of {} windows, got {}", reader.what(), windows,
+                 tokens.size());
+  return tokens;
+}
+
 CellMeasures parse_measures(const JsonFields& reader) {
   CellMeasures measures;
   measures.perplexity = reader.figure("perplexity");
@@ -121,6 +130,7 @@ CellMeasures parse_measures(const JsonFields& reader) {
   measures.bits_per_byte = reader.optional_figure("bits_per_byte");
   measures.tokens_scored = reader.count("tokens_scored");
   measures.window_nll = reader.figures("window_nll");
+  if (reader.has("window_tokens")) measures.window_tokens = window_tokens(reader, measures.window_nll.size());
   if (reader.has("divergence")) {
     const JsonFields divergence = reader.object("divergence");
     measures.divergence = DivergenceMeasures{.nats_per_token = divergence.figure("nats_per_token"),
@@ -305,6 +315,17 @@ std::string scored_text(const SweepRecord& record) {
 }
 
 bool same_evaluation(const SweepRecord& a, const SweepRecord& b) { return scored_text(a) == scored_text(b); }
+
+std::span<const std::uint64_t> divergence_weights(const SweepRecord& a, const SweepRecord& b) {
+  for (const SweepRecord* record : {&a, &b})
+    if (record->measures && !record->measures->window_tokens.empty()) return record->measures->window_tokens;
+  return {};
+}
+
+std::span<const std::uint64_t> loss_weights(const SweepRecord& a, const SweepRecord& b) {
+  if (fact(settings_of(a), "average") != "tokens") return {};
+  return divergence_weights(a, b);
+}
 
 Facts settings_of(const SweepRecord& record) {
   Facts settings = record.labels;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,6 +73,9 @@ struct CellMeasures {
   std::optional<double> bits_per_byte;  ///< empty without a tokenizer
   std::uint64_t tokens_scored = 0;
   std::vector<double> window_nll;  ///< mean NLL of each window, nats: for paired tests between cells of one evaluation
+  /// Scored in each window, as many as window_nll. Empty where all have the same number, and in records of earlier
+  /// versions, which do not say.
+  std::vector<std::uint64_t> window_tokens = {};
   std::optional<DivergenceMeasures> divergence;  ///< where the evaluation asks for it
   double bits_per_weight = 0.0;                  ///< of the blocks' linear layers, all-in
   double model_bits_per_weight = 0.0;
@@ -116,6 +120,12 @@ std::string record_text_without_timings(const SweepRecord& record);
 SweepRecord parse_record(std::string_view text, std::string_view what);
 /// Throws FormatError as above, or when the file cannot be read or is larger than kMaxRecordBytes.
 SweepRecord read_record(const std::filesystem::path& file);
+
+/// What windows weigh in differences between two records of one evaluation, for weighted_mean(): their scored tokens,
+/// of the record that says them; none where all weigh the same. A divergence is a mean over tokens; a loss is averaged
+/// as the evaluation says (docs/protocols.md).
+std::span<const std::uint64_t> divergence_weights(const SweepRecord& a, const SweepRecord& b);
+std::span<const std::uint64_t> loss_weights(const SweepRecord& a, const SweepRecord& b);
 
 /// All records of a directory (or the one of a file), by id: files named ID.json; others are passed over. Throws
 /// FormatError for a directory that cannot be read, or a file called ID.json that is no record.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <new>
 #include <system_error>
@@ -188,6 +189,8 @@ class Job {
     measures.bits_per_byte = if_finite(result.bits_per_byte);
     measures.tokens_scored = result.tokens_scored;
     measures.window_nll = result.window_nll;
+    if (std::ranges::adjacent_find(result.window_tokens, std::not_equal_to()) != result.window_tokens.end())
+      measures.window_tokens = result.window_tokens;
     measures.divergence = divergence;
     record.timings.emplace_back("tokens_per_second", result.tokens_per_second);
   }

@@ -23,6 +23,8 @@ def windows_of(directory):
         divergence = (record.get("measures") or {}).get("divergence") if record.get("status") == "ok" else None
         if divergence:
             labels = record["labels"]
+            if "window_tokens" in record["measures"]:
+                raise SystemExit(f"{file}: expected windows of one length, as `blocks` gives; `nibble diff` weighs others")
             cells[labels["model"], labels["recipe"], labels["evaluation"]] = divergence["window_nats"]
     return cells
 

@@ -135,6 +135,21 @@ TEST_F(Sweep, ACellHasThePerplexityOfTheQuantizedCheckpoint) {
   EXPECT_EQ(sweep["records"][3]["bits_per_weight"], measured["bits_per_weight"]);
 }
 
+TEST_F(Sweep, RecordsSayHowManyTokensWindowsScoredWhereTheyDiffer) {
+  const auto tokens_of_windows = [&](const std::string& windows) {
+    write({"little"}, "list: [float]");
+    std::string text = read_file(file);
+    text.replace(text.find("protocol: blocks"), 16, windows);
+    write_file(file, text);
+    const std::string output = path(windows.substr(10, 6));
+    EXPECT_EQ(nibble(command(output)).exit_code, 0);
+    return eval::read_records(output).at(0).measures->window_tokens;
+  };
+  EXPECT_EQ(tokens_of_windows("protocol: blocks"), std::vector<std::uint64_t>());
+  // 96 tokens, windows of 32: the first 31, then 20 in each, and 4 at the end.
+  EXPECT_EQ(tokens_of_windows("protocol: sliding, stride: 20"), (std::vector<std::uint64_t>{31, 20, 20, 20, 4}));
+}
+
 TEST_F(Sweep, ACheckpointThatIsThereHasTheFiguresOfItsRecipe) {
   ASSERT_EQ(nibble({"quantize", path("little"), "-s", "bits=2", "-o", path("little-2")}).exit_code, 0);
   write_with_divergence();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "core/random.h"
 #include "tests/support/compare.h"
@@ -47,12 +48,32 @@ TEST(PairedDifference, FindsNothingInNoiseAndAlmostAnythingInPairs) {
   EXPECT_LT(paired_difference(a, b)->p_value, 1e-10);
 }
 
+TEST(PairedDifference, WeighsPairs) {
+  const std::vector<double> a = {1, 4, 2}, b = {0, 0, 0};
+  const std::vector<std::uint64_t> weights = {3, 1, 2}, equal(3, 511);
+  const auto difference = paired_difference(a, b, weights);
+  EXPECT_TRUE(near(difference->mean, 11.0 / 6.0, {.rel = 1e-15}));
+  EXPECT_TRUE(near(difference->standard_error, std::sqrt(398.0 / 36.0 / 22.0), {.rel = 1e-15}));
+  // 36/14 effective pairs lie between two and three: so does the p-value of this t.
+  const double t = difference->mean / difference->standard_error;
+  const double of_one = 1.0 - 2.0 / std::numbers::pi * std::atan(t), of_two = 1.0 - t / std::sqrt(2.0 + t * t);
+  EXPECT_LT(difference->p_value, of_one);
+  EXPECT_GT(difference->p_value, of_two);
+  EXPECT_EQ(paired_difference(a, b, equal)->standard_error, paired_difference(a, b)->standard_error);
+  EXPECT_EQ(paired_difference(a, b, equal)->p_value, paired_difference(a, b)->p_value);
+}
+
 TEST(PairedDifference, KnowsWhatItCannotTest) {
   const std::vector<double> two = {1, 2}, three = {1, 2, 3}, one = {1};
   const std::vector<double> broken = {1, std::numeric_limits<double>::quiet_NaN()};
   EXPECT_FALSE(paired_difference(two, three));
   EXPECT_FALSE(paired_difference(one, one));
   EXPECT_FALSE(paired_difference(two, broken));
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  for (const std::vector<std::uint64_t>& weights :
+       {std::vector<std::uint64_t>{1}, {0, 0}, {5, 0}, {kMost, 1}, {1'000'000, 1}})
+    EXPECT_FALSE(paired_difference(two, std::vector<double>{0, 5}, weights)) << weights[0];
+  EXPECT_TRUE(paired_difference(two, std::vector<double>{0, 5}, std::vector<std::uint64_t>{kMost, kMost}));
   EXPECT_TRUE(near(paired_difference(two, two)->p_value, 1.0, {}));
   EXPECT_TRUE(near(paired_difference(two, std::vector<double>{0, 1})->p_value, 0.0, {}));
 }

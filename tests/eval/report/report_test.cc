@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/weighted_mean.h"
 #include "eval/report/build_report.h"
 #include "eval/report/figures.h"
 #include "eval/report/report_input.h"
@@ -295,6 +296,40 @@ TEST_F(ReportTest, NothingIsMarkedWhereDifferencesHaveNoError) {
     for (const TableCell& cell : row) EXPECT_FALSE(cell.is_best || cell.undecided) << cell.text;
   for (const auto& row : list_of(report).rows)
     for (const TableCell& cell : row) EXPECT_FALSE(cell.is_best || cell.undecided) << cell.text;
+}
+
+TEST_F(ReportTest, DifferencesWeighWindowsAsTheFiguresDo) {
+  // The second is better in a long window and worse in short ones: over all tokens better, over windows worse.
+  for (const std::string average : {"windows", "tokens"}) {
+    std::vector<SweepRecord> records = two_cells(0.0);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      CellMeasures& measures = *records[i].measures;
+      records[i].configuration[3].second = fmt::format(R"({{"protocol":"sliding","average":"{}"}})", average);
+      measures.window_tokens = std::vector<std::uint64_t>(measures.window_nll.size(), 2);
+      measures.window_tokens[0] = measures.window_tokens[1] = 1000;
+      const double sign = i == 2 ? 1.0 : 0.0;
+      std::vector<double> windows(measures.window_nll.size(), 1.0 + 0.002 * sign);
+      windows[0] = windows[1] = 1.0 - 0.001 * sign;
+      measures.window_nll = windows;
+      if (measures.divergence) {
+        measures.divergence->window_nats = windows;
+        measures.divergence->nats_per_token = weighted_mean(windows, measures.window_tokens).mean;
+      }
+    }
+    // Changes of −1, −1 and 76 times +2 millinats over 1000, 1000 and 76 times 2 tokens.
+    const double over_tokens = (-2000.0 + 76 * 2 * 2.0) / (2000.0 + 76 * 2.0);
+    const double over_windows = (-2.0 + 76 * 2.0) / 78.0;
+    const ReportInput input = load(records);
+    const Report report = build_report(input, {});
+    EXPECT_TRUE(modifications_of(report).rows[0][3].text.starts_with(signed_number(over_tokens, 3) + " ± "))
+        << modifications_of(report).rows[0][3].text;
+    const Entry& second = *std::ranges::find(input.entries, records[2].id, [](const Entry& e) { return e.record.id; });
+    EXPECT_EQ(signed_number(second.to_baseline->mean * 1e3, 6),
+              signed_number(average == "tokens" ? over_tokens : over_windows, 6));
+    const ReportTable& list = list_of(report);
+    EXPECT_EQ(list.rows[1][0].text, records[2].labels[1].second) << "the lower divergence";
+    EXPECT_TRUE(list.rows[2][5].text.starts_with(signed_number(-over_tokens, 3) + " ± ")) << list.rows[2][5].text;
+  }
 }
 
 TEST_F(ReportTest, LossesAreAgainstTheFloatModelAndPaired) {

@@ -74,6 +74,32 @@ TEST(DiffOfRecords, PairsTheWindowsOfOneEvaluation) {
   EXPECT_FALSE(diff_records(record("3", {2.0, 3.0, 4.0}), other).paired);
 }
 
+TEST(DiffOfRecords, WindowsWeighAsTheyDoInTheFigures) {
+  SweepRecord a = record("3", {2.0, 3.0}), b = record("4", {2.5, 3.25});
+  a.measures->divergence.emplace().window_nats = {0.25, 0.5};
+  b.measures->divergence.emplace().window_nats = {0.5, 1.75};
+  b.measures->window_tokens = {3, 1};  // a is of an earlier version
+  const RecordDiff by_windows = diff_records(a, b);
+  EXPECT_EQ(by_windows.paired->nats, 0.375);
+  EXPECT_EQ(by_windows.paired_kl->nats, 0.5);  // (3 · 0.25 + 1.25) / 4
+  // Σ n² (d − 0.5)² = 9 / 16 + 9 / 16, over 16 − 10.
+  EXPECT_TRUE(test::near(by_windows.paired_kl->stderr_nats, std::sqrt(18.0 / 16.0 / 6.0), {.rel = 1e-14}));
+  for (SweepRecord* record : {&a, &b}) record->configuration[2].second = R"({"context":64,"average":"tokens"})";
+  EXPECT_EQ(diff_records(a, b).paired->nats, 0.4375);  // (3 · 0.5 + 0.25) / 4
+}
+
+TEST(DiffOfRecords, AnOlderRecordIsTheSameWithoutTheTokensOfWindows) {
+  const SweepRecord older = record("3", {2.0, 3.0});
+  SweepRecord newer = older;
+  newer.measures->window_tokens = {63, 2};
+  EXPECT_TRUE(diff_records(older, newer).same_measures);
+  EXPECT_TRUE(diff_records(newer, older).same_measures);
+  EXPECT_TRUE(diff_records(newer, newer).same_measures);
+  SweepRecord another = newer;
+  another.measures->window_tokens = {62, 3};
+  EXPECT_FALSE(diff_records(newer, another).same_measures);
+}
+
 TEST(DiffOfRecords, ATensorOfOneSideOnlyHasNothingOnTheOther) {
   SweepRecord a = record("3", {2.0}), b = record("4", {2.0});
   a.measures->tensors = {tensor("x", 3.0, 0.25), tensor("only a", 3.0, 0.5)};

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 
 #include "core/error.h"
 #include "tests/support/files.h"
@@ -78,6 +80,26 @@ TEST(Record, ReadsWhatItWrites) {
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
 }
 
+TEST(Record, SaysHowManyTokensEachWindowScoredWhereTheyDiffer) {
+  SweepRecord record = example(), older = example();
+  EXPECT_EQ(record_text(record).find("window_tokens"), std::string::npos);
+  record.measures->window_tokens = {124, 2};
+  const std::string text = record_text(record);
+  EXPECT_EQ(nlohmann::json::parse(text)["measures"]["window_tokens"], nlohmann::json::parse("[124, 2]"));
+  EXPECT_EQ(record_text(parse_record(text, "r")), text);
+
+  const auto sum = [](std::span<const std::uint64_t> weights) { return std::reduce(weights.begin(), weights.end()); };
+  for (const SweepRecord* other : {&record, &older}) {  // an older record does not say
+    EXPECT_EQ(sum(divergence_weights(record, *other)), 126u);
+    EXPECT_EQ(sum(divergence_weights(*other, record)), 126u);
+    EXPECT_TRUE(loss_weights(record, *other).empty()) << "the mean of windows' means";
+  }
+  EXPECT_TRUE(divergence_weights(older, older).empty());
+  for (SweepRecord* by_tokens : {&record, &older})
+    by_tokens->configuration[3].second = R"({"protocol":"sliding","average":"tokens"})";
+  EXPECT_EQ(sum(loss_weights(older, record)), 126u);
+}
+
 TEST(Record, SaysHowTuningWentWhereThereWasSome) {
   SweepRecord record = example();
   EXPECT_FALSE(parse_record(record_text(record), "r").measures->tuning);
@@ -134,6 +156,8 @@ TEST(Record, DamageIsNamed) {
   EXPECT_TRUE(refused(with("\"version\": 1", "\"version\": 2"), "version 1"));
   EXPECT_TRUE(refused(with(kId, "../../etc/passwd"), "hex digits"));
   EXPECT_TRUE(refused(with("12.5", "\"x\""), "'measures': 'perplexity'"));
+  EXPECT_TRUE(refused(with("\"divergence\"", "\"window_tokens\": [124], \"divergence\""),
+                      "'window_tokens': expected a number for each of 2 windows, got 1"));
   EXPECT_TRUE(refused(with("[1,62,1]", "[1,-62,1]"), "'measures': 'tensors'[0]: 'histogram': 'counts'"));
   EXPECT_TRUE(refused(with("\"ok\"", "\"done\""), "\"done\""));
   EXPECT_TRUE(refused(with("\"version\"", "\"id\""), "id"));  // a key twice
