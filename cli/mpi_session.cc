@@ -49,13 +49,13 @@ MpiSession::MpiSession() {
 
 MpiSession::~MpiSession() = default;
 
-void MpiSession::run(const std::function<void()>& work) {
+void MpiSession::run([[maybe_unused]] std::string_view command, const std::function<void()>& work) {
 #if NIBBLE_HAVE_MPI
   if (auto* team = dynamic_cast<calib::MpiTeam*>(team_.get())) {
     try {
       return work();
     } catch (const std::exception& error) {
-      fmt::print(stderr, "nibble calibrate: error in process {}: {}\n", team->rank(), error.what());
+      fmt::print(stderr, "nibble {}: error in process {}: {}\n", command, team->rank(), error.what());
       team->abort(exit_code_of(error));
     }
   }

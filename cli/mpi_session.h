@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "calib/collect/team.h"
 
@@ -14,8 +15,9 @@ class MpiSession {
   MpiSession();
   ~MpiSession();
   calib::Team& team() { return *team_; }
-  /// Runs `work`; what it throws passes through, except in a team, where it is reported and ends all processes.
-  void run(const std::function<void()>& work);
+  /// Runs `work` of a command; what it throws passes through, except in a team, where it is reported and ends all
+  /// processes: the others would wait for this one for ever.
+  void run(std::string_view command, const std::function<void()>& work);
 
  private:
   std::unique_ptr<calib::Team> team_;

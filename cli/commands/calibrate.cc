@@ -158,7 +158,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
                  "calibrate: expected either --text or --tokens");
   check_calibration_text(app, arguments.text, arguments.labels != "data");
   MpiSession mpi;
-  mpi.run([&] { collect(arguments, mpi); });
+  mpi.run("calibrate", [&] { collect(arguments, mpi); });
 }
 
 }  // namespace

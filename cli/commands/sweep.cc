@@ -62,27 +62,27 @@ eval::SweepOptions options_of(const SweepArguments& arguments) {
   return options;
 }
 
-// What every process of an mpirun does; the first one also tells what came out.
-void run_cells(const SweepArguments& arguments, const eval::SweepPlan& plan) {
-  MpiSession mpi;
-  const bool first = mpi.team().rank() == 0, alone = mpi.team().size() == 1;
-  eval::SweepOptions options = options_of(arguments);
-  SweepDisplay display(arguments.common.quiet, alone);
+// Runs them with a display, which is gone before an error is told.
+eval::SweepSummary run_shown(const eval::SweepPlan& plan, eval::SweepOptions options, bool quiet, bool with_bar) {
+  SweepDisplay display(quiet, with_bar);
   options.progress = [&](const eval::SweepProgress& progress) { display.update(progress); };
   options.finished = [&](const eval::SweepRecord& record) { display.finished(record); };
+  return eval::run_sweep(plan, options);
+}
+
+// What every process of an mpirun does; the first one also tells what came out.
+void run_cells(const SweepArguments& arguments, const eval::SweepPlan& plan) {
+  eval::SweepOptions options = options_of(arguments);
+  MpiSession mpi;
+  const bool first = mpi.team().rank() == 0, alone = mpi.team().size() == 1;
 #if NIBBLE_HAVE_MPI
   if (!alone) options.hand_out = [](std::size_t jobs) { return std::make_unique<eval::MpiHandOut>(jobs); };
 #endif
   eval::SweepSummary summary;
-  std::exception_ptr error;
-  try {
-    summary = eval::run_sweep(plan, options);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  display.close();
-  mpi.team().all(true);  // everybody's records are there
-  if (error) std::rethrow_exception(error);
+  mpi.run("sweep", [&] {
+    summary = run_shown(plan, options, arguments.common.quiet, alone);
+    mpi.team().all(true);  // everybody's records are there
+  });
   if (first) show_results(plan, options, summary, arguments.common.json);
 }
 

@@ -21,6 +21,8 @@ class LocalHandOut final : public HandOut {
     const std::size_t job = next_.fetch_add(1);
     return job < jobs_ ? std::optional(job) : std::nullopt;
   }
+  /// Nobody gets a job any more.
+  void stop() { next_ = jobs_; }
 
  private:
   std::atomic<std::size_t> next_{0};

@@ -50,6 +50,7 @@ MpiHandOut::MpiHandOut(std::size_t jobs) : state_(std::make_unique<State>(jobs))
 
 MpiHandOut::~MpiHandOut() {
   if (state_->world.rank() == 0) {
+    state_->local.stop();  // all were dealt out, or this process failed: then the others end after those in work
     state_->dealer.join();
   } else if (!state_->finished) {
     state_->world.send(0, kAsk, kLeave);

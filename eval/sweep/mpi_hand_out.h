@@ -10,8 +10,9 @@ namespace nibble::eval {
 /// and works too. MPI must have been started for calls from one thread at a time (serialized). Built where Boost.MPI is
 /// found (NIBBLE_MPI).
 ///
-/// The end of life waits, in the first process, until all others have asked for the last time; every process makes and
-/// destroys one, whatever happens to it in between.
+/// The end of life waits, in the first process, until all others have asked for the last time, for which they get no
+/// more jobs; every process makes and destroys one. One that fails before must end all of them: the first would wait
+/// for it for ever.
 class MpiHandOut final : public HandOut {
  public:
   explicit MpiHandOut(std::size_t jobs);

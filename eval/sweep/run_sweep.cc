@@ -83,15 +83,16 @@ class Sweep {
       const PlannedJob& job = plan_.jobs[i];
       summary_.cells += job.cells.size();
       std::size_t open = 0;
+      bool renamed = false;
       for (const PlannedCell& cell : job.cells) {
-        std::optional<SweepRecord> there = results_.find(cell.record.id);
+        const std::optional<SweepRecord> there = results_.find(cell.record.id);
         if (wanted(there)) {
           ++open;
-        } else if (there->labels != cell.record.labels) {  // the names of the sweep that ran last
-          there->labels = cell.record.labels;
-          results_.write(*there);
+        } else {
+          renamed = renamed || there->labels != cell.record.labels;
         }
       }
+      if (renamed) name_records(job);
       summary_.present += job.cells.size() - open;
       jobs_.push_back(&job);
       total_work_ += open > 0 ? job.cost.operations : 0.0;
@@ -100,6 +101,20 @@ class Sweep {
     std::stable_partition(jobs_.begin(), jobs_.end(), [](const PlannedJob* job) { return !job->alone; });
     progress_.cells = summary_.cells;
     progress_.present = progress_.done = summary_.present;
+  }
+
+  // Gives the records of a job the names of this sweep, the one that ran last. Whoever writes records of a job holds
+  // its claim: where that is another, they are left to it, or to the next run. They are read again under the claim,
+  // since they may be others by now.
+  void name_records(const PlannedJob& job) {
+    const auto claim = results_.claims().try_claim(job.id);
+    if (!claim) return;
+    for (const PlannedCell& cell : job.cells) {
+      std::optional<SweepRecord> there = results_.find(cell.record.id);
+      if (!there || there->labels == cell.record.labels) continue;
+      there->labels = cell.record.labels;
+      results_.write(*there);
+    }
   }
 
   bool is_open(const PlannedJob& job) const {

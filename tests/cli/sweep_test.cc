@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -66,6 +67,30 @@ struct Sweep : testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
+  // Many cells that take no time, their evaluations called NAME0, NAME1, …
+  void write_many(const std::string& name) const {
+    std::string evaluations;
+    for (unsigned i = 0; i < 40; ++i)
+      evaluations += fmt::format("  - {{name: {}{}, tokens: {}, max_tokens: {}, protocol: blocks, context: 32}}\n",
+                                 name, i, path("text.u16"), 40 + i);
+    write_file(file, "models: [" + path("little") + "]\nevaluations:\n" + evaluations + "list: [float]\n");
+  }
+  // An mpirun of two processes that end within a minute; each does `command` with what is its own.
+  ProgramRun run_two(const std::vector<std::string>& first, const std::vector<std::string>& second) const {
+    std::vector<std::string> arguments{"--allow-run-as-root", "--oversubscribe", "--timeout", "60", "-n", "1"};
+    const auto add = [&](const std::vector<std::string>& own) {
+      arguments.push_back(NIBBLE_PROGRAM);
+      for (const std::string& word : {"sweep", file.c_str(), "-o", results.c_str()}) arguments.push_back(word);
+      arguments.insert(arguments.end(), own.begin(), own.end());
+    };
+    add(first);
+    arguments.insert(arguments.end(), {":", "-n", "1"});
+    add(second);
+    setenv("LSAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI keeps what it has until the process ends
+    const ProgramRun run = run_program(kMpirun, arguments);
+    unsetenv("LSAN_OPTIONS");
+    return run;
+  }
   Records undisturbed() const {
     const std::string output = temp / "undisturbed";
     EXPECT_EQ(nibble(command(output)).exit_code, 0);
@@ -88,6 +113,21 @@ TEST_F(Sweep, GivesCellsThatAreThereTheNamesOfToday) {
     EXPECT_EQ(eval::record_text_without_timings(record), before.at(record.id));
   }
   EXPECT_EQ(names, (std::map<std::string, std::string>{{"two", "one"}, {"three", "two"}}));
+}
+
+TEST_F(Sweep, SeveralProcessesGiveCellsTheirNamesAtOnce) {
+  write_many("a");
+  ASSERT_EQ(nibble(command(results, {"-q"})).exit_code, 0);
+  for (const std::string name : {"b", "c", "d"}) {
+    write_many(name);
+    std::array<ProgramRun, 3> runs;
+    std::vector<std::thread> processes;
+    for (ProgramRun& run : runs) processes.emplace_back([&, this] { run = nibble(command(results, {"-q"})); });
+    for (std::thread& process : processes) process.join();
+    for (const ProgramRun& run : runs) EXPECT_EQ(run.exit_code, 0) << run.err;
+    for (const auto& record : eval::read_records(results))
+      EXPECT_EQ(eval::fact(record.labels, "evaluation").substr(0, 1), name);
+  }
 }
 
 TEST_F(Sweep, RecordsHowTuningWent) {
@@ -283,6 +323,17 @@ TEST_F(Sweep, AnMpirunHandsOutTheCells) {
     text.replace(at, 14, "\"threads\": \"2\"");
   }
   EXPECT_EQ(found, expected);
+}
+
+TEST_F(Sweep, AnErrorOfOneProcessEndsTheMpirun) {
+  if (kMpirun.empty()) GTEST_SKIP() << "built without MPI";
+  write_file(temp / "no directory", "");
+  const std::vector<std::string> fails{"-q", "--cache", temp / "no directory"}, works{"-q"};
+  for (const bool first : {true, false}) {
+    const ProgramRun run = first ? run_two(fails, works) : run_two(works, fails);
+    EXPECT_EQ(run.exit_code, 3) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(fmt::format("nibble sweep: error in process {}: cannot create '", first ? 0 : 1)));
+  }
 }
 
 TEST_F(Sweep, SpeedIsMeasuredAlone) {

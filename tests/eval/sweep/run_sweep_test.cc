@@ -1,0 +1,60 @@
+#include "eval/sweep/run_sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "eval/sweep/claims.h"
+#include "eval/sweep/sweep_file.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/files.h"
+
+namespace nibble::eval {
+namespace {
+
+// A little Llama, six windows of 16 tokens to calibrate on and four of 8 to evaluate.
+struct RunSweepTest : testing::Test {
+  test::TempDir temp;
+  std::filesystem::path output = temp / "results";
+
+  void SetUp() override {
+    test::tiny_llama().write(temp / "model");
+    for (const auto& [name, count] : {std::pair("calibration.u16", 96u), std::pair("text.u16", 32u)}) {
+      std::string bytes;
+      for (unsigned i = 0; i < count; ++i) bytes += {static_cast<char>(i * i % 37), '\0'};
+      test::write_file(temp / name, bytes);
+    }
+  }
+  SweepPlan plan(const std::string& cells) const {
+    return plan_sweep(parse_sweep("models: [" + (temp / "model").string() + "]\n" + "calibration: {tokens: " +
+                                      (temp / "calibration.u16").string() + ", length: 16, collect: none}\n" +
+                                      "evaluations: [{name: e, tokens: " + (temp / "text.u16").string() +
+                                      ", protocol: blocks, context: 8}]\n" + cells,
+                                  "s"));
+  }
+  SweepSummary run(const SweepPlan& planned) const {
+    SweepOptions options;
+    options.output = output;
+    return run_sweep(planned, options);
+  }
+  std::string name_of(const PlannedCell& cell) const {
+    return std::string(fact(read_record(output / (cell.record.id + ".json")).labels, "recipe"));
+  }
+};
+
+TEST_F(RunSweepTest, RecordsThatAnotherProcessWorksAtKeepTheirNames) {
+  run(plan("list: [{name: before, bits: 2}]"));
+  const SweepPlan today = plan("list: [{name: today, bits: 2}]");
+  const PlannedJob& job = today.jobs.front();
+  {
+    const auto other = Claims(output / ".sweep/claims").try_claim(job.id);
+    EXPECT_EQ(run(today).present, 1u);
+    EXPECT_EQ(name_of(job.cells.front()), "before");
+  }
+  EXPECT_EQ(run(today).present, 1u);
+  EXPECT_EQ(name_of(job.cells.front()), "today");
+}
+
+}  // namespace
+}  // namespace nibble::eval
