@@ -29,17 +29,6 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::optional<double> if_finite(double value) { return std::isfinite(value) ? std::optional(value) : std::nullopt; }
 
-// Runs `work`; an exception becomes the answer, unless it is a full disk.
-std::optional<CellError> guarded(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    if (is_disk_full(error)) throw;
-    return cell_error(error);
-  }
-  return std::nullopt;
-}
-
 class Job {
  public:
   Job(const PlannedJob& job, const JobContext& context) : job_(job), context_(context), flush_(context.scratch) {}
@@ -209,6 +198,16 @@ class Job {
 }  // namespace
 
 void run_job(const PlannedJob& job, const JobContext& context) { Job(job, context).run(); }
+
+std::optional<CellError> guarded(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (is_disk_full(error)) throw;
+    return cell_error(error);
+  }
+  return std::nullopt;
+}
 
 CellError cell_error(const std::exception& error) {
   const char* kind = "Unexpected";

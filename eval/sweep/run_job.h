@@ -31,6 +31,9 @@ struct JobContext {
 /// cells go on. Throws FormatError when the disk is full: no cell is to blame.
 void run_job(const PlannedJob& job, const JobContext& context);
 
+/// Runs `work`; an exception becomes the answer, unless the disk is full: that one passes through.
+std::optional<CellError> guarded(const std::function<void()>& work);
+
 /// An exception as a record tells it.
 CellError cell_error(const std::exception& error);
 

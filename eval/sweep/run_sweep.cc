@@ -153,7 +153,12 @@ class Sweep {
     for (const std::size_t i : needed) {
       const PlannedCalibration& calibration = plan_.calibrations[i];
       const std::string& name = plan_.models[calibration.model].source.name;
-      const auto make = [&](const auto& directory) { make_calibration(calibration, needed, directory); };
+      const auto make = [&](const auto& directory) {
+        const auto failure = guarded([&] { make_calibration(calibration, needed, directory); });
+        if (!failure) return;
+        calibration_errors_.emplace(i, *failure);
+        throw NumericalError(failure->message);  // nothing of it enters the cache
+      };
       try {
         entries_.emplace(i, cache_.get(calibration.key, make, [&] {
           report(fmt::format("waiting for another process calibrating {}", name));
@@ -161,8 +166,7 @@ class Sweep {
         std::error_code ignored;  // not there, unless another process made this calibration alone meanwhile
         for (const auto& [larger, entry] : entries_)
           std::filesystem::remove(entry.directory / part_file(calibration), ignored);
-      } catch (const NumericalError& error) {  // the model's fault: its cells say so, and the others go on
-        calibration_errors_.emplace(i, cell_error(error));
+      } catch (const NumericalError&) {  // of make(): its cells say so, and the others go on
       }
     }
   }
@@ -228,22 +232,25 @@ class Sweep {
       if (compared[i] == 0 || users[i] < 2 || reference.cost.disk > options_.cache_bytes) continue;
       const std::string what =
           fmt::format("running {} over {}", plan_.models[reference.model].source.name, reference.evaluation);
+      const auto make = [&](const auto& directory) {
+        const auto failure = guarded([&] { run_reference(reference, what, directory / kStatesFile); });
+        if (failure) throw NumericalError(failure->message);  // nothing of it enters the cache
+      };
       try {
         references_.emplace(
-            i, cache_.get(
-                   reference.key,
-                   [&](const auto& directory) {
-                     report(what);
-                     const quant::LoadedModel model = quant::load_model(plan_.models[reference.model].checkpoint);
-                     PerplexityOptions options = reference.options;
-                     options.progress = stage_progress(what);
-                     keep_states(*model.transformer, reference.tokens->tokens, options, directory / kStatesFile);
-                     reset_share();
-                   },
-                   [&] { report(fmt::format("waiting for another process {}", what)); }));
+            i, cache_.get(reference.key, make, [&] { report(fmt::format("waiting for another process {}", what)); }));
       } catch (const NumericalError&) {  // the cells, which run the model themselves then, will say so
       }
     }
+  }
+
+  void run_reference(const PlannedReference& reference, const std::string& stage, const std::filesystem::path& states) {
+    report(stage);
+    const quant::LoadedModel model = quant::load_model(plan_.models[reference.model].checkpoint);
+    PerplexityOptions options = reference.options;
+    options.progress = stage_progress(stage);
+    keep_states(*model.transformer, reference.tokens->tokens, options, states);
+    reset_share();
   }
 
   void run_jobs() {

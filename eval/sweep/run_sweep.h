@@ -60,7 +60,8 @@ struct SweepSummary {
 ///           waited for (a claim of the dead is void: claims.h).
 /// Speed     jobs with a cell that measures speed come last, one at a time and on all threads; on one machine, nothing
 ///           else of the sweeps in this output runs meanwhile.
-/// Failing   a cell that throws becomes a record with its error. A failed one is done again with `retry_failed` only.
+/// Failing   a cell that throws becomes a record with its error, and so do all cells of a calibration that throws. A
+///           failed one is done again with `retry_failed` only.
 /// Throws    FormatError when the disk is full or the output cannot be written: nothing of it is recorded as a failure.
 SweepSummary run_sweep(const SweepPlan& plan, const SweepOptions& options);
 

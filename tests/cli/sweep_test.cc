@@ -79,8 +79,7 @@ struct Sweep : testing::Test {
   ProgramRun run_two(const std::vector<std::string>& first, const std::vector<std::string>& second) const {
     std::vector<std::string> arguments{"--allow-run-as-root", "--oversubscribe", "--timeout", "60", "-n", "1"};
     const auto add = [&](const std::vector<std::string>& own) {
-      arguments.push_back(NIBBLE_PROGRAM);
-      for (const std::string& word : {"sweep", file.c_str(), "-o", results.c_str()}) arguments.push_back(word);
+      arguments.insert(arguments.end(), {NIBBLE_PROGRAM, "sweep", file, "-o", results});
       arguments.insert(arguments.end(), own.begin(), own.end());
     };
     add(first);

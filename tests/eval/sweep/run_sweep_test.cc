@@ -38,9 +38,8 @@ struct RunSweepTest : testing::Test {
     options.output = output;
     return run_sweep(planned, options);
   }
-  std::string name_of(const PlannedCell& cell) const {
-    return std::string(fact(read_record(output / (cell.record.id + ".json")).labels, "recipe"));
-  }
+  SweepRecord record_of(const PlannedCell& cell) const { return read_record(output / (cell.record.id + ".json")); }
+  std::string name_of(const PlannedCell& cell) const { return std::string(fact(record_of(cell).labels, "recipe")); }
 };
 
 TEST_F(RunSweepTest, RecordsThatAnotherProcessWorksAtKeepTheirNames) {
@@ -54,6 +53,20 @@ TEST_F(RunSweepTest, RecordsThatAnotherProcessWorksAtKeepTheirNames) {
   }
   EXPECT_EQ(run(today).present, 1u);
   EXPECT_EQ(name_of(job.cells.front()), "today");
+}
+
+TEST_F(RunSweepTest, CellsWhoseCalibrationFailsSaySoAndTheOthersGoOn) {
+  const SweepPlan planned = plan("list: [float, {bits: 2}, {bits: 2, weighting: fisher}]");
+  SweepOptions options;
+  options.output = output;
+  options.memory_bytes = std::uint64_t{1} << 16;  // enough for the little weights
+  const SweepSummary summary = run_sweep(planned, options);
+  EXPECT_EQ(summary.done, 2u);
+  EXPECT_EQ(summary.failed, 1u);
+  const SweepRecord failed = record_of(planned.jobs.back().cells.front());
+  ASSERT_TRUE(failed.error);
+  EXPECT_EQ(failed.error->kind, "InvalidArgument");
+  EXPECT_NE(failed.error->message.find("--memory grants"), std::string::npos) << failed.error->message;
 }
 
 }  // namespace
