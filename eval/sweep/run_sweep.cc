@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "calib/collect/collector.h"
@@ -35,10 +36,10 @@ double seconds_of_sweep_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string machine_name() {
+std::string claim_of_machine() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);  // any name will do: at worst, two machines wait for each other
-  return name;
+  return fmt::format("machine {}", name);
 }
 
 class Sweep {
@@ -154,6 +155,7 @@ class Sweep {
       const PlannedCalibration& calibration = plan_.calibrations[i];
       const std::string& name = plan_.models[calibration.model].source.name;
       const auto make = [&](const auto& directory) {
+        const auto machine = share_machine();
         const auto failure = guarded([&] { make_calibration(calibration, needed, directory); });
         if (!failure) return;
         calibration_errors_.emplace(i, *failure);
@@ -168,6 +170,15 @@ class Sweep {
           std::filesystem::remove(entry.directory / part_file(calibration), ignored);
       } catch (const NumericalError&) {  // of make(): its cells say so, and the others go on
       }
+    }
+  }
+
+  // A claim beside which no speed is measured on this machine; waits where one is.
+  Claims::Claim share_machine() {
+    while (true) {
+      if (auto claim = results_.claims().try_claim(machine_, Claims::Kind::kShared)) return std::move(*claim);
+      report("waiting for a speed that is measured on this machine");
+      std::this_thread::sleep_for(kCellPatience);
     }
   }
 
@@ -233,6 +244,7 @@ class Sweep {
       const std::string what =
           fmt::format("running {} over {}", plan_.models[reference.model].source.name, reference.evaluation);
       const auto make = [&](const auto& directory) {
+        const auto machine = share_machine();
         const auto failure = guarded([&] { run_reference(reference, what, directory / kStatesFile); });
         if (failure) throw NumericalError(failure->message);  // nothing of it enters the cache
       };
@@ -298,8 +310,8 @@ class Sweep {
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
     // Jobs that run side by side share the machine; one that measures speed has it for itself.
-    const auto machine = results_.claims().try_claim(fmt::format("machine {}", machine_name()),
-                                                     job.alone ? Claims::Kind::kExclusive : Claims::Kind::kShared);
+    const auto machine =
+        results_.claims().try_claim(machine_, job.alone ? Claims::Kind::kExclusive : Claims::Kind::kShared);
     if (!machine) return false;
     std::optional<ThreadTeam> all;
     if (job.alone) all.emplace(threads_);
@@ -376,6 +388,7 @@ class Sweep {
   std::map<std::size_t, Cache::Entry> entries_;  // of calibrations
   std::map<std::size_t, CellError> calibration_errors_;
   std::map<std::size_t, Cache::Entry> references_;
+  const std::string machine_ = claim_of_machine();
   const std::size_t threads_ = thread_count();
   std::size_t workers_ = 1;
   std::atomic<bool> stop_ = false;

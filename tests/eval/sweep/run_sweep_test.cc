@@ -1,7 +1,10 @@
 #include "eval/sweep/run_sweep.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +29,13 @@ struct RunSweepTest : testing::Test {
       test::write_file(temp / name, bytes);
     }
   }
-  SweepPlan plan(const std::string& cells) const {
-    return plan_sweep(parse_sweep("models: [" + (temp / "model").string() + "]\n" + "calibration: {tokens: " +
-                                      (temp / "calibration.u16").string() + ", length: 16, collect: none}\n" +
-                                      "evaluations: [{name: e, tokens: " + (temp / "text.u16").string() +
-                                      ", protocol: blocks, context: 8}]\n" + cells,
-                                  "s"));
+  SweepPlan plan(const std::string& cells, bool divergence = false) const {
+    return plan_sweep(parse_sweep(
+        "models: [" + (temp / "model").string() + "]\n" +
+            "calibration: {tokens: " + (temp / "calibration.u16").string() + ", length: 16, collect: none}\n" +
+            "evaluations: [{name: e, tokens: " + (temp / "text.u16").string() + ", protocol: blocks, context: 8" +
+            (divergence ? ", divergence: true" : "") + "}]\n" + cells,
+        "s"));
   }
   SweepSummary run(const SweepPlan& planned) const {
     SweepOptions options;
@@ -67,6 +71,32 @@ TEST_F(RunSweepTest, CellsWhoseCalibrationFailsSaySoAndTheOthersGoOn) {
   ASSERT_TRUE(failed.error);
   EXPECT_EQ(failed.error->kind, "InvalidArgument");
   EXPECT_NE(failed.error->message.find("--memory grants"), std::string::npos) << failed.error->message;
+}
+
+// A calibration; and a float model that two cells are compared with.
+TEST_F(RunSweepTest, NoSharedWorkIsDoneWhileASpeedIsMeasuredOnTheMachine) {
+  char machine[256] = "";
+  ASSERT_EQ(gethostname(machine, sizeof machine - 1), 0);
+  for (const std::string cells : {"list: [{bits: 2, weighting: fisher}]", "list: [{bits: 2}, {bits: 3}]"}) {
+    output = temp / (cells + " results");
+    std::filesystem::create_directories(output / ".sweep");
+    const std::filesystem::path cache = output / ".sweep/cache";
+    auto speed = Claims(output / ".sweep/claims").try_claim(fmt::format("machine {}", machine));
+    std::vector<std::string> stages;
+    std::size_t complete = 0;  // entries of the cache, while there is the speed
+    SweepOptions options;
+    options.output = output;
+    options.progress = [&](const SweepProgress& progress) {
+      if (!speed || !progress.stage.starts_with("waiting for")) return;
+      stages.push_back(progress.stage);
+      for (const auto& entry : std::filesystem::directory_iterator(cache))
+        complete += exists(entry.path() / "complete");
+      speed.reset();
+    };
+    run_sweep(plan(cells, cells.find("fisher") == std::string::npos), options);
+    EXPECT_EQ(stages, std::vector<std::string>{"waiting for a speed that is measured on this machine"});
+    EXPECT_EQ(complete, 0u);
+  }
 }
 
 }  // namespace
