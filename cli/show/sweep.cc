@@ -153,7 +153,8 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
   const std::size_t workers = eval::workers_for(jobs, thread_count(), memory), count = cells.size();
   const std::uint64_t disk = cache_disk + workers * scratch;
   std::uint64_t needed = 0;
-  for (const eval::PlannedJob* job : jobs) needed = std::max(needed, job->cost.memory * workers);
+  for (const eval::PlannedJob* job : jobs)
+    needed = std::max(needed, job->cost.memory * (eval::takes_all(*job) ? 1 : workers));
   for (const eval::PlannedCalibration& calibration : plan.calibrations)
     needed = std::max(needed, calibration.cost.memory);
   if (json)

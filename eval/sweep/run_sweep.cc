@@ -22,6 +22,7 @@
 #include "eval/sweep/run_job.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_inputs.h"
+#include "quant/job/memory_gate.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::eval {
@@ -98,7 +99,9 @@ class Sweep {
       jobs_.push_back(&job);
       total_work_ += open > 0 ? job.cost.operations : 0.0;
     }
-    // Those that need the machine for themselves come last, when nobody has to wait for them.
+    // Those that need all memory come after the others, and those that need the machine for themselves last, when
+    // nobody has to wait for them.
+    std::stable_partition(jobs_.begin(), jobs_.end(), [](const PlannedJob* job) { return !takes_all(*job); });
     std::stable_partition(jobs_.begin(), jobs_.end(), [](const PlannedJob* job) { return !job->alone; });
     progress_.cells = summary_.cells;
     progress_.present = progress_.done = summary_.present;
@@ -307,16 +310,18 @@ class Sweep {
   // False: another process is at it, or one of the two cannot bear the other beside it.
   bool try_job(const PlannedJob& job) {
     if (!is_open(job)) return true;
+    const bool all = takes_all(job);
+    const std::uint64_t memory = all ? options_.memory_bytes : options_.memory_bytes / workers_;
+    const quant::MemoryGate::Pass pass(gate_, memory);  // one that takes all waits for all others, and they for it
+    if (stop_) return false;
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
     // Jobs that run side by side share the machine; one that measures speed has it for itself.
     const auto machine =
         results_.claims().try_claim(machine_, job.alone ? Claims::Kind::kExclusive : Claims::Kind::kShared);
     if (!machine) return false;
-    std::optional<ThreadTeam> all;
-    if (job.alone) all.emplace(threads_);
-    // A share; but who runs text through the model refuses too little, and is given all.
-    const std::uint64_t memory = options_.memory_bytes / (job.alone || job.needs_text ? 1 : workers_);
+    std::optional<ThreadTeam> team;
+    if (all) team.emplace(threads_);
     std::filesystem::path calibration;
     std::optional<CellError> failure;
     if (job.calibration) {
@@ -391,6 +396,7 @@ class Sweep {
   const std::string machine_ = claim_of_machine();
   const std::size_t threads_ = thread_count();
   std::size_t workers_ = 1;
+  quant::MemoryGate gate_{options_.memory_bytes};
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;
   double total_work_ = 0.0;

@@ -67,7 +67,7 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
   return cost;
 }
 
-Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::uint64_t memory) {
   // About work_bytes() of quant/job/weight_statistics.cc, without and with a Hessian of the outputs.
   constexpr std::uint64_t kPerWeight = 30, kPerCoupledWeight = 80, kPerHessian = 16, kPerOutputHessian = 24;
   constexpr double kOperationsPerWeight = 2000.0;  // 40 ns of one thread
@@ -75,11 +75,12 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job) {
   Cost cost;
   for (const model::Parameter* layer : model::linear_layers(model.architecture)) {
     const std::uint64_t in = layer->in, out = layer->out;
-    std::uint64_t memory = out * in * (coupled ? kPerCoupledWeight : kPerWeight);
-    if (solves) memory += in * in * kPerHessian;
-    if (coupled) memory += out * out * kPerOutputHessian;
-    cost.memory = std::max(cost.memory, memory);
+    std::uint64_t work = out * in * (coupled ? kPerCoupledWeight : kPerWeight);
+    if (solves) work += in * in * kPerHessian;
+    if (coupled) work += out * out * kPerOutputHessian;
+    cost.memory = std::max(cost.memory, work);
   }
+  if (job.needs_text) cost.memory = std::max(cost.memory, memory);
   cost.operations = kOperationsPerWeight * model::active_linear_weights(model.architecture);
   cost.disk = 2 * model.checkpoint->tensor_bytes();
   return cost;
@@ -109,7 +110,7 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   }
   for (PlannedJob& job : plan.jobs) {
     const PlannedModel& model = plan.models[job.model];
-    job.cost = job.recipe ? quantization_cost(model, job) : Cost{};
+    job.cost = job.recipe ? quantization_cost(model, job, memory) : Cost{};
     for (PlannedCell& cell : job.cells) {
       cell.cost = cell.speed ? speed_cost(model, *cell.speed) : evaluation_cost(model, cell);
       cell.cost.seconds = cell.cost.operations * per_thread;
@@ -120,11 +121,13 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   }
 }
 
+bool takes_all(const PlannedJob& job) { return job.alone || job.needs_text; }
+
 std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory) {
   std::uint64_t most = 1;
   std::size_t together = 0;
   for (const PlannedJob* job : jobs) {
-    if (job->alone) continue;
+    if (takes_all(*job)) continue;
     most = std::max(most, job->cost.memory);
     ++together;
   }

@@ -10,8 +10,9 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell);
 Cost reference_cost(const PlannedModel& model, const PlannedReference& reference);
 /// Decoding at each context of an evaluation of speed, all runs.
 Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed);
-/// Making the quantized model of a job: its memory and disk; the time is a share of a forward pass.
-Cost quantization_cost(const PlannedModel& model, const PlannedJob& job);
+/// Making the quantized model of a job within `memory` bytes: its memory and disk; the time is a share of a forward
+/// pass.
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::uint64_t memory);
 /// A calibration within `memory` bytes. Throws InvalidArgument when it needs more.
 Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory);
 
@@ -19,8 +20,12 @@ Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calib
 /// hundredths of a second).
 void estimate(SweepPlan& plan, std::uint64_t memory);
 
+/// Whether a job is run with nothing of its process beside it, on all threads and with all memory: one that measures
+/// speed, or runs text through the model, which takes what it is granted.
+bool takes_all(const PlannedJob& job);
+
 /// Jobs that run side by side, each on threads / workers of `threads` threads, so that all fit `memory`; at least 1.
-/// Those that run alone do not count.
+/// Those that take all do not count.
 std::size_t workers_for(const std::vector<const PlannedJob*>& jobs, std::size_t threads, std::uint64_t memory);
 
 }  // namespace nibble::eval

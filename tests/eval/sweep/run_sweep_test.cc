@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "core/thread_pool.h"
 #include "eval/sweep/claims.h"
+#include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
@@ -97,6 +102,30 @@ TEST_F(RunSweepTest, NoSharedWorkIsDoneWhileASpeedIsMeasuredOnTheMachine) {
     EXPECT_EQ(stages, std::vector<std::string>{"waiting for a speed that is measured on this machine"});
     EXPECT_EQ(complete, 0u);
   }
+}
+
+TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {
+  SweepPlan planned = plan("list: [{bits: 2, tuning.epochs: 1}, {bits: 3}, {bits: 3, tuning.epochs: 1}, {bits: 4}]");
+  SweepOptions options;
+  options.output = output;
+  estimate(planned, options.memory_bytes);
+  std::vector<const PlannedJob*> jobs;
+  for (const PlannedJob& job : planned.jobs) {
+    jobs.push_back(&job);
+    EXPECT_EQ(job.cost.memory == options.memory_bytes, job.needs_text);
+  }
+  EXPECT_EQ(workers_for(jobs, 2, options.memory_bytes), 2u);
+  const auto in_work = [&](const PlannedJob& job) { return exists(output / ".sweep/scratch" / job.id); };
+  bool beside = false;
+  options.progress = [&](const SweepProgress& progress) {
+    if (!progress.stage.empty()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));  // time for others to begin, if they do
+    const auto all = std::ranges::count_if(planned.jobs, in_work);
+    for (const PlannedJob& job : planned.jobs) beside = beside || (all > 1 && job.needs_text && in_work(job));
+  };
+  const ThreadTeam team(2);
+  EXPECT_EQ(run_sweep(planned, options).done, 4u);
+  EXPECT_FALSE(beside);
 }
 
 }  // namespace
