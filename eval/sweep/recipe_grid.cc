@@ -95,7 +95,7 @@ bool is_excluded(const Settings& settings, std::span<const Exclusion> exclusions
 }
 
 void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Exclusion> exclusions,
-              std::string_view what, std::vector<SweepRecipe>& recipes) {
+              std::string_view what, ExpandedRecipes& expanded) {
   check_keys(grid, what, "grid", with_sections({}));
   std::vector<std::vector<std::string>> values;
   std::size_t cells = 1;
@@ -115,8 +115,11 @@ void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Ex
       all.push_back(setting);
       if (values[axis].size() > 1) named.push_back(setting);
     }
-    if (!is_excluded(all, exclusions))
-      recipes.push_back({.name = name_of(named), .recipe = make_recipe(all, what), .checkpoint = {}});
+    if (is_excluded(all, exclusions)) {
+      expanded.left_out.push_back(name_of(named));
+    } else {
+      expanded.recipes.push_back({.name = name_of(named), .recipe = make_recipe(all, what), .checkpoint = {}});
+    }
   }
 }
 
@@ -177,20 +180,19 @@ std::filesystem::path checkpoint_for(const std::filesystem::path& path, std::str
   return text;
 }
 
-std::vector<SweepRecipe> expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions,
-                                        std::string_view what) {
+ExpandedRecipes expand_recipes(const RecipeNodes& nodes, std::span<const Exclusion> exclusions, std::string_view what) {
   Settings defaults;
   if (nodes.defaults != nullptr) {
     check_keys(*nodes.defaults, what, "defaults", with_sections({}));
     defaults = settings_of(*nodes.defaults, what, "defaults");
   }
-  std::vector<SweepRecipe> recipes;
-  if (nodes.grid != nullptr) add_grid(*nodes.grid, defaults, exclusions, what, recipes);
+  ExpandedRecipes expanded;
+  if (nodes.grid != nullptr) add_grid(*nodes.grid, defaults, exclusions, what, expanded);
   if (nodes.list != nullptr) {
     if (nodes.list->kind != YamlNode::Kind::kSequence) fail_at(what, *nodes.list, "list: expected a list of cells");
-    for (const YamlNode& item : nodes.list->items) add_listed(item, defaults, what, recipes);
+    for (const YamlNode& item : nodes.list->items) add_listed(item, defaults, what, expanded.recipes);
   }
-  return recipes;
+  return expanded;
 }
 
 Exclusion::Exclusion(const YamlNode& node, std::string_view what) {

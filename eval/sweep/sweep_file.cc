@@ -145,6 +145,34 @@ void require_unique_names(const std::vector<Named>& list, std::string_view what,
                    what, section, item.name);
 }
 
+template <class Named>
+std::vector<std::string_view> names_of(const std::vector<Named>& list) {
+  std::vector<std::string_view> names;
+  for (const Named& item : list) names.push_back(item.name);
+  return names;
+}
+
+// A name that nothing has would leave nothing out, silently.
+void check_excluded(const YamlNode& exclude, const SweepSpec& spec, const std::vector<std::string>& left_out,
+                    std::string_view what) {
+  std::vector<std::string_view> recipes = names_of(spec.recipes);
+  recipes.insert(recipes.end(), left_out.begin(), left_out.end());
+  const auto check = [&](const YamlEntry& entry, std::string_view expected, std::span<const std::string_view> names) {
+    for (const std::string& name : scalar_texts(what, entry.value, "exclude: " + entry.key))
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        fail_at(
+            what, entry.value,
+            fmt::format("exclude: {}: expected {}, got '{}'{}", entry.key, expected, name, did_you_mean(name, names)));
+  };
+  for (const YamlNode& item : exclude.items) {
+    for (const YamlEntry& entry : item.entries) {
+      if (entry.key == "model") check(entry, "the name of a model", names_of(spec.models));
+      if (entry.key == "evaluation") check(entry, "the name of an evaluation", names_of(spec.evaluations));
+      if (entry.key == "recipe") check(entry, "the name of a recipe (without windows or seed of the text)", recipes);
+    }
+  }
+}
+
 }  // namespace
 
 SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
@@ -162,7 +190,9 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
     if (node->kind != YamlNode::Kind::kSequence) fail_at(what, *node, "exclude: expected a list");
     for (const YamlNode& item : node->items) exclusions.emplace_back(item, what);
   }
-  spec.recipes = expand_recipes({file.find("defaults"), file.find("grid"), file.find("list")}, exclusions, what);
+  ExpandedRecipes expanded =
+      expand_recipes({file.find("defaults"), file.find("grid"), file.find("list")}, exclusions, what);
+  spec.recipes = std::move(expanded.recipes);
   require_unique_names(spec.models, what, "models");
   require_unique_names(spec.evaluations, what, "evaluations");
   require_unique_names(spec.recipes, what, "grid and list");
@@ -183,6 +213,7 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
   NIBBLE_REQUIRE(!spec.cells.empty(), InvalidArgument,
                  "{}: there are no cells: give settings under 'grid' or 'list' ('list: [float]' for the float model)",
                  what);
+  if (const YamlNode* node = file.find("exclude")) check_excluded(*node, spec, expanded.left_out, what);
   return spec;
 }
 

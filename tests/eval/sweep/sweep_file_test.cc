@@ -50,6 +50,19 @@ TEST(SweepFile, ExclusionsCoverGivenAndDefaultSettingsModelsAndEvaluations) {
   EXPECT_TRUE(refused(kHead + grid + "exclude: [{evaluation: e}]", "there are no cells"));
 }
 
+TEST(SweepFile, NamesThatNothingHasAreNotExcluded) {
+  const std::string cells = "grid: {bits: [4, 3]}\nlist: [float, {bits: 2, name: two}]\n";
+  const auto refuses = [&](const std::string& entry, const std::string& reason) {
+    return refused(kHead + cells + "exclude:\n  - " + entry, "line 6: exclude: " + reason);
+  };
+  EXPECT_TRUE(refuses("{model: othr}", "model: expected the name of a model, got 'othr'; did you mean 'other'?"));
+  EXPECT_TRUE(refuses("{evaluation: [e, f], bits: 2}", "evaluation: expected the name of an evaluation, got 'f'"));
+  EXPECT_TRUE(refuses("{recipe: 'two, 4 windows'}",
+                      "recipe: expected the name of a recipe (without windows or seed of the text)"));
+  EXPECT_EQ(parse(cells + "exclude: [{recipe: [two, float]}]").cells.size(), 2u * 2u);
+  EXPECT_EQ(parse(cells + "exclude: [{bits: 4}, {recipe: bits=4, model: m}]").cells.size(), 2u * 3u);
+}
+
 TEST(SweepFile, WhatIsExcludedNeedNotMakeSense) {
   const std::string grid = "grid: {scaling: [none, std], sign: [plain, flip]}\n";
   EXPECT_TRUE(refused(kHead + grid, "line 3: cell scaling=none sign=flip", "`exclude`"));
