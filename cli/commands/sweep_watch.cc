@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -37,7 +38,7 @@ struct Snapshot {
   std::map<std::string, eval::SweepRecord> best;  ///< by model and evaluation
 };
 
-/// Records never change, so each is read once.
+/// A record is read again when its file was written again: with other names, or after a failure.
 class Watcher {
  public:
   explicit Watcher(const std::filesystem::path& directory) : results_(directory) {}
@@ -79,15 +80,22 @@ class Watcher {
   }
 
  private:
+  struct Known {
+    std::filesystem::file_time_type written;
+    std::optional<eval::SweepRecord> record;
+  };
+
   const eval::SweepRecord* find(const std::string& id) {
-    const auto known = records_.find(id);
-    if (known != records_.end() && !known->second.error) return &known->second;
-    std::optional<eval::SweepRecord> there = results_.find(id);
-    return there ? &(records_[id] = std::move(*there)) : nullptr;
+    std::error_code missing;
+    const auto written = std::filesystem::last_write_time(results_.record_file(id), missing);
+    if (missing) return nullptr;
+    const auto [known, is_new] = known_.try_emplace(id);
+    if (is_new || known->second.written != written) known->second = {written, results_.find(id)};
+    return known->second.record ? &*known->second.record : nullptr;
   }
 
   eval::ResultsDirectory results_;
-  std::map<std::string, eval::SweepRecord> records_;
+  std::map<std::string, Known> known_;
 };
 
 nlohmann::ordered_json json_of(const Snapshot& now) {

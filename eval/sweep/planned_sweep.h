@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,6 +93,7 @@ struct PlannedModel {
 
 /// A sweep with every input looked at: files opened and hashed, tokens read, cells named.
 struct SweepPlan {
+  std::filesystem::path file;  ///< of SweepSpec
   std::vector<PlannedModel> models;
   std::vector<PlannedCalibration> calibrations;
   std::vector<PlannedReference> references;

@@ -1,7 +1,9 @@
 #include "eval/sweep/results_directory.h"
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -52,29 +54,31 @@ void ResultsDirectory::write(const SweepRecord& record) const {
 void ResultsDirectory::announce(const SweepPlan& plan) const {
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
   Hasher hasher;
+  hasher.update(plan.file.string());
   for (const PlannedJob& job : plan.jobs) {
     for (const PlannedCell& cell : job.cells) {
-      hasher.update(cell.record.id);
+      if (plan.file.empty()) hasher.update(cell.record.id);
       cells.push_back({{"id", cell.record.id}, {"job", job.id}, {"name", cell_name(cell.record)}});
     }
   }
+  const std::string text = nlohmann::ordered_json{{"cells", std::move(cells)}}.dump(
+      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   const fs::path path = directory_ / ".sweep" / ("plan-" + hasher.hex() + ".json");
-  std::error_code error;
   const auto claim = claims_.try_claim(path.filename().string());
-  if (!claim || fs::exists(path, error)) return;  // another process of the same sweep does it, or did
-  OutputFile file(path);
-  file.write(nlohmann::ordered_json{{"cells", std::move(cells)}}.dump(
-      1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  file.commit();
+  if (!claim) return;  // another process of the same sweep does it
+  std::error_code error;
+  if (!fs::exists(path, error) || read_text_file(path, kMaxPlanBytes) != text) write_file(path, text);
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // finer than that of writing: two never tie
 }
 
 std::vector<ResultsDirectory::AnnouncedCell> ResultsDirectory::announced() const {
   std::vector<AnnouncedCell> cells;
-  std::set<std::string> known, files;
+  std::set<std::string> known;
+  std::set<std::pair<fs::file_time_type, std::string>, std::greater<>> files;  // the newest first
   for (const auto& entry : fs::directory_iterator(directory_ / ".sweep"))
     if (entry.path().filename().string().starts_with("plan-") && entry.path().extension() == ".json")
-      files.insert(entry.path().string());
-  for (const std::string& file : files) {
+      files.emplace(entry.last_write_time(), entry.path().string());
+  for (const auto& [written, file] : files) {
     const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxPlanBytes), fmt::format("'{}'", file));
     const auto found = json.find("cells");
     NIBBLE_REQUIRE(json.is_object() && found != json.end() && found->is_array(), FormatError,

@@ -15,7 +15,7 @@ namespace nibble::eval {
 ///
 ///   ID.json                 records
 ///   .sweep/claims           who works at what (claims.h)
-///   .sweep/plan-HASH.json   the cells of each sweep that was started here, for those who watch
+///   .sweep/plan-HASH.json   the cells of each sweep file that was started here, as it was last, for those who watch
 ///   .sweep/scratch/JOB      models in work
 ///   .sweep/cache            shared work, unless it is kept elsewhere
 class ResultsDirectory {
@@ -34,12 +34,12 @@ class ResultsDirectory {
   /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
   void write(const SweepRecord& record) const;
 
-  /// Says which cells a sweep has. Throws FormatError.
+  /// Says which cells a sweep has, in place of those that its file had before. Throws FormatError.
   void announce(const SweepPlan& plan) const;
   struct AnnouncedCell {
     std::string id, job, name;
   };
-  /// The cells of all sweeps announced here, each once.
+  /// The cells of all sweeps announced here, each once, by the name of the sweep that was announced last.
   std::vector<AnnouncedCell> announced() const;
 
   /// Removes what killed runs left of models in work that nobody works at.

@@ -218,7 +218,10 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
 }
 
 SweepSpec load_sweep(const std::filesystem::path& file) {
-  return parse_sweep(read_text_file(file, kMaxYamlBytes), fmt::format("sweep '{}'", file.string()));
+  SweepSpec spec = parse_sweep(read_text_file(file, kMaxYamlBytes), fmt::format("sweep '{}'", file.string()));
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(file, ignored)) spec.file = std::filesystem::canonical(file, ignored);
+  return spec;
 }
 
 }  // namespace nibble::eval

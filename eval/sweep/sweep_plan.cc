@@ -122,6 +122,7 @@ class Planner {
   explicit Planner(const SweepSpec& spec) : spec_(spec) {}
 
   SweepPlan plan() {
+    plan_.file = spec_.file;
     for (const SweepModel& model : spec_.models) open(model);
     for (const SweepCell& cell : spec_.cells) add(cell);
     std::erase_if(plan_.jobs, [](const PlannedJob& job) { return job.cells.empty(); });

@@ -86,6 +86,7 @@ struct SweepCell {
 
 /// A sweep as a file describes it (docs/sweep.md): models × recipes × evaluations, without what is excluded.
 struct SweepSpec {
+  std::filesystem::path file;  ///< where it was read from, absolute; empty: from no file that could be read again
   std::vector<SweepModel> models;
   std::optional<SweepCalibration> calibration;
   std::vector<SweepEvaluation> evaluations;

@@ -10,6 +10,8 @@
 #include <map>
 #include <random>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "eval/sweep/record.h"
 #include "tests/cli/nibble.h"
@@ -112,6 +114,43 @@ TEST_F(Sweep, GivesCellsThatAreThereTheNamesOfToday) {
     EXPECT_EQ(eval::record_text_without_timings(record), before.at(record.id));
   }
   EXPECT_EQ(names, (std::map<std::string, std::string>{{"two", "one"}, {"three", "two"}}));
+}
+
+TEST_F(Sweep, IsWatchedAsItsFileIsNow) {
+  write({"little"}, "list: [float, {name: one, bits: 2}]");
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  write({"little"}, "list: [{name: two, bits: 2}]");
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  const auto watched = nibble_json({"sweep", "--watch", results});
+  EXPECT_EQ(watched["cells"], 1);
+  EXPECT_EQ(watched["done"], 1);
+  EXPECT_EQ(watched["best"][0]["recipe"], "two");
+}
+
+TEST_F(Sweep, ALiveViewShowsTheNamesOfToday) {
+  if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "nothing here makes a terminal";
+  write({"little"}, "list: [float, {name: before, bits: 2}]");
+  ASSERT_EQ(nibble(command(results)).exit_code, 0);
+  std::string missing, text;
+  for (auto record : eval::read_records(results)) {
+    const std::string path = results + "/" + record.id + ".json";
+    if (record.labels[1].second == "float") std::tie(missing, text) = std::pair(path, read_file(path));
+  }
+  std::filesystem::remove(missing);  // so that it looks again
+  ProgramOptions options;
+  options.while_running = [&](pid_t) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    for (auto record : eval::read_records(results)) {
+      record.labels[1].second = "today";
+      write_file(results + "/" + record.id + ".json", eval::record_text(record));
+    }
+    write_file(missing, text);
+  };
+  const std::string line = std::string(NIBBLE_PROGRAM) + " sweep --watch " + results;
+  const auto run = run_program("/usr/bin/script", {"-qec", line, "/dev/null"}, options);
+  ASSERT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("before: "));
+  EXPECT_THAT(run.out, HasSubstr("today: "));
 }
 
 TEST_F(Sweep, SeveralProcessesGiveCellsTheirNamesAtOnce) {
