@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments/memory_size.h"
@@ -41,11 +44,19 @@ struct SweepArguments {
   bool dry_run = false, retry_failed = false;
 };
 
-eval::Shard parse_shard(const std::string& text) {
-  eval::Shard shard;
-  char end = 0;
-  const int read = std::sscanf(text.c_str(), "%zu/%zu%c", &shard.index, &shard.count, &end);
-  NIBBLE_REQUIRE(read == 2 && shard.index >= 1 && shard.index <= shard.count, InvalidArgument,
+// 0 for anything but digits.
+std::size_t count_of(std::string_view digits) {
+  std::size_t count = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, status] = std::from_chars(digits.data(), end, count);
+  return status == std::errc() && rest == end ? count : 0;
+}
+
+eval::Shard parse_shard(std::string_view text) {
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const eval::Shard shard{.index = count_of(text.substr(0, slash)),
+                          .count = count_of(text.substr(std::min(slash + 1, text.size())))};
+  NIBBLE_REQUIRE(shard.index >= 1 && shard.index <= shard.count, InvalidArgument,
                  "--shard: expected i/n with 1 <= i <= n, such as 2/8, got '{}'", text);
   return shard;
 }

@@ -343,6 +343,13 @@ TEST_F(Sweep, ShardsMergeByCopying) {
   EXPECT_EQ(records(results), expected);
 }
 
+TEST_F(Sweep, AShardIsTwoNumbersInOrder) {
+  for (const std::string shard :
+       {"1/-1", "0/2", "3/2", "2", "1/", "/2", "1/2x", "+1/2", "1/ 2", "1/18446744073709551616"})
+    EXPECT_THAT(nibble(command(results, {"--shard", shard})).err,
+                HasSubstr("--shard: expected i/n with 1 <= i <= n, such as 2/8, got '" + shard + "'"));
+}
+
 TEST_F(Sweep, AnMpirunHandsOutTheCells) {
   if (kMpirun.empty()) GTEST_SKIP() << "built without MPI";
   const Records expected = undisturbed();
