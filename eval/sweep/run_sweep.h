@@ -52,7 +52,8 @@ struct SweepSummary {
 
 /// Runs every cell of `plan` whose record is not in the output: calibrations first, and float models
 /// that several cells are compared with, on all threads, each once (a cache holds them); then jobs side by side on
-/// their own threads (quantized models are scratch files, never flushed).
+/// their own threads (quantized models are scratch files, never flushed), and after them those that run text through
+/// the model, one at a time.
 ///
 /// Killing   at any moment loses the cells in work, and nothing of them shows; the same command goes on. The records
 ///           are the same as an undisturbed run's, timings aside.
