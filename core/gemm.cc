@@ -69,8 +69,11 @@ void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<
                  "gemm: op(A) ({}, {}) times op(B) ({}, {}) does not give C ({}, {})", m, k, k2, n, c.rows(), c.cols());
 }
 
-// Tiles of C, in rows and columns: large enough for the library's packing to pay, small enough to share out.
-constexpr std::size_t kTileRows = 256, kTileCols = 256;
+// Tiles of C, in rows and columns: large enough for the library's packing to pay, small enough to share out. Packing
+// costs half as much with the larger ones, which are for products that make enough of them for any number of threads.
+constexpr std::size_t kTileSide = 256, kLargeTileSide = 512, kEnoughLargeTiles = 64;
+
+std::size_t tiles_along(std::size_t side, std::size_t tile) { return (side + tile - 1) / tile; }
 
 dnnl_cpu_isa_t library_limit(Isa isa) {
   switch (isa) {
@@ -122,11 +125,12 @@ template <class T>
 void parallel_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
                    MatrixView<T> c) {
   check_shapes<T>(ta, tb, a, b, c);
-  const std::size_t row_tiles = (c.rows() + kTileRows - 1) / kTileRows;
-  const std::size_t col_tiles = (c.cols() + kTileCols - 1) / kTileCols;
+  const bool large = tiles_along(c.rows(), kLargeTileSide) * tiles_along(c.cols(), kLargeTileSide) >= kEnoughLargeTiles;
+  const std::size_t size = large ? kLargeTileSide : kTileSide;
+  const std::size_t row_tiles = tiles_along(c.rows(), size), col_tiles = tiles_along(c.cols(), size);
   parallel_for(row_tiles * col_tiles, [&](std::size_t tile) {
-    const std::size_t r = tile / col_tiles * kTileRows, n = tile % col_tiles * kTileCols;
-    const std::size_t rows = std::min(kTileRows, c.rows() - r), cols = std::min(kTileCols, c.cols() - n);
+    const std::size_t r = tile / col_tiles * size, n = tile % col_tiles * size;
+    const std::size_t rows = std::min(size, c.rows() - r), cols = std::min(size, c.cols() - n);
     const auto a_part = ta == Transpose::kYes ? a.cols_slice(r, rows) : a.rows_slice(r, rows);
     const auto b_part = tb == Transpose::kYes ? b.rows_slice(n, cols) : b.cols_slice(n, cols);
     gemm<T>(ta, tb, alpha, a_part, b_part, beta, c.block(r, n, rows, cols));

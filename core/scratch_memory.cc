@@ -135,6 +135,9 @@ void* take(std::size_t bytes) {
   if (bytes < kMappedFrom) return ::operator new(bytes);
   void* buffer = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (buffer == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  madvise(buffer, bytes, MADV_HUGEPAGE);  // a wish; small pages work too
+#endif
   return buffer;
 }
 
