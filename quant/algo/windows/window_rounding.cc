@@ -133,17 +133,20 @@ void WindowRounding::improve_piece(std::size_t first, std::size_t count, Coupled
                                            std::span(targets).first(count), std::span(factors).first(count),
                                            std::span(found).first(count));
   double change = 0.0;
-  bool moves = false;
+  std::array<std::size_t, kSearchedRows> moved;
+  std::size_t moves = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t row = first + i;
     changes[i] = scale_of(row) * palette_[found[i]] - values[row];
-    moves = moves || changes[i] != 0.0f;
+    if (changes[i] == 0.0f) continue;
     const auto x = static_cast<double>(changes[i]);
     double slope = 2.0 * loss.slope(row) + loss.coupling(row, row) * x;
-    for (std::size_t k = 0; k < i; ++k) slope += 2.0 * loss.coupling(row, first + k) * static_cast<double>(changes[k]);
+    for (const std::size_t k : std::span(moved).first(moves))
+      slope += 2.0 * loss.coupling(row, first + k) * static_cast<double>(changes[k]);
     change += x * slope;
+    moved[moves++] = i;
   }
-  if (!moves) return;
+  if (moves == 0) return;
   if (!(change < 0.0)) {  // rows of the piece are coupled too much to be searched as if they were not
     if (count <= kLeastSearchedRows) return;
     improve_piece(first, count / 2, loss, codes, values);
