@@ -15,6 +15,7 @@
 #include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coordinate_descent.h"
 #include "quant/algo/solve/error_feedback.h"
+#include "quant/algo/solve/refine_palettes.h"
 
 namespace nibble::python {
 namespace {

@@ -7,12 +7,12 @@
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/sparse_rounding.h"
 #include "quant/algo/rounding/column_rounding.h"
-#include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coordinate_descent.h"
 #include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/coupled_feedback.h"
 #include "quant/algo/solve/error_feedback.h"
 #include "quant/algo/solve/hessian.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "quant/algo/windows/window_rounding.h"
 
 namespace nibble::quant {
@@ -58,11 +58,14 @@ std::size_t sweeps_for(const Problem& problem) {
   return problem.outputs ? kMostCoupledSweeps : kMostSweeps;
 }
 
+/// `slopes`: of the errors that are left, where outputs are coupled.
 template <class Code>
-Matrix<Code> solve(const Problem& problem, BasicColumnRounding<Code>& rounding) {
+Matrix<Code> solve(const Problem& problem, BasicColumnRounding<Code>& rounding, Matrix<float>* slopes = nullptr) {
   if (problem.outputs) {
     Matrix<Code> codes = round_with_coupled_feedback(problem.w, problem.inputs, *problem.outputs, rounding);
-    coupled_descent(problem.w, problem.objective, problem.coupling, rounding, sweeps_for(problem), codes, kLeastGain);
+    auto result = coupled_descent(problem.w, problem.objective, problem.coupling, rounding, sweeps_for(problem), codes,
+                                  kLeastGain);
+    if (slopes != nullptr) *slopes = std::move(result.slopes);
     return codes;
   }
   Matrix<Code> codes = round_with_feedback(problem.w, problem.inputs, rounding).codes;
@@ -71,15 +74,15 @@ Matrix<Code> solve(const Problem& problem, BasicColumnRounding<Code>& rounding) 
   return codes;
 }
 
-// Rounds of palettes (and scales) and codes, from the codes that are there.
+// Rounds of palettes (and scales) and codes, from the codes that are there and the slopes that solve() left.
 template <class Code>
-void refine(const Problem& problem, DType palette_dtype, BasicPaletteWeight<Code>& weight) {
+void refine(const Problem& problem, DType palette_dtype, BasicPaletteWeight<Code>& weight, Matrix<float> slopes) {
   refine_palettes(problem.w, problem.objective, problem.settings.solver == Solver::kGptq ? &problem.inputs : nullptr,
                   {.iterations = problem.settings.codebook_iterations,
                    .sweeps = sweeps_for(problem),
                    .scales = !weight.scales.empty(),
                    .palette_dtype = palette_dtype},
-                  weight, problem.coupling);
+                  weight, problem.coupling, std::move(slopes));
 }
 
 }  // namespace
@@ -89,11 +92,12 @@ SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h
                                   ScaledPalettization& fitted) {
   const Problem problem(w, h, h_out, settings);
   PaletteRounding rounding(fitted.palettes, settings.effective_group_size(), fitted.scales);
+  Matrix<float> slopes;
   if (sparse.empty()) {
-    fitted.codes = solve(problem, rounding);
+    fitted.codes = solve(problem, rounding, &slopes);
   } else {
     SparseRounding with_sparse(rounding, w.cols(), sparse);
-    fitted.codes = solve(problem, with_sparse);
+    fitted.codes = solve(problem, with_sparse, &slopes);
   }
   if (settings.codebook_iterations == 0) return problem.figures();
   PaletteWeight weight{.palettes = std::move(fitted.palettes),
@@ -101,7 +105,7 @@ SolverFigures solve_palette_codes(const Matrix<float>& w, const Matrix<float>& h
                        .scales = std::move(fitted.scales),
                        .codes = std::move(fitted.codes),
                        .sparse = std::move(sparse)};
-  refine(problem, palette_dtype, weight);
+  refine(problem, palette_dtype, weight, std::move(slopes));
   fitted.palettes = std::move(weight.palettes);
   fitted.scales = std::move(weight.scales);
   fitted.codes = std::move(weight.codes);
@@ -113,8 +117,9 @@ SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h,
                                  const TensorSettings& settings, DType palette_dtype, WindowedWeight& weight) {
   const Problem problem(w, h, h_out, settings);
   WindowRounding rounding(weight.palettes.row(0), settings.bits, w.rows(), weight.scales);
-  weight.codes = solve(problem, rounding);
-  if (settings.codebook_iterations > 0) refine(problem, palette_dtype, weight);
+  Matrix<float> slopes;
+  weight.codes = solve(problem, rounding, &slopes);
+  if (settings.codebook_iterations > 0) refine(problem, palette_dtype, weight, std::move(slopes));
   return problem.figures();
 }
 

@@ -23,6 +23,7 @@
 #include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/error_feedback.h"
 #include "quant/algo/solve/hessian.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "tests/bench/measure.h"
 
 namespace {

@@ -14,6 +14,16 @@ namespace {
 constexpr std::size_t kCoupledBlock = 128;
 constexpr std::size_t kErrorTile = 16;  // floats, a cache line
 
+/// Codes (out, width) of a block of inputs, input by input: (width, out). In tiles: a row's codes lie far from the
+/// next one's.
+template <class Code>
+void transpose_codes(MatrixView<const Code> codes, MatrixView<Code> by_input) {
+  constexpr std::size_t kTile = 64 / sizeof(Code);  // a cache line
+  for (std::size_t p = 0; p < codes.cols(); p += kTile)
+    for (std::size_t r = 0; r < codes.rows(); ++r)
+      for (std::size_t q = p; q < std::min(p + kTile, codes.cols()); ++q) by_input(q, r) = codes(r, q);
+}
+
 /// One sweep; returns by how much the loss fell. What a block of inputs changes reaches the slopes of all others by one
 /// product: the change times H_O is what moving its codes has left behind (CoupledColumn).
 template <class Code>
@@ -21,13 +31,15 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
              MatrixView<float> slopes, MatrixView<Code> codes) {
   const std::size_t m = slopes.cols(), n = slopes.rows();
   Matrix<float> own(std::min(kCoupledBlock, n), m), changes(own.rows(), m);  // slopes and H_O times changes of a block
+  Matrix<Code> columns(own.rows(), m);                                       // the codes of a block
   std::vector<float> values(m);
-  std::vector<Code> column(m);
   double gain = 0.0;
   for (std::size_t begin = 0; begin < n; begin += kCoupledBlock) {
     const std::size_t width = std::min(kCoupledBlock, n - begin);
     std::copy_n(slopes.row(begin).data(), width * m, own.data());
     std::fill_n(changes.data(), width * m, 0.0f);
+    const MatrixView<Code> block_codes = columns.view().rows_slice(0, width);
+    transpose_codes<Code>(codes.cols_slice(begin, width), block_codes);
     bool changed = false;
     for (std::size_t p = 0; p < width; ++p) {
       const std::size_t j = begin + p;
@@ -35,7 +47,7 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
       if (!(diagonal > 0.0f)) continue;
       const auto slope = own.row(p), change = changes.row(p);
       std::copy(slope.begin(), slope.end(), change.begin());
-      for (std::size_t r = 0; r < m; ++r) column[r] = codes(r, j);
+      const auto column = block_codes.row(p);
       rounding.decode(j, 0, column, values.data());
       CoupledColumn loss(h_out, diagonal, slope);
       rounding.improve(j, loss, column, values);
@@ -45,10 +57,7 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
       }
       changed = true;
       gain += loss.gain();
-      for (std::size_t r = 0; r < m; ++r) {
-        codes(r, j) = column[r];
-        change[r] = (slope[r] - change[r]) / diagonal;
-      }
+      for (std::size_t r = 0; r < m; ++r) change[r] = (slope[r] - change[r]) / diagonal;
       for (std::size_t q = p + 1; q < width; ++q) {
         const float coupling = h_in(j, begin + q);
         float* __restrict to = own.row(q).data();
@@ -56,9 +65,10 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
         for (std::size_t r = 0; r < m; ++r) to[r] += coupling * from[r];
       }
     }
-    if (changed)
-      parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_in.cols_slice(begin, width),
-                           std::as_const(changes).view().rows_slice(0, width), 1.0f, slopes);
+    if (!changed) continue;
+    transpose_codes<Code>(block_codes, codes.cols_slice(begin, width));
+    parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_in.cols_slice(begin, width),
+                         std::as_const(changes).view().rows_slice(0, width), 1.0f, slopes);
   }
   return gain;
 }
@@ -99,11 +109,11 @@ template <class Code>
 CoupledDescentResult coupled_descent(MatrixView<const float> w, MatrixView<const float> h_in,
                                      MatrixView<const float> h_out, const BasicColumnRounding<Code>& rounding,
                                      std::size_t sweeps, std::type_identity_t<MatrixView<Code>> codes,
-                                     double least_gain) {
+                                     double least_gain, Matrix<float> slopes) {
   CoupledDescentResult result;
   {
     const Matrix<float> errors = decoded_errors<Code>(w, rounding, codes);
-    result.slopes = coupled_slopes(errors, h_in, h_out);
+    result.slopes = slopes.size() > 0 ? std::move(slopes) : coupled_slopes(errors, h_in, h_out);
     result.loss_before = coupled_error(errors, result.slopes);
   }
   NIBBLE_REQUIRE(std::isfinite(result.loss_before), NumericalError,
@@ -121,9 +131,10 @@ CoupledDescentResult coupled_descent(MatrixView<const float> w, MatrixView<const
 }
 
 template CoupledDescentResult coupled_descent(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                                              const ColumnRounding&, std::size_t, MatrixView<std::uint8_t>, double);
+                                              const ColumnRounding&, std::size_t, MatrixView<std::uint8_t>, double,
+                                              Matrix<float>);
 template CoupledDescentResult coupled_descent(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
                                               const BasicColumnRounding<std::uint16_t>&, std::size_t,
-                                              MatrixView<std::uint16_t>, double);
+                                              MatrixView<std::uint16_t>, double, Matrix<float>);
 
 }  // namespace nibble::quant

@@ -39,7 +39,9 @@ constexpr std::size_t kMostCoupledSweeps = 8;
 ///
 /// w (out, in); h_in (in, in) and h_out (out, out), symmetric; codes (out, in) valid for `rounding`, which does not
 /// adapt here. Throws InvalidArgument when shapes do not fit; NumericalError for a loss that is not finite.
-/// Cost     coupled_slopes() once, then m·n² multiply-adds through gemm() per sweep; in plain loops on the calling
+/// `slopes`: coupled_slopes() of the errors of `codes`, if they are known.
+/// Cost     coupled_slopes() once unless they are, then m·n² multiply-adds through gemm() per sweep; in plain loops on
+/// the calling
 ///          thread m for each code that changes and m·n·64. Memory: 8 bytes per weight, 1 KiB per row.
 /// Threads  gemm() on all; results do not depend on their number.
 /// Code: std::uint8_t and std::uint16_t.
@@ -47,6 +49,6 @@ template <class Code>
 CoupledDescentResult coupled_descent(MatrixView<const float> w, MatrixView<const float> h_in,
                                      MatrixView<const float> h_out, const BasicColumnRounding<Code>& rounding,
                                      std::size_t sweeps, std::type_identity_t<MatrixView<Code>> codes,
-                                     double least_gain = 0.0);
+                                     double least_gain = 0.0, Matrix<float> slopes = {});
 
 }  // namespace nibble::quant

@@ -13,6 +13,7 @@
 #include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coordinate_descent.h"
 #include "quant/algo/solve/error_feedback.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "tests/quant/algo/solve/hessian_problem.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "quant/algo/palettes/palettize.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "tests/quant/algo/solve/hessian_problem.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

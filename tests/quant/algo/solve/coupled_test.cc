@@ -6,13 +6,16 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "quant/algo/palettes/outliers.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/rounding/coupled_column.h"
 #include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/coupled_feedback.h"
+#include "quant/algo/solve/coupled_fit.h"
 #include "quant/algo/solve/error_feedback.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "quant/algo/windows/window_rounding.h"
 #include "quant/algo/windows/windowed_palette.h"
 #include "quant/format/windowed_codes.h"
@@ -20,8 +23,8 @@
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 
-// Codes under tr(H_O Δ H_I Δᵀ): coupled_column.h, coupled_descent.h, coupled_feedback.h, and what codebook_update.h
-// does with an H_O.
+// Codes under tr(H_O Δ H_I Δᵀ): coupled_column.h, coupled_descent.h, coupled_feedback.h, coupled_fit.h, and what
+// codebook_update.h and refine_palettes.h do with an H_O.
 namespace nibble::quant {
 namespace {
 
@@ -59,12 +62,44 @@ class Coupled : public testing::Test {
     h_in_ = random_hessian(300, 900, 6);
   }
 
+  /// What is stored less w.
   template <class Code>
-  double loss_of(const BasicPaletteWeight<Code>& weight) const {
+  Matrix<double> errors_of(const BasicPaletteWeight<Code>& weight) const {
     Matrix<double> delta(w_.rows(), w_.cols());
     for (std::size_t i = 0; i < w_.rows(); ++i)
-      for (std::size_t j = 0; j < w_.cols(); ++j) delta(i, j) = static_cast<double>(w_(i, j)) - value_at(weight, i, j);
-    return plain_coupled_error(delta, h_in_, h_out_);
+      for (std::size_t j = 0; j < w_.cols(); ++j) delta(i, j) = value_at(weight, i, j) - static_cast<double>(w_(i, j));
+    const Outliers& places = weight.sparse.places;
+    for (std::size_t i = 0; i + 1 < places.rows.size(); ++i)
+      for (auto at = static_cast<std::size_t>(places.rows[i]); at < static_cast<std::size_t>(places.rows[i + 1]);
+           ++at) {
+        const auto j = static_cast<std::size_t>(places.columns[at]);
+        delta(i, j) = static_cast<double>(weight.sparse.values[at]) - static_cast<double>(w_(i, j));
+      }
+    return delta;
+  }
+  template <class Code>
+  double loss_of(const BasicPaletteWeight<Code>& weight) const {
+    return plain_coupled_error(errors_of(weight), h_in_, h_out_);
+  }
+
+  /// Whether slopes (in, out) are H_I Δᵀ H_O but for `share` of the largest.
+  testing::AssertionResult slopes_near(const Matrix<float>& slopes, const Matrix<double>& delta, double share) const {
+    const std::size_t m = w_.rows(), n = w_.cols();
+    Matrix<double> product(m, n), expected(n, m);
+    for (std::size_t r = 0; r < m; ++r)
+      for (std::size_t c = 0; c < n; ++c)
+        for (std::size_t j = 0; j < n; ++j) product(r, j) += delta(r, c) * static_cast<double>(h_in_(c, j));
+    double largest = 0.0;
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t i = 0; i < m; ++i) {
+        for (std::size_t r = 0; r < m; ++r) expected(j, i) += static_cast<double>(h_out_(i, r)) * product(r, j);
+        largest = std::max(largest, std::abs(expected(j, i)));
+      }
+    if (slopes.rows() != n || slopes.cols() != m) return testing::AssertionFailure() << "other shapes";
+    for (std::size_t i = 0; i < slopes.size(); ++i)
+      if (const auto is_near = near(slopes.data()[i], expected.data()[i], {.abs = share * largest}); !is_near)
+        return testing::AssertionFailure() << "slope " << i << ": " << is_near.message();
+    return testing::AssertionSuccess();
   }
 
   PaletteWeight scalar(unsigned bits, std::size_t group_rows = 0) const {
@@ -153,18 +188,7 @@ TEST_F(CoupledDescent, KeepsTheSlopesOfAllBlocksOfInputsUpToDate) {
   EXPECT_LT(result.loss, 0.8 * start);
   EXPECT_TRUE(near(result.loss, loss_of(weight), {.rel = 1e-4}));
   // 12,000 products to a slope, and as many of changes: rounding in float walks some 1e-5 of the largest away.
-  Matrix<double> product(40, 300), slopes(300, 40);
-  for (std::size_t r = 0; r < 40; ++r)
-    for (std::size_t c = 0; c < 300; ++c)
-      for (std::size_t j = 0; j < 300; ++j)
-        product(r, j) += (value_at(weight, r, c) - static_cast<double>(w_(r, c))) * static_cast<double>(h_in_(c, j));
-  for (std::size_t j = 0; j < 300; ++j)
-    for (std::size_t i = 0; i < 40; ++i)
-      for (std::size_t r = 0; r < 40; ++r) slopes(j, i) += static_cast<double>(h_out_(i, r)) * product(r, j);
-  double largest = 0.0;
-  for (const double slope : slopes.values()) largest = std::max(largest, std::abs(slope));
-  for (std::size_t i = 0; i < slopes.size(); ++i)
-    ASSERT_TRUE(near(result.slopes.data()[i], slopes.data()[i], {.abs = 1e-4 * largest})) << i;
+  EXPECT_TRUE(slopes_near(result.slopes, errors_of(weight), 1e-4));
 }
 
 TEST_F(CoupledDescent, OfOutputsThatAreNotCoupledIsCoordinateDescent) {
@@ -376,6 +400,36 @@ TEST_F(CoupledPalettes, NoChangeOfAnyScaleLowersTheLossByMoreThanFloat16Allows) 
     }
     scale = stored;
   }
+}
+
+// They come from products of the whole weight, not of its errors: float walks away by some 1e-6 of those, at 3 bits,
+// where errors are a tenth of the weights, by some 1e-5 of the largest slope.
+TEST_F(CoupledPalettes, ScalesAndSlopesFollowFromEntriesAlone) {
+  take_300_inputs();
+  for (const bool sparse : {false, true}) {
+    SCOPED_TRACE(testing::Message() << "sparse: " << sparse);
+    PaletteWeight weight = scalar(3, 8);
+    if (sparse) weight.sparse = values_at(find_outliers(w_, {}, 0.0, 0.01), w_);
+    CoupledFit fit(w_, h_in_, h_out_);
+    Matrix<float> slopes = fit.slopes(weight, false);
+    EXPECT_TRUE(slopes_near(slopes, errors_of(weight), 1e-4));
+    EXPECT_TRUE(weight.scales.empty());
+    const double before = loss_of(weight);
+    slopes = fit.slopes(weight, true);
+    EXPECT_TRUE(slopes_near(slopes, errors_of(weight), 1e-4));
+    EXPECT_LT(loss_of(weight), before);
+    PaletteWeight again = weight;
+    update_scales(w_, h_in_, again, h_out_);
+    for (std::size_t i = 0; i < weight.scales.size(); ++i)  // a step of float16
+      EXPECT_TRUE(near(again.scales[i], weight.scales[i], {.rel = 0x1p-10}));
+    if (!sparse) continue;
+    for (float& value : weight.sparse.values) value += 0.25f;  // what is coded is another weight now
+    slopes = fit.slopes(weight, true);
+    EXPECT_TRUE(slopes_near(slopes, errors_of(weight), 1e-4));
+  }
+  WindowedWeight windows = windowed(2, 6);
+  const Matrix<float> slopes = CoupledFit(w_, h_in_, h_out_).slopes(windows, true);
+  EXPECT_TRUE(slopes_near(slopes, errors_of(windows), 1e-4));
 }
 
 TEST_F(CoupledPalettes, RoundsGainNearlyAllThatExactOnesWould) {

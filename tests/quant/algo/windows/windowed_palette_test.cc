@@ -13,6 +13,7 @@
 #include "quant/algo/solve/coordinate_descent.h"
 #include "quant/algo/solve/error_feedback.h"
 #include "quant/algo/solve/hessian.h"
+#include "quant/algo/solve/refine_palettes.h"
 #include "quant/format/windowed_codes.h"
 #include "tests/quant/algo/solve/hessian_problem.h"
 #include "tests/quant/algo/windows/window_error.h"
