@@ -121,7 +121,7 @@ void LayerSums::add(const LayerStats& other) {
   add_to<double, double>(other.sum_x, sum_x);
   add_to<double, double>(other.sum_x2, sum_x2);
   add_to<double, double>(other.sum_abs_x, sum_abs_x);
-  for (std::size_t i = 0; i < other.min_x.size(); ++i) {
+  for (std::size_t i = 0; i < other.min_x.size() && other.tokens > 0; ++i) {  // of no token they are 0
     min_x[i] = std::min(min_x[i], other.min_x[i]);
     max_x[i] = std::max(max_x[i], other.max_x[i]);
   }

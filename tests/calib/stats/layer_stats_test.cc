@@ -72,6 +72,21 @@ TEST(LayerSums, AddingPartsGivesTheSumsOfAll) {
   }
 }
 
+// Its stored extremes, 0, are nobody's.
+TEST(LayerSums, APartWithoutTokensLeavesTheExtremes) {
+  LayerStats some = example_layer("expert", 5, 3, 1);
+  some.min_x = {1.0f, 2.0f, -5.0f};
+  some.max_x = {3.0f, 2.5f, -4.0f};
+  const LayerStats none = LayerSums("expert", 5, 3, kEverything).rounded();
+  for (const bool first : {true, false}) {
+    LayerSums sums("expert", 5, 3, kEverything);
+    sums.add(first ? none : some);
+    sums.add(first ? some : none);
+    EXPECT_EQ(sums.rounded().min_x, some.min_x);
+    EXPECT_EQ(sums.rounded().max_x, some.max_x);
+  }
+}
+
 TEST(LayerSums, OtherLayersShapesAndStatisticsAreRefused) {
   LayerSums sums("a", 5, 3, kEverything);
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { sums.add(example_layer("b", 5, 3, 1)); }, "'b'", "'a'"));
