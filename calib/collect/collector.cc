@@ -32,6 +32,11 @@ Share share_of(std::size_t windows, const Team& team) {
   return {begin, windows * (team.rank() + 1) / team.size() - begin};
 }
 
+// Of an expert that no token chose, zeros: where there is no mean, nothing is taken off.
+std::vector<double> mean_or_zeros(const LayerStats& layer) {
+  return layer.tokens > 0 ? mean_input(layer) : std::vector<double>(layer.in);
+}
+
 InputMeans means_of_file(const CalibrationJob& job, const std::vector<CollectedLayer>& layers) {
   NIBBLE_REQUIRE(job.means != nullptr, InvalidArgument, "calibration: no file of means was given");
   const std::string& model = job.means->settings().model_hash;
@@ -40,7 +45,7 @@ InputMeans means_of_file(const CalibrationJob& job, const std::vector<CollectedL
                  model, job.settings.model_hash);
   InputMeans means;
   for (const CollectedLayer& layer : layers)
-    means.emplace(layer.module, mean_input(job.means->read(layer.module, {.activations = true})));
+    means.emplace(layer.module, mean_or_zeros(job.means->read(layer.module, {.activations = true})));
   return means;
 }
 
@@ -253,7 +258,7 @@ class Calibration {
     const auto [begin, end] = range(0, blocks());
     for (std::size_t i = begin; i < end; ++i) {
       std::vector<double> mean(layers_[i].in);
-      if (team_.rank() == 0) mean = mean_input(work_.load(i, Pass::kForward, expected(i)));
+      if (team_.rank() == 0) mean = mean_or_zeros(work_.load(i, Pass::kForward, expected(i)));
       team_.sum(mean);
       means_.emplace(layers_[i].module, std::move(mean));
     }

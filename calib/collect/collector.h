@@ -19,7 +19,7 @@ namespace nibble::calib {
 enum class Centre {
   kNone,
   kOwn,   ///< from this run's own forward pass
-  kFile,  ///< from an earlier calibration file
+  kFile,  ///< from an earlier calibration file; 0 for an expert that none of its tokens chose
 };
 
 /// One calibration, from token windows to a file.

@@ -388,6 +388,33 @@ TEST(CalibrateRun, MeansOfAFileCentreLikeTheOwnOnes) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(filed); }, "own.h5", "another model"));
 }
 
+// More experts than tokens: some have no mean to centre with, and no gradient that needs one.
+TEST(CalibrateRun, CentresMixturesWithExpertsThatNoTokenChose) {
+  ToyCalibration toy("llama", 2);
+  toy.architecture = model::parse_architecture(
+      R"({"model_type": "mixtral", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "num_local_experts": 40,
+          "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 64})",
+      "config");
+  const test::ToyWeights weights(toy.architecture, 7);
+  toy.model = model::make_model(toy.architecture, weights);
+  CalibrationJob own = toy.job("own.h5", {.activations = true, .fisher = true}), filed = own;
+  own.centre = Centre::kOwn;
+  filed.output = toy.dir / "filed.h5";
+  filed.centre = Centre::kFile;
+  filed.means = toy.run(own);
+  const auto file = toy.run(filed);
+  std::size_t without = 0;
+  for (const LayerInfo& info : file->layers()) {
+    const LayerStats layer = filed.means->read(info.module);
+    EXPECT_TRUE(test::same_bits(file->read(info.module).fisher.values(), layer.fisher.values()));
+    if (info.tokens > 0) continue;
+    ++without;
+    EXPECT_EQ(widened(layer.fisher), std::vector<double>(info.out * info.in)) << info.module;
+  }
+  EXPECT_GE(without, 3u * (40u - 2u * kWindow));
+}
+
 TEST(CalibrateRun, SampledLabelsFollowTheSeed) {
   const ToyCalibration toy("llama");
   const auto fisher = [&](const char* name, Labels labels, std::uint64_t seed) {
