@@ -209,7 +209,7 @@ Shard tuned_shard(const TuningJob& job, const TunedNetwork& network, std::size_t
   item.source->decode_rows(0, w.rows(), w.data());
   WeightParts made;
   made.parts = tensor->parts();
-  const WeightStatistics statistics = statistics_for(item, job.calibration);
+  const WeightStatistics statistics = error_statistics_for(item, job.calibration);
   WeightErrors errors;
   add_errors(w, *tensor, statistics, false, errors, made.bias_correction);
   errors.report(statistics, made);

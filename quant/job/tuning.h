@@ -23,7 +23,7 @@ struct TuningJob {
   const Tuning& tuning;
   const CalibrationText& text;
   std::uint64_t memory_bytes;
-  const Calibration& calibration;  ///< to measure the tuned weights' errors
+  const Calibration& calibration;  ///< to measure the tuned weights' errors, as far as it has statistics for them
   std::filesystem::path scratch;
   std::string identity;  ///< of the job: marks files in `scratch`
   JobReporter& reporter;

@@ -66,7 +66,35 @@ std::uint64_t stored_bytes(const TensorSettings& settings, std::uint64_t rows, s
   return rows * (spec.row_bytes() + per_row);
 }
 
+// An expert that no token chose has none.
+bool seen(const QuantizeItem& item, const Calibration& calibration, const StatisticSet& what) {
+  return calibration.holds(item.layer.module, what) && calibration.tokens(item.layer.module, what) > 0;
+}
+
+// What errors are reported in, even where the settings need none.
+void add_error_statistics(const QuantizeItem& item, const Calibration& calibration, WeightStatistics& statistics) {
+  if (seen(item, calibration, {.fisher = true}))
+    statistics.fisher = calib::mean_fisher(calibration.read(item, {.fisher = true}));
+  const StatisticSet for_hessian = hessian_statistics(item.settings);
+  if (!seen(item, calibration, for_hessian)) return;
+  const auto layer = calibration.read(item, for_hessian);
+  const calib::HessianKind kind = hessian_kind(item.settings);
+  if (kind == calib::HessianKind::kGuidedCentred) statistics.mean_input = calib::correction_mean(layer, kind);
+  const auto h = calib::hessian(layer, kind);
+  statistics.hessian = Matrix<float>(h.rows(), h.cols());
+  std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
+                 [](double value) { return static_cast<float>(value); });
+}
+
 }  // namespace
+
+WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibration& calibration) {
+  WeightStatistics statistics;
+  if (!item.settings.coded()) return statistics;
+  add_error_statistics(item, calibration, statistics);
+  if (item.input_scales) divide_inputs(*item.input_scales, statistics);
+  return statistics;
+}
 
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration) {
   const TensorSettings& settings = item.settings;
@@ -78,22 +106,8 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
     statistics.magnitude = calib::mean_magnitude(layer);
     statistics.mean_input = calib::mean_input(layer);
   }
-  // What errors are reported in, even where the settings need none: an expert that no token chose has none.
-  const auto seen = [&](const StatisticSet& what) {
-    return calibration.holds(item.layer.module, what) && calibration.tokens(item.layer.module, what) > 0;
-  };
-  if (seen({.fisher = true})) statistics.fisher = calib::mean_fisher(calibration.read(item, {.fisher = true}));
-  const StatisticSet for_hessian = hessian_statistics(settings);
-  if (seen(for_hessian)) {
-    const auto layer = calibration.read(item, for_hessian);
-    const calib::HessianKind kind = hessian_kind(settings);
-    if (kind == calib::HessianKind::kGuidedCentred) statistics.mean_input = calib::correction_mean(layer, kind);
-    const auto h = calib::hessian(layer, kind);
-    statistics.hessian = Matrix<float>(h.rows(), h.cols());
-    std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
-                   [](double value) { return static_cast<float>(value); });
-  }
-  if (settings.output_hessian && seen({.output_hessian = true}))
+  add_error_statistics(item, calibration, statistics);
+  if (settings.output_hessian && seen(item, calibration, {.output_hessian = true}))
     statistics.output_hessian =
         usable_output_hessian(calib::output_hessian(calibration.read(item, {.output_hessian = true})));
   if (settings.shifting) statistics.input_drift = calibration.input_drift(item);

@@ -13,6 +13,9 @@ namespace nibble::quant {
 /// Throws as Calibration::read().
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration);
 
+/// Of these only what errors are measured with, as far as there is some: for codes that are there already.
+WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibration& calibration);
+
 /// About the bytes that an item occupies while it is in work, with its statistics.
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration);
 

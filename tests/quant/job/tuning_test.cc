@@ -183,6 +183,25 @@ TEST_F(TuningTest, LearnsTheNextTokenAndGoesWithSequential) {
   EXPECT_LT(both.tuning->held_out[1], both.tuning->held_out[0]);
 }
 
+// What a sequential run collects on the way is gone by then; tuning needs none of it.
+TEST_F(TuningTest, GoesWithSequentialAndShiftingWithoutACalibrationFile) {
+  test::tiny_llama().write(dir_ / "model");
+  for (const char* defaults :
+       {"{bits: 2, sequential: true, shifting: true}", "{bits: 2, sequential: true, weighting: second-moment}"}) {
+    SCOPED_TRACE(defaults);
+    const auto result =
+        quantize_model({.model = dir_ / "model",
+                        .output = dir_ / "out",
+                        .recipe = Recipe::parse(
+                            fmt::format("defaults: {}\ntuning: {{epochs: 1, learning_rate: 0.01}}", defaults), "r"),
+                        .text = text(),
+                        .overwrite = true,
+                        .progress = {}});
+    EXPECT_EQ(result.tuning->held_out.size(), 2u);
+    EXPECT_FALSE(result.tensors[0].output_error) << "of which nothing is known";
+  }
+}
+
 TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
   const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words) {
     return test::throws_with<InvalidArgument>([&] { quantize(yaml, "out", std::move(windows)); }, words);
