@@ -171,7 +171,11 @@ void TunedNetwork::step(double rate, double code_step) {
       weight.tunable->move_codes(static_cast<float>(code_step));
     }
     Bias& bias = layers[l]->bias;
-    if (bias.free) bias.adam->step(rate, bias.gradient, bias.units, bias.values);
+    // No unit: no gradient yet, as where no token chose an expert.
+    if (bias.free && !bias.units.empty()) bias.adam->step(rate, bias.gradient, bias.units, bias.values);
+    // An expert that no token of the next batch chooses has none, and is not to be given this one again.
+    std::fill(weight.gradient.begin(), weight.gradient.end(), 0.0);
+    std::fill(bias.gradient.begin(), bias.gradient.end(), 0.0);
     refresh(*layers[l]);
   });
 }

@@ -25,7 +25,8 @@ class TunedNetwork {
   ~TunedNetwork();
 
   const model::Model& model() const { return network_->model(); }
-  /// For backward passes: keeps each layer's gradients, those of the last pass.
+  /// For backward passes: keeps each layer's gradients, those of the last pass, for one step(). Those of an expert that
+  /// no token chose are 0.
   const model::Hooks<float>& hooks() const { return hooks_; }
   /// One step of Adam for all free values; `rate` in their units. Positions of free codes move by `code_step`.
   void step(double rate, double code_step);

@@ -118,6 +118,7 @@ void TunableTensor::move_codes(float step) {
   const auto last = static_cast<float>((1U << start_.spec().bits) - 1);
   for (std::size_t i = 0; i < positions_.size(); ++i)
     positions_[i] = std::clamp(positions_[i] - step * static_cast<float>(signs_[i]), 0.0f, last);
+  std::fill(signs_.begin(), signs_.end(), std::int8_t{0});
   take_codes();
 }
 

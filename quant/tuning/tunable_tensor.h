@@ -50,7 +50,8 @@ class TunableTensor {
   std::span<const float> positions() const { return positions_; }
   /// Throws InvalidArgument unless there are as many as before.
   void set_positions(std::span<const float> positions);
-  /// Positions move by `step` against the signs of the last gradient(), and stay within the codes that there are.
+  /// Positions move by `step` against the signs of the last gradient(), once: without another one they stay. They stay
+  /// within the codes that there are.
   void move_codes(float step);
   /// gradient (size()) = dL/dvalues, for G = `weight_gradient` (out, in) at the weight `at`, what rounded() returned.
   /// Sums in double. Keeps the signs that move_codes() takes. Threads: all; results do not depend on their number.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 
@@ -16,11 +17,13 @@ namespace {
 class Filler {
  public:
   Filler(TinyModel& model, MakeTensor make) : model_(model), make_(make) {}
-  void add(const std::string& name, const std::vector<std::uint64_t>& shape, double deviation, float offset = 0.0f) {
+  void add(const std::string& name, const std::vector<std::uint64_t>& shape, double deviation, float offset = 0.0f,
+           const std::function<void(std::vector<float>&)>& change = {}) {
     std::size_t count = 1;
     for (const std::uint64_t extent : shape) count *= extent;
     auto values = normal_values(count, ++seed_, deviation);
     for (float& value : values) value = round_to_f16(value + offset);
+    if (change) change(values);
     model_.tensors.push_back(make_(name, shape, values));
   }
 
@@ -107,6 +110,44 @@ TinyModel tiny_llama(MakeTensor make) {
     filler.add(block + "mlp.gate_proj.weight", {27, 16}, 0.3);
     filler.add(block + "mlp.up_proj.weight", {27, 16}, 0.3);
     filler.add(block + "mlp.down_proj.weight", {16, 27}, 0.3);
+  }
+  return model;
+}
+
+TinyModel tiny_mixtral() {
+  TinyModel model;
+  model.config_json =
+      R"({"model_type": "mixtral", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 12, "num_local_experts": 4,
+          "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
+          "tie_word_embeddings": false})";
+  Filler filler(model, f32_tensor);
+  // Channel 0 of the residual stream tells the rare token from the others, and nothing adds to it.
+  using Values = std::vector<float>;
+  const auto silent_first = [](Values& values, std::size_t cols) { std::fill_n(values.begin(), cols, 0.0f); };
+  filler.add("model.embed_tokens.weight", {40, 16}, 0.5, 0.0f, [](Values& values) {
+    for (std::size_t token = 0; token < 40; ++token) values[token * 16] = token == kRareToken ? -6.0f : 3.0f;
+  });
+  filler.add("lm_head.weight", {40, 16}, 0.5);
+  filler.add("model.norm.weight", {16}, 0.1, 1.0f);
+  for (const std::string block : {"model.layers.0.", "model.layers.1."}) {
+    filler.add(block + "input_layernorm.weight", {16}, 0.1, 1.0f);
+    filler.add(block + "post_attention_layernorm.weight", {16}, 0.1, 1.0f);
+    filler.add(block + "self_attn.q_proj.weight", {16, 16}, 0.3);
+    filler.add(block + "self_attn.k_proj.weight", {8, 16}, 0.3);
+    filler.add(block + "self_attn.v_proj.weight", {8, 16}, 0.3);
+    filler.add(block + "self_attn.o_proj.weight", {16, 16}, 0.3, 0.0f, [&](Values& v) { silent_first(v, 16); });
+    filler.add(block + "block_sparse_moe.gate.weight", {4, 16}, 0.3, 0.0f, [](Values& values) {
+      for (std::size_t expert = 0; expert < 4; ++expert) values[expert * 16] = 0.0f;
+      std::fill_n(values.begin() + 3 * 16, 16, 0.0f);
+      values[3 * 16] = -8.0f;
+    });
+    for (const std::string expert : {"0.", "1.", "2.", "3."}) {
+      const std::string name = block + "block_sparse_moe.experts." + expert;
+      filler.add(name + "w1.weight", {12, 16}, 0.3);
+      filler.add(name + "w2.weight", {16, 12}, 0.3, 0.0f, [&](Values& v) { silent_first(v, 12); });
+      filler.add(name + "w3.weight", {12, 16}, 0.3);
+    }
   }
   return model;
 }

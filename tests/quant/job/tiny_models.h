@@ -28,6 +28,10 @@ using MakeTensor = TinyTensor (*)(std::string, std::vector<std::uint64_t>, std::
 TinyModel tiny_gpt2(MakeTensor make = f32_tensor, const std::string& prefix = "");
 /// Llama: 2 layers, width 16, 2 heads of 8, 1 for keys and values, MLP 27 (odd rows), vocabulary 40, untied head.
 TinyModel tiny_llama(MakeTensor make = f32_tensor);
+/// Mixtral: 2 layers, width 16, 4 experts of 12 of which a token takes 2, vocabulary 40, 64 positions, untied head. The
+/// last expert of each layer is chosen by kRareToken, and by no other token.
+TinyModel tiny_mixtral();
+inline constexpr std::uint32_t kRareToken = 7;
 
 /// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.
 std::vector<float> logits_of_model(const std::filesystem::path& directory);

@@ -121,5 +121,54 @@ TEST(TunedNetwork, GradientsOfPalettesScalesAndBiasesAreThoseOfDifferences) {
       true, "defaults: {format: uniform, bits: 3, zero_point: true, solver: gptq, input_scaling: none}");
 }
 
+// A mixture's experts have a gradient only where a token chose them.
+TEST(TunedNetwork, LeavesExpertsThatNoTokenChose) {
+  const TempDir dir;
+  test::tiny_mixtral().write(dir / "model");
+  test::write_calibration(dir / "calib.h5", dir / "model");
+  const auto checkpoint = model::Checkpoint::open(dir / "model");
+  const model::Architecture architecture = test::config_of(dir / "model");
+  const Plan plan =
+      make_plan(checkpoint, architecture, Recipe::parse("defaults: {bits: 3, scaling: std, shifting: true}", "recipe"));
+  const std::vector<std::filesystem::path> files{dir / "calib.h5"};
+  JobReporter reporter({}, {});
+  std::vector<ShardJob> jobs;
+  for (const QuantizeItem& item : plan.items) jobs.push_back({&item, dir / (item.identity.name + ".safetensors")});
+  const auto shards = make_shards(jobs, Calibration(files, *checkpoint), reporter, 1 << 30);
+  Tuning tuning;
+  tuning.codes = true;
+  TunedNetwork network(checkpoint, architecture, plan, shards, tuning);
+  const auto parts_of = [&](std::string_view end, std::string_view suffix) {
+    std::string bytes;
+    for (std::size_t i = 0; i < plan.items.size(); ++i) {
+      if (!plan.items[i].identity.name.ends_with(end)) continue;
+      const TensorPart& part = *network.tensor(i)->find(suffix);
+      bytes.append(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
+    }
+    return bytes;
+  };
+  const auto step_on = [&](std::uint32_t first_token) {  // of 12
+    test::LossInput<float> input;
+    input.starts = {0, 12};
+    input.targets.assign(12, 3);
+    for (std::uint32_t t = 0; t < 12; ++t) input.tokens.push_back(first_token + t);
+    input.weights.assign(12, 1.0f / 12);
+    test::run_backward(network.model(), input, network.hooks());
+    network.step(0.01, 1.0);
+  };
+  constexpr std::string_view kRare = "experts.3.w2", kOther = "self_attn.v_proj";
+
+  const auto first = parts_of(kRare, "scale");
+  step_on(20);
+  EXPECT_EQ(parts_of(kRare, "scale"), first) << "no gradient yet";
+
+  step_on(test::kRareToken);
+  EXPECT_NE(parts_of(kRare, "scale"), first);
+  const auto codes = parts_of(kRare, "codes"), others = parts_of(kOther, "codes");
+  step_on(20);
+  EXPECT_EQ(parts_of(kRare, "codes"), codes) << "moved by the gradient of the step before";
+  EXPECT_NE(parts_of(kOther, "codes"), others);
+}
+
 }  // namespace
 }  // namespace nibble::quant

@@ -202,6 +202,22 @@ TEST_F(TuningTest, GoesWithSequentialAndShiftingWithoutACalibrationFile) {
   }
 }
 
+// Most batches have no token for the last expert of each block.
+TEST_F(TuningTest, TrainsMixturesWhoseBatchesMissAnExpert) {
+  test::tiny_mixtral().write(dir_ / "model");
+  test::write_calibration(dir_ / "calib.h5", dir_ / "model");
+  CalibrationText windows = text();
+  for (std::size_t t = 20; t < windows.tokens.size(); ++t)
+    if (windows.tokens[t] == test::kRareToken) ++windows.tokens[t];
+  windows.tokens[5] = test::kRareToken;
+  const auto result = quantize(
+      "defaults: {bits: 2, scaling: std, shifting: true}\n"
+      "tuning: {epochs: 2, learning_rate: 0.003, batch_windows: 3}",
+      "out", windows);
+  EXPECT_GT(result.tuning->best_epoch, 0u);
+  EXPECT_LT(result.tuning->held_out[result.tuning->best_epoch], result.tuning->held_out[0]);
+}
+
 TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
   const auto refused = [&](const std::string& yaml, std::optional<CalibrationText> windows, std::string_view words) {
     return test::throws_with<InvalidArgument>([&] { quantize(yaml, "out", std::move(windows)); }, words);
