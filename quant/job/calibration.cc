@@ -156,6 +156,10 @@ calib::FisherFlavour Calibration::flavour(const std::string& layer, const Statis
   return find(layer, what)->settings().flavour;
 }
 
+std::uint64_t Calibration::window_tokens(const std::string& layer, const StatisticSet& what) const {
+  return find(layer, what)->settings().window_tokens;
+}
+
 std::vector<std::string> Calibration::fingerprints() const {
   std::vector<std::string> hashes;
   for (const auto& file : files_) {

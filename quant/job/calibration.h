@@ -68,6 +68,8 @@ class Calibration {
   void require(const QuantizeItem& item, std::string_view purpose, const calib::StatisticSet& what) const;
   /// How the gradients of a layer were squared and summed in the file that read() takes `what` from. Requires holds().
   calib::FisherFlavour flavour(const std::string& layer, const calib::StatisticSet& what) const;
+  /// Tokens of a window in that file. Requires holds().
+  std::uint64_t window_tokens(const std::string& layer, const calib::StatisticSet& what) const;
   /// One for each file: its settings (model, text, windows, seeds, …), hashed.
   std::vector<std::string> fingerprints() const;
 

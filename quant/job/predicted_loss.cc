@@ -31,15 +31,11 @@ Matrix<float> weight_error(const QuantizeItem& item, const WeightParts& made) {
   return delta;
 }
 
-// Next tokens in a window.
-double targets_of(const calib::LayerStats& layer) {
-  return static_cast<double>(layer.tokens) / static_cast<double>(layer.samples) - 1.0;
-}
-
-// From squared gradients of the run's loss, summed over a window, to nats per token.
-double unit_of(const calib::LayerStats& layer, calib::FisherFlavour flavour) {
-  const double targets = targets_of(layer);
-  return flavour == calib::FisherFlavour::kSequence ? targets : 1.0 / targets;
+// From squared gradients of the run's loss, summed over a window, to nats per token. The loss is that of all next
+// tokens of the window, also for an expert, whatever share of them chose it.
+double unit_of(const std::string& module, const Calibration& calibration, const StatisticSet& what) {
+  const double targets = static_cast<double>(calibration.window_tokens(module, what)) - 1.0;
+  return calibration.flavour(module, what) == calib::FisherFlavour::kSequence ? targets : 1.0 / targets;
 }
 
 double fisher_loss(const Matrix<float>& delta, const calib::LayerStats& layer) {
@@ -148,23 +144,18 @@ double predicted_loss(const QuantizeItem& item, const WeightParts& made, const C
   if (calibration.tokens(item.layer.module, statistics_of(estimate)) == 0) return 0.0;  // an expert nobody chose
   Matrix<float> delta = weight_error(item, made);
   const bool centred = item.settings.shifting;
-  StatisticSet what = statistics_of(estimate);
-  if (estimate == LossEstimate::kFisher) {
-    const auto layer = calibration.read(item, what);
-    return 0.5 * unit_of(layer, calibration.flavour(item.layer.module, what)) * fisher_loss(delta, layer);
-  }
+  const StatisticSet what = statistics_of(estimate);
+  const auto layer = calibration.read(item, what);
+  const double unit = unit_of(item.layer.module, calibration, what);
+  if (estimate == LossEstimate::kFisher) return 0.5 * unit * fisher_loss(delta, layer);
   if (estimate == LossEstimate::kGuidedHessian || estimate == LossEstimate::kKronecker) {
-    const auto layer = calibration.read(item, what);
     // calib::hessian() divides by the tokens, not the windows.
     const double window = static_cast<double>(layer.tokens) / static_cast<double>(layer.samples);
-    const double unit = unit_of(layer, calibration.flavour(item.layer.module, what));
     const auto kind = centred ? calib::HessianKind::kGuidedCentred : calib::HessianKind::kGuided;
     const auto loss = estimate == LossEstimate::kKronecker ? coupled_loss : quadratic_loss;
     return 0.5 * unit * window * loss(delta, layer, kind);
   }
-  const auto layer = calibration.read(item, what);
   weight_rows(delta, layer);
-  const double unit = unit_of(layer, calibration.flavour(item.layer.module, what));
   return 0.5 * unit * quadratic_loss(delta, layer, centred ? calib::HessianKind::kCentred : calib::HessianKind::kPlain);
 }
 

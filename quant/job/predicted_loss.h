@@ -7,9 +7,9 @@
 #include "quant/tensor/weight_parts.h"
 
 // How the increase of the loss by a weight error Δ = W - What (out, in) is estimated, to second order, in nats per
-// token. With T next tokens in a window, F the mean squared gradients of its mean loss (`--fisher position`: of its
-// summed loss, and then 1/T stands for T), H the Hessian of the inputs, centred where the bias is
-// shifted: the mean error is then in the bias.
+// token. With T next tokens in a window (of an expert too: those that did not choose it count as well), F the mean
+// squared gradients of its mean loss (`--fisher position`: of its summed loss, and then 1/T stands for T), H the
+// Hessian of the inputs, centred where the bias is shifted: the mean error is then in the bias.
 //
 //   fisher          ½ T Σ F Δ²: for errors that are independent of each other, as rounding's are
 //   guided-hessian  ½ Σ_i Δ_i H̄ Δ_iᵀ, H̄ the guided Hessian: for errors that feed back into each other

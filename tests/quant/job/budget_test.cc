@@ -6,9 +6,13 @@
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
+#include "calib/stats/stats_writer.h"
 #include "core/error.h"
+#include "quant/job/predicted_loss.h"
 #include "quant/job/quantize_model.h"
+#include "quant/job/weight_statistics.h"
 #include "quant/store/load_model.h"
+#include "quant/tensor/quantize_tensor.h"
 #include "tests/export/export_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
@@ -224,6 +228,44 @@ TEST(Budget, PredictsWithTheHessianOfTheInputsToo) {
     // As above; f is rounded to float too.
     EXPECT_TRUE(test::near(tensor.predicted_loss.value(), 0.5 * 6.0 * sum, {.rel = 1e-4})) << tensor.name;
   }
+}
+
+// Statistics of a mixture as they come: a window's loss is over its own next tokens, however few chose an expert.
+TEST(Budget, ExpertsCountByTheWindowsOfTheirSumsNotByTheirTokens) {
+  const TempDir dir;
+  test::tiny_mixtral().write(dir / "model");
+  const auto architecture = test::config_of(dir / "model");
+  const auto checkpoint = model::Checkpoint::open(dir / "model");
+  const auto losses = [&](std::uint64_t tokens, LossEstimate estimate, calib::FisherFlavour flavour) {
+    const fs::path path = dir / fmt::format("{}, {}, {}.h5", tokens, static_cast<int>(estimate), to_text(flavour));
+    auto settings = calib::example_settings();
+    settings.model_hash = checkpoint->fingerprint();
+    settings.flavour = flavour;
+    calib::StatsWriter writer(path, settings);
+    for (const auto& layer : test::layers_of(architecture)) {
+      auto stats = calib::example_layer(layer.module, layer.out, layer.in, 1);
+      if (layer.expert) stats.tokens = tokens;
+      writer.add(stats);
+    }
+    writer.commit();
+    const Calibration calibration(std::vector<fs::path>{path}, *checkpoint);
+    std::vector<double> result;
+    for (const QuantizeItem& item : make_plan(checkpoint, architecture, Recipe()).items)
+      if (item.identity.block_linear)
+        result.push_back(predicted_loss(
+            item, quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration)),
+            calibration, estimate));
+    return result;
+  };
+  for (const auto flavour : {calib::FisherFlavour::kSequence, calib::FisherFlavour::kPosition})
+    for (const LossEstimate estimate : {LossEstimate::kFisher, LossEstimate::kGuidedHessian, LossEstimate::kKronecker,
+                                        LossEstimate::kFisherHessian}) {
+      const auto all = losses(21, estimate, flavour), few = losses(2, estimate, flavour);
+      ASSERT_EQ(all.size(), 32u);
+      // Sums divided by other counts in between: a few roundings to float.
+      for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_TRUE(test::near(few[i], all[i], {.rel = 1e-5})) << i << ", estimate " << static_cast<int>(estimate);
+    }
 }
 
 TEST(Budget, PredictsWithTheEstimateThatIsAskedFor) {
