@@ -1,12 +1,15 @@
 #include "quant/job/sequential.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "calib/collect/boundary_walk.h"
 #include "calib/collect/plan.h"
 #include "calib/stats/derived.h"
 #include "core/error.h"
+#include "core/output_file.h"
+#include "core/strict_json.h"
 #include "quant/job/growing_model.h"
 #include "quant/job/make_shards.h"
 #include "quant/job/rare_experts.h"
@@ -55,11 +58,7 @@ class SequentialRun {
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
       const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
       if (shifted_) measure_float_means(original, block, go);
-      const Layers of_block = layers_of(block);
-      for (std::size_t begin = 0, end = 0; begin < of_block.size(); begin = end) {
-        for (end = begin + 1; end < of_block.size() && !of_block[end].input_of.empty();) ++end;
-        quantize_step(live, block, of_block.subspan(begin, end - begin));
-      }
+      for (const Step& step : steps_of(block)) quantize_step(live, block, step);
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
       network_->model().release_block(block);
     }
@@ -67,6 +66,13 @@ class SequentialRun {
   }
 
  private:
+  // One input of a block, the layers that it feeds, and their weights.
+  struct Step {
+    Layers layers;
+    std::vector<std::size_t> items;
+    bool sequential = false;  // as the recipe has it: rare experts lose it
+  };
+
   static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
 
   std::filesystem::path file_of(std::size_t item) const {
@@ -116,11 +122,15 @@ class SequentialRun {
 
   // Takes the shards of all blocks before `block`; false if one is missing.
   bool find_blocks_before(std::size_t block) {
+    std::vector<Step> steps;
     std::vector<std::size_t> items;
-    for (const CollectedLayer& layer : layers_)
-      if (layer.block < block)
-        for (const std::size_t item : items_of({&layer, 1})) items.push_back(item);
-    if (!is_finished(items)) return false;
+    for (std::size_t before = 0; before < block; ++before)
+      for (Step& step : steps_of(before)) {
+        if (!is_finished(step)) return false;
+        items.insert(items.end(), step.items.begin(), step.items.end());
+        steps.push_back(std::move(step));
+      }
+    for (const Step& step : steps) find_rare(step);
     scale_groups(items, job_.calibration);
     make(items, job_.calibration);
     return true;
@@ -138,6 +148,20 @@ class SequentialRun {
     return {begin, end};
   }
 
+  // In the order in which data reaches them.
+  std::vector<Step> steps_of(std::size_t block) const {
+    std::vector<Step> steps;
+    const Layers layers = layers_of(block);
+    for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+      for (end = begin + 1; end < layers.size() && !layers[end].input_of.empty();) ++end;
+      Step step{layers.subspan(begin, end - begin), items_of(layers.subspan(begin, end - begin))};
+      step.sequential = std::any_of(step.items.begin(), step.items.end(),
+                                    [&](std::size_t i) { return plan_.items[i].settings.sequential; });
+      steps.push_back(std::move(step));
+    }
+    return steps;
+  }
+
   std::vector<std::size_t> items_of(Layers layers) const {
     std::vector<std::size_t> items;
     for (std::size_t i = 0; i < plan_.items.size(); ++i)
@@ -153,47 +177,73 @@ class SequentialRun {
       if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 
-  // One input of the block and the layers it feeds.
-  void quantize_step(BoundaryWalk& live, std::size_t block, Layers layers) {
-    const std::vector<std::size_t> items = items_of(layers);
-    const bool sequential =
-        std::any_of(items.begin(), items.end(), [&](std::size_t i) { return plan_.items[i].settings.sequential; });
-    if (sequential && !is_finished(items)) {
-      const Calibration newer = job_.calibration.with(measure(live, block, layers, items));
-      scale_groups(items, newer);
-      make(items, newer);
+  void quantize_step(BoundaryWalk& live, std::size_t block, const Step& step) {
+    if (step.sequential && !is_finished(step)) {
+      const Calibration newer = job_.calibration.with(measure(live, block, step));
+      scale_groups(step.items, newer);
+      make(step.items, newer);
     } else {
-      scale_groups(items, job_.calibration);
-      make(items, job_.calibration);
+      find_rare(step);
+      scale_groups(step.items, job_.calibration);
+      make(step.items, job_.calibration);
     }
-    for (const CollectedLayer& layer : layers) put_in_place(layer);
+    for (const CollectedLayer& layer : step.layers) put_in_place(layer);
   }
 
-  bool is_finished(const std::vector<std::size_t>& items) const {
+  bool is_finished(const Step& step) const {
     for (const InputGroup& group : job_.groups)
-      if (std::find(items.begin(), items.end(), group.items.front()) != items.end() &&
+      if (std::find(step.items.begin(), step.items.end(), group.items.front()) != step.items.end() &&
           !find_shard(input_scales_file(group, job_.scratch), group.norm))
         return false;
-    return std::all_of(items.begin(), items.end(),
+    return (!may_be_rare(step) || find_tokens(step)) &&
+           std::all_of(step.items.begin(), step.items.end(),
                        [&](std::size_t i) { return find_shard(file_of(i), plan_.items[i].identity.name).has_value(); });
   }
 
-  // Items of an expert that too few tokens chose lose the settings that need statistics.
-  LiveStatistics measure(BoundaryWalk& live, std::size_t block, Layers layers, const std::vector<std::size_t>& items) {
+  static bool may_be_rare(const Step& step) { return step.sequential && step.layers.front().expert; }
+
+  // How many tokens chose an expert, which a run that goes on does not measure again.
+  std::filesystem::path tokens_file(const Step& step) const {
+    return job_.scratch / (step.layers.front().module + ".tokens.json");
+  }
+  std::optional<std::uint64_t> find_tokens(const Step& step) const {
+    const std::filesystem::path file = tokens_file(step);
+    if (!std::filesystem::exists(file)) return std::nullopt;
+    try {
+      return parse_strict_json(read_text_file(file, 1 << 10), file.string()).get<std::uint64_t>();
+    } catch (const Error&) {  // damaged: measured again
+    } catch (const nlohmann::json::exception&) {
+    }
+    return std::nullopt;
+  }
+
+  void find_rare(const Step& step) {
+    if (may_be_rare(step)) set_rare(step, find_tokens(step).value());
+  }
+
+  // Items of an expert that too few tokens chose lose the settings that need statistics. Whether there were too few.
+  bool set_rare(const Step& step, std::uint64_t tokens) {
+    const std::size_t inputs = step.layers.front().in;
+    if (tokens >= inputs) return false;
+    for (const std::size_t i : step.items) {
+      QuantizeItem& item = plan_.items[i];
+      rare_.push_back({item.identity.name, tokens, inputs});
+      item.settings = without_statistics(item.settings);
+    }
+    return true;
+  }
+
+  LiveStatistics measure(BoundaryWalk& live, std::size_t block, const Step& step) {
     LiveStatistics statistics;
     // Layers that share an input share its statistics: those of the first.
-    auto sums = live.run(network_->model(), block, layers.first(1), kInputs, BoundaryWalk::Go::kStay);
+    auto sums = live.run(network_->model(), block, step.layers.first(1), kInputs, BoundaryWalk::Go::kStay);
     const auto shared = std::make_shared<const calib::LayerStats>(std::move(sums.front()));
-    if (layers.front().expert && shared->tokens < shared->in) {
-      for (const std::size_t i : items) {
-        QuantizeItem& item = plan_.items[i];
-        rare_.push_back({item.identity.name, shared->tokens, shared->in});
-        item.settings = without_statistics(item.settings);
-      }
-      return statistics;
+    if (may_be_rare(step)) {
+      write_file(tokens_file(step), fmt::format("{}", shared->tokens));
+      if (set_rare(step, shared->tokens)) return statistics;
     }
     const std::vector<double> mean = calib::mean_input(*shared);
-    for (const CollectedLayer& layer : layers) {
+    for (const CollectedLayer& layer : step.layers) {
       statistics.layers[layer.module] = shared;
       if (!shifted_) continue;
       if (!float_means_.contains(layer.module)) continue;  // an expert that the float model's tokens did not choose

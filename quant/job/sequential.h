@@ -44,7 +44,7 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 ///
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few
 ///           tokens chose are quantized without statistics and named in `rare`.
-/// Resuming  what is finished is taken from `scratch`; the bytes are those of an undisturbed run.
+/// Resuming  what is finished is taken from `scratch`, and `rare` with it; the bytes are those of an undisturbed run.
 /// Cost      5 forward passes of the text, 6 with shifting. Memory: one batch, the Hessian of one input and its solver,
 ///           and the residual stream at one boundary (2 with shifting), in files where memory_bytes are too few.
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,

@@ -181,6 +181,32 @@ TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
   }
 }
 
+// Which experts were rare is found out on the way: a run that goes on has to know it of the blocks that are done.
+TEST(Sequential, GoesOnAfterAKillKnowingTheRareExperts) {
+  const TempDir dir;
+  test::tiny_mixtral().write(dir / "model");
+  constexpr const char* kRecipe =
+      "defaults: {format: uniform, bits: 2, solver: gptq, shifting: true, sequential: true}\n"
+      "tuning: {epochs: 1, learning_rate: 0.01}";
+  const auto expected_result = quantize(dir, kRecipe, "expected");
+  EXPECT_EQ(expected_result.rare_experts.size(), 6u);
+  const auto expected = test::files_without_times(dir / "expected");
+  struct Stop {};
+  for (const std::uint64_t memory : {kPlenty, least_memory(dir / "model")}) {
+    for (const double share : {0.7, 1.0}) {
+      EXPECT_THROW(quantize(
+                       dir, kRecipe, "out",
+                       [&](const ProgressUpdate& at) {
+                         if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
+                       },
+                       memory),
+                   Stop);
+    }
+    quantize(dir, kRecipe, "out", {}, memory);
+    EXPECT_EQ(test::files_without_times(dir / "out"), expected);
+  }
+}
+
 TEST(Sequential, GivesTheSameBytesWithAnyNumberOfThreads) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
