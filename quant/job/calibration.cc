@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/thread_pool.h"
+#include "model/checkpoint/mapped_file.h"
 #include "quant/job/hessian_choice.h"
 #include "quant/recipe/recipe_keys.h"
 
@@ -41,6 +43,19 @@ std::vector<Need> needs_of(const TensorSettings& settings) {
   if (settings.solver != Solver::kNearest) needs.push_back({"hessian", hessian_statistics(settings)});
   if (settings.output_hessian) needs.push_back({"output_hessian", {.output_hessian = true}});
   return needs;
+}
+
+std::string content_hash(const std::filesystem::path& path) {
+  constexpr std::size_t kPiece = std::size_t{1} << 26;  // for each thread
+  const model::MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  std::vector<std::string> hashes((bytes.size() + kPiece - 1) / kPiece);
+  parallel_for(hashes.size(), [&](std::size_t i) {
+    hashes[i] = file.hash(bytes.subspan(i * kPiece, std::min(kPiece, bytes.size() - i * kPiece)));
+  });
+  Hasher hasher;
+  for (const std::string& hash : hashes) hasher.update(hash);
+  return hasher.hex();
 }
 
 }  // namespace
@@ -167,6 +182,12 @@ std::vector<std::string> Calibration::fingerprints() const {
     for (const auto& [name, value] : calib::describe(file->settings())) hasher.update(name).update(value);
     hashes.push_back(hasher.hex());
   }
+  return hashes;
+}
+
+std::vector<std::string> Calibration::content_hashes() const {
+  std::vector<std::string> hashes;
+  for (const auto& file : files_) hashes.push_back(content_hash(file->path()));
   return hashes;
 }
 

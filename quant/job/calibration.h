@@ -72,6 +72,9 @@ class Calibration {
   std::uint64_t window_tokens(const std::string& layer, const calib::StatisticSet& what) const;
   /// One for each file: its settings (model, text, windows, seeds, …), hashed.
   std::vector<std::string> fingerprints() const;
+  /// One for each file: all its bytes, hashed. Files of the same settings may differ in last bits, as they were summed
+  /// in one run or extended. Cost: reading them, on all threads; a quantization reads them too. Throws FormatError.
+  std::vector<std::string> content_hashes() const;
 
  private:
   /// `missing`: what the command in the message collects.

@@ -35,7 +35,7 @@ std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeO
       .update(checkpoint.fingerprint())
       .update(options.recipe.canonical_text())
       .update(gemm_identity());  // solvers and errors multiply through it; names the instruction set too
-  for (const std::string& file : calibration.fingerprints()) hasher.update(file);
+  for (const std::string& file : calibration.content_hashes()) hasher.update(file);
   if (options.text)
     hasher.update(options.text->fingerprint)
         .update(fmt::format("{}", options.text->window_tokens))

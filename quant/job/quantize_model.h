@@ -33,9 +33,9 @@ struct QuantizeOptions {
 ///
 /// Output   the directory of docs/formats.md: model.safetensors, config.json with a quantization_config,
 ///          quantization.json, and the tokenizer's files. It appears under its name only when complete; until then it
-///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model,
-///          recipe and calibration goes on from there, and ends in the same bytes (but for the seconds in
-///          quantization.json); any other starts afresh.
+///          is OUTPUT.partial, in which a killed run leaves the weights it finished. The next run with the same model
+///          and recipe, and calibration files of the same bytes, goes on from there, and ends in the same bytes (but
+///          for the seconds in quantization.json); any other starts afresh.
 /// Threads  all: several weights at once, or one of which memory holds no second; the bytes do not depend on their
 ///          number.
 /// Memory   memory_bytes of anonymous memory for weights in work and their statistics, however many threads. What a

@@ -6,16 +6,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <set>
 #include <thread>
 
+#include "calib/stats/stats_writer.h"
 #include "core/error.h"
 #include "core/output_directory.h"
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
+#include "tests/calib/stats/example_stats.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/throws.h"
 
@@ -113,6 +117,43 @@ TEST(Resuming, StartsAfreshForAnotherRecipeOrModel) {
   changed.tensor("model.norm.weight").bytes[0] ^= 1;
   changed.write(dir / "model");
   for (const auto& tensor : quantize(dir / "model", dir / "other").tensors) EXPECT_FALSE(tensor.resumed);
+}
+
+// Sums rounded in other steps have the same settings, and the same size, as others.
+TEST(Resuming, StartsAfreshForOtherStatisticsUnderTheSameSettings) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto checkpoint = model::Checkpoint::open(dir / "model");
+  const auto write_statistics = [&](std::uint64_t seed) {
+    fs::remove(dir / "calib.h5");
+    auto settings = calib::example_settings();
+    settings.model_hash = checkpoint->fingerprint();
+    calib::StatsWriter writer(dir / "calib.h5", settings);
+    for (const auto& layer : test::layers_of(checkpoint->architecture()))
+      writer.add(calib::example_layer(layer.module, layer.out, layer.in, seed++));
+    writer.commit();
+  };
+  struct Stop {};
+  const auto quantize_until = [&](const fs::path& output, double weights) {
+    return quantize_model({.model = dir / "model",
+                           .output = output,
+                           .recipe = Recipe::parse("defaults: {bits: 2, weighting: fisher}", "recipe"),
+                           .calibration = {dir / "calib.h5"},
+                           .progress = [&](const auto& at) {
+                             if (at.done >= weights) throw Stop();
+                           }});
+  };
+  const auto resumed = [](const QuantizeResult& result) {
+    return std::any_of(result.tensors.begin(), result.tensors.end(), [](const auto& tensor) { return tensor.resumed; });
+  };
+  write_statistics(1);
+  EXPECT_THROW(quantize_until(dir / "out", 1000), Stop);
+  write_statistics(100);
+  EXPECT_FALSE(resumed(quantize_until(dir / "out", INFINITY)));
+  EXPECT_THROW(quantize_until(dir / "again", 1000), Stop);
+  write_statistics(100);
+  EXPECT_TRUE(resumed(quantize_until(dir / "again", INFINITY))) << "another file with the same bytes";
+  EXPECT_EQ(test::files_without_times(dir / "again"), test::files_without_times(dir / "out"));
 }
 
 TEST(Resuming, MakesDamagedShardsAgain) {
