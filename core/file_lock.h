@@ -23,4 +23,21 @@ class FileLock {
   int descriptor_ = -1;
 };
 
+/// The same of a directory that is there, whatever name it is moved to. On file systems that lock no directories it
+/// holds nothing.
+class DirectoryLock {
+ public:
+  /// Throws FormatError: it cannot be opened, or another process holds it.
+  DirectoryLock(const std::filesystem::path& directory, const std::filesystem::path& what);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+  /// Whether `path` is this directory still.
+  bool is(const std::filesystem::path& path) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
 }  // namespace nibble

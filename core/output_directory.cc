@@ -139,9 +139,13 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
     NIBBLE_REQUIRE(overwrite, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
     require_replaceable(path_);
   }
-  if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
-  fs::create_directories(partial_, error);
-  require_ok(error, "create", partial_);
+  for (int attempt = 0; attempt < 3; ++attempt) {  // again where it got its final name just before it was locked
+    if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
+    fs::create_directories(partial_, error);
+    require_ok(error, "create", partial_);
+    directory_lock_.emplace(partial_, partial_);
+    if (directory_lock_->is(partial_)) break;
+  }
   lock_.emplace(partial_ / kLock, partial_);
   const bool resume = fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == fingerprint;
   if (resume) return;

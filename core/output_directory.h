@@ -36,6 +36,7 @@ class OutputDirectory {
 
  private:
   std::filesystem::path path_, partial_;
+  std::optional<DirectoryLock> directory_lock_;  // stays when publish() has removed the file and changes the name
   std::optional<FileLock> lock_;
 };
 

@@ -60,6 +60,23 @@ TEST(OutputDirectory, WhatAKilledRunReplacedIsClearedByTheNext) {
   EXPECT_EQ(test::read_file(dir / "model/config.json"), "newest");
 }
 
+// As while publish() of another process, its lock file gone, changes the names.
+TEST(OutputDirectory, OneThatIsBeingPublishedIsLockedStill) {
+  const test::TempDir dir;
+  {
+    OutputDirectory directory(dir / "model", false, "a run");
+    directory.add_text("config.json", "finished");
+    std::filesystem::remove(dir / "model.partial/lock");
+    std::filesystem::remove_all(directory.scratch());
+    EXPECT_TRUE(test::throws_with<FormatError>([&] { make(dir / "model", "new"); }, "another process is writing it"));
+    EXPECT_EQ(names_in(dir / "model.partial"), std::vector<std::string>{"config.json"});
+    std::filesystem::rename(dir / "model.partial", dir / "model");
+    EXPECT_EQ(test::read_file(dir / "model/config.json"), "finished");
+  }
+  make(dir / "model", "new");
+  EXPECT_EQ(test::read_file(dir / "model/config.json"), "new");
+}
+
 TEST(OutputDirectory, WhatIsNoModelIsNeverReplaced) {
   const test::TempDir dir;
   test::write_file(dir / "model", "a file of somebody's");
