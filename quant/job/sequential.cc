@@ -155,8 +155,8 @@ class SequentialRun {
     for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
       for (end = begin + 1; end < layers.size() && !layers[end].input_of.empty();) ++end;
       Step step{layers.subspan(begin, end - begin), items_of(layers.subspan(begin, end - begin))};
-      step.sequential = std::any_of(step.items.begin(), step.items.end(),
-                                    [&](std::size_t i) { return plan_.items[i].settings.sequential; });
+      step.sequential = std::any_of(step.layers.begin(), step.layers.end(),
+                                    [&](const CollectedLayer& layer) { return is_sequential(layer); });
       steps.push_back(std::move(step));
     }
     return steps;
@@ -168,6 +168,11 @@ class SequentialRun {
       for (const CollectedLayer& layer : layers)
         if (plan_.items[i].identity.block_linear && plan_.items[i].layer.module == layer.module) items.push_back(i);
     return items;
+  }
+
+  bool is_sequential(const CollectedLayer& layer) const {
+    const auto items = items_of({&layer, 1});
+    return std::any_of(items.begin(), items.end(), [&](std::size_t i) { return plan_.items[i].settings.sequential; });
   }
 
   // While the block's layers are still the checkpoint's.
@@ -221,18 +226,21 @@ class SequentialRun {
     if (may_be_rare(step)) set_rare(step, find_tokens(step).value());
   }
 
-  // Items of an expert that too few tokens chose lose the settings that need statistics. Whether there were too few.
+  // Sequential items of an expert that too few tokens chose lose the settings that need statistics. Whether there were
+  // too few.
   bool set_rare(const Step& step, std::uint64_t tokens) {
     const std::size_t inputs = step.layers.front().in;
     if (tokens >= inputs) return false;
     for (const std::size_t i : step.items) {
       QuantizeItem& item = plan_.items[i];
+      if (!item.settings.sequential) continue;
       rare_.push_back({item.identity.name, tokens, inputs});
       item.settings = without_statistics(item.settings);
     }
     return true;
   }
 
+  // For the layers of the step that are sequential.
   LiveStatistics measure(BoundaryWalk& live, std::size_t block, const Step& step) {
     LiveStatistics statistics;
     // Layers that share an input share its statistics: those of the first.
@@ -244,6 +252,7 @@ class SequentialRun {
     }
     const std::vector<double> mean = calib::mean_input(*shared);
     for (const CollectedLayer& layer : step.layers) {
+      if (!is_sequential(layer)) continue;
       statistics.layers[layer.module] = shared;
       if (!shifted_) continue;
       if (!float_means_.contains(layer.module)) continue;  // an expert that the float model's tokens did not choose

@@ -239,6 +239,14 @@ TEST(Sequential, LayersWithoutItTakeTheirTurn) {
   EXPECT_NO_THROW(test::logits_of_model(dir / "out"));
 }
 
+TEST(Sequential, LayersWithoutItTakeNothingFromThoseThatShareTheirInput) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto result = quantize(dir, "defaults: {bits: 2}\nlayers:\n  - {match: q_proj, sequential: true}");
+  for (const auto& tensor : result.tensors)
+    EXPECT_EQ(tensor.output_error.has_value(), tensor.name.find("q_proj") != std::string::npos) << tensor.name;
+}
+
 TEST(Sequential, RefusesWhatItCannotDo) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
