@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/error.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/sparse_rounding.h"
 #include "quant/algo/rounding/column_rounding.h"
@@ -115,7 +116,11 @@ RefineHistory refine(Rounds& rounds, std::size_t iterations, BasicPaletteWeight<
   BasicPaletteWeight<Code> running = weight;
   double best = losses.front();
   for (std::size_t i = 0; i <= iterations && iterations > 0; ++i) {
-    rounds.fit(running);
+    try {
+      rounds.fit(running);
+    } catch (const NumericalError&) {
+      break;  // an entry is not finite in its type; what was there before is
+    }
     losses.push_back(i == iterations ? rounds.loss(running) : rounds.improve(running));
     if (losses.back() < best) {
       best = losses.back();

@@ -25,11 +25,11 @@ using RefineHistory = std::vector<double>;
 
 /// Alternates palettes (and scales) under H with codes, which are chosen anew by round_with_feedback() where `feedback`
 /// is given and then improved by coordinate descent, at most `options.sweeps` sweeps; ends with an update of the
-/// palettes, each until a step of the conjugate gradients gains less than a thousandth of all before. Leaves the best
-/// of all these, the start included, in `weight`. With `h_out` (out, out) all of it is for tr(H_O Δ H Δᵀ), and there is
-/// no feedback; `slopes` are coupled_slopes() of the errors at the start, if they are known.
-/// Cost, memory: those of update_palettes(), update_scales() and the descent for each round; with `h_out` of each round
-/// what its steps and sweeps take and m·n² + 1.5 m²·n multiply-adds (coupled_fit.h).
+/// palettes, each until a step of the conjugate gradients gains less than a thousandth of all before; earlier where an
+/// entry would not be finite in its type. Leaves the best of all these, the start included, in `weight`. With `h_out`
+/// (out, out) all of it is for tr(H_O Δ H Δᵀ), and there is no feedback; `slopes` are coupled_slopes() of the errors at
+/// the start, if they are known. Cost, memory: those of update_palettes(), update_scales() and the descent for each
+/// round; with `h_out` of each round what its steps and sweeps take and m·n² + 1.5 m²·n multiply-adds (coupled_fit.h).
 template <class Code>
 RefineHistory refine_palettes(MatrixView<const float> w, MatrixView<const float> h, const HessianFactor* feedback,
                               const RefineOptions& options, BasicPaletteWeight<Code>& weight,

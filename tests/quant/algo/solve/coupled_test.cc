@@ -469,5 +469,19 @@ TEST_F(CoupledPalettes, RoundsKeepTheBestThatTheySaw) {
       throws_with<InvalidArgument>([&] { update_palettes(w_, h_in_, DType::kF32, weight, h_in_); }, "(30, 30)"));
 }
 
+TEST_F(CoupledPalettes, RoundsEndBeforeAnEntryIsNotFinite) {
+  std::fill(w_.values().begin(), w_.values().end(), 7e4f);  // beyond float16
+  const PaletteWeight start{.palettes = {}, .scales = {}, .codes = Matrix<std::uint8_t>(40, 30)};
+  for (const bool coupled : {false, true}) {
+    PaletteWeight weight = start;
+    weight.palettes = Matrix<float>(1, 2);
+    weight.palettes(0, 0) = weight.palettes(0, 1) = 6e4f;
+    const RefineHistory losses = refine_palettes(w_, h_in_, nullptr, {.iterations = 3}, weight,
+                                                 coupled ? MatrixView<const float>(h_out_) : MatrixView<const float>());
+    EXPECT_EQ(losses.size(), 1u);
+    EXPECT_EQ(weight.palettes(0, 0), 6e4f);
+  }
+}
+
 }  // namespace
 }  // namespace nibble::quant
