@@ -56,8 +56,7 @@ struct LayerSums {
   LayerSums(std::string module, std::size_t out, std::size_t in, const StatisticSet& what);
 
   /// Adds the sums of other windows of the same run. Counts add exactly; extremes of a part that no token reached are
-  /// none. Throws InvalidArgument for another layer,
-  /// shape or set of statistics.
+  /// none. Throws InvalidArgument for another layer, shape or set of statistics.
   void add(const LayerStats& other);
   /// Rounds the matrices to float, each element once: relative error of an element at most 2^-24. The extremes of a
   /// layer that no token reached, infinite so far, become 0.
