@@ -4,6 +4,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -18,8 +20,10 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
+constexpr std::string_view kLock = "lock", kSettings = "settings.json", kPartial = ".partial";
+
 int lock_directory(const std::filesystem::path& directory) {
-  const std::string path = directory / "lock";
+  const std::string path = directory / kLock;
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) throw errno_error(fmt::format("cannot create '{}'", path), errno);
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
@@ -28,19 +32,56 @@ int lock_directory(const std::filesystem::path& directory) {
       fmt::format("another calibration is at work in '{}'; wait for it, or choose another -o", directory.string()));
 }
 
-bool is_ours(const std::filesystem::path& file) {
-  const std::filesystem::path extension = file.extension(), name = file.filename();
-  return extension == ".shard" || extension == ".residual" || extension == ".partial" || name == "settings.json";
+// The results of a run: PREFIX, a number, SUFFIX.
+struct NumberedName {
+  std::string_view prefix, suffix;
+};
+constexpr std::array<NumberedName, 4> kResults{
+    {{"", ".forward.shard"}, {"", ".backward.shard"}, {"boundary.", ".residual"}, {"gradient.", ".residual"}}};
+
+bool is_result(std::string_view name) {
+  return std::any_of(kResults.begin(), kResults.end(), [&](const NumberedName& of) {
+    if (name.size() <= of.prefix.size() + of.suffix.size()) return false;
+    if (!name.starts_with(of.prefix) || !name.ends_with(of.suffix)) return false;
+    name.remove_prefix(of.prefix.size());
+    name.remove_suffix(of.suffix.size());
+    return name.find_first_not_of("0123456789") == std::string_view::npos;
+  });
+}
+
+// Whether a file is a run's, finished or not; the lock aside.
+bool is_ours(const std::filesystem::directory_entry& entry) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(entry.symlink_status(ignored))) return false;
+  std::string name = entry.path().filename().string();
+  if (name.ends_with(kPartial)) name.resize(name.size() - kPartial.size());
+  return name == kSettings || is_result(name);
 }
 
 // Whether there is anything that a changed setting would make useless.
 bool holds_results(const std::filesystem::path& directory) {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::filesystem::path extension = entry.path().extension();
-    if (extension == ".shard" || extension == ".residual") return true;
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
+    if (is_result(entry.path().filename().string())) return true;
   return false;
+}
+
+// A run makes its lock before anything else, and removes it last.
+bool is_left_by_a_run(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::filesystem::is_empty(directory, ignored) || std::filesystem::exists(directory / kLock, ignored);
+}
+
+// Deletes the files of a run, and the directory if there is nothing else in it. Whoever calls holds the lock.
+void remove_ours(const std::filesystem::path& directory) {
+  std::error_code ignored;  // an untidiness that stays is no failure
+  std::vector<std::filesystem::path> ours;
+  for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored))
+    if (is_ours(*entry)) ours.push_back(entry->path());
+  for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
+  std::filesystem::remove(directory / kLock, ignored);
+  ::rmdir(directory.c_str());  // a link to a directory stays
 }
 
 void compare_settings(const std::filesystem::path& file, const Settings& settings) {
@@ -72,12 +113,16 @@ WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings)
   std::error_code error;
   std::filesystem::create_directory(directory_, error);
   if (error) throw FormatError(fmt::format("cannot create '{}': {}", directory_.string(), error.message()), error);
+  NIBBLE_REQUIRE(is_left_by_a_run(directory_), InvalidArgument,
+                 "'{}' is where this calibration would work, and is not left from an earlier run; move it away, or "
+                 "choose another -o",
+                 directory_.string());
   Hasher hasher;
   for (const auto& [name, value] : settings) hasher.update(name).update(value);
   identity_ = hasher.hex();
   lock_ = lock_directory(directory_);
   try {  // the lock is not the destructor's yet
-    const std::filesystem::path file = directory_ / "settings.json";
+    const std::filesystem::path file = directory_ / kSettings;
     if (holds_results(directory_)) {
       compare_settings(file, settings);
     } else {
@@ -90,8 +135,8 @@ WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings)
 }
 
 WorkDirectory::~WorkDirectory() {
-  if (!holds_results(directory_)) remove();
-  ::close(lock_);
+  if (lock_ >= 0 && !holds_results(directory_)) remove();
+  if (lock_ >= 0) ::close(lock_);
 }
 
 std::filesystem::path WorkDirectory::shard_path(std::size_t layer, Pass pass) const {
@@ -117,24 +162,18 @@ std::uint64_t WorkDirectory::bytes() const {
 }
 
 void WorkDirectory::remove() {
-  std::error_code ignored;  // the output is safe; leftovers are an untidiness, not a failure
-  std::filesystem::remove_all(directory_, ignored);
+  remove_ours(directory_);
+  ::close(lock_);
+  lock_ = -1;  // from here on it may be another process's
 }
 
 void WorkDirectory::remove_left(const std::filesystem::path& directory) {
-  std::error_code ignored;  // an untidiness that stays is no failure
+  std::error_code ignored;
   if (!std::filesystem::is_directory(std::filesystem::symlink_status(directory, ignored))) return;
-  const int lock = ::open((directory / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (!is_left_by_a_run(directory)) return;
+  const int lock = ::open((directory / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return;
-  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
-    std::vector<std::filesystem::path> ours;
-    for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-         entry.increment(ignored))
-      if (is_ours(entry->path())) ours.push_back(entry->path());
-    for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
-    std::filesystem::remove(directory / "lock", ignored);
-    std::filesystem::remove(directory, ignored);  // unless there is something else in it
-  }
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) remove_ours(directory);
   ::close(lock);
 }
 

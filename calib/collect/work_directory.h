@@ -20,10 +20,10 @@ enum class Pass { kForward, kBackward };
 class WorkDirectory {
  public:
   /// Makes the directory, or takes up the one that a run with the same settings left. Throws InvalidArgument naming
-  /// every setting that differs (once anything was finished), or when another process is at work there; FormatError
-  /// when it cannot be made.
+  /// every setting that differs (once anything was finished), when another process is at work there, or when it is not
+  /// left from a run; FormatError when it cannot be made.
   WorkDirectory(std::filesystem::path directory, std::vector<std::pair<std::string, std::string>> settings);
-  ~WorkDirectory();  ///< removes the directory if nothing was finished in it
+  ~WorkDirectory();  ///< as remove(), if nothing was finished
   WorkDirectory(const WorkDirectory&) = delete;
   WorkDirectory& operator=(const WorkDirectory&) = delete;
 
@@ -38,17 +38,18 @@ class WorkDirectory {
 
   /// Bytes of what is there already.
   std::uint64_t bytes() const;
-  /// Deletes the directory: the output is complete.
+  /// Deletes the files of the run, and the directory if there are no others: the output is complete.
   void remove();
   /// Deletes what a run that was killed after its last step left at `directory`: the files of a work directory, and it
-  /// if there were no others. Leaves it alone while a process works in it; nothing there is no error.
+  /// if there were no others. Leaves it alone while a process works in it, and where it is not left from a run; nothing
+  /// there is no error.
   static void remove_left(const std::filesystem::path& directory);
 
  private:
   std::filesystem::path shard_path(std::size_t layer, Pass pass) const;
   std::filesystem::path directory_;
   std::string identity_;
-  int lock_ = -1;
+  int lock_ = -1;  // -1 once removed
 };
 
 }  // namespace nibble::calib

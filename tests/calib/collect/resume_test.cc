@@ -159,6 +159,7 @@ TEST_P(Resume, ACompleteOutputIsKeptAndProtected) {
   EXPECT_EQ(std::filesystem::last_write_time(toy.dir / "calib.h5"), written);
   // Killed once the output had its name, before the work directory was removed.
   std::filesystem::create_directory(toy.dir / "calib.h5.work");
+  test::write_file(toy.dir / "calib.h5.work/lock", "");
   test::write_file(toy.dir / "calib.h5.work/00000.forward.shard", "any");
   calibrate(job("calib.h5"));
   EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.work"));

@@ -118,8 +118,49 @@ TEST(WorkDirectory, NothingIsLeftWhereNothingWasFinished) {
   { const WorkDirectory work(dir / "out.work", kSettings); }
   EXPECT_FALSE(std::filesystem::exists(dir / "out.work"));
   std::filesystem::create_directory(dir / "out.work");  // a run that was killed right away
+  EXPECT_NO_THROW(WorkDirectory(dir / "out.work", kSettings));
+  std::filesystem::create_directory(dir / "out.work");  // and one that was killed a moment later
+  test::write_file(dir / "out.work/lock", "");
   test::write_file(dir / "out.work/settings.json", "{\"model_hash\": \"other\"}");
   EXPECT_NO_THROW(WorkDirectory(dir / "out.work", kSettings));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out.work"));
+}
+
+TEST(WorkDirectory, ADirectoryOfSomebodyElseIsRefusedAndStays) {
+  for (const std::string name : {"notes.txt", "settings.json", "00000.forward.shard"}) {
+    SCOPED_TRACE(name);
+    const test::TempDir dir;
+    std::filesystem::create_directory(dir / "out.work");
+    test::write_file(dir / "out.work" / name, "somebody's");
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { WorkDirectory(dir / "out.work", kSettings); }, "out.work",
+                                                   "not left from an earlier run", "choose another -o"));
+    WorkDirectory::remove_left(dir / "out.work");
+    EXPECT_EQ(test::read_file(dir / "out.work" / name), "somebody's");
+    EXPECT_FALSE(std::filesystem::exists(dir / "out.work/lock"));
+  }
+}
+
+TEST(WorkDirectory, WhatSomebodyPutThereMeanwhileStays) {
+  const test::TempDir dir;
+  const std::vector<std::string> foreign = {"notes.txt",      "data.shard",       "a.residual",           "x.partial",
+                                            "settings.json~", "1b.forward.shard", "boundary.12.residual2"};
+  for (const bool finished : {false, true}) {
+    SCOPED_TRACE(finished);
+    {
+      WorkDirectory work(dir / "out.work", kSettings);
+      for (const std::string& name : foreign) test::write_file(dir / "out.work" / name, "somebody's");
+      std::filesystem::create_directory(dir / "out.work/00007.forward.shard");
+      if (!finished) continue;  // the destructor cleans up
+      work.store(0, Pass::kForward, example_layer("h.0.q", 5, 3, 1));
+      work.remove();
+    }
+    for (const std::string& name : foreign) EXPECT_EQ(test::read_file(dir / "out.work" / name), "somebody's") << name;
+    EXPECT_TRUE(std::filesystem::is_directory(dir / "out.work/00007.forward.shard"));
+    EXPECT_FALSE(std::filesystem::exists(dir / "out.work/00000.forward.shard"));
+    EXPECT_FALSE(std::filesystem::exists(dir / "out.work/settings.json"));
+    EXPECT_FALSE(std::filesystem::exists(dir / "out.work/lock"));
+    std::filesystem::remove_all(dir / "out.work");
+  }
 }
 
 TEST(WorkDirectory, OneProcessAtATime) {
