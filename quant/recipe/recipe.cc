@@ -45,9 +45,11 @@ void apply(const Section& section, TensorSettings& settings) {
 TensorSettings resolve(const Section* inherited, const Section& own, std::string_view where) {
   TensorSettings settings;
   if (inherited != nullptr) apply(*inherited, settings);
-  // What a group is depends on these two: a size given for another kind of group says nothing here.
-  if (given_value(own, "format") || given_value(own, "granularity")) settings.group_size.reset();
+  const TensorSettings before = settings;
   apply(own, settings);
+  // What a group is depends on these two: a size given for another kind of group says nothing here.
+  const bool other_groups = settings.format != before.format || settings.granularity != before.granularity;
+  if (other_groups && !given_value(own, "group_size")) settings.group_size.reset();
   for (const RecipeKey& key : recipe_keys()) {
     if (key.applies(settings) || key.is_default(settings)) continue;
     const std::string* value = given_value(own, key.name);

@@ -41,7 +41,8 @@ struct Tuning {
 ///
 /// A key that is unknown is an error which suggests the nearest one. A key given together with others that leave it
 /// without meaning is an error which says why, unless it asks for its default; a default that loses its meaning under a
-/// rule (`scaling` where the rule says `format: float16`) is dropped there.
+/// rule (`scaling` where the rule says `format: float16`, `group_size` where it says another format or granularity) is
+/// dropped there.
 ///
 /// Rules match with PCRE2, anywhere in the name (search, not full match; use ^ and $ for more), under match limits.
 /// Names are the checkpoint's own with `.weight`; GPT-2's c_attn is `h.0.attn.c_attn.q.weight`, `.k.`, `.v.`.

@@ -271,6 +271,17 @@ TEST(Recipe, AGroupSizeIsNotInheritedByAnotherKindOfGroup) {
   EXPECT_EQ(settings_of(yaml).effective_group_size(), 0u);
 }
 
+TEST(Recipe, AGroupSizeStaysWhereARuleRepeatsTheKindOfGroup) {
+  constexpr auto blocks =
+      "{defaults: {format: int4-block, group_size: 64}, layers: [{match: c_fc, format: int4-block, search: error}]}";
+  EXPECT_EQ(settings_of(blocks).effective_group_size(), 64u);
+  constexpr auto rows =
+      "{defaults: {granularity: channel-group, group_size: 16}, "
+      "layers: [{match: c_fc, format: palette, granularity: channel-group}, {match: q, granularity: tensor}]}";
+  EXPECT_EQ(settings_of(rows).effective_group_size(), 16u);
+  EXPECT_EQ(settings_of(rows, "q").group_size, std::nullopt);
+}
+
 TEST(Recipe, OutputHessiansArePrintedAndReadAgain) {
   constexpr auto with = "defaults: {solver: coordinate-descent, output_hessian: true}";
   const std::string text = Recipe::parse(with, "r").canonical_text();
