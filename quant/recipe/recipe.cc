@@ -100,7 +100,6 @@ Rule parse_rule(const YamlNode& node, const std::string& where) {
   Rule rule{std::move(*pattern), {}};
   for (const auto& [name, value] : node.entries)
     if (name != "match") parse_entry(name, value, where, rule.section);
-  NIBBLE_REQUIRE(!rule.section.empty(), InvalidArgument, "{}, line {}: the rule changes nothing", where, node.line);
   return rule;
 }
 
