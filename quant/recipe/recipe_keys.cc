@@ -334,6 +334,10 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(s.outliers_saving == 0.0 || (s.outliers_sensitive == 0.0 && s.outliers_large == 0.0), InvalidArgument,
                  "outliers_saving: one rule chooses the weights that are kept: say outliers_sensitive: 0 and "
                  "outliers_large: 0, or outliers_saving: 0");
+  NIBBLE_REQUIRE(s.outliers_sensitive + s.outliers_large < 1.0, InvalidArgument,
+                 "outliers_sensitive: together with outliers_large it leaves no weight to the palette: expected a sum "
+                 "of less than 1, got {} + {}",
+                 s.outliers_sensitive, s.outliers_large);
   NIBBLE_REQUIRE(s.search == ScaleSearch::kNone || s.static_groups, InvalidArgument,
                  "search: grids are searched before error feedback starts: it needs static_groups: true");
   const bool centred = s.hessian == HessianKind::kCentred || s.hessian == HessianKind::kGuidedCentred;

@@ -219,6 +219,14 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
     EXPECT_TRUE(refused("defaults: " + std::string(section), "defaults", words)) << section;
 }
 
+TEST(Recipe, RefusesOutliersThatAreEveryWeight) {
+  EXPECT_TRUE(refused("defaults: {outliers_sensitive: 0.5, outliers_large: 0.5}", "defaults",
+                      "a sum of less than 1, got 0.5 + 0.5"));
+  EXPECT_TRUE(refused("{defaults: {outliers_large: 0.5}, layers: [{match: a, outliers_sensitive: 0.5}]}",
+                      "rule 1 of layers (match: \"a\")", "a sum of less than 1, got 0.5 + 0.5"));
+  EXPECT_NO_THROW(Recipe::parse("defaults: {outliers_sensitive: 0.5, outliers_large: 0.49}", "r"));
+}
+
 TEST(Recipe, TakesAnExplicitDefaultAnywhere) {
   // A sweep that writes every key must not trip over those that ask for nothing.
   EXPECT_NO_THROW(Recipe::parse("defaults: {format: int4-block, weighting: none, scaling: none, bits: 4}", "r"));
