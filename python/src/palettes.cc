@@ -223,8 +223,8 @@ each step kept only where it lowers E.)");
 A local minimum of Lloyd's method from the best of three k-means++ starts, not a proved optimum.)");
   module.def(
       "row_scales", &row_scales, "w"_a, "rule"_a = "std",
-      R"((out) float32: standard deviation ("std", n - 1) or largest magnitude ("absmax") of each row, rounded to float16; 0 for
-rows of zeros.)");
+      R"((out) float32: standard deviation ("std", n - 1) or largest magnitude ("absmax") of each row, rounded to float16. Rows that
+hardly vary around a mean other than 0 have their largest magnitude under "std" too; rows of zeros have 0.)");
 }
 
 }  // namespace nibble::python
