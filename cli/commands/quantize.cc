@@ -80,6 +80,7 @@ nlohmann::ordered_json json_of(const QuantizeArguments& arguments, const quant::
   for (const quant::RareExpert& expert : result.rare_experts)
     json["without_statistics"].push_back(
         {{"name", expert.name}, {"calibration_tokens", expert.tokens}, {"inputs", expert.inputs}});
+  if (!result.unused_rules.empty()) json["unused_rules"] = result.unused_rules;
   if (result.tuning) json["tuning"] = quant::tuning_json(*result.tuning);
   if (result.budget) json["budget"] = quant::budget_json(*result.budget);
   return json;
@@ -181,6 +182,9 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable) {
   for (const quant::RareExpert& expert : result.rare_experts)
     warn(fmt::format("{}: {} tokens of the calibration chose this expert of {} inputs: quantized without statistics",
                      expert.name, expert.tokens, expert.inputs));
+  if (!result.unused_rules.empty())
+    warn(fmt::format("rules that apply to no tensor of '{}': '{}'", arguments.model.string(),
+                     fmt::join(result.unused_rules, "', '")));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
     print_json(json_of(arguments, recipe, result, seconds, memory.bytes()));

@@ -147,7 +147,7 @@ class Planner {
     job.needs_head = quant::needs_head(planned);
     for (const std::string& rule : planned.unused_rules)
       plan_.warnings.push_back(
-          fmt::format("recipe '{}': rule '{}' matches no tensor of '{}'", recipe.name, rule, model.source.name));
+          fmt::format("recipe '{}': rule '{}' applies to no tensor of '{}'", recipe.name, rule, model.source.name));
     NIBBLE_REQUIRE(spec_.calibration || needed == StatisticSet{}, InvalidArgument,
                    "sweep: recipe '{}' needs the statistics {}; add a `calibration` section", recipe.name,
                    calib::to_text(needed));

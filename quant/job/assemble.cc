@@ -145,6 +145,7 @@ std::string report_json(const QuantizeResult& result) {
   for (const RareExpert& expert : result.rare_experts)
     json["without_statistics"].push_back(
         {{"name", expert.name}, {"calibration_tokens", expert.tokens}, {"inputs", expert.inputs}});
+  if (!result.unused_rules.empty()) json["unused_rules"] = result.unused_rules;
   if (result.tuning) json["tuning"] = tuning_json(*result.tuning);
   if (result.budget) json["budget"] = budget_json(*result.budget);
   return json.dump(2) + "\n";

@@ -46,6 +46,15 @@ class Planner {
     return recipe_.settings(name);
   }
 
+  // Whether a rule makes a norm, a bias or the like float16. One that asks for codes leaves it as it is, and counts as
+  // used only where it applies to something else.
+  bool rounds_to_f16(const std::string& name) {
+    const auto rule = recipe_.matching_rule(name);
+    const bool rounds = rule && !recipe_.settings(name).coded();
+    if (rounds) rule_used_[*rule] = true;
+    return rounds;
+  }
+
   QuantizeItem item_of(const model::Parameter& layer, bool block_linear) {
     QuantizeItem item;
     item.identity = {layer.module, order_++, block_linear};
@@ -84,7 +93,7 @@ class Planner {
       bias.original = checkpoint_->tensor(*stored);
       (void)provider_->vector(place);  // throws unless it is float, of that size
       taken_.insert(*stored);
-      const bool round = recipe_.matching_rule(bias.name) && !settings(bias.name).coded();
+      const bool round = rounds_to_f16(bias.name);
       if (bias.original->dtype != DType::kF16 && !round) bias.dtype = DType::kF32;
     }
     const std::size_t before = bias.original ? dtype_size(bias.original->dtype) : 0, after = dtype_size(bias.dtype);
@@ -185,8 +194,7 @@ class Planner {
                                 : CopyItem{.tensor = checkpoint_->tensor(stored)};
       copy.name = name;
       plan_.parameters += copy.tensor.element_count();
-      const bool round = recipe_.matching_rule(name) && !settings(name).coded();
-      copy.round_to_f16 = round && is_float(copy.tensor.dtype);
+      copy.round_to_f16 = is_float(copy.tensor.dtype) && rounds_to_f16(name);
       if (const auto offset = offsets.find(name); offset != offsets.end()) copy.offset = offset->second;
       plan_.copies.push_back(std::move(copy));
     }

@@ -64,14 +64,14 @@ struct Plan {
   std::vector<QuantizeItem> items;
   std::vector<BiasItem> biases;
   std::vector<CopyItem> copies;
-  std::vector<std::string> unused_rules;  ///< patterns that match no tensor
+  std::vector<std::string> unused_rules;  ///< patterns that apply to no tensor
   std::uint64_t parameters = 0;
 };
 
 /// Linear layers of the blocks follow the recipe; embeddings, positions and an untied head do where a rule names them;
 /// so do routers and gates of shared experts; of the others, those that a rule gives `format: float16` are rounded and
-/// the rest is copied. Mask buffers, the scales of narrow floats and of activations, and the unused head of a model
-/// whose head is its embedding, are left out.
+/// the rest is copied, also where a rule asks for codes. Mask buffers, the scales of narrow floats and of activations,
+/// and the unused head of a model whose head is its embedding, are left out.
 /// Throws FormatError (missing tensors, wrong shapes), InvalidArgument (settings that this version cannot carry out).
 Plan make_plan(const std::shared_ptr<const model::Checkpoint>& checkpoint, const model::Architecture& architecture,
                const Recipe& recipe);

@@ -69,7 +69,7 @@ struct QuantizeResult {
   std::uint64_t parameters = 0;
   std::uint64_t tensor_bytes = 0;
   std::uint64_t file_bytes = 0;                   ///< of model.safetensors
-  std::vector<std::string> unused_rules;          ///< patterns of the recipe that match no tensor
+  std::vector<std::string> unused_rules;          ///< patterns of the recipe that apply to no tensor
   std::vector<InputScalingResult> input_scaling;  ///< by norm
   std::vector<RareExpert> rare_experts;           ///< quantized without statistics
   std::optional<TuningResult> tuning;             ///< where the recipe has one

@@ -48,6 +48,18 @@ TEST_F(Quantize, HumanOutputIsATableWithTotals) {
   EXPECT_THAT(run.err, Not(HasSubstr("\x1b"))) << "a log file is no terminal";
 }
 
+TEST_F(Quantize, RulesThatApplyToNoTensorAreWarnedOf) {
+  write_file(temp / "recipe.yaml", "layers: [{match: c_fcc, bits: 3}, {match: c_fc, bits: 3}, {match: ln_1, bits: 3}]");
+  const ProgramRun run = nibble({"quantize", model, "-r", temp / "recipe.yaml", "-o", output});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("warning: rules that apply to no tensor of '" + model + "': 'c_fcc', 'ln_1'\n"));
+  const auto json = nibble_json({"quantize", model, "-r", temp / "recipe.yaml", "-o", output, "--overwrite"});
+  EXPECT_EQ(json["unused_rules"], (std::vector<std::string>{"c_fcc", "ln_1"}));
+  write_file(temp / "recipe.yaml", "layers: [{match: '.', bits: 3}]");
+  const auto broad = nibble_json({"quantize", model, "-r", temp / "recipe.yaml", "-o", output, "--overwrite"});
+  EXPECT_FALSE(broad.contains("unused_rules"));
+}
+
 TEST_F(Quantize, QuietIsQuiet) {
   const ProgramRun run = nibble({"quantize", model, "--preset", "int4-block", "-o", output, "--quiet"});
   ASSERT_EQ(run.exit_code, 0) << run.err;

@@ -378,7 +378,7 @@ TEST_F(SweepPlanTest, AnOutputHessianOfTheHeadIsRefusedBeforeAnythingIsCollected
 TEST_F(SweepPlanTest, ARuleThatMatchesNothingIsAWarning) {
   const SweepPlan planned = plan("list: [" + recipe("layers: [{match: nowhere, bits: 2}]") + "]");
   ASSERT_EQ(planned.warnings.size(), 1u);
-  EXPECT_NE(planned.warnings[0].find("rule 'nowhere' matches no tensor of 'model'"), std::string::npos);
+  EXPECT_NE(planned.warnings[0].find("rule 'nowhere' applies to no tensor of 'model'"), std::string::npos);
 }
 
 }  // namespace

@@ -257,6 +257,29 @@ layers:
   EXPECT_EQ(test::logits_of_model(dir / "out").size(), 800u) << "the tied head follows its quantized embedding";
 }
 
+TEST(Rules, ThatApplyToNoTensorAreNamed) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  // Norms and biases can become float16, and nothing else.
+  const auto result = quantize(dir / "model", dir / "out", recipe(R"(
+layers:
+  - {match: 'mpl', bits: 2}
+  - {match: 'h\.0\.ln_1|h\.0\.mlp\.c_fc\.bias', bits: 3}
+  - {match: 'ln_f|h\.1\.mlp\.c_fc\.weight', bits: 3}
+  - {match: 'h\.1\.ln_1|h\.1\.mlp\.c_fc\.bias', format: float16}
+  - {match: '.', bits: 4}
+)"));
+  const std::vector<std::string> unused{"mpl", R"(h\.0\.ln_1|h\.0\.mlp\.c_fc\.bias)"};
+  EXPECT_EQ(result.unused_rules, unused);
+  EXPECT_EQ(nlohmann::json::parse(test::read_file(dir / "out" / "quantization.json"))["unused_rules"], unused);
+  const auto checkpoint = model::Checkpoint::open(dir / "out");
+  EXPECT_EQ(checkpoint->tensor("h.0.ln_1.weight").dtype, DType::kF32);
+  EXPECT_EQ(checkpoint->tensor("h.1.ln_1.weight").dtype, DType::kF16);
+  const auto broad = quantize(dir / "model", dir / "broad", recipe("layers: [{match: '.', bits: 4}]"));
+  EXPECT_TRUE(broad.unused_rules.empty());
+  EXPECT_EQ(test::read_file(dir / "broad" / "quantization.json").find("unused_rules"), std::string::npos);
+}
+
 TEST(Rules, QuantizeAnUntiedHead) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
