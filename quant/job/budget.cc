@@ -35,22 +35,55 @@ bool streams_hold(unsigned bits, Granularity granularity, unsigned window_bits) 
   return window_bits == 0 || (granularity == Granularity::kTensor && bits <= kMostWindowStep && bits < window_bits);
 }
 
+// Which of the budget's lists a weight takes its settings from.
+struct Freedom {
+  bool bits = false, granularity = false, windows = false;
+};
+
+Freedom freedom_of(const QuantizeItem& item, const Recipe& recipe) {
+  const std::string name = item.identity.name + ".weight";
+  if (recipe.rule_names(name, "format") || !item.identity.block_linear) return {};
+  const TensorSettings& given = item.settings;
+  const auto is_free = [&](std::string_view key) {
+    return given.stored_as().takes(key) && !recipe.rule_names(name, key);
+  };
+  return {.bits = is_free("bits") && (!given.has_block_palette() || given.learns_block_palette()),
+          .granularity = is_free("granularity"),
+          .windows = is_free("window_bits") && !recipe.budget()->window_bits.empty()};
+}
+
+// A list that no weight takes is refused, unless it says what holds without it.
+void require_use(const Plan& plan, const Recipe& recipe) {
+  Freedom any;
+  for (const QuantizeItem& item : plan.items) {
+    const Freedom own = freedom_of(item, recipe);
+    any.bits = any.bits || own.bits;
+    any.granularity = any.granularity || own.granularity;
+    any.windows = any.windows || own.windows;
+  }
+  const Budget& budget = *recipe.budget();
+  const Budget unsaid;
+  const auto require = [](bool used, std::string_view key) {
+    NIBBLE_REQUIRE(used, InvalidArgument,
+                   "budget: {}: no layer of the blocks is free to take one of the list: its format has none to choose, "
+                   "or a rule says which; leave {} out of the budget",
+                   key, key);
+  };
+  require(any.bits || budget.bits == unsaid.bits, "bits");
+  require(any.granularity || budget.granularity == unsaid.granularity, "granularity");
+  require(any.windows || budget.window_bits == unsaid.window_bits, "window_bits");
+}
+
 // The ways that the budget leaves open for a weight.
 std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& recipe) {
   const std::string name = item.identity.name + ".weight";
   const TensorSettings& given = item.settings;
-  const bool fixed = recipe.rule_names(name, "format") || !item.identity.block_linear;
-  const bool free_bits = !fixed && given.stored_as().takes("bits") &&
-                         (!given.has_block_palette() || given.learns_block_palette()) &&
-                         !recipe.rule_names(name, "bits");
-  const bool free_groups = !fixed && given.stored_as().takes("granularity") && !recipe.rule_names(name, "granularity");
   const Budget& budget = *recipe.budget();
-  const bool free_windows = !fixed && given.stored_as().takes("window_bits") &&
-                            !recipe.rule_names(name, "window_bits") && !budget.window_bits.empty();
-  const std::vector<unsigned> windows = free_windows ? budget.window_bits : std::vector{given.window_bits};
+  const Freedom free = freedom_of(item, recipe);
+  const std::vector<unsigned> windows = free.windows ? budget.window_bits : std::vector{given.window_bits};
   std::vector<TensorSettings> ways;
-  for (const unsigned bits : free_bits ? budget.bits : std::vector{given.bits})
-    for (const Granularity granularity : free_groups ? budget.granularity : std::vector{given.granularity}) {
+  for (const unsigned bits : free.bits ? budget.bits : std::vector{given.bits})
+    for (const Granularity granularity : free.granularity ? budget.granularity : std::vector{given.granularity}) {
       const std::size_t before = ways.size();
       for (const unsigned window_bits : windows)
         if (streams_hold(bits, granularity, window_bits))
@@ -59,7 +92,7 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
                      "budget: {}: no windows of {} bits go on by {} bits in palettes of granularity: {}; {}leave these "
                      "bits or this granularity out of the budget",
                      name, fmt::join(windows, ", "), bits, granularity_name(granularity),
-                     free_windows ? "list 0 in budget.window_bits for codes that do not overlap, or " : "");
+                     free.windows ? "list 0 in budget.window_bits for codes that do not overlap, or " : "");
     }
   return ways;
 }
@@ -78,6 +111,7 @@ std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
 
 BudgetFit::BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration)
     : calibration_(calibration), budget_(*recipe.budget()) {
+  require_use(plan, recipe);
   add_candidates(plan, recipe);
   measure_room(plan);
   require_room_for_codes(plan);

@@ -44,8 +44,9 @@ struct BudgetOutcome {
 /// Bits are those stored, of every kind, over all linear layers of the blocks, those that stay float16 included.
 class BudgetFit {
  public:
-  /// Lists the ways. Throws InvalidArgument before any work: bits that a format lacks, statistics that no calibration
-  /// file holds, a budget that the codes alone exceed. `calibration` must outlive this.
+  /// Lists the ways. Throws InvalidArgument before any work: bits that a format lacks, lists that no weight is free to
+  /// take from (other than Budget's own), statistics that no calibration file holds, a budget that the codes alone
+  /// exceed. `calibration` must outlive this.
   BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration);
 
   /// `plan.items` are those of the constructor, perhaps with their inputs scaled since, and get the settings chosen.

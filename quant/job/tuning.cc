@@ -1,7 +1,11 @@
 #include "quant/job/tuning.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
@@ -244,6 +248,33 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
   return true;
 }
 
+// What training can change of the weights and biases of the blocks, with what a message calls it.
+struct Trainable {
+  bool Tuning::*named;
+  std::string_view what;
+  bool (*in)(const TensorSettings& settings);
+};
+constexpr std::array<Trainable, 3> kTrainable{
+    {{&Tuning::palettes, "a palette of its own",
+      [](const TensorSettings& s) { return s.has_palette() || s.learns_block_palette(); }},
+     {&Tuning::scales, "scales in float16",
+      [](const TensorSettings& s) {
+        return s.has_palette() ? s.scaling != Scaling::kNone
+                               : !s.has_block_palette() || s.block_scale == ScaleType::kFloat16;
+      }},
+     {&Tuning::biases, "a bias that shifting makes", [](const TensorSettings& s) { return s.shifting; }}}};
+
+// Whether a quantized layer of the blocks is such.
+bool any_coded(const Plan& plan, const std::function<bool(const QuantizeItem&)>& is_such) {
+  return std::any_of(plan.items.begin(), plan.items.end(), [&](const QuantizeItem& item) {
+    return item.identity.block_linear && item.settings.coded() && is_such(item);
+  });
+}
+
+bool codes_can_move(const QuantizeItem& item) {
+  return TunableTensor::codes_can_move(stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec);
+}
+
 }  // namespace
 
 void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning,
@@ -252,20 +283,20 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
                  "tuning runs text through the model: give --text FILE, or token ids with --tokens FILE (or leave it "
                  "out: --set tuning.epochs=0)");
   check_windows(*text, architecture, "tuning");
-  const bool coded = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
-    return item.identity.block_linear && item.settings.coded();
-  });
-  const bool moves = std::any_of(plan.items.begin(), plan.items.end(), [](const QuantizeItem& item) {
-    return item.identity.block_linear && item.settings.coded() &&
-           TunableTensor::codes_can_move(stored_tensor(item.settings, item.source->rows(), item.source->cols()).spec);
-  });
   NIBBLE_REQUIRE(
-      !tuning.codes || moves, InvalidArgument,
+      !tuning.codes || any_coded(plan, codes_can_move), InvalidArgument,
       "tuning: codes can be trained of scalar palettes, uniform grids and int4 blocks, of which there are none "
       "here; leave codes out of `train`");
-  NIBBLE_REQUIRE(coded && (tuning.palettes || tuning.scales || tuning.codes || !plan.biases.empty()), InvalidArgument,
-                 "tuning: the recipe leaves nothing to train: no quantized layer of the blocks{}",
-                 coded ? " has a bias that shifting makes" : "");
+  constexpr std::string_view kNothing = "tuning: the recipe leaves nothing to train: no quantized layer of the blocks";
+  NIBBLE_REQUIRE(any_coded(plan, [](const QuantizeItem&) { return true; }), InvalidArgument, "{}", kNothing);
+  std::vector<std::string_view> named;
+  bool trains = tuning.codes;
+  for (const Trainable& kind : kTrainable) {
+    if (!(tuning.*kind.named)) continue;
+    named.push_back(kind.what);
+    trains = trains || any_coded(plan, [&](const QuantizeItem& item) { return kind.in(item.settings); });
+  }
+  NIBBLE_REQUIRE(trains, InvalidArgument, "{} has {}", kNothing, fmt::join(named, " or "));
 }
 
 nlohmann::ordered_json tuning_json(const TuningResult& result) {

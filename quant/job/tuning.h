@@ -52,7 +52,8 @@ std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, 
 /// As it stands in quantization.json and is printed with --json.
 nlohmann::ordered_json tuning_json(const TuningResult& result);
 
-/// Refuses, before any work, a text that cannot be tuned on. Throws InvalidArgument.
+/// Refuses, before any work, a text that cannot be tuned on, and a recipe that has nothing of what `train` names.
+/// Throws InvalidArgument.
 void check_tuning(const Plan& plan, const model::Architecture& architecture, const Tuning& tuning,
                   const CalibrationText* text);
 

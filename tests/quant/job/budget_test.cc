@@ -357,6 +357,31 @@ TEST(Budget, RefusesWidthsThatNoWindowOfItsListHolds) {
       [&] { Recipe::parse("budget: {bits_per_weight: 4, window_bits: [3]}", "recipe"); }, "or 4 to 10, got '3'"));
 }
 
+TEST(Budget, RefusesListsThatNoLayerIsFreeToTake) {
+  const TempDir dir;
+  write_model(dir);
+  const auto refused = [&](std::string_view defaults, std::string_view lists, std::string_view key) {
+    return test::throws_with<InvalidArgument>(
+        [&] {
+          quantize(dir, fmt::format("{{defaults: {{{}}}, budget: {{bits_per_weight: 8, {}}}}}", defaults, lists));
+        },
+        fmt::format("budget: {}: no layer", key), fmt::format("leave {} out", key));
+  };
+  EXPECT_TRUE(refused("format: int4-block", "bits: [2, 8]", "bits"));
+  EXPECT_TRUE(refused("format: block-palette, palette: nf4", "bits: [2, 4]", "bits"));
+  EXPECT_TRUE(refused("format: uniform", "granularity: [channel-group]", "granularity"));
+  EXPECT_TRUE(refused("format: uniform", "window_bits: [6]", "window_bits"));
+  EXPECT_FALSE(fs::exists(dir / "out.partial")) << "found before any work";
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(dir, "{layers: [{match: '.', bits: 3}], budget: {bits_per_weight: 8, bits: [2, 3]}}"); },
+      "budget: bits: no layer"));
+  // What is said by default may go unused, and so may what only some layers take.
+  EXPECT_NO_THROW(quantize(dir, "{defaults: {format: int4-block}, budget: {bits_per_weight: 8, bits: [2, 3, 4, 6]}}"));
+  EXPECT_NO_THROW(quantize(dir,
+                           "{layers: [{match: 'q_proj', format: int4-block}], budget: {bits_per_weight: 8, "
+                           "bits: [2, 3], granularity: [tensor]}}"));
+}
+
 TEST(Budget, RefusesTheImpossibleAndSaysWhatIsPossible) {
   const TempDir dir;
   write_model(dir);

@@ -227,6 +227,12 @@ TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
   EXPECT_TRUE(
       refused(palette + "tuning: {epochs: 1, train: [biases]}", text(), "no quantized layer of the blocks has"));
   EXPECT_TRUE(refused("defaults: {format: float16}\ntuning: {epochs: 1}", text(), "nothing to train"));
+  EXPECT_TRUE(refused("defaults: {format: int4-block}\ntuning: {train: [palettes]}", text(),
+                      "no quantized layer of the blocks has a palette of its own"));
+  EXPECT_TRUE(refused("defaults: {format: block-palette, palette: fp4, block_scale: e8m0}\ntuning: {epochs: 1}", text(),
+                      "has a palette of its own or scales in float16 or a bias that shifting makes"));
+  EXPECT_TRUE(refused(palette + "tuning: {train: [scales, biases]}", text(),
+                      "has scales in float16 or a bias that shifting makes"));
   EXPECT_TRUE(refused(palette + "tuning: {epoch: 1}", text(), "did you mean 'epochs'"));
   EXPECT_TRUE(refused(palette + "tuning: {loss: mse}", text(), "expected kl, next-token"));
   EXPECT_TRUE(refused(palette + "tuning: {train: [code]}", text(), "expected palettes, scales, biases, codes"));
