@@ -6,6 +6,8 @@
 #include <set>
 
 #include "core/error.h"
+#include "model/gguf/gguf_harmless_keys.h"
+#include "model/gguf/gguf_rotary.h"
 #include "model/gguf/gguf_source.h"
 #include "model/gguf/gguf_weights.h"
 
@@ -33,6 +35,30 @@ class ConfigWriter {
 
   void drop(const char* key) { config_.erase(key); }
   bool truth_or(std::string_view key, bool fallback) const { return metadata_.truth(full(key)).value_or(fallback); }
+
+  /// A setting that llama.cpp's code fixes: a file that says it says the same.
+  void require_number(std::string_view key, double computed) const {
+    const double value = number_or(key, computed);
+    NIBBLE_REQUIRE(std::abs(value - computed) <= 1e-5 * computed, FormatError,
+                   "{}: '{}' is {}; expected {}, which is what is computed, or no such key", metadata_.name(),
+                   full(key), shortest(value), shortest(computed));
+  }
+  void require_truth(std::string_view key, bool computed) const {
+    NIBBLE_REQUIRE(truth_or(key, computed) == computed, FormatError,
+                   "{}: '{}' is {}; expected {}, which is what is computed, or no such key", metadata_.name(),
+                   full(key), !computed, computed);
+  }
+  /// Counts a key as understood.
+  void mark(std::string_view key) const { full(key); }
+  /// Throws for a key of the architecture that nobody asked for, unless it leaves the network alone.
+  void refuse_unread() const {
+    const std::string prefix = fmt::format("{}.", architecture_.name);
+    for (const auto& [key, value] : metadata_.items())
+      NIBBLE_REQUIRE(!key.starts_with(prefix) || asked_.contains(key) ||
+                         is_harmless_gguf_key(std::string_view(key).substr(prefix.size()), value),
+                     FormatError, "{}: '{}' is {}: a setting that is not computed", metadata_.name(), key,
+                     value.describe());
+  }
 
   bool has(std::string_view key) const { return metadata_.find(full(key)) != nullptr; }
   /// A whole number; where the file has one for each layer, they must agree.
@@ -66,6 +92,18 @@ class ConfigWriter {
   void window() {
     set("sliding_window", nullptr);
     copy_natural_if("attention.sliding_window", "sliding_window");
+  }
+
+  /// Which blocks have a window is the architecture's; a file that says it says the same.
+  void require_usual_windows() const {
+    const char* const key = "attention.sliding_window_pattern";
+    if (architecture_.window_every == 0 || !has(key)) return;
+    const GgufArray* const blocks = metadata_.find(full(key))->array();
+    bool same = blocks == nullptr ? natural(key) == architecture_.window_every : blocks->type == GgufType::kBool;
+    for (std::size_t i = 0; same && blocks != nullptr && i < blocks->size; ++i)
+      same = blocks->truth(i) == ((i + 1) % architecture_.window_every != 0);
+    NIBBLE_REQUIRE(same, FormatError, "{}: '{}' is {}; expected windows in all blocks but every {}th", metadata_.name(),
+                   full(key), metadata_.find(full(key))->describe(), architecture_.window_every);
   }
 
   bool has_tensor(const std::string& name) const { return file_.find(name) != nullptr; }
@@ -127,31 +165,15 @@ class ConfigWriter {
     return static_cast<double>(natural_or("rope.dimension_count", head_dim())) / static_cast<double>(head_dim());
   }
 
-  /// rope_theta, and how the frequencies are scaled.
+  /// rope_theta, how much of a head turns where that is not all of it, and how the frequencies are scaled.
   void rotary() {
     set("rope_theta", shortest(number_or("rope.freq_base", 10000.0)));
-    const std::string none = "none";
-    const std::string* const type = metadata_.text(full("rope.scaling.type"));
-    Json scaling;
-    if (has_tensor("rope_factors_long.weight") || has_tensor("rope_factors_short.weight")) {
-      scaling = factors("rope_factors_short.weight", "rope_factors_long.weight");
-      if (has("rope.scaling.attn_factor")) scaling["attention_factor"] = shortest(number("rope.scaling.attn_factor"));
-    } else if (has_tensor("rope_freqs.weight")) {  // what llama3's rule comes to: one factor for every length
-      scaling = factors("rope_freqs.weight", "rope_freqs.weight");
-      scaling["attention_factor"] = 1.0;
-    } else if ((type == nullptr || *type == "linear") && (has("rope.scaling.factor") || has("rope.scale_linear"))) {
-      const double factor = has("rope.scaling.factor") ? number("rope.scaling.factor") : number("rope.scale_linear");
-      if (factor != 0.0 && factor != 1.0) scaling = {{"rope_type", "linear"}, {"factor", shortest(factor)}};
-    } else if (type != nullptr && *type == "yarn") {
-      scaling = {{"rope_type", "yarn"}, {"factor", shortest(number("rope.scaling.factor"))}};
-      if (has("rope.scaling.yarn_beta_fast")) scaling["beta_fast"] = shortest(number("rope.scaling.yarn_beta_fast"));
-      if (has("rope.scaling.yarn_beta_slow")) scaling["beta_slow"] = shortest(number("rope.scaling.yarn_beta_slow"));
-    } else {
-      const std::string& kind = type == nullptr ? none : *type;
-      NIBBLE_REQUIRE(kind == "none" || kind == "linear", FormatError,
-                     "{}: '{}' is '{}'; expected none, linear, yarn or tensors of factors", metadata_.name(),
-                     full("rope.scaling.type"), kind);
-    }
+    if (rotary_share() != 1.0) set("partial_rotary_factor", rotary_share());
+    rope_scaling();
+  }
+
+  void rope_scaling() {
+    Json scaling = rotary_scaling();
     if (scaling.is_null()) return;
     if (has("rope.scaling.original_context_length"))
       scaling["original_max_position_embeddings"] = natural("rope.scaling.original_context_length");
@@ -169,6 +191,12 @@ class ConfigWriter {
     copy_natural("expert_used_count", "num_experts_per_tok");
   }
 
+  /// Whether they do is the architecture's.
+  void expert_weights_sum_to_one(bool wanted) {
+    require_truth("expert_weights_norm", wanted);
+    set("norm_topk_prob", wanted);
+  }
+
   void biases(bool output_too) {
     const bool attention = has_parameter(Role::kQ, true);
     set("attention_bias", attention);
@@ -178,10 +206,54 @@ class ConfigWriter {
   }
 
  private:
-  std::string full(std::string_view key) const { return fmt::format("{}.{}", architecture_.name, key); }
+  /// The key as the file has it; whoever asks for it has understood it.
+  std::string full(std::string_view key) const {
+    std::string name = fmt::format("{}.{}", architecture_.name, key);
+    asked_.insert(name);
+    return name;
+  }
 
   /// The shortest decimal that is the same float: files hold floats, and 1e-5f is 1e-5 in a config.
   static double shortest(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
+
+  Json rotary_scaling() const {
+    const std::string* const text = metadata_.text(full("rope.scaling.type"));
+    const std::string type = text == nullptr ? "linear" : *text;  // what llama.cpp assumes
+    const bool by_length = has_tensor("rope_factors_long.weight") || has_tensor("rope_factors_short.weight");
+    const bool factors_given = by_length || has_tensor("rope_freqs.weight");
+    const bool known = type == "none" || type == "linear" || (factors_given ? type == "longrope" : type == "yarn");
+    NIBBLE_REQUIRE(known, FormatError, "{}: '{}' is '{}'; expected none, linear, {}", metadata_.name(),
+                   full("rope.scaling.type"), type,
+                   factors_given ? "or longrope beside tensors of factors" : "yarn or tensors of factors");
+    if (type == "none") mark("rope.scaling.factor");  // which is not applied then
+    if (by_length) return factors("rope_factors_short.weight", "rope_factors_long.weight");
+    if (factors_given) return factors("rope_freqs.weight", "rope_freqs.weight");  // what llama3's rule comes to
+    if (type == "yarn") return yarn();
+    if (type == "none") return {};
+    const double factor = number_or("rope.scaling.factor", number_or("rope.scale_linear", 0.0));
+    if (factor == 0.0 || factor == 1.0) return {};
+    return {{"rope_type", "linear"}, {"factor", shortest(factor)}};
+  }
+
+  Json yarn() const {
+    const double factor = shortest(number("rope.scaling.factor"));
+    Json scaling = {{"rope_type", "yarn"}, {"factor", factor}};
+    if (has("rope.scaling.yarn_beta_fast")) scaling["beta_fast"] = shortest(number("rope.scaling.yarn_beta_fast"));
+    if (has("rope.scaling.yarn_beta_slow")) scaling["beta_slow"] = shortest(number("rope.scaling.yarn_beta_slow"));
+    // llama.cpp's context divides by the magnitude of the multiplier; it asks for one in files of mistral3 alone.
+    const double multiplier = name() == "mistral3" ? number_or("rope.scaling.yarn_log_multiplier", 0.0) : 0.0;
+    const double by_rule = gguf_yarn_magnitude(factor, 1.0);
+    const double magnitude = number_or("rope.scaling.attn_factor", 1.0) * by_rule /
+                             (multiplier == 0.0 ? 1.0 : gguf_yarn_magnitude(factor, multiplier));
+    NIBBLE_REQUIRE(magnitude > 0.0 && magnitude <= 1e6, FormatError,
+                   "{}: '{}*': sines and cosines would be multiplied by {}", metadata_.name(), full("rope.scaling."),
+                   magnitude);
+    if (magnitude != by_rule) scaling["attention_factor"] = shortest(magnitude);
+    // Converters put a checkpoint's attention factor here, where llama.cpp goes by the rule all the same.
+    require_number("rope.scaling.yarn_attn_factor", magnitude);
+    require_number("rope.scaling.yarn_ext_factor", 1.0);
+    return scaling;
+  }
 
   Json factors(const std::string& brief, const std::string& lengthy) const {
     const auto list = [&](const std::string& name) {
@@ -191,12 +263,16 @@ class ConfigWriter {
       const std::vector<float> values = gguf_vector(file_, tensor);
       return std::vector<double>(values.begin(), values.end());
     };
-    return {{"rope_type", "longrope"}, {"short_factor", list(brief)}, {"long_factor", list(lengthy)}};
+    return {{"rope_type", "longrope"},
+            {"short_factor", list(brief)},
+            {"long_factor", list(lengthy)},
+            {"attention_factor", shortest(number_or("rope.scaling.attn_factor", 1.0))}};
   }
 
   const GgufFile& file_;
   const GgufMetadata& metadata_;
   const GgufArchitecture& architecture_;
+  mutable std::set<std::string, std::less<>> asked_;
   Json config_;
 };
 
@@ -239,7 +315,7 @@ void qwen2_moe(ConfigWriter& writer) {
   writer.experts("num_experts");
   writer.copy_natural("expert_feed_forward_length", "moe_intermediate_size");
   writer.copy_natural("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
-  writer.set("norm_topk_prob", false);
+  writer.expert_weights_sum_to_one(false);
 }
 
 void qwen3(ConfigWriter& writer) {
@@ -252,7 +328,7 @@ void qwen3_moe(ConfigWriter& writer) {
   qwen3(writer);
   writer.experts("num_experts");
   writer.copy_natural("expert_feed_forward_length", "moe_intermediate_size");
-  writer.set("norm_topk_prob", true);
+  writer.expert_weights_sum_to_one(true);
 }
 
 /// Scores of the 27 B models are scaled by hidden / heads, of all others by head_dim; no key tells.
@@ -300,6 +376,7 @@ void gpt_neox(ConfigWriter& writer) {
   writer.layer_epsilon("layer_norm_eps");
   writer.set("rotary_pct", writer.rotary_share());
   writer.set("rotary_emb_base", writer.number_or("rope.freq_base", 10000.0));
+  writer.rope_scaling();
   writer.set("use_parallel_residual", writer.truth_or("use_parallel_residual", true));
   writer.set("hidden_act", "gelu");
   writer.drop("num_key_value_heads");
@@ -351,19 +428,21 @@ void stablelm(ConfigWriter& writer) {
   writer.set("partial_rotary_factor", writer.rotary_share());
   writer.set("use_qkv_bias", writer.has_parameter(Role::kQ, true));
   writer.set("qk_layernorm", writer.has_parameter(Role::kQNorm, false));
+  writer.mark("use_parallel_residual");  // tensors say it, to llama.cpp too
   writer.set("use_parallel_residual", !writer.has_parameter(Role::kMlpNorm, false));
 }
 
 void olmo(ConfigWriter& writer) {
   writer.common();
   writer.rotary();
+  writer.require_number("attention.layer_norm_epsilon", 1e-5);  // no setting of its configuration
   if (writer.number_or("attention.clamp_kqv", 0.0) > 0.0) writer.copy_number("attention.clamp_kqv", "clip_qkv");
 }
 
 void olmoe(ConfigWriter& writer) {
   rms_family(writer);
   writer.experts("num_experts");
-  writer.set("norm_topk_prob", false);
+  writer.expert_weights_sum_to_one(false);
 }
 
 // The third generation is the second with windows.
@@ -465,6 +544,8 @@ std::string gguf_config_json(const GgufFile& file) {
   ConfigWriter writer(file);
   writer.vocabulary_and_tokens();
   filler_of(writer.name())(writer);
+  writer.require_usual_windows();
+  writer.refuse_unread();
   return writer.take().dump(2);
 }
 

@@ -19,6 +19,10 @@ const RotarySpec* gguf_rotary(const Architecture& architecture) {
   return any;
 }
 
+double gguf_yarn_magnitude(double factor, double multiplier) {
+  return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
+}
+
 void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names) {
   const RotarySpec* const rotary = gguf_rotary(architecture);
   if (rotary == nullptr) return;
@@ -55,7 +59,7 @@ void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, c
       natural("scaling.original_context_length", scaling.original_context);
       number("scaling.yarn_beta_fast", scaling.beta_fast);
       number("scaling.yarn_beta_slow", scaling.beta_slow);
-      const double own = 0.1 * std::log(scaling.factor) + 1.0;  // what llama.cpp multiplies by itself
+      const double own = gguf_yarn_magnitude(scaling.factor, 1.0);  // what llama.cpp multiplies by itself
       if (std::abs(scaling.magnitude - own) > 1e-6 * own) number("scaling.attn_factor", scaling.magnitude / own);
       return;
     }

@@ -14,6 +14,9 @@ namespace nibble::model {
 /// which llama.cpp derives those with one where an architecture has both). Null where nothing turns.
 const RotarySpec* gguf_rotary(const Architecture& architecture);
 
+/// What llama.cpp multiplies sines and cosines by under YaRN, 0.1 · multiplier · ln(factor) + 1; 1 for factors up to 1.
+double gguf_yarn_magnitude(double factor, double multiplier);
+
 /// Adds `A.rope.*`. Throws InvalidArgument for scalings that it does not know.
 void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names);
 

@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "model/architecture/families.h"
 #include "model/gguf/gguf_names.h"
+#include "model/gguf/gguf_rotary.h"
 #include "tests/model/gguf/tiny_gguf.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -127,8 +129,113 @@ TEST(GgufConfig, HasHowRotaryFrequenciesAreScaled) {
   EXPECT_EQ(factors["short_factor"], json::array({1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5}));
   EXPECT_EQ(factors["long_factor"], factors["short_factor"]);
   EXPECT_EQ(factors["attention_factor"], 1.0);
+  EXPECT_EQ(llama()
+                .tensor("rope_freqs.weight")
+                .number("rope.scaling.attn_factor", 1.25f)
+                .config()["rope_scaling"]["attention_factor"],
+            1.25);
   parse_architecture(llama().tensor("rope_freqs.weight").config().dump(), "m.gguf");  // 8 pairs of 16 elements
   EXPECT_TRUE(refuses(llama().word("rope.scaling.type", "warp"), "'llama.rope.scaling.type' is 'warp'"));
+}
+
+// llama.cpp multiplies sines and cosines by attn_factor · m(1), or · m(1) / m(multiplier) where a file of mistral3 has
+// one: m(x) = 0.1 x ln(factor) + 1 (llama-context.cpp).
+TEST(GgufConfig, HasWhatYarnMultipliesBy) {
+  const auto yarn = [](const char* architecture) {
+    return Contents(architecture)
+        .number("attention.layer_norm_rms_epsilon", 1e-5f)
+        .word("rope.scaling.type", "yarn")
+        .number("rope.scaling.factor", 16.0f)
+        .natural("rope.scaling.original_context_length", 32);
+  };
+  const auto magnitude = [](const Contents& contents) {
+    const Architecture architecture = parse_architecture(contents.config().dump(), "m.gguf");
+    return architecture.blocks[0].attention.rotary->scaling.magnitude;
+  };
+  constexpr double kRule = 1.2772588722239782;  // 0.1 ln(16) + 1
+  const test::Bound tolerance{.rel = 1e-6};     // files hold floats
+  EXPECT_TRUE(test::near(magnitude(yarn("llama")), kRule, tolerance));
+  EXPECT_TRUE(test::near(magnitude(yarn("llama").number("rope.scaling.attn_factor", 0.5f)), 0.5 * kRule, tolerance));
+  EXPECT_TRUE(test::near(magnitude(yarn("mistral3").number("rope.scaling.yarn_log_multiplier", 1.0f)), 1.0, tolerance));
+  EXPECT_TRUE(test::near(
+      magnitude(
+          yarn("mistral3").number("rope.scaling.yarn_log_multiplier", 0.5f).number("rope.scaling.attn_factor", 2.0f)),
+      2.0 * kRule / 1.1386294361119891, tolerance));
+  EXPECT_TRUE(test::near(magnitude(yarn("llama")
+                                       .number("rope.scaling.yarn_attn_factor", static_cast<float>(kRule))
+                                       .number("rope.scaling.yarn_ext_factor", 1.0f)),
+                         kRule, tolerance));
+  EXPECT_TRUE(refuses(yarn("llama").number("rope.scaling.yarn_attn_factor", 1.0f),
+                      "'llama.rope.scaling.yarn_attn_factor' is 1", "expected 1.2772"));
+  EXPECT_TRUE(refuses(yarn("llama").number("rope.scaling.yarn_ext_factor", 0.5f), "yarn_ext_factor' is 0.5"));
+  EXPECT_TRUE(refuses(yarn("llama").number("rope.scaling.attn_factor", 0.0f), "multiplied by 0"));
+  EXPECT_TRUE(refuses(yarn("llama").number("rope.scaling.yarn_log_multiplier", 1.0f), "yarn_log_multiplier' is 1"));
+  EXPECT_TRUE(refuses(yarn("llama").tensor("rope_freqs.weight"), "'llama.rope.scaling.type' is 'yarn'"));
+}
+
+// The writer's keys, read again: any magnitude comes back.
+TEST(GgufConfig, HasTheMagnitudeThatWasWritten) {
+  for (const double magnitude : {1.0, 0.75, 1.1386294361119891}) {
+    Architecture architecture = parse_architecture(llama().config().dump(), "m.gguf");
+    for (BlockSpec& block : architecture.blocks) {
+      RotaryScaling& scaling = block.attention.rotary->scaling;
+      scaling.kind = RotaryScaling::Kind::kYarn;
+      scaling.factor = 4.0;
+      scaling.original_context = 128;
+      scaling.magnitude = magnitude;
+    }
+    GgufMetadata metadata;
+    add_gguf_rotary(metadata, architecture, *find_gguf_architecture("llama"));
+    Contents contents = llama();
+    for (const auto& [key, value] : metadata.items()) {
+      std::string bytes;
+      value.append_to(bytes);
+      contents.pairs.push_back(pair(key, static_cast<std::uint32_t>(value.type()), bytes));
+    }
+    const Architecture read = parse_architecture(contents.config().dump(), "m.gguf");
+    EXPECT_TRUE(test::near(read.blocks[0].attention.rotary->scaling.magnitude, magnitude, {.rel = 1e-6}));
+  }
+}
+
+TEST(GgufConfig, RefusesSettingsThatAreNotComputed) {
+  EXPECT_TRUE(refuses(llama().number("attention.temperature_scale", 0.1f), "'llama.attention.temperature_scale' is 0.1",
+                      "not computed"));
+  llama().number("attention.temperature_scale", 0.0f).natural("attention.temperature_length", 8192).config();
+  EXPECT_TRUE(refuses(llama().number("rope.scaling.attn_factor", 1.5f), "'llama.rope.scaling.attn_factor' is 1.5"));
+  EXPECT_TRUE(refuses(llama().tensor("rope_freqs.weight").number("rope.scaling.factor", 8.0f), "factor' is 8"));
+  EXPECT_TRUE(refuses(llama().number("final_logit_softcapping", 30.0f), "final_logit_softcapping"));
+  EXPECT_TRUE(refuses(llama().natural("attention.sliding_window", 128), "sliding_window' is 128"));
+  EXPECT_TRUE(refuses(llama().natural("a_key_of_tomorrow", 1), "'llama.a_key_of_tomorrow' is 1"));
+  EXPECT_TRUE(refuses(llama().word("a_key_of_tomorrow", "x"), "is 'x'"));
+  Contents acausal = llama();
+  acausal.pairs.push_back(pair("llama.attention.causal", 7, std::string(1, '\0')));
+  EXPECT_TRUE(refuses(acausal, "'llama.attention.causal' is false"));
+  const auto qwen = [] { return Contents("qwen2").number("attention.layer_norm_rms_epsilon", 1e-6f); };
+  EXPECT_THROW(parse_architecture(qwen().natural("rope.dimension_count", 8).config().dump(), "m.gguf"), FormatError);
+  EXPECT_TRUE(refuses(Contents("olmo").number("attention.layer_norm_epsilon", 1e-6f), "layer_norm_epsilon"));
+  // What says nothing, or nothing new.
+  EXPECT_EQ(llama()
+                .natural("vocab_size", 300)
+                .natural("rope.dimension_count", 16)
+                .natural("expert_used_count", 0)
+                .word("tensor_data_layout", "Meta AI original pth")
+                .word("rope.scaling.type", "none")
+                .number("rope.scaling.factor", 8.0f)
+                .natural("vision.block_count", 27)
+                .config(),
+            llama().config());
+}
+
+TEST(GgufConfig, RefusesWindowsInOtherBlocks) {
+  const auto gemma = [](std::string bits) {
+    Contents contents = Contents("gemma3").number("attention.layer_norm_rms_epsilon", 1e-6f);
+    contents.natural("attention.sliding_window", 128);
+    contents.pairs.push_back(
+        pair("gemma3.attention.sliding_window_pattern", 9, u32(7) + u64(bits.size()) + std::move(bits)));
+    return contents;
+  };
+  EXPECT_EQ(gemma(std::string("\1\1", 2)).config()["sliding_window_pattern"], 6);
+  EXPECT_TRUE(refuses(gemma(std::string("\1\0", 2)), "sliding_window_pattern", "but every 6th"));
 }
 
 TEST(GgufConfig, OfOtherFamiliesHasTheirWords) {
@@ -176,6 +283,10 @@ TEST(GgufConfig, OfOtherFamiliesHasTheirWords) {
     EXPECT_EQ(Contents(layer).number("attention.layer_norm_epsilon", 1e-6f).config()["vocab_size"], 300) << layer;
 }
 
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Every key that is written is one that the family's own parser understands.
 TEST(GgufConfig, IsUnderstoodByEveryFamily) {
   for (const GgufArchitecture& row : gguf_architectures()) {
@@ -184,13 +295,18 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
     const bool all_heads = row.name == "bloom" || row.name == "gptneox" || row.name == "gpt2";
     Contents contents{std::string(row.name)};
     contents.natural("attention.head_count_kv", all_heads ? 4 : 2);
-    contents.number("attention.layer_norm_rms_epsilon", 1e-6f).number("attention.layer_norm_epsilon", 1e-6f);
-    contents.natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
-    if (row.name != "llama") contents.natural("expert_count", 4);
+    contents.number("attention.layer_norm_rms_epsilon", 1e-6f);
+    contents.number("attention.layer_norm_epsilon", row.name == "olmo" ? 1e-5f : 1e-6f);
+    if (is_one_of(row.name, {"qwen2moe", "qwen3moe", "olmoe", "granitemoe", "gpt-oss"}))
+      contents.natural("expert_count", 4).natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
     if (row.name == "qwen2moe") contents.natural("expert_shared_feed_forward_length", 48);
     if (row.name == "gpt-oss") contents.word("rope.scaling.type", "yarn").number("rope.scaling.factor", 32.0f);
-    contents.natural("attention.sliding_window", 128).number("logit_scale", 0.5f).number("attention.scale", 0.25f);
-    contents.number("embedding_scale", 12.0f).number("residual_scale", 0.25f).number("rope.freq_base", 20000.0f);
+    if (row.window_every != 0 || is_one_of(row.name, {"phi3", "mistral3"}))
+      contents.natural("attention.sliding_window", 128);
+    if (is_one_of(row.name, {"command-r", "granite", "granitemoe"})) contents.number("logit_scale", 0.5f);
+    if (is_one_of(row.name, {"granite", "granitemoe"}))
+      contents.number("attention.scale", 0.25f).number("embedding_scale", 12.0f).number("residual_scale", 0.25f);
+    contents.number("rope.freq_base", 20000.0f);
     contents.tensor("blk.0.attn_norm_2.weight").tensor("output.weight");
     const json config = contents.config();
     const Architecture architecture = parse_architecture(config.dump(), "m.gguf");
