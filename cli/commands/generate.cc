@@ -66,9 +66,11 @@ std::vector<TokenId> prompt_of(const GenerateArguments& arguments, const model::
     NIBBLE_REQUIRE(!ids.empty(), InvalidArgument, "--prompt-ids: expected at least one id");
     return ids;
   }
-  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
-                 "'{}' has no tokenizer (tokenizer.json, or vocab.json and merges.txt); give --prompt-ids instead",
-                 arguments.model.string());
+  NIBBLE_REQUIRE(
+      tokenizer != nullptr, FormatError,
+      "'{}' has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model); give --prompt-ids "
+      "instead",
+      arguments.model.string());
   std::vector<TokenId> ids = tokenizer->encode(*arguments.prompt);
   if (const auto bos = tokenizer->added_bos()) ids.insert(ids.begin(), *bos);
   NIBBLE_REQUIRE(

@@ -3,6 +3,7 @@
 #include "model/gguf/gguf_checkpoint.h"
 #include "model/gguf/gguf_file.h"
 #include "model/gguf/gguf_tokenizer.h"
+#include "model/tokenizer/open_tokenizer.h"
 
 namespace nibble::model {
 
@@ -25,9 +26,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer_if_any(const std::filesystem::pa
     const auto file = GgufFile::open(path);
     return has_gguf_tokenizer(file->metadata()) ? make_gguf_tokenizer(file->metadata()) : nullptr;
   }
-  for (const char* name : {"tokenizer.json", "vocab.json"})
-    if (std::filesystem::exists(path / name)) return Tokenizer::open(path);
-  return nullptr;
+  return has_tokenizer(path) ? Tokenizer::open(path) : nullptr;
 }
 
 }  // namespace nibble::model

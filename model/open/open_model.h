@@ -18,7 +18,8 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::filesystem::path& p
 /// The tokenizer that a checkpoint comes with: the directory's, or the one in the file's metadata (no tensors are
 /// needed, so vocabularies without a model open too). Throws FormatError where there is none, or one that is not read.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
-/// The same, or null for a checkpoint without one: neither tokenizer.json nor vocab.json, no `tokenizer.ggml.model`.
+/// The same, or null for a checkpoint without one: none of a tokenizer's files (docs/formats.md), no
+/// `tokenizer.ggml.model`.
 std::shared_ptr<const Tokenizer> open_tokenizer_if_any(const std::filesystem::path& path);
 
 }  // namespace nibble::model

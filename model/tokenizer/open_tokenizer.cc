@@ -11,18 +11,28 @@
 
 namespace nibble::model {
 
+namespace {
+
+bool has_json(const std::filesystem::path& directory) { return file_exists(directory / "tokenizer.json"); }
+bool has_gpt2_files(const std::filesystem::path& directory) {
+  return file_exists(directory / "vocab.json") && file_exists(directory / "merges.txt");
+}
+bool has_sentencepiece(const std::filesystem::path& directory) { return file_exists(directory / "tokenizer.model"); }
+
+}  // namespace
+
+bool has_tokenizer(const std::filesystem::path& directory) {
+  return has_json(directory) || has_gpt2_files(directory) || has_sentencepiece(directory);
+}
+
 TokenizerSpec read_tokenizer(const std::filesystem::path& directory) {
   const TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
-  const auto json = directory / "tokenizer.json";
-  if (file_exists(json)) return read_tokenizer_json(json, config);
-  const auto vocabulary = directory / "vocab.json";
-  const auto merges = directory / "merges.txt";
-  if (file_exists(vocabulary) && file_exists(merges)) return read_gpt2_files(vocabulary, merges, config);
-  const auto sentencepiece = directory / "tokenizer.model";
-  NIBBLE_REQUIRE(file_exists(sentencepiece), FormatError,
+  if (has_json(directory)) return read_tokenizer_json(directory / "tokenizer.json", config);
+  if (has_gpt2_files(directory)) return read_gpt2_files(directory / "vocab.json", directory / "merges.txt", config);
+  NIBBLE_REQUIRE(has_sentencepiece(directory), FormatError,
                  "'{}' has no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, nor tokenizer.model",
                  directory.string());
-  return read_sentencepiece_file(sentencepiece, config);
+  return read_sentencepiece_file(directory / "tokenizer.model", config);
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {

@@ -51,6 +51,18 @@ TEST(OpenModel, KnowsModelsWithoutATokenizer) {
   EXPECT_EQ(open_tokenizer_if_any(dir / "empty"), nullptr);
 }
 
+TEST(OpenModel, KnowsEveryKindOfTokenizerFile) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "pieces");
+  std::filesystem::copy_file(source_path("tests/data/tokenizers/spm_bpe.model"), dir / "pieces/tokenizer.model");
+  EXPECT_NE(open_tokenizer_if_any(dir / "pieces"), nullptr);
+  write_file(dir / "pieces/vocab.json", "{}");  // without merges it is no tokenizer
+  EXPECT_NE(open_tokenizer_if_any(dir / "pieces"), nullptr);
+  std::filesystem::create_directory(dir / "half");
+  write_file(dir / "half/vocab.json", "{}");
+  EXPECT_EQ(open_tokenizer_if_any(dir / "half"), nullptr);
+}
+
 TEST(OpenModel, OpensAVocabularyWithoutAModel) {
   const TempDir dir;
   TinyLlama model;
