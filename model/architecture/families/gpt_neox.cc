@@ -6,6 +6,18 @@
 #include "model/architecture/parts.h"
 
 namespace nibble::model {
+namespace {
+
+// One setting under two names: transformers of 2024 and 2025 save it under both.
+double number_of_either(const FamilyConfig& config, const char* key, const char* other, double fallback, double max) {
+  const double value = config.number_or(key, config.number_or(other, fallback, 0.0, max), 0.0, max);
+  const double same = config.number_or(other, value, 0.0, max);
+  NIBBLE_REQUIRE(same == value, FormatError, "{}: '{}' and '{}' are one setting: expected one value, got {} and {}",
+                 config.what(), key, other, value, same);
+  return value;
+}
+
+}  // namespace
 
 // Attention and MLP side by side (or not), each behind its norm; q, k and v in one matrix, head by head.
 Architecture parse_gpt_neox(const FamilyConfig& config) {
@@ -21,8 +33,11 @@ Architecture parse_gpt_neox(const FamilyConfig& config) {
   const double epsilon = config.number_or("layer_norm_eps", 1e-5, 0.0, 1.0);
   const bool biased = config.boolean_or("attention_bias", true);
   const bool parallel = config.boolean_or("use_parallel_residual", true);
-  const RotarySpec rotary = config.rotary(
-      a.hidden / heads, a.max_positions, {.partial = 0.25, .base_key = "rotary_emb_base", .partial_key = "rotary_pct"});
+  const double turning = number_of_either(config, "rotary_pct", "partial_rotary_factor", 0.25, 1.0);
+  const double base = number_of_either(config, "rotary_emb_base", "rope_theta", 10000.0, 1e15);
+  const RotarySpec rotary =
+      config.rotary(a.hidden / heads, a.max_positions,
+                    {.base = base, .partial = turning, .base_key = "rotary_emb_base", .partial_key = "rotary_pct"});
   a.prefix = "gpt_neox.";
   a.ignored_suffixes = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
 

@@ -225,6 +225,24 @@ TEST(Phi3, TakesOldNamesOfLongRopeAndTheContextBesideIt) {
   EXPECT_TRUE(near(scaling.magnitude, std::sqrt(1.0 + std::log(4.0) / std::log(2048.0)), {.abs = 0.0, .rel = 1e-15}));
 }
 
+// transformers 4.40 to 4.57 save the share and the base that they were given under both names.
+TEST(GptNeoX, TakesBothNamesOfItsRotarySettings) {
+  Json neox = with(with(small("gpt_neox"), "rotary_pct", 0.25), "rotary_emb_base", 10000);
+  neox.erase("num_key_value_heads");
+  Json both = with(with(neox, "partial_rotary_factor", 0.25), "rope_theta", 10000);
+  EXPECT_EQ(attention_of(parse(both)).rotary->dims, 2u);
+  both.erase("rotary_pct");
+  both.erase("rotary_emb_base");
+  const model::RotarySpec newer =
+      *attention_of(parse(with(with(both, "partial_rotary_factor", 0.5), "rope_theta", 500))).rotary;
+  EXPECT_EQ(newer.dims, 4u);
+  EXPECT_TRUE(near(newer.base, 500.0, {}));
+  EXPECT_TRUE(throws_with<FormatError>([&] { parse(with(neox, "partial_rotary_factor", 0.5)); }, "'rotary_pct'",
+                                       "'partial_rotary_factor'", "got 0.25 and 0.5"));
+  EXPECT_TRUE(
+      throws_with<FormatError>([&] { parse(with(neox, "rope_theta", 500)); }, "'rotary_emb_base'", "got 10000"));
+}
+
 TEST(Falcon, TellsItsGenerationsApart) {
   Json falcon = {{"model_type", "falcon"},
                  {"vocab_size", 100},
