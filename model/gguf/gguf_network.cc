@@ -77,6 +77,14 @@ std::vector<std::string> gguf_notes(const Architecture& architecture, const Gguf
   if (rotary != nullptr && rotary->scaling.kind == RotaryScaling::Kind::kYarn && !rotary->scaling.truncate)
     notes.push_back(
         "llama.cpp rounds the bounds of YaRN's ramp and the network does not: their logits differ a little");
+  if (rotary != nullptr && rotary->scaling.kind == RotaryScaling::Kind::kLongRope) {
+    const RotaryScaling& scaling = rotary->scaling;
+    if (architecture.max_positions > scaling.original_context && scaling.long_factors != scaling.short_factors)
+      notes.push_back(fmt::format(
+          "llama.cpp turns by the long factors wherever its context (-c) is above {} positions, the network "
+          "where the text is: with -c {} short texts are the network's",
+          scaling.original_context, scaling.original_context));
+  }
   return notes;
 }
 
