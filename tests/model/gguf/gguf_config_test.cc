@@ -8,7 +8,10 @@
 
 #include "core/error.h"
 #include "model/architecture/families.h"
+#include "model/architecture/published_configs.h"
+#include "model/gguf/gguf_describe.h"
 #include "model/gguf/gguf_names.h"
+#include "model/gguf/gguf_network.h"
 #include "model/gguf/gguf_rotary.h"
 #include "tests/model/gguf/tiny_gguf.h"
 #include "tests/support/compare.h"
@@ -49,6 +52,16 @@ struct Contents {
   }
   Contents& word(std::string_view key, std::string_view value) {
     pairs.push_back(pair(architecture + "." + std::string(key), 8, text(value)));
+    return *this;
+  }
+  /// Keys as the writer has them, but for the architecture's name.
+  Contents& add(const GgufMetadata& metadata) {
+    for (const auto& [key, value] : metadata.items()) {
+      if (!key.starts_with(architecture + ".")) continue;
+      std::string bytes;
+      value.append_to(bytes);
+      pairs.push_back(pair(key, static_cast<std::uint32_t>(value.type()), bytes));
+    }
     return *this;
   }
   Contents& tensor(std::string name) {
@@ -187,14 +200,30 @@ TEST(GgufConfig, HasTheMagnitudeThatWasWritten) {
     GgufMetadata metadata;
     add_gguf_rotary(metadata, architecture, *find_gguf_architecture("llama"));
     Contents contents = llama();
-    for (const auto& [key, value] : metadata.items()) {
-      std::string bytes;
-      value.append_to(bytes);
-      contents.pairs.push_back(pair(key, static_cast<std::uint32_t>(value.type()), bytes));
-    }
+    contents.add(metadata);
     const Architecture read = parse_architecture(contents.config().dump(), "m.gguf");
     EXPECT_TRUE(test::near(read.blocks[0].attention.rotary->scaling.magnitude, magnitude, {.rel = 1e-6}));
   }
+}
+
+// Nothing that the writer says is refused as unread.
+TEST(GgufConfig, ReadsWhatIsWrittenOfPublishedModels) {
+  std::size_t written = 0;
+  for (const PublishedConfig& published : published_configs()) {
+    SCOPED_TRACE(published.name);
+    const Architecture architecture = parse_architecture(published.json, "config.json");
+    if (find_gguf_architecture_of_family(architecture.family) == nullptr) continue;
+    GgufMetadata metadata;
+    describe_gguf(metadata, architecture, "m");
+    Contents contents;
+    contents.architecture = metadata.need_text("general.architecture");
+    contents.add(metadata);
+    for (const auto& [name, factors] : gguf_rotary_factors(architecture, gguf_architecture_for(architecture)))
+      contents.tensor(name);
+    EXPECT_NO_THROW(contents.config());
+    ++written;
+  }
+  EXPECT_GE(written, 8u);
 }
 
 TEST(GgufConfig, RefusesSettingsThatAreNotComputed) {
