@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/mpi_session.h"
 #include "cli/show/calibration.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
@@ -69,6 +70,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
+  if (first) warn_of_unexpected_tensors(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
   const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);

@@ -15,6 +15,7 @@
 #include "cli/arguments/options.h"
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
@@ -122,6 +123,7 @@ void print_object(const CompareLogitsArguments& arguments, const std::vector<eva
 void run(const CompareLogitsArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  warn_of_unexpected_tensors(*model.checkpoint);
   TokenInputOptions input = arguments.input;
   if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.architecture.max_positions);
   const std::vector<model::TokenId> tokens =

@@ -16,6 +16,7 @@
 #include "cli/show/comparison_figures.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/speed_figures.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
@@ -39,6 +40,7 @@ struct EvaluateArguments {
 void run(const EvaluateArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  warn_of_unexpected_tensors(*model.checkpoint);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);

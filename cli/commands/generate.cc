@@ -18,6 +18,7 @@
 #include "cli/arguments/options.h"
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/text_stream.h"
@@ -111,6 +112,7 @@ void run(const GenerateArguments& arguments) {
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  warn_of_unexpected_tensors(*model.checkpoint);
   const auto tokenizer = model::open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.architecture.vocabulary);
   std::optional<TextStream> stream;

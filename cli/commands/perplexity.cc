@@ -24,6 +24,7 @@
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
 #include "cli/show/model_fact.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
@@ -157,6 +158,7 @@ void run(const PerplexityArguments& arguments) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  warn_of_unexpected_tensors(*model.checkpoint);
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/speed_figures.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
@@ -71,6 +72,7 @@ void run(const SpeedArguments& arguments) {
   report.rows = rows_of(arguments);
   report.bf16 = arguments.compute == "bf16";
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  warn_of_unexpected_tensors(*model.checkpoint);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();

@@ -86,12 +86,24 @@ std::vector<std::string> Architecture::candidates(const std::string& name) const
   return names;
 }
 
+void Architecture::ignore_undeclared_biases() {
+  std::vector<const Parameter*> all = matrices(*this);
+  all.push_back(&head.linear);
+  for (const bool declared : {false, true})
+    for (const Parameter* const p : all)
+      for (std::string& name : candidates(p->bias.tensor)) {
+        if (declared && p->biased) undeclared_biases.erase(name);
+        if (!declared && !p->biased && !p->bias.tensor.empty()) undeclared_biases.insert(std::move(name));
+      }
+}
+
 bool Architecture::is_ignored(std::string_view stored) const {
   // Some files hold a tied head a second time.
   const std::string_view bias = head.linear.bias.tensor;
   if (head.tied && bias.ends_with("bias") && stored.ends_with("weight") &&
       stored.substr(0, stored.size() - 6) == bias.substr(0, bias.size() - 4))
     return true;
+  if (undeclared_biases.contains(stored)) return true;
   return std::any_of(ignored_suffixes.begin(), ignored_suffixes.end(),
                      [&](const std::string& suffix) { return stored.ends_with(suffix); });
 }

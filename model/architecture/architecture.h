@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -126,6 +127,8 @@ struct Architecture {
   /// The names here are those without the prefix (or with it, if false).
   bool names_lack_prefix = false;
   std::vector<std::string> ignored_suffixes;  ///< of constants that files carry along and that are no parameters
+  /// Names of biases, as files may have them, that are no tensors of this network: see ignore_undeclared_biases().
+  std::set<std::string, std::less<>> undeclared_biases;
   /// Keys of config.json that say whether linear layers have biases, for exports that add some.
   std::string attention_bias_key, mlp_bias_key;
 
@@ -139,7 +142,10 @@ struct Architecture {
 
   /// The names under which a file may hold tensor `name`, nearest first.
   std::vector<std::string> candidates(const std::string& name) const;
-  /// Constants that files carry along, and a tied head that is stored again.
+  /// Biases that the configuration does not ask for become tensors that is_ignored() names; until then a bias is used
+  /// wherever there is one.
+  void ignore_undeclared_biases();
+  /// Constants that files carry along, a tied head that is stored again, and biases as said.
   bool is_ignored(std::string_view stored) const;
 };
 

@@ -16,6 +16,7 @@
 #include "model/architecture/families.h"
 #include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/narrow_config.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/checkpoint/shard_index.h"
 
@@ -78,8 +79,11 @@ class MappedCheckpoint final : public Checkpoint {
   const std::string& metadata() const override { return metadata_; }
   const Architecture& architecture() const override {
     const std::lock_guard lock(architecture_mutex_);
-    if (!architecture_)
-      architecture_ = parse_architecture(metadata_, fmt::format("config.json of checkpoint '{}'", directory_.string()));
+    if (architecture_) return *architecture_;
+    const std::string what = fmt::format("config.json of checkpoint '{}'", directory_.string());
+    architecture_ = parse_architecture(metadata_, what);
+    // transformers takes no notice of them. This program's own checkpoints have some that no key declares: corrections.
+    if (!is_own_config(metadata_, what)) architecture_->ignore_undeclared_biases();
     return *architecture_;
   }
   const std::vector<std::string>& tensor_names() const override { return names_; }

@@ -76,8 +76,9 @@ std::vector<float> gain_of(const NormSpec& norm, const WeightProvider& weights) 
 }
 
 std::optional<std::string> find_tensor_name(const Checkpoint& checkpoint, const std::string& tensor) {
-  for (std::string& name : checkpoint.architecture().candidates(tensor))
-    if (checkpoint.contains(name)) return std::move(name);
+  const Architecture& architecture = checkpoint.architecture();
+  for (std::string& name : architecture.candidates(tensor))
+    if (checkpoint.contains(name) && !architecture.undeclared_biases.contains(name)) return std::move(name);
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
+#include "tests/export/directory_support.h"
 #include "tests/export/export_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
@@ -95,11 +96,13 @@ TEST(Export, WritesTheTensorsThatTheModelHad) {
 
 TEST(Export, SaysWhereBiasesWereAdded) {
   const TempDir dir;
-  auto model = test::tiny_llama();
-  // A layer that shifting gave a bias: the others of its kind get zeros, since a model has them all or none.
-  model.tensors.push_back(test::f16_tensor("model.layers.0.self_attn.k_proj.bias", {8}, std::vector<float>(8, 0.5f)));
-  model.write(dir / "model");
+  test::tiny_llama().write(dir / "model");
   quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
+  // A layer that shifting gave a bias: the others of its kind get zeros, since a model has them all or none.
+  const std::string name = "model.layers.0.self_attn.k_proj.bias";
+  auto tensors = test::tensors_of(dir / "q");
+  tensors[name] = test::f16_tensor(name, {8}, std::vector<float>(8, 0.5f));
+  test::replace_tensors(dir / "q", tensors);
   test::export_dequantized(dir / "q", dir / "f", false);
   const auto loaded = load_model(dir / "f");
   EXPECT_TRUE(loaded.architecture.blocks[1].attention.o.biased);

@@ -174,11 +174,11 @@ TEST(ProgramNames, EmbeddingsAndHeadsGoWhereTheFormatHoldsThem) {
 TEST(ProgramNames, BiasesThatShiftingAddsAreThereWhereTheFamilyCanHaveThem) {
   const TempDir dir;
   write_model(dir / "model", llama_config());
-  auto tensors = tensors_of(dir / "model");
+  quantize_int4(dir);
+  auto tensors = tensors_of(dir / "q");
   const std::string name = "model.layers.0.self_attn.k_proj.bias";
   tensors[name] = f16_tensor(name, {8}, std::vector<float>(8, 0.5f));
-  replace_tensors(dir / "model", tensors);
-  quantize_int4(dir);
+  replace_tensors(dir / "q", tensors);
   export_to("mlx", dir / "q", dir / "out");
   EXPECT_EQ(config_json_of(dir / "out").at("attention_bias"), true);
   EXPECT_TRUE(tensors_of(dir / "out").contains("model.layers.1.self_attn.o_proj.bias"));

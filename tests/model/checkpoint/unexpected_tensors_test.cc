@@ -1,0 +1,59 @@
+#include "model/checkpoint/unexpected_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include "model/checkpoint/weights.h"
+#include "tests/support/files.h"
+#include "tests/support/tiny_checkpoint.h"
+
+namespace nibble::model {
+namespace {
+
+using test::f32_tensor;
+using test::TempDir;
+
+constexpr std::string_view kLlama = R"({"model_type": "llama", "vocab_size": 4, "hidden_size": 4,
+    "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2)";
+
+class UnexpectedTensors : public testing::Test {
+ protected:
+  /// One layer with a bias, and tensors of other kinds.
+  std::shared_ptr<const Checkpoint> make(const std::string& more) {
+    const std::vector<float> ones(16, 1.0f), vector(4, 5.0f);
+    test::write_checkpoint(directory_.path(), std::string(kLlama) + more + "}",
+                           {f32_tensor("model.layers.0.self_attn.o_proj.weight", {4, 4}, ones),
+                            f32_tensor("model.layers.0.self_attn.o_proj.bias", {4}, vector),
+                            f32_tensor("model.layers.0.self_attn.q_norm.weight", {4}, vector),
+                            f32_tensor("model.layers.0.self_attn.rotary_emb.inv_freq", {4}, vector),
+                            f32_tensor("model.norm.weight", {4}, vector)});
+    return Checkpoint::open(directory_.path());
+  }
+  static std::vector<float> bias(const std::shared_ptr<const Checkpoint>& checkpoint) {
+    return bias_of(checkpoint->architecture().blocks[0].attention.o, *make_float_provider(checkpoint));
+  }
+  TempDir directory_;
+};
+
+TEST_F(UnexpectedTensors, AreLeftOut) {
+  const auto checkpoint = make("");
+  EXPECT_EQ(bias(checkpoint), std::vector<float>{});
+  EXPECT_EQ(find_tensor_name(*checkpoint, "model.layers.0.self_attn.o_proj.bias"), std::nullopt);
+  EXPECT_TRUE(checkpoint->architecture().is_ignored("model.layers.0.self_attn.o_proj.bias"));
+  EXPECT_EQ(unexpected_tensors(*checkpoint), (std::vector<std::string>{"model.layers.0.self_attn.o_proj.bias",
+                                                                       "model.layers.0.self_attn.q_norm.weight"}));
+}
+
+TEST_F(UnexpectedTensors, AreNoBiasesThatConfigJsonAsksFor) {
+  const auto checkpoint = make(R"(, "attention_bias": true)");
+  EXPECT_EQ(bias(checkpoint), std::vector<float>(4, 5.0f));
+  EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{"model.layers.0.self_attn.q_norm.weight"});
+}
+
+TEST_F(UnexpectedTensors, AreNoneOfOurOwnCheckpoints) {
+  const auto checkpoint = make(R"(, "quantization_config": {"quant_method": "nibble"})");
+  EXPECT_EQ(bias(checkpoint), std::vector<float>(4, 5.0f)) << "a correction";
+  EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace nibble::model
