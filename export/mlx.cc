@@ -7,6 +7,7 @@
 #include "core/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"
+#include "export/mlx_network.h"
 #include "export/packed_rows.h"
 #include "export/quantized_directory.h"
 
@@ -109,39 +110,9 @@ nlohmann::ordered_json json_of(const Settings& settings) {
   return {{"group_size", settings.second}, {"bits", settings.first}, {"mode", "affine"}};
 }
 
-// It reads rotary settings where transformers had them before version 5: beside the others, scaling in an object of its
-// own.
-void add_older_rotary_keys(nlohmann::ordered_json& config) {
-  if (!config.contains("rope_parameters") || !config["rope_parameters"].is_object()) return;
-  nlohmann::ordered_json rope = config["rope_parameters"];
-  if (rope.contains("sliding_attention") && rope["sliding_attention"].contains("rope_theta") &&
-      !config.contains("rope_local_base_freq"))
-    config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"];
-  if (rope.contains("full_attention")) rope = nlohmann::ordered_json(rope["full_attention"]);
-  for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
-    if (rope.contains(key) && !config.contains(key)) config[key] = rope[key];
-    rope.erase(key);
-  }
-  if (config.contains("rope_scaling")) return;
-  const std::string type = rope.value("rope_type", rope.value("type", "default"));
-  config["rope_scaling"] = nullptr;
-  if (type == "default") return;
-  rope["type"] = rope["rope_type"] = type;
-  config["rope_scaling"] = rope;
-}
-
-// Keys that its implementations have no default for, or another than transformers.
-void complete(nlohmann::ordered_json& config, const model::Architecture& architecture) {
-  add_older_rotary_keys(config);
-  if (config.contains("hidden_size") && !config.contains("head_dim"))
-    config["head_dim"] = architecture.blocks.front().attention.head_dim;
-  for (const Rename& key : wanted_keys(kMlxFamilies, architecture))
-    if (config.contains(key.from) && !config.contains(key.to)) config[key.to] = config[key.from];
-}
-
 void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix> matrices,
                std::span<const OutputMatrix>) {
-  complete(config, plan.model.architecture());
+  state_mlx_network(config, plan.model.architecture());
   if (matrices.empty()) return;
   std::vector<Settings> all;
   for (const OutputMatrix& matrix : matrices) all.push_back(settings_of(matrix));
@@ -179,8 +150,12 @@ std::shared_ptr<const WeightSource> source(const std::shared_ptr<const model::Ch
 
 // ---- the line
 
-constexpr DirectoryFormat kMlxFormat{
-    .families = kMlxFamilies, .metadata = "mlx", .out_in = true, .coded = coded, .configure = configure};
+constexpr DirectoryFormat kMlxFormat{.families = kMlxFamilies,
+                                     .metadata = "mlx",
+                                     .out_in = true,
+                                     .coded = coded,
+                                     .configure = configure,
+                                     .notes = mlx_notes};
 constexpr DirectoryReading kMlxReading{.families = kMlxFamilies, .out_in = true, .mark = "scales", .source = source};
 
 }  // namespace

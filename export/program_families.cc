@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/suggest.h"
+#include "export/mlx_network.h"
 
 namespace nibble::exporting {
 namespace {
@@ -32,11 +33,6 @@ std::string no_dense_block(const Architecture& architecture) {
   return {};
 }
 
-constexpr Rename kMlxGpt2Keys[] = {{"n_positions", "n_ctx"}};
-constexpr Rename kMlxGptNeoxKeys[] = {{"rope_theta", "rotary_emb_base"}, {"partial_rotary_factor", "rotary_pct"}};
-constexpr Rename kMlxExpertKeys[] = {{"num_local_experts", "num_experts"}};
-constexpr Rename kMlxWindowKeys[] = {{"_sliding_window_pattern", "sliding_window_pattern"}};
-
 constexpr Rename kMlxGpt2[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptj[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptNeox[] = {
@@ -49,14 +45,10 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "exaone4"},
     {.family = "gemma", .head = Head::kTied},
     {.family = "gemma2", .head = Head::kTied},
-    {.family = "gemma3_text", .keys = kMlxWindowKeys},
+    {.family = "gemma3_text"},
     {.family = "glm4", .head = Head::kOwn},
-    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2, .keys = kMlxGpt2Keys},
-    {.family = "gpt_neox",
-     .head = Head::kOwn,
-     .renames = kMlxGptNeox,
-     .keys = kMlxGptNeoxKeys,
-     .objection = four_times_the_width},
+    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2},
+    {.family = "gpt_neox", .head = Head::kOwn, .renames = kMlxGptNeox, .objection = four_times_the_width},
     {.family = "gpt_oss", .head = Head::kOwn, .experts = "model.layers.{}.mlp.experts."},
     {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj, .objection = four_times_the_width},
     {.family = "granite"},
@@ -67,17 +59,13 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "nemotron"},
     {.family = "olmo2"},
     {.family = "olmo3"},
-    {.family = "olmoe", .experts = kMlxMlpExperts, .keys = kMlxExpertKeys},
+    {.family = "olmoe", .experts = kMlxMlpExperts},
     {.family = "phi", .head = Head::kOwn},
     {.family = "phi3"},
     {.family = "qwen2"},
-    {.family = "qwen2_moe",
-     .head = Head::kOwn,
-     .experts = kMlxMlpExperts,
-     .keys = kMlxExpertKeys,
-     .objection = no_dense_block},
+    {.family = "qwen2_moe", .head = Head::kOwn, .experts = kMlxMlpExperts, .objection = no_dense_block},
     {.family = "qwen3"},
-    {.family = "qwen3_moe", .experts = kMlxMlpExperts, .keys = kMlxExpertKeys},
+    {.family = "qwen3_moe", .experts = kMlxMlpExperts},
     {.family = "smollm3"},
     {.family = "stablelm", .head = Head::kOwn},
     {.family = "starcoder2"},
@@ -156,7 +144,7 @@ std::string_view stack_of(Role role) {
 
 }  // namespace
 
-constinit const ProgramFamilies kMlxFamilies{"mlx-lm 0.32", kMlxKnown, kMlxUnknown};
+constinit const ProgramFamilies kMlxFamilies{"mlx-lm 0.32", kMlxKnown, kMlxUnknown, mlx_objection};
 constinit const ProgramFamilies kCompressedTensorsFamilies{"compressed-tensors 0.20 with transformers 5.23",
                                                            kLinearLayers, kNoLinearLayers};
 constinit const ProgramFamilies kGptqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
@@ -175,14 +163,11 @@ void require_known_family(const ProgramFamilies& program, const Architecture& ar
   NIBBLE_REQUIRE(known->head == Head::kEither || tied == (known->head == Head::kTied), InvalidArgument,
                  "{} runs models of family {} only with a head {}, and this one's {}", program.program, family,
                  tied ? "of its own" : "tied to the embedding", tied ? "is tied" : "is its own");
-  const std::string objection = known->objection == nullptr ? "" : known->objection(architecture);
-  NIBBLE_REQUIRE(objection.empty(), InvalidArgument, "{} does not run this model of family {}: {}", program.program,
-                 family, objection);
-}
-
-std::span<const Rename> wanted_keys(const ProgramFamilies& program, const Architecture& architecture) {
-  const KnownFamily* known = find_known(program, architecture.family);
-  return known == nullptr ? std::span<const Rename>{} : known->keys;
+  for (const auto objection : {known->objection, program.objection}) {
+    const std::string why = objection == nullptr ? "" : objection(architecture);
+    NIBBLE_REQUIRE(why.empty(), InvalidArgument, "{} does not run this model of family {}: {}", program.program, family,
+                   why);
+  }
 }
 
 std::string output_name(const ProgramFamilies& program, const Architecture& architecture, const std::string& tensor) {

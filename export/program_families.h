@@ -8,7 +8,7 @@
 
 namespace nibble::exporting {
 
-/// What a program calls names that begin with `from`, or keys that are `from`.
+/// What a program calls names that begin with `from`.
 struct Rename {
   std::string_view from, to;
 };
@@ -23,8 +23,6 @@ struct KnownFamily {
   /// Where experts stand one stack for gate, up and down: a name with {} for the block. Empty: as in the family's
   /// files.
   std::string_view experts = {};
-  /// Keys of config.json that it wants, and by which other names configurations have them.
-  std::span<const Rename> keys = {};
   /// What else its implementation takes for granted: why it does not run this network, empty where it does.
   std::string (*objection)(const model::Architecture& architecture) = nullptr;
 };
@@ -40,6 +38,8 @@ struct ProgramFamilies {
   std::string_view program;  ///< with the version that was tried: "mlx-lm 0.32"
   std::span<const KnownFamily> known;
   std::span<const UnknownFamily> unknown;
+  /// What KnownFamily::objection says of one family, of all of them.
+  std::string (*objection)(const model::Architecture& architecture) = nullptr;
 };
 
 /// The key of GPTQ's configuration that says whether the head is quantized.
@@ -49,9 +49,6 @@ extern const ProgramFamilies kMlxFamilies, kCompressedTensorsFamilies, kGptqFami
 
 /// Throws InvalidArgument for a family that `program` does not run, or not with these settings.
 void require_known_family(const ProgramFamilies& program, const model::Architecture& architecture);
-
-/// The keys of config.json that it wants under other names, if any.
-std::span<const Rename> wanted_keys(const ProgramFamilies& program, const model::Architecture& architecture);
 
 /// The name of a tensor of the family's files in the output: with the prefix of the whole network, and renamed.
 std::string output_name(const ProgramFamilies& program, const model::Architecture& architecture,

@@ -47,6 +47,8 @@ struct DirectoryFormat {
   /// Adds to config.json what says how `matrices`, those written as codes, are to be read; `floats` are the others.
   void (*configure)(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix> matrices,
                     std::span<const OutputMatrix> floats) = nullptr;
+  /// What the program makes of this network that the model does not.
+  std::vector<std::string> (*notes)(const model::Architecture& architecture) = nullptr;
 };
 
 /// Writes model.safetensors, config.json and what travels along. Floats are F16 unless options.dtype says otherwise.

@@ -115,9 +115,9 @@ def circles_of(rooms):
 
 
 # Families and the names of their tensors are known in this folder alone; everybody else asks for roles. What other
-# programs know and call them is data of one file of export/.
+# programs know and call them is data of one file of export/, and what one of them computes, of another.
 FAMILIES = "model/architecture"
-MAY_NAME_THEM = ("tests/", "model/architecture/", "model/gguf/", "export/program_families.")
+MAY_NAME_THEM = ("tests/", "model/architecture/", "model/gguf/", "export/program_families.", "export/mlx_network.")
 TENSOR = re.compile(
     r"(?<![\w/])(model\.(layers|embed|norm|decoder)|transformer\.(h|w|ln)|gpt_neox\.|h\.\d|wte|wpe|lm_head|embed_(tokens|in|out)|c_attn"
     r"|c_proj|c_fc|fc[12]|[qkvo]_proj|(gate|up|down|out|qkv|gate_up)_proj|query_key_value|dense_(h_to_4h|4h_to_h)"
