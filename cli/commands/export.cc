@@ -30,7 +30,7 @@ struct ExportArguments {
   CommonOptions common;
   std::filesystem::path model, output;
   std::string format = "dequantized", rest = "refuse", dtype, layout;
-  std::size_t context = 0;
+  std::size_t context = 0;  // as the format has it
   bool overwrite = false, golden = false, list = false;
 };
 
@@ -178,9 +178,8 @@ Command export_command(CLI::App& program) {
       ->type_name("NAME");
   app->add_option("--layout", arguments->layout, "Where a format has several: which, the first by default")
       ->type_name("NAME");
-  app->add_option("--context", arguments->context,
-                  "Where a format needs it: positions that a text may have (coreml: 2048, or what the model has)")
-      ->type_name("N");
+  add_count(*app, "--context", arguments->context,
+            "Where a format needs it: positions that a text may have (coreml: 2048, or what the model has)");
   app->add_flag("--golden", arguments->golden, "Where a format has them: write tokens and logits to check against");
   app->add_flag("--list", arguments->list, "Print which format holds which storage, and do nothing else");
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");

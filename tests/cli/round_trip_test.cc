@@ -56,6 +56,12 @@ TEST(Export, RefusesWhatItCannotDo) {
   const ProgramRun format = nibble({"export", demo_path("gpt2-demo"), "--format", "dequantised", "-o", temp / "x"});
   EXPECT_EQ(format.exit_code, 2);
   EXPECT_THAT(format.err, testing::HasSubstr("did you mean 'dequantized'?"));
+  for (const auto& [one, name] : {std::pair{"gguf", "x.gguf"}, {"coreml", "x.mlpackage"}}) {
+    const ProgramRun context =
+        nibble({"export", demo_path("gpt2-demo"), "--format", one, "-o", temp / name, "--context", "0"});
+    EXPECT_EQ(context.exit_code, 2) << one;
+    EXPECT_THAT(context.err, testing::HasSubstr("--context"));
+  }
   EXPECT_EQ(nibble({"export", temp / "nothing", "-o", temp / "x"}).exit_code, 3);
   ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "-o", temp / "q"}).exit_code, 0);
   ASSERT_EQ(nibble({"export", temp / "q", "-o", temp / "f16"}).exit_code, 0);
