@@ -7,6 +7,7 @@
 
 #include "core/output_file.h"
 #include "core/random.h"
+#include "export/coreml/network.h"
 #include "export/probe_logits.h"
 
 namespace nibble::exporting {
@@ -22,13 +23,13 @@ std::vector<std::filesystem::path> golden_files(const std::filesystem::path& pac
   return {name.string() + ".golden.json", name.string() + ".golden.f32"};
 }
 
-void write_golden(const ExportModel& model, const std::filesystem::path& package) {
+void write_golden(const ExportModel& model, const ExportOptions& options, const std::filesystem::path& package) {
   const model::Architecture& architecture = model.architecture();
   const auto transformer = model::make_model(architecture, model.weights());
-  const std::size_t limit = std::max<std::size_t>(2, std::min(kTokens, architecture.position_limit()));
+  const std::size_t limit = std::min(kTokens, options.context.value_or(coreml::position_limit(architecture)));
   Random random(kSeed);
   std::vector<model::TokenId> tokens;
-  while (tokens.size() < std::min(kRandom, limit / 2))
+  while (tokens.size() < std::max<std::size_t>(1, std::min(kRandom, limit / 2)))
     tokens.push_back(static_cast<model::TokenId>(random.below(architecture.vocabulary)));
   while (tokens.size() < limit) {
     const std::vector<float> last = logits_of(*transformer, tokens, 1);

@@ -69,7 +69,7 @@ void finish_golden(const ExportRequest& request, const ExportModel& model) {
   if (!request.exporter.golden_files) return;
   std::error_code error;
   for (const fs::path& file : request.exporter.golden_files(request.output)) fs::remove(file, error);
-  if (request.options.golden) request.exporter.write_golden(model, request.output);
+  if (request.options.golden) request.exporter.write_golden(model, request.options, request.output);
 }
 
 double linear_weights(const model::Architecture& architecture) {

@@ -93,7 +93,8 @@ struct Exporter {
                                                  const ExportModel& model) = nullptr;
   /// What stands beside `output` for ExportOptions::golden, and writing it; null: this format has no such thing.
   std::vector<std::filesystem::path> (*golden_files)(const std::filesystem::path& output) = nullptr;
-  void (*write_golden)(const ExportModel& model, const std::filesystem::path& output) = nullptr;
+  void (*write_golden)(const ExportModel& model, const ExportOptions& options,
+                       const std::filesystem::path& output) = nullptr;
 };
 
 /// All formats, in the order of `nibble export --list`.

@@ -125,6 +125,17 @@ TEST(CoreMlExporter, WritesGoldenLogitsOfItsOwnEngine) {
   EXPECT_TRUE(test::relative_error_within(interpreter.extend_gpu(tokens), golden, 2e-3));  // float16 weights
 }
 
+TEST(CoreMlExporter, GoldenTextsAreNoLongerThanThePackagesCaches) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  for (const std::size_t context : {std::size_t{2}, std::size_t{16}}) {
+    static_cast<void>(export_coreml(dir / "model", dir / "p.mlpackage", {.context = context, .golden = true}));
+    const auto facts = nlohmann::json::parse(test::read_file(dir / "p.mlpackage.golden.json"));
+    EXPECT_EQ(facts.at("tokens").size(), context);
+    EXPECT_EQ(facts.at("rows"), context);
+  }
+}
+
 TEST(CoreMlExporter, CatchesOneChangedCode) {
   const TempDir dir;
   test::tiny_llama(test::f16_tensor).write(dir / "model");
