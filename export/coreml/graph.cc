@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "core/dtype.h"
 #include "core/error.h"
@@ -82,6 +83,11 @@ Var Graph::text(const std::string& value) {
 }
 Var Graph::half(double value) {
   const std::uint16_t bits = f32_to_f16(static_cast<float>(value));
+  const float rounded = f16_to_f32(bits);
+  NIBBLE_REQUIRE(std::isfinite(rounded) && (rounded != 0.0f || value == 0.0), InvalidArgument,
+                 "Core ML: a factor of this network is beyond float16: expected 6e-8 to 65504 in size, got {}; "
+                 "--format gguf and dequantized keep such factors",
+                 value);
   return constant(
       {scalar_type(DataType::kFloat16), RawBytes{{static_cast<char>(bits & 0xFFu), static_cast<char>(bits >> 8u)}}},
       "half_const");

@@ -36,6 +36,7 @@ class Graph {
   Var flag(bool value);
   Var flags(const std::vector<bool>& values);
   Var text(const std::string& value);
+  /// Rounded to float16. Throws InvalidArgument where that is no number, or 0 although `value` is not.
   Var half(double value);
   Var single(double value);
   /// Larger ones, kept in weight.bin: float16 values, of the pool.

@@ -12,6 +12,16 @@ namespace nibble::coreml {
 using model::Activation;
 using model::NormSpec;
 
+namespace {
+
+// The least that float16 holds stands for what it would make 0 of, which leaves a row of zeros 0 / 0.
+Var half_epsilon(Graph& graph, double epsilon) {
+  constexpr double kLeastHalf = 0x1p-24;
+  return graph.half(std::max(epsilon, kLeastHalf));
+}
+
+}  // namespace
+
 Var Layers::weight(const model::Parameter& parameter) { return weight_rows(parameter, {0, parameter.out}); }
 
 Var Layers::weight_rows(const model::Parameter& parameter, Rows rows) {
@@ -43,8 +53,9 @@ Var Layers::linear_rows(const Var& x, const model::Parameter& parameter, Rows ro
 Var Layers::rms(const Var& x, double epsilon, const std::string& name) {
   if (layout_ == Layout::kAne) {
     const Var pair = concat(g_, {x, mul(g_, x, g_.half(-1.0), name + "_negated")}, -1, name + "_pair");
-    const Var normed = g_.op(
-        "layer_norm", {{"x", {pair}}, {"axes", {g_.integers({-1})}}, {"epsilon", {g_.half(epsilon)}}}, name + "_both");
+    const Var normed =
+        g_.op("layer_norm", {{"x", {pair}}, {"axes", {g_.integers({-1})}}, {"epsilon", {half_epsilon(g_, epsilon)}}},
+              name + "_both");
     return slice_axis(g_, normed, x.shape().size() - 1, 0, static_cast<std::int32_t>(x.shape().back()), name + "_unit");
   }
   const Var wide = cast(g_, x, "fp32", name + "_wide"), squares = mul(g_, wide, wide, name + "_squares");
@@ -68,7 +79,7 @@ Var Layers::norm(const Var& x, const NormSpec& spec, const std::string& name) {
   if (spec.kind == NormSpec::Kind::kRms) {
     y = rms(x, spec.epsilon, name);
   } else {
-    Graph::Inputs inputs{{"x", {x}}, {"axes", {g_.integers({-1})}}, {"epsilon", {g_.half(spec.epsilon)}}};
+    Graph::Inputs inputs{{"x", {x}}, {"axes", {g_.integers({-1})}}, {"epsilon", {half_epsilon(g_, spec.epsilon)}}};
     if (simple) {
       inputs.push_back({"gamma", {vector(gains, {spec.width}, gain_name(spec))}});
       inputs.push_back({"beta", {bias()}});

@@ -136,6 +136,24 @@ TEST(CoreMlExporter, GoldenTextsAreNoLongerThanThePackagesCaches) {
   }
 }
 
+// Epsilons below float16's least number would be 0, and factors above its largest infinite.
+TEST(CoreMlExporter, NumbersBeyondFloat16AreClampedOrRefused) {
+  const TempDir dir;
+  test::TinyModel model = test::tiny_llama();
+  auto config = nlohmann::json::parse(model.config_json);
+  config["rms_norm_eps"] = 1e-9;
+  model.config_json = config.dump();
+  model.write(dir / "model");
+  for (const auto layout : {"gpu", "ane"})
+    EXPECT_NO_THROW(static_cast<void>(export_coreml(dir / "model", dir / "p.mlpackage", {.layout = layout})));
+  config["model_type"] = "granite";
+  config["embedding_multiplier"] = 1e6;
+  model.config_json = config.dump();
+  model.write(dir / "granite");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { static_cast<void>(export_coreml(dir / "granite", dir / "p.mlpackage")); }, "float16", "65504", "1000000"));
+}
+
 TEST(CoreMlExporter, CatchesOneChangedCode) {
   const TempDir dir;
   test::tiny_llama(test::f16_tensor).write(dir / "model");
