@@ -12,6 +12,7 @@
 #include "cli/arguments/dtype_names.h"
 #include "cli/arguments/options.h"
 #include "cli/command.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
@@ -19,6 +20,7 @@
 #include "core/choice.h"
 #include "core/error.h"
 #include "export/export_checkpoint.h"
+#include "model/open/open_model.h"
 
 namespace nibble::cli {
 namespace {
@@ -143,6 +145,7 @@ void run(const ExportArguments& arguments) {
                                                                        .overwrite = arguments.overwrite,
                                                                        .progress = bar.sink()});
   bar.finish();
+  warn_of_unexpected_tensors(*model::open_checkpoint(arguments.model));
   if (result.coded == 0 && arguments.format != "dequantized")
     warn("no matrix is written as codes: this is the model in floats, in the form of that format");
   for (const std::string& matrix : result.as_floats) warn("written in 16 bits: " + matrix);

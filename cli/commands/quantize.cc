@@ -18,6 +18,7 @@
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/budget_table.h"
+#include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
@@ -179,6 +180,7 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable) {
                              .progress = bar.sink(),
                              .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();
+  warn_of_unexpected_tensors(*model::open_checkpoint(arguments.model));
   for (const quant::RareExpert& expert : result.rare_experts)
     warn(fmt::format("{}: {} tokens of the calibration chose this expert of {} inputs: quantized without statistics",
                      expert.name, expert.tokens, expert.inputs));

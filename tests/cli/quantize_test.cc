@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -46,6 +49,34 @@ TEST_F(Quantize, HumanOutputIsATableWithTotals) {
   EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 24) << "a line for each weight, and nothing else";
   EXPECT_THAT(run.err, ContainsRegex("h.3.mlp.c_fc +4.5000 bits/weight  weight error 0.0[0-9]+  [0-9.]+ m?s\n"));
   EXPECT_THAT(run.err, Not(HasSubstr("\x1b"))) << "a log file is no terminal";
+}
+
+// A tensor more than config.json asks for, at the end of a safetensors file.
+void add_tensor(const std::filesystem::path& file, const std::string& name) {
+  const std::string bytes = read_file(file);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  auto header = nlohmann::json::parse(bytes.substr(sizeof length, length));
+  const std::size_t end = bytes.size() - sizeof length - length;
+  header[name] = {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {end, end + 4}}};
+  const std::string text = header.dump();
+  length = text.size();
+  write_file(file, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text +
+                       bytes.substr(bytes.size() - end) + std::string(4, '\0'));
+}
+
+TEST_F(Quantize, TensorsThatConfigJsonAsksNotForAreWarnedOf) {
+  const std::filesystem::path more = temp / "more";
+  std::filesystem::copy(model, more);
+  add_tensor(more / "model.safetensors", "h.0.attn.q_norm.weight");
+  const std::string warning =
+      "warning: '" + more.string() + "': config.json asks for no tensor h.0.attn.q_norm.weight: left out\n";
+  const ProgramRun run = nibble({"quantize", more, "-o", output});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr(warning));
+  const ProgramRun exported = nibble({"export", more, "-o", temp / "floats"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.err, HasSubstr(warning));
 }
 
 TEST_F(Quantize, RulesThatApplyToNoTensorAreWarnedOf) {
