@@ -62,7 +62,6 @@ TEST_P(BlockPalettes, LearnedOnesTakeABudget) {
                                  "--set",    "joint_iterations=2",
                                  "--set",    "budget.bits_per_weight=3.4",
                                  "--set",    "budget.bits=2,3,4",
-                                 "--set",    "budget.granularity=tensor",
                                  "--calib",  temp / "c.h5"});
   EXPECT_LE(made["bits_per_weight"].get<double>(), 3.4);
   EXPECT_GT(made["bits_per_weight"].get<double>(), 3.2);
