@@ -30,7 +30,7 @@ std::size_t mlx_group(const Storage& storage) {
 }
 
 Fit fit(const Storage& storage) {
-  const Fit integers = fit_integers(storage, kBits);
+  Fit integers = fit_integers(storage, kBits);
   if (integers.kind == Fit::Kind::kRefused) return integers;
   if (storage.cols % kGroups.back() != 0)
     return Fit::refused(fmt::format("rows of {} inputs are no multiple of its smallest group, 32", storage.cols),

@@ -13,6 +13,7 @@
 #include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/coupled_fit.h"
 #include "quant/algo/solve/error_feedback.h"
+#include "quant/algo/solve/palette_rows.h"
 #include "quant/algo/windows/window_rounding.h"
 
 namespace nibble::quant {
