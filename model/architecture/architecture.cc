@@ -87,14 +87,16 @@ std::vector<std::string> Architecture::candidates(const std::string& name) const
 }
 
 void Architecture::ignore_undeclared_biases() {
-  std::vector<const Parameter*> all = matrices(*this);
-  all.push_back(&head.linear);
+  const auto layers = linear_layers(*this);
   for (const bool declared : {false, true})
-    for (const Parameter* const p : all)
+    for (const Parameter* const p : layers) {
+      const bool attention = p->role == Role::kQ || p->role == Role::kK || p->role == Role::kV || p->role == Role::kO;
+      if ((attention ? attention_bias_key : mlp_bias_key).empty() || p->bias.tensor.empty()) continue;
       for (std::string& name : candidates(p->bias.tensor)) {
         if (declared && p->biased) undeclared_biases.erase(name);
-        if (!declared && !p->biased && !p->bias.tensor.empty()) undeclared_biases.insert(std::move(name));
+        if (!declared && !p->biased) undeclared_biases.insert(std::move(name));
       }
+    }
 }
 
 bool Architecture::is_ignored(std::string_view stored) const {

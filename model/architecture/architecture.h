@@ -142,8 +142,9 @@ struct Architecture {
 
   /// The names under which a file may hold tensor `name`, nearest first.
   std::vector<std::string> candidates(const std::string& name) const;
-  /// Biases that the configuration does not ask for become tensors that is_ignored() names; until then a bias is used
-  /// wherever there is one.
+  /// Biases of layers for which a key of the configuration says that there are none become tensors that is_ignored()
+  /// names; until then, and where there is no such key, a bias is used wherever there is one: exports of corrected
+  /// biases have no other way to say so.
   void ignore_undeclared_biases();
   /// Constants that files carry along, a tied head that is stored again, and biases as said.
   bool is_ignored(std::string_view stored) const;

@@ -82,7 +82,7 @@ class MappedCheckpoint final : public Checkpoint {
     if (architecture_) return *architecture_;
     const std::string what = fmt::format("config.json of checkpoint '{}'", directory_.string());
     architecture_ = parse_architecture(metadata_, what);
-    // transformers takes no notice of them. This program's own checkpoints have some that no key declares: corrections.
+    // transformers takes no notice of them. This program's own checkpoints have some against the key: corrections.
     if (!is_own_config(metadata_, what)) architecture_->ignore_undeclared_biases();
     return *architecture_;
   }
