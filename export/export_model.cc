@@ -12,12 +12,7 @@ namespace nibble::exporting {
 namespace {
 
 using model::Parameter;
-using model::Role;
 using model::Stored;
-
-bool is_attention(const Parameter& layer) {
-  return layer.role == Role::kQ || layer.role == Role::kK || layer.role == Role::kV || layer.role == Role::kO;
-}
 
 // How a matrix that is not coded lies: floats, or what another program stored (blocks, narrow floats with scales),
 // which is decoded to floats and, where it is written as such, rounded to float16.
@@ -127,14 +122,14 @@ void ExportModel::add_missing_biases() {
   for (const bool attention : {true, false}) {
     const std::string& key = attention ? architecture().attention_bias_key : architecture().mlp_bias_key;
     const bool some = std::any_of(layers.begin(), layers.end(), [&](const Parameter* layer) {
-      return is_attention(*layer) == attention && (layer->biased || weights_->contains(layer->bias.tensor));
+      return model::is_attention(*layer) == attention && (layer->biased || weights_->contains(layer->bias.tensor));
     });
     if (key.empty()) continue;
     bias_flags_[key] = some;
     std::set<std::string> there;
     for (const ExportTensor& tensor : tensors_) there.insert(tensor.name);
     for (const Parameter* layer : layers) {
-      if (!some || is_attention(*layer) != attention || !there.insert(layer->bias.tensor).second) continue;
+      if (!some || model::is_attention(*layer) != attention || !there.insert(layer->bias.tensor).second) continue;
       tensors_.push_back({.name = layer->bias.tensor,
                           .shape = layer->bias.shape(),
                           .parts = {},

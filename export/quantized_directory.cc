@@ -63,11 +63,8 @@ void write_float_rows(const std::vector<RowOrigin>& rows, std::size_t cols, Floa
 void refuse_unknown_biases(const ExportModel& model) {
   const model::Architecture& architecture = model.architecture();
   for (const model::Parameter* layer : model::linear_layers(architecture)) {
-    using model::Role;
-    const bool attention =
-        layer->role == Role::kQ || layer->role == Role::kK || layer->role == Role::kV || layer->role == Role::kO;
-    const std::string& key = attention ? architecture.attention_bias_key : architecture.mlp_bias_key;
-    NIBBLE_REQUIRE(layer->biased || !key.empty() || !model.weights().contains(layer->bias.tensor), InvalidArgument,
+    const bool declarable = layer->biased || !architecture.bias_key(*layer).empty();
+    NIBBLE_REQUIRE(declarable || !model.weights().contains(layer->bias.tensor), InvalidArgument,
                    "'{}' has a bias, which shifting gave it, but programs expect none there in family {}; quantize "
                    "with shifting: false",
                    layer->module, architecture.family);

@@ -86,12 +86,19 @@ std::vector<std::string> Architecture::candidates(const std::string& name) const
   return names;
 }
 
+bool is_attention(const Parameter& layer) {
+  return layer.role == Role::kQ || layer.role == Role::kK || layer.role == Role::kV || layer.role == Role::kO;
+}
+
+const std::string& Architecture::bias_key(const Parameter& layer) const {
+  return is_attention(layer) ? attention_bias_key : mlp_bias_key;
+}
+
 void Architecture::ignore_undeclared_biases() {
   const auto layers = linear_layers(*this);
   for (const bool declared : {false, true})
     for (const Parameter* const p : layers) {
-      const bool attention = p->role == Role::kQ || p->role == Role::kK || p->role == Role::kV || p->role == Role::kO;
-      if ((attention ? attention_bias_key : mlp_bias_key).empty() || p->bias.tensor.empty()) continue;
+      if (bias_key(*p).empty() || p->bias.tensor.empty()) continue;
       for (std::string& name : candidates(p->bias.tensor)) {
         if (declared && p->biased) undeclared_biases.erase(name);
         if (!declared && !p->biased) undeclared_biases.insert(std::move(name));

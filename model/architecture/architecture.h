@@ -131,6 +131,8 @@ struct Architecture {
   std::set<std::string, std::less<>> undeclared_biases;
   /// Keys of config.json that say whether linear layers have biases, for exports that add some.
   std::string attention_bias_key, mlp_bias_key;
+  /// That of a linear layer of a block; empty where the family has none.
+  const std::string& bias_key(const Parameter& layer) const;
 
   bool learned_positions() const { return positions.has_value(); }
   /// Positions that a sequence may have: those learned; without learned ones there is no limit.
@@ -159,6 +161,8 @@ std::vector<const Parameter*> linear_layers(const BlockSpec& block);
 bool same_linear_layers(const Architecture& a, const Architecture& b);
 /// The same with everything else that is a matrix: embedding, positions, routers, gates, the head where it is not tied.
 std::vector<const Parameter*> matrices(const Architecture& architecture);
+/// Whether a linear layer of a block is one of attention's.
+bool is_attention(const Parameter& layer);
 /// All norms, in order of use.
 std::vector<const NormSpec*> norms(const Architecture& architecture);
 
