@@ -8,6 +8,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "core/checked_math.h"
 #include "core/eigen_gemm.h"
 #include "core/error.h"
 #include "core/gemm_library.h"
@@ -73,8 +74,6 @@ void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<
 // costs half as much with the larger ones, which are for products that make enough of them for any number of threads.
 constexpr std::size_t kTileSide = 256, kLargeTileSide = 512, kEnoughLargeTiles = 64;
 
-std::size_t tiles_along(std::size_t side, std::size_t tile) { return (side + tile - 1) / tile; }
-
 dnnl_cpu_isa_t library_limit(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
@@ -125,9 +124,9 @@ template <class T>
 void parallel_gemm(Transpose ta, Transpose tb, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
                    MatrixView<T> c) {
   check_shapes<T>(ta, tb, a, b, c);
-  const bool large = tiles_along(c.rows(), kLargeTileSide) * tiles_along(c.cols(), kLargeTileSide) >= kEnoughLargeTiles;
+  const bool large = divide_up(c.rows(), kLargeTileSide) * divide_up(c.cols(), kLargeTileSide) >= kEnoughLargeTiles;
   const std::size_t size = large ? kLargeTileSide : kTileSide;
-  const std::size_t row_tiles = tiles_along(c.rows(), size), col_tiles = tiles_along(c.cols(), size);
+  const std::size_t row_tiles = divide_up(c.rows(), size), col_tiles = divide_up(c.cols(), size);
   parallel_for(row_tiles * col_tiles, [&](std::size_t tile) {
     const std::size_t r = tile / col_tiles * size, n = tile % col_tiles * size;
     const std::size_t rows = std::min(size, c.rows() - r), cols = std::min(size, c.cols() - n);

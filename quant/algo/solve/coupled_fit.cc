@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/checked_math.h"
 #include "core/gemm.h"
 #include "core/thread_pool.h"
 #include "quant/algo/solve/coupled_descent.h"
@@ -40,7 +40,7 @@ Matrix<float> entries_by_input(const BasicPaletteWeight<Code>& weight) {
 
 /// Aᵀ B (m, m) of A and B (n, m), where that is symmetric: of the tiles beside the diagonal those below it.
 Matrix<float> symmetric_product(MatrixView<const float> a, MatrixView<const float> b) {
-  const std::size_t m = a.cols(), tiles = (m + kProductTile - 1) / kProductTile;
+  const std::size_t m = a.cols(), tiles = divide_up(m, kProductTile);
   std::vector<std::pair<std::size_t, std::size_t>> below;
   for (std::size_t r = 0; r < tiles; ++r)
     for (std::size_t c = 0; c <= r; ++c) below.emplace_back(r * kProductTile, c * kProductTile);
