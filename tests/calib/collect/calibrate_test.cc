@@ -373,13 +373,19 @@ TEST(CalibrateRun, PartsCentredWithTheirOwnMeansDoNotMerge) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { merge_stats(twice, toy.dir / "merged.h5"); }, "own windows"));
 }
 
-TEST(CalibrateRun, MeansOfAFileCentreLikeTheOwnOnes) {
-  const ToyCalibration toy("gpt2");
+// A job whose means are those of own.h5, which is made with its own ones.
+CalibrationJob centred_by_a_file(const ToyCalibration& toy) {
   CalibrationJob own = toy.job("own.h5", {.activations = true, .fisher = true}), filed = own;
   own.centre = Centre::kOwn;
   filed.output = toy.dir / "filed.h5";
   filed.centre = Centre::kFile;
   filed.means = toy.run(own);
+  return filed;
+}
+
+TEST(CalibrateRun, MeansOfAFileCentreLikeTheOwnOnes) {
+  const ToyCalibration toy("gpt2");
+  CalibrationJob filed = centred_by_a_file(toy);
   const auto file = toy.run(filed);
   for (const LayerInfo& info : file->layers())
     EXPECT_TRUE(
@@ -398,11 +404,7 @@ TEST(CalibrateRun, CentresMixturesWithExpertsThatNoTokenChose) {
       "config");
   const test::ToyWeights weights(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, weights);
-  CalibrationJob own = toy.job("own.h5", {.activations = true, .fisher = true}), filed = own;
-  own.centre = Centre::kOwn;
-  filed.output = toy.dir / "filed.h5";
-  filed.centre = Centre::kFile;
-  filed.means = toy.run(own);
+  CalibrationJob filed = centred_by_a_file(toy);
   const auto file = toy.run(filed);
   std::size_t without = 0;
   for (const LayerInfo& info : file->layers()) {
