@@ -23,7 +23,7 @@ target_compile_options(nibble_test_options INTERFACE
 set(NIBBLE_TIERS scalar)
 if(NIBBLE_ISA_FAMILY STREQUAL x86)
   set(NIBBLE_FINE_TIERS avx2-vnni avx512-base avx512-vnni)
-  list(APPEND NIBBLE_TIERS avx2 ${NIBBLE_FINE_TIERS} avx512-vbmi)
+  list(APPEND NIBBLE_TIERS avx2 ${NIBBLE_FINE_TIERS} avx512-vbmi amx)
 elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
   set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
   set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})

@@ -83,12 +83,13 @@ dnnl_cpu_isa_t library_limit(Isa isa) {
     case Isa::kAvx512:
       return dnnl_cpu_isa_avx512_core;
     case Isa::kAvx512Vnni:
+    case Isa::kAvx512Vbmi:
       return has_avx512_bf16() ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_avx512_core_vnni;
     case Isa::kScalar:  // run Eigen instead
     case Isa::kNeon:
     case Isa::kNeonDotprod:
     case Isa::kNeonI8mm:
-    case Isa::kAvx512Vbmi:
+    case Isa::kAmx:
       break;
   }
   return dnnl_cpu_isa_all;

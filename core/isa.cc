@@ -5,6 +5,10 @@
 #include <cstdlib>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -26,7 +30,7 @@ enum Feature : unsigned {
   kFeatureNeon = 128,
   kFeatureNeonDotprod = 256,
   kFeatureNeonI8mm = 512,
-  kFeatureAmxBf16 = 1024,   // with its tiles, which the system keeps
+  kFeatureAmx = 1024,       // of bytes and of bfloat16, with tiles that the system keeps
   kFeatureFullBf16 = 2048,  // AVX-512 BF16 that multiplies twice as many numbers per cycle as float32
 };
 struct FeatureName {
@@ -40,6 +44,7 @@ constexpr FeatureName kFeatureNames[] = {
     {kFeatureAvx512Vnni, "AVX-512 VNNI"},
     {kFeatureAvx512Vbmi, "AVX-512 VBMI"},
     {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+    {kFeatureAmx, "AMX with bytes and bfloat16"},
     {kFeatureNeon, "Advanced SIMD of Arm"},
     {kFeatureNeonDotprod, "dot products of Arm"},
     {kFeatureNeonI8mm, "int8 matrix products of Arm"},
@@ -55,6 +60,7 @@ struct Tier {
 };
 constexpr unsigned kAvx512Features = kFeatureAvx2 | kFeatureAvx512,
                    kVnniFeatures = kAvx512Features | kFeatureAvx512Vnni,
+                   kVbmiFeatures = kVnniFeatures | kFeatureAvx512Vbmi | kFeatureAvx512Vbmi2,
                    kDotprodFeatures = kFeatureNeon | kFeatureNeonDotprod;
 constexpr Tier kTiers[] = {
     {Isa::kScalar, "scalar", 0, "scalar", "the compiler's baseline"},
@@ -62,8 +68,10 @@ constexpr Tier kTiers[] = {
     {Isa::kAvx2Vnni, "avx2-vnni", kFeatureAvx2 | kFeatureAvxVnni, "avx2", "256 bits; vpdpbusd, lookups by vpshufb"},
     {Isa::kAvx512, "avx512-base", kAvx512Features, "avx512", "512 bits; no VNNI: vpmaddubsw, lookups by vpshufb"},
     {Isa::kAvx512Vnni, "avx512-vnni", kVnniFeatures, "avx512", "512 bits; vpdpbusd, no VBMI: lookups by vpshufb"},
-    {Isa::kAvx512Vbmi, "avx512-vbmi", kVnniFeatures | kFeatureAvx512Vbmi | kFeatureAvx512Vbmi2, "avx512",
+    {Isa::kAvx512Vbmi, "avx512-vbmi", kVbmiFeatures, "avx512",
      "512 bits; vpdpbusd, lookups by vpermb, windows by vpmultishiftqb"},
+    {Isa::kAmx, "amx", kVbmiFeatures | kFeatureAmx, "avx512",
+     "512 bits; prompts by tdpbsud, tdpbssd and tdpbf16ps, lookups by vpermb, windows by vpmultishiftqb"},
     {Isa::kNeon, "neon", kFeatureNeon, "neon", "128 bits; smull, lookups by tbl"},
     {Isa::kNeonDotprod, "neon-dotprod", kDotprodFeatures, "neon", "128 bits; sdot, lookups by tbl"},
     {Isa::kNeonI8mm, "neon-i8mm", kDotprodFeatures | kFeatureNeonI8mm, "neon",
@@ -81,13 +89,19 @@ static_assert(in_order());
 const Tier& tier_of(Isa isa) { return kTiers[static_cast<std::size_t>(isa)]; }
 
 #if defined(__x86_64__)
-// Whether the system saves the registers of AMX when it switches threads: bits 17 and 18 of XCR0. Requires AVX, which
-// vouches for the instruction.
+// Whether the system saves the registers of AMX when it switches threads, bits 17 and 18 of XCR0, and lets this process
+// use them, which Linux wants to be asked for. Requires AVX, which vouches for the instruction.
 bool system_keeps_tiles() {
+#ifdef __linux__
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   constexpr unsigned kTileConfigurationAndData = 3u << 17;
-  return (low & kTileConfigurationAndData) == kTileConfigurationAndData;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, which older headers do not have
+  return (low & kTileConfigurationAndData) == kTileConfigurationAndData &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 #endif
 
@@ -114,10 +128,9 @@ unsigned ask_processor() {
   add(bf16, kFeatureAvx512Bf16);
   // Zen 4 and 5 multiply pairs of bfloat16 numbers as often as floats; Intel's cores half as often, which is no faster.
   add(bf16 && __builtin_cpu_is("amd"), kFeatureFullBf16);
-  constexpr unsigned kTilesAndBf16OfLeaf7 = (1u << 24) | (1u << 22);
-  add(bf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesAndBf16OfLeaf7) == kTilesAndBf16OfLeaf7 &&
-          system_keeps_tiles(),
-      kFeatureAmxBf16);
+  constexpr unsigned kAmxOfLeaf7 = (1u << 25) | (1u << 24) | (1u << 22);  // bytes, tiles, bfloat16
+  add(bf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxOfLeaf7) == kAmxOfLeaf7 && system_keeps_tiles(),
+      kFeatureAmx);
 #elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   const unsigned long capabilities = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
   if ((capabilities & HWCAP_ASIMD) != 0) features |= kFeatureNeon;
@@ -200,8 +213,7 @@ Isa active_isa() {
 }
 
 std::string active_isa_uses() {
-  return std::string(tier_of(active_isa()).uses) + (has_avx512_bf16() ? "; AVX-512 BF16" : "") +
-         (has_amx_bf16() ? "; AMX for products in bfloat16" : "");
+  return std::string(tier_of(active_isa()).uses) + (has_avx512_bf16() ? "; AVX-512 BF16" : "");
 }
 
 std::string_view active_vectors_name() { return tier_of(active_isa()).vectors; }
@@ -210,10 +222,8 @@ bool has_avx512_bf16() {
   return isa_includes(active_isa(), Isa::kAvx512Vnni) && (processor_features() & kFeatureAvx512Bf16) != 0;
 }
 
-bool has_amx_bf16() {
-  return isa_includes(active_isa(), Isa::kAvx512Vbmi) && (processor_features() & kFeatureAmxBf16) != 0;
+bool has_fast_bf16() {
+  return active_isa() == Isa::kAmx || (has_avx512_bf16() && (processor_features() & kFeatureFullBf16) != 0);
 }
-
-bool has_fast_bf16() { return has_amx_bf16() || (has_avx512_bf16() && (processor_features() & kFeatureFullBf16) != 0); }
 
 }  // namespace nibble

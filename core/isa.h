@@ -32,6 +32,11 @@
 #else
 #define NIBBLE_AVX512_VBMI_VARIANT(variant) nullptr
 #endif
+#if NIBBLE_HAVE_X86_AMX
+#define NIBBLE_AMX_VARIANT(variant) (variant)
+#else
+#define NIBBLE_AMX_VARIANT(variant) nullptr
+#endif
 #if NIBBLE_HAVE_ARM_NEON
 #define NIBBLE_NEON_VARIANT(variant) (variant)
 #else
@@ -58,12 +63,24 @@ namespace nibble {
 ///     avx512-base   those of avx2 and AVX-512 F, BW, VL, DQ   Skylake-X
 ///     avx512-vnni   those and AVX-512 VNNI                    Cascade Lake, Cooper Lake
 ///     avx512-vbmi   those and AVX-512 VBMI, VBMI2             Ice Lake on, Zen 4 on
+///     amx           those, AMX for bytes and bfloat16         Sapphire Rapids on
 ///     neon          Advanced SIMD                             every 64-bit Arm
 ///     neon-dotprod  those and SDOT                            Cortex-A76 on, Neoverse N1 on, Apple A13 on
 ///     neon-i8mm     those and USDOT, SMMLA                    Cortex-A710 on, Neoverse V1 on, Apple M2 on
 ///
 /// Only files of a tier hold its instructions (cmake/isa.cmake); core/isa.cc is the only place that asks the processor.
-enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Vbmi, kNeon, kNeonDotprod, kNeonI8mm };
+enum class Isa {
+  kScalar,
+  kAvx2,
+  kAvx2Vnni,
+  kAvx512,
+  kAvx512Vnni,
+  kAvx512Vbmi,
+  kAmx,
+  kNeon,
+  kNeonDotprod,
+  kNeonI8mm
+};
 
 std::span<const Isa> all_isas();  ///< as above
 
@@ -91,12 +108,8 @@ std::string_view active_vectors_name();
 /// Whether AVX-512 BF16 is in force. Tiers do not ask for it, but those with AVX-512 VNNI use it where it is.
 bool has_avx512_bf16();
 
-/// Whether AMX with bfloat16 is in force: the best tier on a processor that has it under a system that keeps its tiles.
-/// Only the matrix library uses it (core/bf16_gemm.h).
-bool has_amx_bf16();
-
-/// Whether products of bfloat16 numbers are faster than of floats: AMX, or AVX-512 BF16 of AMD's processors. Those of
-/// Intel's start a vdpbf16ps every other cycle, which is the pace of float32.
+/// Whether the matrix library multiplies bfloat16 numbers faster than floats: AMX, or AVX-512 BF16 of AMD's processors.
+/// Those of Intel's start a vdpbf16ps every other cycle, which is the pace of float32.
 bool has_fast_bf16();
 
 /// Variants of a kernel, or of a table of kernels, by tier; null where there is none.
@@ -108,6 +121,7 @@ struct Variants {
   Variant* avx512 = nullptr;
   Variant* avx512_vnni = nullptr;
   Variant* avx512_vbmi = nullptr;
+  Variant* amx = nullptr;
   Variant* neon = nullptr;
   Variant* neon_dotprod = nullptr;
   Variant* neon_i8mm = nullptr;
@@ -129,6 +143,7 @@ Variant* choose_variant(const Variants<Variant>& variants) {
   consider(variants.avx512, Isa::kAvx512);
   consider(variants.avx512_vnni, Isa::kAvx512Vnni);
   consider(variants.avx512_vbmi, Isa::kAvx512Vbmi);
+  consider(variants.amx, Isa::kAmx);
   consider(variants.neon, Isa::kNeon);
   consider(variants.neon_dotprod, Isa::kNeonDotprod);
   consider(variants.neon_i8mm, Isa::kNeonI8mm);

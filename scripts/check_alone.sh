@@ -12,7 +12,7 @@ else
   files=$(scripts/changed_sources.sh)
 fi
 # A kernel of one instruction set is never compiled with others, and its headers want its flags. MPI is optional.
-files=$(grep -vE '(_avx2|_avx2_vnni|_avx512|_avx512_vnni|_avx512_vbmi|_neon|_neon_dotprod|_neon_i8mm|_scalar|_simd)\.(cc|h)$|(^|/)(mpi_|vector_|int8_vector_)' <<<"$files" || true)
+files=$(grep -vE '(_avx2|_avx2_vnni|_avx512|_avx512_vnni|_avx512_vbmi|_amx|_neon|_neon_dotprod|_neon_i8mm|_scalar|_simd)\.(cc|h)$|(^|/)(mpi_|vector_|int8_vector_)' <<<"$files" || true)
 [[ -n $files ]] || { echo "alone: nothing to look at"; exit 0; }
 
 alone() {

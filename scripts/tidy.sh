@@ -27,10 +27,11 @@ look() {
   local flags=(-std=c++20 -I. -isystem /usr/include/eigen3 -isystem /usr/include/hdf5/serial -DFMT_SHARED -Wno-everything)
   [[ $2 == *_mpi.cc || $2 == */mpi_* ]] && read -ra mpi <<<"$(pkg-config --cflags mpi-c 2>/dev/null || true)" && flags+=("${mpi[@]}")
   # With every tier that there is: where one is left out, what chooses it seems to choose between the same.
-  flags+=(-DNIBBLE_HAVE_X86_{AVX2,AVX2_VNNI,AVX512,AVX512_VNNI,AVX512_VBMI}=1 -DNIBBLE_HAVE_ARM_NEON{,_DOTPROD,_I8MM}=1)
+  flags+=(-DNIBBLE_HAVE_X86_{AVX2,AVX2_VNNI,AVX512,AVX512_VNNI,AVX512_VBMI,AMX}=1 -DNIBBLE_HAVE_ARM_NEON{,_DOTPROD,_I8MM}=1)
   [[ $2 == *_avx2.cc ]] && flags+=(-mavx2 -mfma -mf16c)
   [[ $2 == *_avx2_vnni.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavxvnni)
-  [[ $2 == *_avx512*.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
+  [[ $2 == *_avx512*.cc || $2 == *_amx.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
+  [[ $2 == *_amx.cc ]] && flags+=(-mamx-tile -mamx-int8 -mamx-bf16)
   [[ $2 == *_neon*.cc ]] && flags+=(--target=aarch64-linux-gnu -march=armv8.2-a+dotprod+i8mm)
   local said log status=0
   log=build/tidy/$(tr / _ <<<"$1").log
@@ -64,7 +65,7 @@ apart=$(git grep -o 'APART [^)]*' -- '*CMakeLists.txt' |
 groups=$(awk -v apart="$apart" '
               BEGIN { split(apart, names_apart, " "); for (i in names_apart) alone[names_apart[i]] = 1 }
               { group = $0
-                if (!($0 in alone) && $0 !~ /main\.cc$|_(avx2|avx2_vnni|avx512[a-z0-9_]*|neon[a-z0-9_]*|mpi)\.cc$|\/mpi_/) sub("/[^/]*$", "", group)
+                if (!($0 in alone) && $0 !~ /main\.cc$|_(avx2|avx2_vnni|avx512[a-z0-9_]*|amx|neon[a-z0-9_]*|mpi)\.cc$|\/mpi_/) sub("/[^/]*$", "", group)
                 if (!(group in names)) order[++count] = group
                 names[group] = names[group] $0 " " }
               END { for (i = 1; i <= count; ++i) { sub(" $", "", names[order[i]]); print names[order[i]] } }' <<<"$files")

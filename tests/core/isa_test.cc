@@ -44,15 +44,15 @@ TEST(Isa, TiersIncludeTheOnesBeforeThemOfTheirFamilyButForVexEncodedVnni) {
 }
 
 TEST(Isa, TheBestVariantOfATierIsChosen) {
-  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5, neon = 6,
-            neon_dotprod = 7, neon_i8mm = 8;
+  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5, amx = 6,
+            neon = 7, neon_dotprod = 8, neon_i8mm = 9;
   const int* best = choose_variant<const int>(
-      {&scalar, &avx2, &avx2_vnni, &avx512, &avx512_vnni, &avx512_vbmi, &neon, &neon_dotprod, &neon_i8mm});
+      {&scalar, &avx2, &avx2_vnni, &avx512, &avx512_vnni, &avx512_vbmi, &amx, &neon, &neon_dotprod, &neon_i8mm});
   EXPECT_EQ(*best, static_cast<int>(active_isa()));
   EXPECT_EQ(choose_variant<const int>({.scalar = &scalar}), &scalar);
   const int* coarse = choose_variant(&scalar, &avx2, &avx512, &neon);
   const Isa isa = active_isa();
-  EXPECT_EQ(*coarse, isa >= Isa::kNeon ? 6 : isa >= Isa::kAvx512 ? 3 : isa >= Isa::kAvx2 ? 1 : 0);
+  EXPECT_EQ(*coarse, isa >= Isa::kNeon ? 7 : isa >= Isa::kAvx512 ? 3 : isa >= Isa::kAvx2 ? 1 : 0);
 }
 
 using IsaDeathTest = testing::Test;

@@ -6,7 +6,7 @@
 
 namespace nibble::test {
 
-/// What ends the names of files and kernels of a tier: "avx512_vnni" of avx512-vnni, "avx512" of avx512-base.
+/// What ends the names of a tier's int8 kernels: "avx512_vnni" of avx512-vnni, "avx512" of avx512-base.
 inline std::string isa_suffix(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
@@ -21,6 +21,8 @@ inline std::string isa_suffix(Isa isa) {
       return "avx512_vnni";
     case Isa::kAvx512Vbmi:
       return "avx512_vbmi";
+    case Isa::kAmx:
+      return "avx512_vbmi+amx";
     case Isa::kNeon:
       return "neon";
     case Isa::kNeonDotprod:

@@ -47,10 +47,11 @@ struct Int8MatmulTable {
   Int8Matmul windows;         ///< whose `less` is that of shared palettes
   int less[6][kPackedKinds];  ///< products are of (byte - less): part of Int8Tiles::starts
   std::size_t most_panels;    ///< at a time
-  std::size_t tile_tokens;    ///< of Int8Tiles
+  Int8TileShape tile;
+  const char* name;  ///< of the instruction set, or null: that of the Int8MatvecTable beside it
 };
 extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx2Vnni, kInt8MatmulAvx512,
-    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi, kInt8MatmulNeon, kInt8MatmulNeonDotprod, kInt8MatmulNeonI8mm;
+    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi, kInt8MatmulAmx, kInt8MatmulNeon, kInt8MatmulNeonDotprod, kInt8MatmulNeonI8mm;
 
 /// The kernels that go with active_int8_matvec().
 const Int8MatmulTable& active_int8_matmul();

@@ -16,6 +16,12 @@
 //            eight_inputs(p, q)          four inputs of two tokens at p, the next four at q
 //            dot_pair(s, weights, inputs)
 //
+// One that multiplies tiles of tokens and rows at a time offers, instead of kinds of sums,
+//            Tiles<kBlock>               while one lasts, multiply<kSigned>(x, bytes, blocks, sums): many blocks' sums
+//            load_sums(p)                of a token with 16 rows
+//            subtract(bytes, fours, p)   a byte for each of 16 rows
+// and wants Int8TileShape::blocks. There kTilePanels is how many panels go by for a tile of tokens.
+//
 // 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), 16 KB, so that they stay in the first-level
 // cache while all tokens go by; sums of a block are integers in registers, those of all blocks floats in args.sums.
 namespace nibble::quant::int8_matmul {
@@ -29,6 +35,11 @@ constexpr std::size_t kStepInputs = 512;  // whole units of every layout
 template <class V>
 constexpr bool kPairsOfTokens = requires {
   typename V::PairSums;
+};
+
+template <class V>
+constexpr bool kTilesOfTokens = requires {
+  typename V::template Tiles<kBlockInputs>;
 };
 
 /// A step's worth of weights, which of the blocks it is, and what makes products of sums.
@@ -45,13 +56,13 @@ struct Step {
 };
 
 // A tile's sums to products, while other tiles are on their way: alone, every line of y would be waited for.
-template <class V, bool kScaled, int kPanels, class StepType>
-[[gnu::always_inline]] inline void finish_tile(const StepType& step, const Int8MatmulArgs& args, std::size_t tile,
-                                               const float* sums) {
+template <class V, bool kScaled, class StepType>
+[[gnu::always_inline]] inline void finish_tile(const StepType& step, const Int8MatmulArgs& args, std::size_t panels,
+                                               std::size_t tile, const float* sums) {
   constexpr std::size_t kTokens = V::kTileTokens;
   for (std::size_t t = 0; t < kTokens && tile * kTokens + t < args.x.tokens; ++t) {
     const std::size_t token = tile * kTokens + t;
-    for (std::size_t panel = 0; panel < kPanels; ++panel, sums += kPanelRows) {
+    for (std::size_t panel = 0; panel < panels; ++panel, sums += kPanelRows) {
       auto products = V::load(sums);
       if constexpr (!kScaled) {
         products = V::mul(V::load(step.byte_step[panel]), products);
@@ -141,7 +152,51 @@ void multiply(const StepType& step, const Int8MatmulArgs& args) {
         });
       }
     }
-    if (step.first_block + step.blocks == args.x.blocks) finish_tile<V, kScaled, kPanels>(step, args, tile, totals);
+    if (step.first_block + step.blocks == args.x.blocks) finish_tile<V, kScaled>(step, args, kPanels, tile, totals);
+  }
+}
+
+// The same where a processor multiplies a block of 16 tokens and 16 rows at a time. Some blocks' sums come through the
+// first-level cache; those of all blocks stay in registers meanwhile.
+// Signed bytes are weights less their zero points (less_zero_points()) and palettes' are as they are; kZeros: what is
+// left to be subtracted is, from sums.
+template <class V, bool kSigned, bool kScaled, bool kZeros, class StepType>
+void multiply_tiles(const StepType& step, const Int8MatmulArgs& args) {
+  constexpr std::size_t kBlock = StepType::kBlockLength, kBlocksAtATime = 16;
+  constexpr int kTokens = V::kTileTokens;
+  constexpr std::size_t kOperand = kBlock * kPanelRows, kSums = kTokens * kPanelRows;
+  static_assert(kTokens == kPanelRows);
+  const typename V::template Tiles<kBlock> tiles;
+  alignas(64) std::int32_t products[kBlocksAtATime * kSums];
+  for (std::size_t tile = 0; tile < args.x.tiles; ++tile) {
+    const std::size_t first = tile * args.x.blocks + step.first_block;
+    float* tile_totals = args.sums + tile * args.panels * kSums;
+    for (std::size_t panel = 0; panel < args.panels; ++panel) {
+      const auto total = [&](auto t) { return tile_totals + (t.index * args.panels + panel) * kPanelRows; };
+      decltype(V::set(0.0f)) totals[std::size_t{kTokens}];
+      unroll<kTokens>([&](auto t) { totals[t.index] = V::load(total(t)); });
+      for (std::size_t from = 0; from < step.blocks; from += kBlocksAtATime) {
+        const std::size_t count = step.blocks - from < kBlocksAtATime ? step.blocks - from : kBlocksAtATime;
+        tiles.template multiply<kSigned>(args.x.values + (first + from) * kOperand,
+                                         step.weights[panel] + from * kOperand, count, products);
+        for (std::size_t block = 0; block < count; ++block) {
+          const std::size_t at = (first + from + block) * kTokens, of_rows = (from + block) * kPanelRows;
+          unroll<kTokens>([&](auto t) {
+            auto sums = V::load_sums(products + block * kSums + t.index * kPanelRows);
+            if constexpr (kZeros) {
+              sums = V::add_sums(sums, V::set_sums(args.x.starts[at + t.index]));
+              sums = V::less_products(sums, V::small_integers(step.zeros[panel] + of_rows), args.x.sums[at + t.index]);
+            }
+            auto scale = V::set(args.x.scales[at + t.index]);
+            if constexpr (kScaled) scale = V::mul(scale, V::load(step.scales[panel] + of_rows));
+            totals[t.index] = V::fma(V::floats(sums), scale, totals[t.index]);
+          });
+        }
+      }
+      unroll<kTokens>([&](auto t) { V::store(total(t), totals[t.index]); });
+    }
+    if (step.first_block + step.blocks == args.x.blocks)
+      finish_tile<V, kScaled>(step, args, args.panels, tile, tile_totals);
   }
 }
 
@@ -151,8 +206,26 @@ void multiply_panels(const StepType& step, const Int8MatmulArgs& args) {
   if constexpr (V::kTilePanels > 1) multiply<V, Product, kScaled, kZeros, V::kTilePanels>(step, args);
 }
 
+// Blocks' weights become signed bytes less their zero points once, for all tokens; 8 bits and a zero point do not fit.
+template <int kBits>
+bool fits_less_zero_points(const Int8MatmulArgs& args) {
+  return kBits < 8 || args.block_zeros == nullptr;
+}
+template <class V, class StepType>
+void less_zero_points(const Int8MatmulArgs& args, std::size_t panel, StepType& step) {
+  constexpr std::size_t kFours = StepType::kBlockLength / 4;
+  for (std::size_t block = 0; block < step.blocks; ++block) {
+    std::uint8_t less[kPanelRows];
+    for (std::size_t row = 0; row < kPanelRows; ++row) {
+      const int zero = args.block_zeros == nullptr ? 0 : step.zeros[panel][block * kPanelRows + row];
+      less[row] = static_cast<std::uint8_t>(zero - args.x.start);
+    }
+    V::subtract(step.weights[panel] + block * kFours * kVectorBytes, kFours, less);
+  }
+}
+
 // Runs multiply after unpack(panel, step) of each panel, for every step.
-template <class V, class Product, bool kScaled, std::size_t kBlock = kBlockInputs, class Unpack>
+template <class V, class Product, bool kScaled, int kBits, std::size_t kBlock = kBlockInputs, class Unpack>
 [[gnu::always_inline]] inline void for_each_step(const Int8MatmulArgs& args, const Unpack& unpack) {
   Step<V, kBlock> step;
   constexpr std::size_t kStepBlocks = Step<V, kBlock>::kStepBlocks;
@@ -170,7 +243,14 @@ template <class V, class Product, bool kScaled, std::size_t kBlock = kBlockInput
     if constexpr (kPairsOfTokens<V>)
       for (std::size_t i = 0; i < step.blocks * kBlock * kPanelRows; i += 2 * kVectorBytes)
         V::pair_fours(step.weights[0] + i);
-    if (kScaled && args.block_zeros != nullptr)  // NOLINT(bugprone-branch-clone): the same only where !kScaled
+    if constexpr (kTilesOfTokens<V>) {
+      if (!kScaled)
+        multiply_tiles<V, false, kScaled, false>(step, args);
+      else if (fits_less_zero_points<kBits>(args))
+        multiply_tiles<V, true, kScaled, false>(step, args);
+      else
+        multiply_tiles<V, false, kScaled, true>(step, args);
+    } else if (kScaled && args.block_zeros != nullptr)  // NOLINT(bugprone-branch-clone): the same only where !kScaled
       multiply_panels<V, Product, kScaled, kScaled>(step, args);
     else
       multiply_panels<V, Product, kScaled, false>(step, args);
@@ -211,7 +291,7 @@ template <class V, int kBits>
 void shared_palettes(const Int8MatmulArgs& args) {
   using Weights = typename V::template Entries<kBits>;
   const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
-  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false>(
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false, kBits>(
       args, [&](std::size_t panel, Step<V>& step) {
         unpack_panel<V, kBits>(entries_of<V, kBits>(args, panel), args, ahead, panel, step);
       });
@@ -224,7 +304,7 @@ void single_rows(const Int8MatmulArgs& args) {
   constexpr std::size_t kInputs = CodeLayout{kBits, 1}.unit_inputs();
   const std::size_t rows = args.panels * kPanelRows;
   const auto ahead = ahead_of<V, kBits, 1>(args, rows < args.rows ? rows : args.rows);
-  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false>(
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, false>, false, kBits>(
       args, [&](std::size_t panel, Step<V>& step) {
         const std::size_t first_unit = step.first_block * kBlockInputs / kInputs;
         std::uint8_t* destination = step.weights[panel];
@@ -248,14 +328,16 @@ void single_rows(const Int8MatmulArgs& args) {
 template <class V, int kBits, std::size_t kBlock, bool kBelow16, class Weights>
 [[gnu::always_inline]] inline void scaled_blocks(const Int8MatmulArgs& args, const Weights& weights) {
   const auto ahead = ahead_of<V, kBits, kPanelRows>(args, args.panels);
-  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, kBelow16>, true, kBlock>(
+  for_each_step<V, typename V::template BlockProduct<typename Weights::Product, kBelow16>, true, kBits, kBlock>(
       args, [&](std::size_t panel, Step<V, kBlock>& step) {
         unpack_panel<V, kBits>(weights, args, ahead, panel, step);
         const std::size_t from = (panel * args.x.blocks + step.first_block) * kPanelRows;
         for (std::size_t i = 0; i < step.blocks * kPanelRows; i += kPanelRows)
           V::store(step.scales[panel] + i, V::load_half(args.block_scales + from + i));
-        if (args.block_zeros == nullptr) return;
-        for (std::size_t i = 0; i < step.blocks * kPanelRows; ++i) step.zeros[panel][i] = args.block_zeros[from + i];
+        for (std::size_t i = 0; args.block_zeros != nullptr && i < step.blocks * kPanelRows; ++i)
+          step.zeros[panel][i] = args.block_zeros[from + i];
+        if constexpr (kTilesOfTokens<V>)
+          if (fits_less_zero_points<kBits>(args)) less_zero_points<V>(args, panel, step);
       });
 }
 
@@ -271,8 +353,9 @@ void block_palettes(const Int8MatmulArgs& args) {
 
 template <class V>
 void windows(const Int8MatmulArgs& args) {
+  constexpr int kWindowBits = 8;  // of the bytes
   const Int8MatmulWindows& w = *args.windows;
-  for_each_step<V, typename V::template BlockProduct<typename V::AnyBytes, false>, false>(
+  for_each_step<V, typename V::template BlockProduct<typename V::AnyBytes, false>, false, kWindowBits>(
       args, [&](std::size_t panel, Step<V>& step) {
         const std::size_t vector = w.first + panel;
         w.unpack(w.layout, w.tables, w.codes + vector / 8 * w.panel_bytes, vector % 8, step.first_block, step.blocks,
@@ -294,7 +377,7 @@ constexpr int kLessOfCodes = V::template Codes<kBits>::Product::kLess;
         kLessOfEntries<V, bits>                                                                       \
   }
 template <class V>
-constexpr Int8MatmulTable table() {
+constexpr Int8MatmulTable table(const char* name = nullptr) {
   return {{NIBBLE_WIDTH(1, nullptr, nullptr),
            NIBBLE_WIDTH(2, NIBBLE_BLOCK_PALETTES(2)),
            NIBBLE_WIDTH(3, block_palettes<V, 3, kBlockInputs>, nullptr),
@@ -309,7 +392,8 @@ constexpr Int8MatmulTable table() {
            NIBBLE_LESS(6),
            {0, 0, kLessOfCodes<V, 8>, 0, 0}},
           static_cast<std::size_t>(V::kTilePanels),
-          static_cast<std::size_t>(V::kTileTokens)};
+          {static_cast<std::size_t>(V::kTileTokens), kTilesOfTokens<V>},
+          name};
 }
 #undef NIBBLE_BLOCK_PALETTES
 #undef NIBBLE_WIDTH

@@ -24,7 +24,7 @@ class TileWriter {
         scales_(padded / block),
         sums_(padded / block) {}
 
-  void write(std::span<const float> x, int start, std::size_t tile, std::size_t place, std::size_t tile_tokens,
+  void write(std::span<const float> x, int start, std::size_t tile, std::size_t place, Int8TileShape shape,
              QuantizedTiles& to) {
     std::copy(x.begin(), x.end(), x_.begin());
     std::fill(x_.begin() + static_cast<std::ptrdiff_t>(x.size()), x_.end(), 0.0f);  // all of a token that is not there
@@ -33,18 +33,19 @@ class TileWriter {
     } else {
       quantize_halves(x_, quantize_, values_.data(), scales_.data(), sums_.data(), halves_);
     }
-    std::int8_t* values = to.values.data() + (tile * x_.size() / kFour * tile_tokens + place) * kFour;
-    for (std::size_t input = 0; input < x_.size(); input += kFour, values += tile_tokens * kFour)
-      std::memcpy(values, values_.data() + input, kFour);
+    const std::size_t beside = shape.blocks ? block_ : kFour;
+    std::int8_t* values = to.values.data() + tile * x_.size() * shape.tokens + place * beside;
+    for (std::size_t input = 0; input < x_.size(); input += beside, values += shape.tokens * beside)
+      std::memcpy(values, values_.data() + input, beside);
     double total = 0.0;
     for (std::size_t block = 0; block < scales_.size(); ++block) {
-      const std::size_t at = (tile * scales_.size() + block) * tile_tokens + place;
+      const std::size_t at = (tile * scales_.size() + block) * shape.tokens + place;
       to.scales[at] = scales_[block];
       to.sums[at] = sums_[block];
       to.starts[at] = start * sums_[block];
       total += static_cast<double>(scales_[block]) * static_cast<double>(sums_[block]);
     }
-    to.totals[tile * tile_tokens + place] = static_cast<float>(total);
+    to.totals[tile * shape.tokens + place] = static_cast<float>(total);
   }
 
  private:
@@ -60,21 +61,22 @@ class TileWriter {
 }  // namespace
 
 void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
-                    std::size_t tile_tokens, int start, std::size_t block, QuantizedTiles& tiles) {
+                    Int8TileShape shape, int start, std::size_t block, QuantizedTiles& tiles) {
   tiles.tokens = x.rows();
-  tiles.tiles = divide_up(x.rows(), tile_tokens);
+  tiles.tiles = divide_up(x.rows(), shape.tokens);
+  tiles.start = start;
   tiles.blocks = padded / block;
-  const std::size_t places = tiles.tiles * tile_tokens;
+  const std::size_t places = tiles.tiles * shape.tokens;
   tiles.values.resize(places * padded);
   for (auto* per_block : {&tiles.sums, &tiles.starts}) per_block->resize(places * tiles.blocks);
   tiles.scales.resize(places * tiles.blocks);
   tiles.totals.resize(places);
   parallel_for(tiles.tiles, [&](std::size_t tile) {
     TileWriter writer(padded, quantize, block);
-    for (std::size_t place = 0; place < tile_tokens; ++place) {
-      const std::size_t token = tile * tile_tokens + place;
+    for (std::size_t place = 0; place < shape.tokens; ++place) {
+      const std::size_t token = tile * shape.tokens + place;
       const std::span<const float> none;
-      writer.write(token < x.rows() ? x.row(token) : none, start, tile, place, tile_tokens, tiles);
+      writer.write(token < x.rows() ? x.row(token) : none, start, tile, place, shape, tiles);
     }
   });
 }

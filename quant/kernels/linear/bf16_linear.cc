@@ -1,4 +1,4 @@
-#include "quant/kernels/linear/bf16_products.h"
+#include "quant/kernels/bf16/bf16_products.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "quant/kernels/linear/token_groups.h"
 
@@ -14,7 +14,7 @@ class Bf16Linear final : public LinearOp<float> {
   std::size_t in_features() const override { return exact_->in_features(); }
   std::size_t out_features() const override { return exact_->out_features(); }
   void release() const override { exact_->release(); }
-  std::string kernel_name() const override { return "gemm_bf16+" + exact_->kernel_name(); }
+  std::string kernel_name() const override { return products_->kernel_name() + "+" + exact_->kernel_name(); }
   std::uint64_t weight_bytes() const override { return exact_->weight_bytes(); }
 
   void forward(MatrixView<const float> x, MatrixView<float> y) const override {

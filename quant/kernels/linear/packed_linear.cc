@@ -16,6 +16,12 @@
 namespace nibble::quant {
 namespace {
 
+// Of few tokens, and where they are others of many: "avx512_vbmi+amx".
+std::string int8_names() {
+  const char* of_many = active_int8_matmul().name;
+  return active_int8_matvec().name + (of_many == nullptr ? std::string() : std::string("+") + of_many);
+}
+
 // What codes and windows have in common: which products serve how many tokens. `Products` multiplies.
 template <class Products>
 class PackedLinear final : public LinearOp<float> {
@@ -29,7 +35,7 @@ class PackedLinear final : public LinearOp<float> {
   std::size_t in_features() const override { return weight_->cols; }
   std::size_t out_features() const override { return weight_->rows; }
   std::string kernel_name() const override {
-    return int8_ ? fmt::format("packed_int8_{}", products_.int8_name())
+    return int8_ ? "packed_int8_" + int8_names()
                  : fmt::format("packed_exact_{}", products_.exact_name());
   }
 
@@ -60,7 +66,6 @@ struct CodeProducts {
 
   bool has_int8() const { return int8_kernel(weight, active_int8_matvec()).run != nullptr; }
   std::string_view exact_name() const { return active_vectors_name(); }
-  std::string_view int8_name() const { return active_int8_matvec().name; }
   void exact(MatrixView<const float> x, MatrixView<float> y) const { multiply_exact(weight, bias, x, y); }
   void int8(std::span<const float> x, std::span<float> y) const {
     multiply_int8(weight, active_int8_matvec(), bias, x, y);
@@ -76,7 +81,6 @@ struct WindowProducts {
 
   bool has_int8() const { return select_window_int8_kernels(weight.windows) != nullptr; }
   std::string_view exact_name() const { return window_isa_name(weight.windows); }
-  std::string_view int8_name() const { return active_int8_matvec().name; }
   void exact(MatrixView<const float> x, MatrixView<float> y) const { multiply_windows(weight, bias, x, y); }
   void int8(std::span<const float> x, std::span<float> y) const { multiply_windows_int8(weight, bias, x, y); }
   void int8_tokens(MatrixView<const float> x, MatrixView<float> y) const {

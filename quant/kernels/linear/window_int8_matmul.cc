@@ -32,7 +32,7 @@ void multiply_vectors(const PackedWeight& w, const Int8MatmulTable& kernels, con
   thread_local std::vector<SumsLine> sums;
   thread_local std::vector<float> products, steps, lowest;
   const std::size_t lanes = (end - begin) * kPanelRows;
-  sums.assign(q.tiles * kernels.tile_tokens * (end - begin), SumsLine{});
+  sums.assign(q.tiles * kernels.tile.tokens * (end - begin), SumsLine{});
   products.resize(q.tokens * lanes);
   steps.assign(lanes, 0.0f);
   lowest.assign(lanes, 0.0f);
@@ -77,7 +77,7 @@ void multiply_windows_int8_tokens(const PackedWeight& w, std::span<const float> 
     thread_local QuantizedTiles tiles;
     QuantizedTiles& q = tiles;  // the calling thread's, for all threads
     quantize_tiles(x.rows_slice(first, tokens), w.windows.padded_inputs(w.cols), active_int8_matvec().quantize,
-                   kernels.tile_tokens, kernels.less[0][0], kBlockInputs, q);
+                   kernels.tile, kernels.less[0][0], kBlockInputs, q);
     parallel_for_tiles(w.windows.panels(w.rows) * kVectorsOfPanel, kernels.most_panels,
                        [&](std::size_t begin, std::size_t end) {
                          multiply_vectors(w, kernels, q, bias, begin, end, y.rows_slice(first, tokens));

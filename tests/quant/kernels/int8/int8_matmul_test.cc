@@ -75,7 +75,7 @@ TEST(QuantizedTiles, ArePaddedWithZeros) {
   Matrix<float> x(3, 40);
   for (float& value : x.values()) value = 5.0f;
   QuantizedTiles tiles;
-  for (int round = 0; round < 2; ++round) quantize_tiles(x, 64, active_int8_matvec().quantize, 2, 3, 32, tiles);
+  for (int round = 0; round < 2; ++round) quantize_tiles(x, 64, active_int8_matvec().quantize, {2}, 3, 32, tiles);
   ASSERT_EQ(tiles.values.size(), 4u * 64);
   for (std::size_t input = 0; input < 64; ++input) {
     const auto value = [&](std::size_t token) {
@@ -87,6 +87,23 @@ TEST(QuantizedTiles, ArePaddedWithZeros) {
   }
   EXPECT_EQ(tiles.totals[3], 0.0f);
   for (const std::size_t block : {0u, 1u}) EXPECT_EQ(tiles.sums[(2 + block) * 2 + 1], 0);
+}
+
+TEST(QuantizedTiles, LieAsTheyAreWanted) {
+  Random random(9);
+  const Matrix<float> x = random_activations(3, 64, random);
+  for (const std::size_t block : {16u, 32u}) {
+    QuantizedTiles fours, blocks;
+    quantize_tiles(x, 64, active_int8_matvec().quantize, {2}, 0, block, fours);
+    quantize_tiles(x, 64, active_int8_matvec().quantize, {2, true}, 0, block, blocks);
+    for (std::size_t token = 0; token < 4; ++token)
+      for (std::size_t input = 0; input < 64; ++input)
+        ASSERT_EQ(blocks.values[((token / 2 * (64 / block) + input / block) * 2 + token % 2) * block + input % block],
+                  fours.values[((token / 2 * 16 + input / 4) * 2 + token % 2) * 4 + input % 4])
+            << token << ", " << input;
+    EXPECT_EQ(blocks.scales, fours.scales);
+    EXPECT_EQ(blocks.totals, fours.totals);
+  }
 }
 
 TEST(Int8Matmul, OfIntegersThat8BitsHoldIsExact) {

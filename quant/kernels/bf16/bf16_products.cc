@@ -1,4 +1,4 @@
-#include "quant/kernels/linear/bf16_products.h"
+#include "quant/kernels/bf16/bf16_products.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "core/isa.h"
 #include "core/linear_checks.h"
 #include "core/thread_pool.h"
+#include "quant/kernels/bf16/bf16_tile_products.h"
 
 namespace nibble::quant {
 namespace {
@@ -46,6 +47,7 @@ class RoundedSource final : public WeightSource {
 
 class Bf16Products : public LinearOp<float> {
  public:
+  std::string kernel_name() const final { return "gemm_bf16"; }
   void backward_input(MatrixView<const float>, MatrixView<float>) const final {
     throw InvalidArgument("bf16 products: gradients are of exact products");
   }
@@ -154,6 +156,8 @@ class ProductsOfBits final : public Bf16Products {
 
 std::unique_ptr<LinearOp<float>> make_bf16_products(std::shared_ptr<const WeightSource> source,
                                                     std::vector<float> bias) {
+  if (const Bf16TileKernels* tiles = active_bf16_tiles(); tiles != nullptr)
+    return make_bf16_tile_products(*tiles, std::move(source), std::move(bias));
   if (has_fast_bf16()) return std::make_unique<ProductsOfBits>(std::move(source), std::move(bias));
   return std::make_unique<ProductsOfRoundedFloats>(std::move(source), std::move(bias));
 }
