@@ -38,16 +38,11 @@ struct FeatureName {
   const char* name;
 };
 constexpr FeatureName kFeatureNames[] = {
-    {kFeatureAvx2, "AVX2 with FMA and F16C"},
-    {kFeatureAvxVnni, "AVX-VNNI"},
-    {kFeatureAvx512, "AVX-512 F BW VL DQ"},
-    {kFeatureAvx512Vnni, "AVX-512 VNNI"},
-    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},
-    {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
-    {kFeatureAmx, "AMX with bytes and bfloat16"},
-    {kFeatureNeon, "Advanced SIMD of Arm"},
-    {kFeatureNeonDotprod, "dot products of Arm"},
-    {kFeatureNeonI8mm, "int8 matrix products of Arm"},
+    {kFeatureAvx2, "AVX2 with FMA and F16C"},     {kFeatureAvxVnni, "AVX-VNNI"},
+    {kFeatureAvx512, "AVX-512 F BW VL DQ"},       {kFeatureAvx512Vnni, "AVX-512 VNNI"},
+    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},         {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+    {kFeatureAmx, "AMX with bytes and bfloat16"}, {kFeatureNeon, "Advanced SIMD of Arm"},
+    {kFeatureNeonDotprod, "dot products of Arm"}, {kFeatureNeonI8mm, "int8 matrix products of Arm"},
 };
 
 // What a tier asks for and is good for. Its files: cmake/isa.cmake.

@@ -69,18 +69,7 @@ namespace nibble {
 ///     neon-i8mm     those and USDOT, SMMLA                    Cortex-A710 on, Neoverse V1 on, Apple M2 on
 ///
 /// Only files of a tier hold its instructions (cmake/isa.cmake); core/isa.cc is the only place that asks the processor.
-enum class Isa {
-  kScalar,
-  kAvx2,
-  kAvx2Vnni,
-  kAvx512,
-  kAvx512Vnni,
-  kAvx512Vbmi,
-  kAmx,
-  kNeon,
-  kNeonDotprod,
-  kNeonI8mm
-};
+enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Vbmi, kAmx, kNeon, kNeonDotprod, kNeonI8mm };
 
 std::span<const Isa> all_isas();  ///< as above
 

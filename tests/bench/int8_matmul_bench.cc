@@ -1,6 +1,6 @@
-// How fast packed weights are multiplied with many tokens in int8 or bf16 mode, on the layer shapes of Llama-3.2-1B: GFLOP/s
-// (two per weight and token) beside float32 products of the matrix library in the same run, and their share of the
-// most that VNNI can do, four int8 products for one in float32. Arguments: threads (0: all), repeats, tokens, mode.
+// How fast packed weights are multiplied with many tokens in int8 or bf16 mode, on the layer shapes of Llama-3.2-1B:
+// GFLOP/s (two per weight and token) beside float32 products of the matrix library in the same run, and their share of
+// the most that VNNI can do, four int8 products for one in float32. Arguments: threads (0: all), repeats, tokens, mode.
 #include <fmt/format.h>
 
 #include <cstdlib>

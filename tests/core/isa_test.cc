@@ -44,8 +44,8 @@ TEST(Isa, TiersIncludeTheOnesBeforeThemOfTheirFamilyButForVexEncodedVnni) {
 }
 
 TEST(Isa, TheBestVariantOfATierIsChosen) {
-  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5, amx = 6,
-            neon = 7, neon_dotprod = 8, neon_i8mm = 9;
+  const int scalar = 0, avx2 = 1, avx2_vnni = 2, avx512 = 3, avx512_vnni = 4, avx512_vbmi = 5, amx = 6, neon = 7,
+            neon_dotprod = 8, neon_i8mm = 9;
   const int* best = choose_variant<const int>(
       {&scalar, &avx2, &avx2_vnni, &avx512, &avx512_vnni, &avx512_vbmi, &amx, &neon, &neon_dotprod, &neon_i8mm});
   EXPECT_EQ(*best, static_cast<int>(active_isa()));

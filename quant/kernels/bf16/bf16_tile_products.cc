@@ -41,7 +41,8 @@ void spread(float* lines, std::size_t count, std::size_t length, std::size_t str
   }
 }
 
-// Tokens as (groups of 16 tiles, chunks, tiles of the group, steps of the chunk, 16 tokens, 32), ends filled with zeros.
+// Tokens as (groups of 16 tiles, chunks, tiles of the group, steps of the chunk, 16 tokens, 32), ends filled with
+// zeros.
 class TokenTiles {
  public:
   TokenTiles(const Bf16TileKernels& kernels, MatrixView<const float> x, std::size_t steps,

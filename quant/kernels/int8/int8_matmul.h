@@ -51,7 +51,8 @@ struct Int8MatmulTable {
   const char* name;  ///< of the instruction set, or null: that of the Int8MatvecTable beside it
 };
 extern const Int8MatmulTable kInt8MatmulScalar, kInt8MatmulAvx2, kInt8MatmulAvx2Vnni, kInt8MatmulAvx512,
-    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi, kInt8MatmulAmx, kInt8MatmulNeon, kInt8MatmulNeonDotprod, kInt8MatmulNeonI8mm;
+    kInt8MatmulAvx512Vnni, kInt8MatmulAvx512Vbmi, kInt8MatmulAmx, kInt8MatmulNeon, kInt8MatmulNeonDotprod,
+    kInt8MatmulNeonI8mm;
 
 /// The kernels that go with active_int8_matvec().
 const Int8MatmulTable& active_int8_matmul();

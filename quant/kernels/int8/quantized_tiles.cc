@@ -60,8 +60,8 @@ class TileWriter {
 
 }  // namespace
 
-void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
-                    Int8TileShape shape, int start, std::size_t block, QuantizedTiles& tiles) {
+void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize, Int8TileShape shape,
+                    int start, std::size_t block, QuantizedTiles& tiles) {
   tiles.tokens = x.rows();
   tiles.tiles = divide_up(x.rows(), shape.tokens);
   tiles.start = start;

@@ -24,7 +24,7 @@ struct Int8Tiles {
   const std::int32_t* sums;    ///< the same shape: sums of a block's values
   const std::int32_t* starts;  ///< the same shape: `start` times those
   int start;
-  const float* totals;         ///< (tokens): what all values of a token stand for, summed
+  const float* totals;  ///< (tokens): what all values of a token stand for, summed
   std::size_t tokens, tiles, blocks;
 };
 
@@ -42,7 +42,7 @@ struct QuantizedTiles {
 
 /// Every token of x (tokens, cols) just as `quantize` makes it alone, padded with zeros to `padded` inputs, a multiple
 /// of 32, and to whole tiles; blocks are of `block` inputs, 32 or 16. On all threads.
-void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize,
-                    Int8TileShape shape, int start, std::size_t block, QuantizedTiles& tiles);
+void quantize_tiles(MatrixView<const float> x, std::size_t padded, QuantizeActivations quantize, Int8TileShape shape,
+                    int start, std::size_t block, QuantizedTiles& tiles);
 
 }  // namespace nibble::quant

@@ -45,8 +45,7 @@ void multiply_some(const PackedWeight& w, const Int8MatvecTable& matvec, const I
   const std::size_t width = width_index(w.layout.bits), kind = static_cast<std::size_t>(w.kind);
   const bool shifted = w.scaled_blocks() && w.block_zeros.size() == 0;
   const int start = kernels.less[width][kind] - (shifted ? static_cast<int>(w.middle) : 0);
-  quantize_tiles(x, w.layout.padded_inputs(w.cols), matvec.quantize, kernels.tile, start,
-                 inputs_per_block(w.kind), q);
+  quantize_tiles(x, w.layout.padded_inputs(w.cols), matvec.quantize, kernels.tile, start, inputs_per_block(w.kind), q);
   const std::size_t panels = divide_up(w.rows, kPanelRows);
   parallel_for_tiles(panels, kernels.most_panels, [&](std::size_t begin, std::size_t end) {
     thread_local std::vector<Line> sums;

@@ -35,8 +35,7 @@ class PackedLinear final : public LinearOp<float> {
   std::size_t in_features() const override { return weight_->cols; }
   std::size_t out_features() const override { return weight_->rows; }
   std::string kernel_name() const override {
-    return int8_ ? "packed_int8_" + int8_names()
-                 : fmt::format("packed_exact_{}", products_.exact_name());
+    return int8_ ? "packed_int8_" + int8_names() : fmt::format("packed_exact_{}", products_.exact_name());
   }
 
   void forward(MatrixView<const float> x, MatrixView<float> y) const override {

@@ -127,8 +127,7 @@ TEST(Bf16Linear, FewTokensAndGradientsAreExact) {
   exact->backward_input(dy, expected_dx);
   EXPECT_TRUE(test::same_bits(dx.values(), expected_dx.values()));
   EXPECT_EQ(op->weight_bytes(), exact->weight_bytes());
-  EXPECT_EQ(op->kernel_name(),
-            (active_isa() == Isa::kAmx ? "tiles_bf16_amx+" : "gemm_bf16+") + exact->kernel_name());
+  EXPECT_EQ(op->kernel_name(), (active_isa() == Isa::kAmx ? "tiles_bf16_amx+" : "gemm_bf16+") + exact->kernel_name());
 }
 
 TEST(Bf16Linear, GivesTheSameBitsOnAnyNumberOfThreads) {

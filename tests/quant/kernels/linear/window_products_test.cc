@@ -215,7 +215,8 @@ TEST(WindowProducts, NameTheirKernels) {
     return make_packed_linear(Example({5, 7, 2, window_bits}, false, false, random).pack(), {}, compute)->kernel_name();
   };
   const std::string vectors(active_vectors_name());
-  EXPECT_EQ(name(8, Compute::kExact), "packed_exact_" + (isa_includes(active_isa(), Isa::kAvx512Vbmi) ? "avx512_vbmi" : vectors));
+  EXPECT_EQ(name(8, Compute::kExact),
+            "packed_exact_" + (isa_includes(active_isa(), Isa::kAvx512Vbmi) ? "avx512_vbmi" : vectors));
   EXPECT_EQ(name(6, Compute::kInt8), "packed_int8_" + test::isa_suffix(active_isa()));
   EXPECT_EQ(name(10, Compute::kInt8), "packed_exact_" + vectors);  // no products of bytes
 }
