@@ -18,7 +18,7 @@ for table in "${tables[@]}"; do
   name=$(sed -n 's/^Made by `scripts\/evidence.sh \(--model [^ ]* \)\?\([^`]*\)`.*/\2/p' "$printed")
   sweep=build/evidence/check/$table.yaml
   python3 scripts/evidence/check_tables.py cells "$printed" "scripts/evidence/$name.yaml" >"$sweep"
-  lacking=$(scripts/evidence/lacking_texts.sh "scripts/evidence/$name.yaml")
+  lacking=$(scripts/evidence/lacking_files.sh "scripts/evidence/$name.yaml")
   if [[ -n $lacking ]]; then
     echo "$table: SKIPPED for want of $lacking"
     continue

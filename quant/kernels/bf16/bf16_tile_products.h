@@ -8,8 +8,8 @@
 
 namespace nibble::quant {
 
-/// bf16_products.h by a processor's matrix registers, for any number of tokens. The same bits on any number of threads,
-/// and for a token whatever others come with it.
+/// bf16_products.h by a processor's matrix registers, for any number of tokens. The same bits on any number of
+/// threads.
 /// Cost    decodes W once. Memory per thread: at most 512 rows of W as bits, 16 as floats, 512 KB of sums; X as bits.
 std::unique_ptr<LinearOp<float>> make_bf16_tile_products(const Bf16TileKernels& kernels,
                                                          std::shared_ptr<const WeightSource> source,
