@@ -5,5 +5,5 @@ set -euo pipefail
 lacking=()
 while read -r file; do
   [[ -e $file ]] || lacking+=("$file")
-done < <(grep -Eo 'build/(texts|evidence/ladder)/[^,}]*' "$1" | sort -u)
+done < <(grep -v '^#' "$1" | grep -Eo 'build/(texts|evidence/ladder)/[^,}]*' | sort -u)
 [[ ${#lacking[@]} -eq 0 ]] || echo "${lacking[*]} (the top of $1 says where they come from)"
