@@ -86,9 +86,10 @@ TEST_P(Backward, WeightGradientsAreThoseOfTheComplexStep) {
   // All modules in one step, as a derivative is linear; which of them is wrong takes a step for each.
   const auto agrees = near(slope, slope_along(directions), {.abs = 1e-10 * largest});
   EXPECT_TRUE(agrees);
-  if (!agrees)
+  if (!agrees) {
     for (const auto& [module, direction] : directions)
       EXPECT_TRUE(near(slopes.at(module), slope_along({{module, direction}}), {.abs = 1e-10 * largest})) << module;
+  }
 }
 
 TEST_P(Backward, InputGradientsAreThoseOfTheComplexStep) {
