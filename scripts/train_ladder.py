@@ -6,7 +6,7 @@ weights: tokens seen, losses, settings, and for every linear layer the largest m
 of the median channel (a trained model's outlier features; measured on the validation text).
 
     pip install torch numpy safetensors
-    scripts/train_ladder.py --tokens train.u16 --validation validation.u16 --tokenizer DIR -o OUT
+    scripts/train_ladder.py --tokens train.u16 --validation validation.u16 --tokenizer DIR -o OUT   # tokens: scripts/evidence/ladder_tokens.py
 
 Token files are little-endian uint16. The same seed draws the same windows and the same initial weights.
 """
