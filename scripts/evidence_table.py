@@ -172,6 +172,7 @@ def main():
     order = [match[1] for match in (re.search(r'^\s+- \{name: "([^"]*)"', line) for line in lines[lines.index("list:") :]) if match]
     evaluations = list(dict.fromkeys(match[1] or match[2] for match in (
         re.search(r'^\s+- \{name: (?:"([^"]*)"|([^,]*)), use:', line) for line in lines) if match))
+    models = [match[1] for match in (re.search(r"^  - \{path: .*name: ([^ },]*)\}", line) for line in lines) if match]
     environment = cells[0].environment
     print(f"# {lines[0].lstrip('# ').rstrip('.')}\n")
     drawn = any(cell.seed for cell in cells)
@@ -190,7 +191,7 @@ def main():
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
     lost, lacking = [], []
-    for model in dict.fromkeys(cell.model for cell in sorted(cells, key=lambda c: c.model, reverse=True)):
+    for model in dict.fromkeys(cell.model for cell in sorted(cells, key=lambda c: models.index(c.model))):
         mine = [cell for cell in cells if cell.model == model]
         by_recipe = {}
         for cell in mine:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a Llama from scratch and keeps checkpoints at several numbers of training tokens per parameter (a ladder).
 
-Each checkpoint is a Hugging Face directory in float16, OUT/RATIO-tokens-per-parameter, with a ladder.json beside the
+Each checkpoint is a Hugging Face directory in float16, OUT/RATIO (tokens per parameter), with a ladder.json beside the
 weights: tokens seen, losses, settings, and for every linear layer the largest mean square of an input channel over that
 of the median channel (a trained model's outlier features; measured on the validation text).
 
@@ -231,7 +231,7 @@ def train(options, tokens, validation):
     def keep(ratio):
         loss, ratios = measure(model, validation, options.context)
         largest = max(ratios, key=ratios.get)
-        name = f"{ratio:.3g}-tokens-per-parameter"
+        name = f"{ratio:.3g}"
         training_loss = torch.stack(recent[-100:]).mean().item()
         write_checkpoint(options.output / name, model, options, {
             "parameters": parameters, "tokens_seen": seen, "tokens_per_parameter": seen / parameters, "steps": step,
