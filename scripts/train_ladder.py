@@ -3,7 +3,7 @@
 
 Each checkpoint is a Hugging Face directory in float16, OUT/RATIO (tokens per parameter), with a ladder.json beside the
 weights: tokens seen, losses, settings, and for every linear layer the largest mean square of an input channel over that
-of the median channel (a trained model's outlier features; measured on the validation text).
+of the median channel (a trained model's outlier features; measured on 32 windows of the validation text).
 
     pip install torch numpy safetensors
     scripts/train_ladder.py --tokens train.u16 --validation validation.u16 --tokenizer DIR -o OUT   # tokens: scripts/evidence/ladder_tokens.py
@@ -148,7 +148,7 @@ def windows(tokens, starts, context):
 
 
 def batches(tokens, batch, context, generator):
-    """Endless epochs of shuffled windows; each epoch begins at another offset, so windows do not repeat."""
+    """Endless epochs of shuffled windows; each epoch begins at another offset, so windows hardly repeat."""
     pending = torch.empty(0, dtype=torch.int64)
     while True:
         while len(pending) < batch:
@@ -201,6 +201,10 @@ def write_checkpoint(final, model, options, record):
     directory.rename(final)
 
 
+def mark_name(ratio):
+    return f"{ratio:.3g}"
+
+
 def learning_rate(options, step, progress):
     warm = min(1.0, (step + 1) / options.warm_up)
     return options.learning_rate * warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
@@ -231,7 +235,9 @@ def train(options, tokens, validation):
     def keep(ratio):
         loss, ratios = measure(model, validation, options.context)
         largest = max(ratios, key=ratios.get)
-        name = f"{ratio:.3g}"
+        name = mark_name(ratio)
+        if (options.output / name).exists():  # time ended just after a mark
+            name += ".last"
         training_loss = torch.stack(recent[-100:]).mean().item()
         write_checkpoint(options.output / name, model, options, {
             "parameters": parameters, "tokens_seen": seen, "tokens_per_parameter": seen / parameters, "steps": step,
@@ -294,7 +300,7 @@ def main():
     add("--warm-up", type=int, default=100, help="steps [%(default)s]")
     add("--dropout", type=float, default=0.1, help="on what layers add to the residual stream [%(default)s]")
     add("--seed", type=int, default=1)
-    add("--seconds", type=float, default=0, help="end within this time of training, compilation apart; 0: no limit")
+    add("--seconds", type=float, default=0, help="end soon after this time of training, compilation apart; 0: no limit")
     options = parser.parse_args()
     try:
         options.at = sorted(float(mark) for mark in options.at.split(","))
@@ -304,8 +310,12 @@ def main():
     for name in sizes:
         if getattr(options, name) < 1:
             fail(f"--{name.replace('_', '-')} {getattr(options, name)}: expected at least 1")
-    if options.at[0] <= 0 or options.seconds < 0 or not 0 <= options.dropout < 1:
+    if not all(0 < mark < math.inf for mark in options.at) or options.seconds < 0 or not 0 <= options.dropout < 1:
         fail("--at expects positive numbers, --seconds none below 0, --dropout one in [0, 1)")
+    if len({mark_name(mark) for mark in options.at}) < len(options.at):
+        fail(f"--at {','.join(map(mark_name, options.at))}: two marks of one name")
+    if not 0 < options.learning_rate < math.inf:
+        fail(f"--learning-rate {options.learning_rate}: expected a positive number")
     if options.width % (2 * options.heads) or options.heads % options.kv_heads:
         fail(f"{options.heads} heads and {options.kv_heads} key-value heads do not divide a width of {options.width}")
     if options.output.exists():

@@ -6,8 +6,8 @@
 
 The directories are checkouts of computationalstylistics/100_english_novels and /A_Small_Collection_of_British_Fiction, and of
 COST-ELTeC/ELTeC-eng and /ELTeC-eng-ext. OUT gets train.u16, validation.u16 (three novels) and novels.txt, which says what each novel
-became. The shared test novels, the validation novels and whatever overlaps with them are never trained on; of editions of one novel
-the first is kept. Characters are those of ../shared/data/novels: straight quotes, dashes as " - ", no underscores.
+became. The shared test novels, the validation novels and other editions of them (more than a tenth of sampled runs of eight words in
+common) are never trained on; of editions of one novel the first is kept. Verse within a paragraph is read with it and again alone. Characters are those of ../shared/data/novels: straight quotes, dashes as " - ", no underscores.
 """
 import argparse
 import pathlib
@@ -27,7 +27,6 @@ LEFT_OUT = ("Richardson_Clarissa", "ENG18460_Reynolds")  # very long ones that w
 CHARACTERS = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ", "\ufeff": " ", "…": "...", "_": ""})
 SAME_NOVEL = 0.1  # of the sampled runs of eight words of the shorter
-END_OF_TEXT = 8191
 
 
 def tidied(paragraph):
@@ -57,6 +56,13 @@ def tei_novel(path):
     return f"{path.stem} {author}: {title}", [tidied(words_of(part)) for part in parts]
 
 
+def require_held_out(novels):
+    for prefix in TEST + VALIDATION:
+        if not any(label.startswith(prefix) for label, _ in novels):
+            sys.exit(f"ladder_tokens.py: no novel's file is named {prefix}…: it could not be held out")
+    return novels
+
+
 def collected(options):
     """(label, text) of every novel: those held out first, so that what overlaps with them is what goes."""
     novels = [plain_novel(path) for folder in (options.novels, options.fiction)
@@ -64,7 +70,7 @@ def collected(options):
     novels += [tei_novel(path) for folder in (options.eltec, options.eltec_ext)
                for path in sorted((folder / "level1").glob("*.xml")) if not path.stem.startswith(LEFT_OUT)]
     novels = [(label, "\n".join(p for p in paragraphs if p) + "\n") for label, paragraphs in novels]
-    return sorted(novels, key=lambda novel: 0 if novel[0].startswith(TEST) else 1 if novel[0].startswith(VALIDATION) else 2)
+    return sorted(require_held_out(novels), key=lambda novel: 0 if novel[0].startswith(TEST) else 1 if novel[0].startswith(VALIDATION) else 2)
 
 
 def sampled_runs(text):
@@ -89,12 +95,14 @@ def without_copies(novels):
 
 
 def write_tokens(path, tokenizer, novels):
-    with open(path, "wb") as file:
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
         total = 0
         for text in novels:
-            ids = np.array([END_OF_TEXT, *tokenizer.encode(text).ids], dtype="<u2")
+            ids = np.array([tokenizer.get_vocab_size() - 1, *tokenizer.encode(text).ids], dtype="<u2")
             file.write(ids.tobytes())
             total += len(ids)
+    partial.rename(path)
     print(f"{path}: {len(novels)} novels, {total} tokens")
 
 
@@ -113,6 +121,8 @@ def main():
     for folder in (options.novels / "corpus", options.fiction / "corpus", options.eltec / "level1", options.eltec_ext / "level1"):
         if not folder.is_dir():
             sys.exit(f"ladder_tokens.py: {folder}: no such directory")
+    if not pathlib.Path(options.tokenizer).is_file():
+        sys.exit(f"ladder_tokens.py: {options.tokenizer}: no such file")
     if options.output.exists():
         sys.exit(f"ladder_tokens.py: {options.output}: exists already")
 
