@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -38,11 +39,17 @@ struct FeatureName {
   const char* name;
 };
 constexpr FeatureName kFeatureNames[] = {
-    {kFeatureAvx2, "AVX2 with FMA and F16C"},     {kFeatureAvxVnni, "AVX-VNNI"},
-    {kFeatureAvx512, "AVX-512 F BW VL DQ"},       {kFeatureAvx512Vnni, "AVX-512 VNNI"},
-    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},         {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
-    {kFeatureAmx, "AMX with bytes and bfloat16"}, {kFeatureNeon, "Advanced SIMD of Arm"},
-    {kFeatureNeonDotprod, "dot products of Arm"}, {kFeatureNeonI8mm, "int8 matrix products of Arm"},
+    {kFeatureAvx2, "AVX2 with FMA and F16C"},
+    {kFeatureAvxVnni, "AVX-VNNI"},
+    {kFeatureAvx512, "AVX-512 F BW VL DQ"},
+    {kFeatureAvx512Vnni, "AVX-512 VNNI"},
+    {kFeatureAvx512Vbmi, "AVX-512 VBMI"},
+    {kFeatureAvx512Vbmi2, "AVX-512 VBMI2"},
+    {kFeatureAvx512Bf16, "AVX-512 BF16"},
+    {kFeatureAmx, "AMX with bytes and bfloat16"},
+    {kFeatureNeon, "Advanced SIMD of Arm"},
+    {kFeatureNeonDotprod, "dot products of Arm"},
+    {kFeatureNeonI8mm, "int8 matrix products of Arm"},
 };
 
 // What a tier asks for and is good for. Its files: cmake/isa.cmake.
@@ -65,7 +72,7 @@ constexpr Tier kTiers[] = {
     {Isa::kAvx512Vnni, "avx512-vnni", kVnniFeatures, "avx512", "512 bits; vpdpbusd, no VBMI: lookups by vpshufb"},
     {Isa::kAvx512Vbmi, "avx512-vbmi", kVbmiFeatures, "avx512",
      "512 bits; vpdpbusd, lookups by vpermb, windows by vpmultishiftqb"},
-    {Isa::kAmx, "amx", kVbmiFeatures | kFeatureAmx, "avx512",
+    {Isa::kAmx, "amx", kVbmiFeatures | kFeatureAvx512Bf16 | kFeatureAmx, "avx512",
      "512 bits; prompts by tdpbsud, tdpbssd and tdpbf16ps, lookups by vpermb, windows by vpmultishiftqb"},
     {Isa::kNeon, "neon", kFeatureNeon, "neon", "128 bits; smull, lookups by tbl"},
     {Isa::kNeonDotprod, "neon-dotprod", kDotprodFeatures, "neon", "128 bits; sdot, lookups by tbl"},
@@ -84,21 +91,37 @@ static_assert(in_order());
 const Tier& tier_of(Isa isa) { return kTiers[static_cast<std::size_t>(isa)]; }
 
 #if defined(__x86_64__)
-// Whether the system saves the registers of AMX when it switches threads, bits 17 and 18 of XCR0, and lets this process
-// use them, which Linux wants to be asked for. Requires AVX, which vouches for the instruction.
+#ifdef __linux__
+// ARCH_GET_XCOMP_SUPP and ARCH_REQ_XCOMP_PERM, which older headers do not have; a bit of XCR0.
+constexpr int kWhatSystemKeeps = 0x1021, kRequestPermission = 0x1023, kTileData = 18;
+#endif
+
+// Whether the system saves the registers of AMX when it switches threads: bits 17 and 18 of XCR0, and what Linux says
+// that processes may ask for. Requires AVX, which vouches for the instruction.
 bool system_keeps_tiles() {
 #ifdef __linux__
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   constexpr unsigned kTileConfigurationAndData = 3u << 17;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, which older headers do not have
+  std::uint64_t kept = 0;
   return (low & kTileConfigurationAndData) == kTileConfigurationAndData &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+         syscall(SYS_arch_prctl, kWhatSystemKeeps, &kept) == 0 && (kept >> kTileData & 1) != 0;
 #else
   return false;
 #endif
 }
 #endif
+
+// Linux wants to be asked before a process uses the registers of AMX. It cannot be taken back, and signal stacks that
+// threads set up have to be larger afterwards, so only who uses them asks; a sandbox, or a small stack that is there
+// already, is a refusal.
+bool may_use(Isa isa) {
+#if defined(__x86_64__) && defined(__linux__)
+  return isa != Isa::kAmx || syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return isa != Isa::kAmx;
+#endif
+}
 
 unsigned ask_processor() {
   unsigned features = 0;
@@ -124,7 +147,7 @@ unsigned ask_processor() {
   // Zen 4 and 5 multiply pairs of bfloat16 numbers as often as floats; Intel's cores half as often, which is no faster.
   add(bf16 && __builtin_cpu_is("amd"), kFeatureFullBf16);
   constexpr unsigned kAmxOfLeaf7 = (1u << 25) | (1u << 24) | (1u << 22);  // bytes, tiles, bfloat16
-  add(bf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxOfLeaf7) == kAmxOfLeaf7 && system_keeps_tiles(),
+  add(__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxOfLeaf7) == kAmxOfLeaf7 && system_keeps_tiles(),
       kFeatureAmx);
 #elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   const unsigned long capabilities = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
@@ -159,14 +182,19 @@ std::string what_is_lacking(Isa isa) {
   return fmt::format("needs {}, which this processor lacks; it has {}", lacking, supported);
 }
 
+Isa best_usable_isa() {
+  const auto all = all_isas();
+  return *std::find_if(all.rbegin(), all.rend(), [](Isa isa) { return supports_isa(isa) && may_use(isa); });
+}
+
 Isa choose_isa() {
   const char* forced = std::getenv("NIBBLE_FORCE_ISA");
-  if (forced == nullptr || *forced == '\0') return best_supported_isa();
+  if (forced == nullptr || *forced == '\0') return best_usable_isa();
   const std::string_view name(forced);
   if (name == "avx512") {
     NIBBLE_REQUIRE(supports_isa(Isa::kAvx512), InvalidArgument, "NIBBLE_FORCE_ISA: 'avx512' {}",
                    what_is_lacking(Isa::kAvx512));
-    return best_supported_isa();  // which is one of its tiers, being the best
+    return best_usable_isa();  // which is one of its tiers, being the best
   }
   std::string known;
   for (const Tier& tier : kTiers) {
@@ -174,6 +202,8 @@ Isa choose_isa() {
     if (name != tier.name) continue;
     NIBBLE_REQUIRE(supports_isa(tier.isa), InvalidArgument, "NIBBLE_FORCE_ISA: '{}' {}", name,
                    what_is_lacking(tier.isa));
+    NIBBLE_REQUIRE(may_use(tier.isa), InvalidArgument,
+                   "NIBBLE_FORCE_ISA: '{}' needs registers that the system does not let this process use", name);
     return tier.isa;
   }
   throw InvalidArgument(
@@ -217,8 +247,6 @@ bool has_avx512_bf16() {
   return isa_includes(active_isa(), Isa::kAvx512Vnni) && (processor_features() & kFeatureAvx512Bf16) != 0;
 }
 
-bool has_fast_bf16() {
-  return active_isa() == Isa::kAmx || (has_avx512_bf16() && (processor_features() & kFeatureFullBf16) != 0);
-}
+bool has_fast_bf16() { return has_avx512_bf16() && (processor_features() & kFeatureFullBf16) != 0; }
 
 }  // namespace nibble

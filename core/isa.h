@@ -63,7 +63,7 @@ namespace nibble {
 ///     avx512-base   those of avx2 and AVX-512 F, BW, VL, DQ   Skylake-X
 ///     avx512-vnni   those and AVX-512 VNNI                    Cascade Lake, Cooper Lake
 ///     avx512-vbmi   those and AVX-512 VBMI, VBMI2             Ice Lake on, Zen 4 on
-///     amx           those, AMX for bytes and bfloat16         Sapphire Rapids on
+///     amx           those, AVX-512 BF16, AMX                  Sapphire Rapids on
 ///     neon          Advanced SIMD                             every 64-bit Arm
 ///     neon-dotprod  those and SDOT                            Cortex-A76 on, Neoverse N1 on, Apple A13 on
 ///     neon-i8mm     those and USDOT, SMMLA                    Cortex-A710 on, Neoverse V1 on, Apple M2 on
@@ -79,13 +79,14 @@ std::string_view isa_name(Isa isa);  ///< as above
 /// processors, but avx2-vnni, which is beside AVX-512.
 bool isa_includes(Isa isa, Isa part);
 
-/// Whether this processor and build have it, regardless of NIBBLE_FORCE_ISA.
+/// Whether this processor, system and build have it, regardless of NIBBLE_FORCE_ISA.
 bool supports_isa(Isa isa);
 Isa best_supported_isa();
 
-/// The tier in force: best_supported_isa(), or what NIBBLE_FORCE_ISA asks for, a tier's name, or avx512, the best tier
-/// of AVX-512 here. Evaluated once; it binds the GEMM library as well. Throws InvalidArgument for an unknown name or a
-/// tier that this processor lacks, and says what of it.
+/// The tier in force: the best that is supported and whose registers the system lets this process use (AMX's, it is
+/// asked for), or what NIBBLE_FORCE_ISA asks for, a tier's name, or avx512, the best tier of AVX-512 here. Evaluated
+/// once; it binds the GEMM library as well. Throws InvalidArgument for an unknown name or a tier that this processor
+/// lacks, and says what of it.
 Isa active_isa();
 
 /// What the tier in force does products of bytes and lookups with, as `nibble version` says it.
@@ -94,10 +95,10 @@ std::string active_isa_uses();
 /// "scalar", "avx2", "avx512" or "neon": what kernels run as that finer tiers change nothing for.
 std::string_view active_vectors_name();
 
-/// Whether AVX-512 BF16 is in force. Tiers do not ask for it, but those with AVX-512 VNNI use it where it is.
+/// Whether AVX-512 BF16 is in force. Of the tiers only amx asks for it, but those with AVX-512 VNNI use it where it is.
 bool has_avx512_bf16();
 
-/// Whether the matrix library multiplies bfloat16 numbers faster than floats: AMX, or AVX-512 BF16 of AMD's processors.
+/// Whether the matrix library multiplies bfloat16 numbers faster than floats by AVX-512 BF16: AMD's processors do.
 /// Those of Intel's start a vdpbf16ps every other cycle, which is the pace of float32.
 bool has_fast_bf16();
 

@@ -46,6 +46,8 @@ class WeightSource {
   /// Writes the same rows as columns: `destination` (in, end - begin), row-major. Only called if stored_transposed().
   virtual void decode_rows_transposed(std::size_t begin, std::size_t end, float* destination) const;
   virtual void release() const {}
+  /// So many rows, from a multiple of it on, are decoded together: parts of them cost as much as all.
+  virtual std::size_t rows_together() const { return 1; }
   /// The whole storage where it lies, row-major (out, in), or (in, out) if stored_transposed(), when it is plain floats
   /// that the processor can read; otherwise `data` is null. Call check_intact() after reading and before using.
   struct PlainFloats {

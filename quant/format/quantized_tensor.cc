@@ -184,7 +184,12 @@ void QuantizedTensor::check_palette() const {
 
 void QuantizedTensor::check_blocks() const {
   checked_maximum(name_, *block_scale_);
-  if (block_zero_ != nullptr) require("block_zero", kOnlyU8, {spec_.rows, spec_.blocks()});
+  if (block_zero_ == nullptr) return;
+  const TensorPart& zeros = require("block_zero", kOnlyU8, {spec_.rows, spec_.blocks()});
+  const std::span values(reinterpret_cast<const std::uint8_t*>(zeros.bytes.data()), zeros.bytes.size());
+  const auto large = std::find_if(values.begin(), values.end(), [&](unsigned zero) { return zero >> spec_.bits != 0; });
+  NIBBLE_REQUIRE(large == values.end(), FormatError, "{}.block_zero: expected a code, below {}, got {} at index {}",
+                 name_, 1 << spec_.bits, static_cast<unsigned>(*large), large - values.begin());
 }
 
 void QuantizedTensor::check_block_palette() {

@@ -113,8 +113,9 @@ class TileProducts final : public LinearOp<float> {
   // Many, since X comes anew from further caches for each; but some for every thread.
   std::size_t rows_at_a_time() const {
     constexpr std::size_t kMost = 512, kShares = 4;
-    const std::size_t share = divide_up(out_features(), kShares * thread_count());
-    return std::min(kMost, pairs_of_tiles(share) * kBf16Tile);
+    const std::size_t share = std::min(kMost, divide_up(out_features(), kShares * thread_count()));
+    const std::size_t whole = std::max(2 * kBf16Tile, source_->rows_together());
+    return divide_up(share, whole) * whole;
   }
 
   std::size_t steps() const { return divide_up(in_features(), kBf16TileInputs); }
@@ -122,30 +123,40 @@ class TileProducts final : public LinearOp<float> {
   // Rows of W as (chunks, row tiles, steps of the chunk, 16 pairs, 16 rows, 2), ends filled with zeros.
   void arrange(std::size_t begin, std::size_t end, std::uint16_t* w) const {
     const std::size_t in = in_features(), padded = steps() * kBf16TileInputs, row_tiles = pairs_of_tiles(end - begin);
+    const std::size_t most = std::max(kBf16Tile, source_->rows_together()), most_tiles = divide_up(most, kBf16Tile);
     thread_local LineVector<float> decoded_buffer;
-    float* decoded = at_least(decoded_buffer, kBf16Tile * padded);
-    const bool turned = source_->stored_transposed();
-    for (std::size_t tile = 0; tile < row_tiles; ++tile) {
-      const std::size_t first_row = std::min(begin + tile * kBf16Tile, end);
-      const std::size_t rows = std::min(kBf16Tile, end - first_row);
-      const auto place = [&](std::size_t first, std::size_t count) {
-        return w + (first * row_tiles + tile * count) * kBf16TileBits;
-      };
-      std::fill_n(decoded, rows == kBf16Tile && in == padded ? 0 : kBf16Tile * padded, 0.0f);
-      if (turned) {
-        if (rows > 0) source_->decode_rows_transposed(first_row, first_row + rows, decoded);
-        spread(decoded, in, rows, kBf16Tile);
-        for_each_chunk(steps(), [&](std::size_t first, std::size_t count) {
-          kernels_.arrange_columns(decoded + first * kBf16TileInputs * kBf16Tile, count, place(first, count));
-        });
-      } else {
+    float* decoded = at_least(decoded_buffer, most_tiles * kBf16Tile * padded);
+    for (std::size_t tile = 0; tile < row_tiles; tile += most_tiles) {
+      const std::size_t first_row = std::min(begin + tile * kBf16Tile, end), rows = std::min(most, end - first_row);
+      const std::size_t tiles = std::min(most_tiles, row_tiles - tile);
+      const bool turned = source_->stored_transposed();
+      if (turned && rows > 0) source_->decode_rows_transposed(first_row, first_row + rows, decoded);
+      if (!turned) {
+        std::fill_n(decoded, rows == tiles * kBf16Tile && in == padded ? 0 : tiles * kBf16Tile * padded, 0.0f);
         if (rows > 0) source_->decode_rows(first_row, first_row + rows, decoded);
         spread(decoded, rows, in, padded);
+      }
+      for (std::size_t i = 0; i < tiles; ++i) {
+        const float* columns = turned ? columns_of_tile(decoded, rows, i * kBf16Tile) : nullptr;
         for_each_chunk(steps(), [&](std::size_t first, std::size_t count) {
-          kernels_.arrange_rows(decoded + first * kBf16TileInputs, padded, count, place(first, count));
+          std::uint16_t* to = w + (first * row_tiles + (tile + i) * count) * kBf16TileBits;
+          if (turned) return kernels_.arrange_columns(columns + first * kBf16TileInputs * kBf16Tile, count, to);
+          kernels_.arrange_rows(decoded + i * kBf16Tile * padded + first * kBf16TileInputs, padded, count, to);
         });
       }
     }
+  }
+
+  // Of `decoded` (in, rows) those of a tile: (padded inputs, 16), filled with zeros where rows end.
+  const float* columns_of_tile(const float* decoded, std::size_t rows, std::size_t first) const {
+    const std::size_t in = in_features(), padded = steps() * kBf16TileInputs;
+    if (rows == kBf16Tile && in == padded) return decoded;
+    thread_local LineVector<float> buffer;
+    float* columns = at_least(buffer, padded * kBf16Tile);
+    std::fill_n(columns, padded * kBf16Tile, 0.0f);
+    const std::size_t count = std::min(kBf16Tile, rows - std::min(rows, first));
+    for (std::size_t j = 0; j < in; ++j) std::copy_n(decoded + j * rows + first, count, columns + j * kBf16Tile);
+    return columns;
   }
 
   void multiply(const TokenTiles& tokens, std::size_t group, const std::uint16_t* w, std::size_t begin, std::size_t end,

@@ -13,6 +13,7 @@ constexpr std::size_t kLine = 64;  // bytes of a register's row, of all three ki
 void multiply(const Bf16TileArgs& args) {
   const AmxTiles<> tiles;
   const std::size_t length = args.steps * kBf16TileBits;
+  flush_stores(args.w);
   for (std::size_t row_tile = 0; row_tile < args.row_tiles; row_tile += 2) {
     for (std::size_t token_tile = 0; token_tile < args.token_tiles; token_tile += 2) {
       float* sums = args.sums + (row_tile * args.token_tiles + token_tile) * kBf16TileSums;

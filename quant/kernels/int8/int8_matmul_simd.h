@@ -22,8 +22,9 @@
 //            subtract(bytes, fours, p)   a byte for each of 16 rows
 // and wants Int8TileShape::blocks. There kTilePanels is how many panels go by for a tile of tokens.
 //
-// 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), 16 KB, so that they stay in the first-level
-// cache while all tokens go by; sums of a block are integers in registers, those of all blocks floats in args.sums.
+// 512 inputs of the panels are unpacked into bytes (panels, 128, 16, 4), so that they stay in the nearest caches while
+// all tokens go by: 16 KB in the first where sums of a block are integers in registers; where tiles of tokens are
+// multiplied, 32 KB in the second, and these sums lie in memory, too. Those of all blocks are floats in args.sums.
 namespace nibble::quant::int8_matmul {
 
 using code_vectors::Int;

@@ -16,6 +16,7 @@ class PackedSource final : public WeightSource {
   std::size_t rows() const override { return weight_->rows; }
   std::size_t cols() const override { return weight_->cols; }
   const std::shared_ptr<const PackedWeight>& weight() const { return weight_; }
+  std::size_t rows_together() const override { return weight_->windowed() ? kWindowRows : 1; }
   bool stored_transposed() const override { return weight_->windowed() || weight_->layout.panel_rows == kPanelRows; }
   /// Rows in any order; of panels of 16 rows at the speed of plain loops.
   void decode_rows(std::size_t begin, std::size_t end, float* destination) const override;

@@ -9,6 +9,9 @@
 namespace nibble::quant {
 namespace {
 
+/// Whatever was written lies in memory before a tile is loaded: of the intrinsics' operands GCC 12 knows too little.
+inline void flush_stores(const void* written) { __asm__ volatile("" : : "r"(written) : "memory"); }
+
 /// What the registers hold while it lasts: 0 to 3 sums, 16 lines of 16; 4 and 5 left operands, 16 lines of `kBytes`;
 /// 6 and 7 right operands, kBytes / 4 lines of 16 fours of bytes. It costs some tens of cycles, and a thread that keeps
 /// none set up is switched faster.
@@ -22,6 +25,7 @@ class AmxTiles {
       configuration.bytes[i] = left ? kBytes : 64;
       configuration.lines[i] = right ? kBytes / 4 : 16;
     }
+    flush_stores(&configuration);
     _tile_loadconfig(&configuration);
   }
   ~AmxTiles() { _tile_release(); }

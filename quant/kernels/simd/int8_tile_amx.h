@@ -27,6 +27,7 @@ struct Int8TileAmx : Int8Tile512<Int8VectorVbmi512> {
     // (blocks, 16, 16); weights are signed or not. Two at a time, in registers of their own.
     template <bool kSigned>
     void multiply(const std::int8_t* x, const std::uint8_t* weights, std::size_t count, std::int32_t* sums) const {
+      flush_stores(weights);
       for (std::size_t block = 0; block < count; block += 2) {
         const bool two = block + 1 < count;
         _tile_zero(0);

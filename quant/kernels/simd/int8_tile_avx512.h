@@ -3,7 +3,7 @@
 #include "quant/kernels/simd/int8_vector_avx512.h"
 #include "quant/kernels/simd/transpose_avx512.h"
 
-// Vector types of int8_vector_avx512*.h as int8_matmul_simd.h wants them. Only *_avx512*.cc include this.
+// Vector types of int8_vector_avx512*.h as int8_matmul_simd.h wants them. Only *_avx512*.cc and *_amx.cc include this.
 namespace nibble::quant {
 namespace {
 

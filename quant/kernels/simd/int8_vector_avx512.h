@@ -6,7 +6,7 @@
 #include "quant/kernels/simd/vector_avx512.h"
 
 // The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX-512 F, BW, VL, DQ, and what those of VNNI and
-// VBMI have in common with it. Only *_avx512*.cc include this.
+// VBMI have in common with it. Only *_avx512*.cc and *_amx.cc include this.
 namespace nibble::quant {
 namespace {
 

@@ -2,7 +2,8 @@
 
 #include "quant/kernels/simd/int8_vector_avx512_vnni.h"
 
-// The vector type of int8_matvec_simd.h and int8_matmul_simd.h with AVX-512 VBMI. Only *_avx512_vbmi.cc include this.
+// The vector type of int8_matvec_simd.h and int8_matmul_simd.h with AVX-512 VBMI. Only *_avx512_vbmi.cc and
+// *_amx.cc include this.
 namespace nibble::quant {
 namespace {
 

@@ -3,8 +3,8 @@
 #include "quant/kernels/simd/int8_vector_avx512.h"
 #include "quant/kernels/simd/plain_block_product.h"
 
-// The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX-512 F, BW, VL, DQ, VNNI. Only *_avx512_vnni.cc
-// and *_avx512_vbmi.cc include this.
+// The vector type of int8_matvec_simd.h and int8_matmul_simd.h in AVX-512 F, BW, VL, DQ, VNNI. Only *_avx512_vnni.cc,
+// *_avx512_vbmi.cc and *_amx.cc include this.
 namespace nibble::quant {
 namespace {
 

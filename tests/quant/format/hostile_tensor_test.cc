@@ -267,7 +267,7 @@ const TensorSpec kBlockSpec{Coding::kBlocks, 2, 5, 4, 4, 1};
 std::vector<TensorPart> block_parts() {
   return {part<std::uint8_t>("codes", DType::kU8, {2, 3}, {1, 2, 3, 4, 5, 6}),
           part<std::uint16_t>("block_scale", DType::kF16, {2, 2}, {kOne, kTwo, kOne, kTwo}),
-          part<std::uint8_t>("block_zero", DType::kU8, {2, 2}, {0, 8, 15, 255})};
+          part<std::uint8_t>("block_zero", DType::kU8, {2, 2}, {0, 8, 15, 3})};
 }
 
 TEST(HostileBlockTensor, TheUndamagedOneIsFine) { EXPECT_NO_THROW(QuantizedTensor("p", kBlockSpec, block_parts())); }
@@ -295,6 +295,11 @@ TEST(HostileBlockTensor, IsRefusedWithTheReason) {
          replace(p, part<std::uint8_t>("block_zero", DType::kU8, {4}, {0, 0, 0, 0}));
        },
        {"mlp.c_fc.block_zero", "expected shape (2, 2)", "got (4)"}},
+      {"a zero point that is no code",
+       [](auto&, auto& p) {
+         replace(p, part<std::uint8_t>("block_zero", DType::kU8, {2, 2}, {0, 8, 16, 15}));
+       },
+       {"mlp.c_fc.block_zero", "below 16", "got 16 at index 2"}},
       {"a palette", [](auto&, auto& p) { p.push_back(palette_parts()[1]); }, {"unknown part of a block tensor"}},
       {"vectors", [](auto& s, auto&) { s.cluster_dim = 2; }, {"cluster_dim", "got 2"}},
       {"another block size", [](auto& s, auto&) { s.group_size = 2; }, {"block_scale", "expected shape (2, 3)"}},

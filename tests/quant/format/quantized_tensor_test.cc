@@ -241,7 +241,7 @@ TEST(BlockTensor, DecodesAsTheFormulaSaysAtEveryWidthAndBlockSize) {
           for (auto& scale : scales) scale = random_half(random);
           if (with_zeros)
             for (std::size_t i = 0; i < scales.size(); ++i)
-              zeros.push_back(static_cast<std::uint8_t>(random.below(256)));
+              zeros.push_back(static_cast<std::uint8_t>(random.below(spec.entries())));
           for (std::size_t i = 0; i < 3; ++i)
             for (std::size_t j = 0; j < cols; ++j) {
               const std::size_t at = i * blocks + j / width;

@@ -24,11 +24,11 @@ using test::TensorWish;
 
 constexpr std::size_t kBlock = 32;
 
-// Odd sizes around panels of 16 rows, two panels, blocks of 32 inputs, units of 128 to 512, steps of 512.
+// Odd sizes around panels of 16 rows, two and four panels, blocks of 32 inputs, units of 128 to 512, steps of 512.
 std::vector<TensorWish> wishes(bool integers) {
   std::vector<TensorWish> all;
   for (const auto& [rows, cols] :
-       {std::pair<std::size_t, std::size_t>{1, 1}, {15, 31}, {17, 33}, {35, 129}, {16, 515}, {33, 1100}}) {
+       {std::pair<std::size_t, std::size_t>{1, 1}, {15, 31}, {17, 33}, {35, 129}, {16, 515}, {70, 1100}}) {
     for (const unsigned bits : {1u, 2u, 3u, 4u, 6u})
       for (const std::size_t group : {std::size_t{0}, std::size_t{16}, std::size_t{8}, std::size_t{1}})
         all.push_back({{Coding::kPalette, rows, cols, bits, group, 1},
@@ -115,7 +115,7 @@ TEST(Int8Matmul, OfIntegersThat8BitsHoldIsExact) {
     if (wish.spec.coding == Coding::kBlocks && tensor.spec().blocks() == 1 && !wish.zero_points) continue;
     const std::vector<float> w = decoded(tensor);
     const PackedWeight packed = pack_weight(tensor);
-    for (const std::size_t tokens : {1u, 12u, 13u}) {
+    for (const std::size_t tokens : {1u, 12u, 33u}) {  // tiles are of up to 16
       const Matrix<float> x = byte_activations(tokens, tensor.cols(), random), y = products(packed, x);
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t r = 0; r < tensor.rows(); ++r) {
@@ -135,7 +135,7 @@ TEST(Int8Matmul, GivesTokensTheBitsThatTheyGetAloneWhereRowsSharePanels) {
     SCOPED_TRACE(describe(wish));
     const PackedWeight packed = pack_weight(random_tensor(wish, random));
     if (packed.kind == PackedKind::kRowPalette) continue;
-    const Matrix<float> x = random_activations(7, packed.cols, random);
+    const Matrix<float> x = random_activations(19, packed.cols, random);
     ASSERT_TRUE(test::same_bits(products(packed, x).values(), products_one_by_one(packed, x).values()));
   }
 }
