@@ -138,7 +138,18 @@ void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<con
   add_products(dy2, x2, windows, false, fisher, kSame);
 }
 
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums) {
+void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, const Matrix<float>& whitening,
+                        Windows windows, LayerSums& sums) {
+  if (whitening.rows() != 0) {
+    Matrix<float> z(dy.rows(), dy.cols());
+    for (std::size_t w = 0; w + 1 < windows.size(); ++w) {  // one by one: a batch changes no bit of theirs
+      const std::size_t t = windows[w], tokens = windows[w + 1] - t;
+      if (tokens == 0) continue;
+      parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, dy.rows_slice(t, tokens), whitening.view(), 0.0f,
+                           z.view().rows_slice(t, tokens));
+    }
+    return add_guided_hessian(x, z.view(), {}, windows, sums);
+  }
   std::vector<double> s(dy.rows());
   parallel_for_tiles(dy.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {

@@ -39,8 +39,10 @@ void mirror_upper(Matrix<double>& sums);
 void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, Windows windows,
                 Matrix<double>& fisher);
 
-/// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of dY_tj².
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, Windows windows, LayerSums& sums);
+/// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of Z_tj², Z = dY Wᵀ with `whitening`
+/// W (out, out), or dY itself where that is empty.
+void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, const Matrix<float>& whitening,
+                        Windows windows, LayerSums& sums);
 
 /// sum_dydyt += dYᵀdY of dY (tokens, out); upper tiles as add_hessian().
 void add_output_hessian(MatrixView<const float> dy, Windows windows, Matrix<double>& sum_dydyt);

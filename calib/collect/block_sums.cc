@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "calib/collect/accumulate.h"
 #include "core/error.h"
@@ -28,15 +29,16 @@ std::vector<CollectedLayer> collected_layers(const model::Architecture& architec
   return layers;
 }
 
-std::uint64_t BlockSums::bytes(std::span<const CollectedLayer> layers, const StatisticSet& what) {
-  std::uint64_t elements = 0;
+std::uint64_t BlockSums::bytes(std::span<const CollectedLayer> layers, const StatisticSet& what, Guide guide) {
+  std::uint64_t elements = 0, floats = 0;
   for (const CollectedLayer& layer : layers) {
     const StatisticSet own = own_statistics(what, layer);
     const std::uint64_t square = std::uint64_t{layer.in} * layer.in;
+    if (own.guided_hessian && guide == Guide::kWhitened && !layer.head) floats += std::uint64_t{layer.out} * layer.out;
     elements += 5 * layer.in + (own.fisher ? std::uint64_t{layer.out} * layer.in : 0) + (own.hessian ? square : 0) +
                 (own.guided_hessian ? square : 0) + (own.output_hessian ? std::uint64_t{layer.out} * layer.out : 0);
   }
-  return elements * sizeof(double);
+  return elements * sizeof(double) + floats * sizeof(float);
 }
 
 BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet& what, const RunSettings& settings,
@@ -48,6 +50,10 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
     entries_.push_back({LayerSums(layer.module, layer.out, layer.in, own_statistics(what, layer)), follows});
     entries_.back().sums.input_of = layer.input_of;
   }
+}
+
+void BlockSums::set_whitening(std::size_t index, Matrix<float> whitening) {
+  entries_.at(index).whitening = std::move(whitening);
 }
 
 void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
@@ -104,7 +110,7 @@ void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView
   if (!sums.what.needs_gradients()) return;
   require_finite(sums.module, "gradients at the output of", dy, rows);
   const std::vector<std::size_t> windows = windows_of(x.rows(), rows);
-  if (sums.what.guided_hessian) add_guided_hessian(x, dy, windows, sums);
+  if (sums.what.guided_hessian) add_guided_hessian(x, dy, entry.whitening, windows, sums);
   if (sums.what.output_hessian) add_output_hessian(dy, windows, sums.sum_dydyt);
   if (!sums.what.fisher) return;
   if (means_.empty()) return add_fisher(settings_.flavour, x, dy, windows, sums.fisher);

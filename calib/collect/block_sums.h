@@ -38,11 +38,14 @@ using InputMeans = std::map<std::string, std::vector<double>>;
 class BlockSums {
  public:
   /// Bytes the sums of these layers take.
-  static std::uint64_t bytes(std::span<const CollectedLayer> layers, const StatisticSet& what);
+  static std::uint64_t bytes(std::span<const CollectedLayer> layers, const StatisticSet& what, Guide guide);
 
   /// `means` is empty unless gradients are to be centred; it must outlive this.
   BlockSums(std::span<const CollectedLayer> layers, const StatisticSet& what, const RunSettings& settings,
             const InputMeans& means);
+
+  /// What gradients of a layer are multiplied with before they weigh tokens (Guide::kWhitened); none: nothing.
+  void set_whitening(std::size_t index, Matrix<float> whitening);
 
   /// Counts the next batch; the hooks called after this belong to it. `first_window` is for messages.
   void begin_batch(std::size_t first_window, std::size_t windows);
@@ -62,6 +65,7 @@ class BlockSums {
   struct Entry {
     LayerSums sums;
     bool follows = false;  // shares the input of another entry
+    Matrix<float> whitening = {};
   };
   void add_input(Entry& entry, MatrixView<const float> x, const model::HookRows& rows);
   void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy, const model::HookRows& rows);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calib/collect/block_sums.h"
+#include "calib/collect/gradient_metric.h"
 #include "calib/collect/head_pass.h"
 #include "calib/collect/residual_store.h"
 #include "calib/collect/work_directory.h"
@@ -30,6 +31,10 @@ struct Share {
 Share share_of(std::size_t windows, const Team& team) {
   const std::size_t begin = windows * team.rank() / team.size();
   return {begin, windows * (team.rank() + 1) / team.size() - begin};
+}
+
+std::span<const model::TokenId> first_windows(const CalibrationJob& job, std::size_t windows) {
+  return job.tokens.first(std::min(job.tokens.size(), windows * job.settings.window_tokens));
 }
 
 // Of an expert that no token chose, zeros: where there is no mean, nothing is taken off.
@@ -91,7 +96,10 @@ class Calibration {
     for (const Part& part : parts_) present += part.work->bytes();
     require_disk_space(plan_, job_.output, present);
     if (job_.centre == Centre::kFile) means_ = means_of_file(job_, layers_);
-    if (!complete(work_)) walk(done(work_, 0, blocks(), Pass::kForward));
+    if (!complete(work_)) {
+      if (settings_.guide == Guide::kWhitened) collect_metric();
+      walk(done(work_, 0, blocks(), Pass::kForward));
+    }
     for (const Part& part : parts_) {
       if (complete(*part.work)) assemble(*part.work, part.settings, part.output);
       part.work->remove();
@@ -152,6 +160,18 @@ class Calibration {
   bool complete(const WorkDirectory& work) const {
     return done(work, 0, blocks(), Pass::kForward) &&
            done(work, gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward);
+  }
+
+  // The output Hessians of the first windows, into the working directory of the first member.
+  void collect_metric() {
+    CalibrationJob metric = job_;
+    metric.tokens = job_.metric_tokens.empty() ? first_windows(job_, kGuideWindows) : job_.metric_tokens;
+    metric.settings.collected = {.output_hessian = true};
+    metric.settings.head = false;
+    metric.centre = Centre::kNone;
+    metric.output = work_.metric_path();
+    calibrate(metric);
+    if (team_.rank() == 0) metric_ = StatsFile::open(metric.output);
   }
 
   bool holds(const std::string& name) { return team_.all(store_->holds(name)); }
@@ -294,6 +314,8 @@ class Calibration {
         const auto [begin, end] = layers;
         const bool goes_on = g + 1 == groups.size() && block > 0;
         BlockSums sums(slice(begin, end), what, settings_, means_);
+        for (std::size_t i = begin; i < end && settings_.guide == Guide::kWhitened; ++i)
+          sums.set_whitening(i - begin, whitening(output_sums(i)));
         const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.backward_hooks();
         for_batches("calibrate, backward", kBackwardWork / static_cast<double>(groups.size()),
                     [&](std::size_t batch, std::size_t first, model::Batch input) {
@@ -313,13 +335,26 @@ class Calibration {
     }
   }
 
+  // Σ dY dYᵀ of the metric. The first member reads the file; a sum with the others' zeros tells them.
+  Matrix<float> output_sums(std::size_t i) {
+    const CollectedLayer& layer = layers_[i];
+    Matrix<float> sums(layer.out, layer.out);
+    if (metric_ != nullptr) sums = metric_->read(layer.module, {.output_hessian = true}).sum_dydyt;
+    if (team_.size() == 1) return sums;
+    std::vector<double> all(sums.values().begin(), sums.values().end());
+    team_.sum(all);
+    std::transform(all.begin(), all.end(), sums.values().begin(), [](double sum) { return static_cast<float>(sum); });
+    return sums;
+  }
+
   // The layers of a block whose shards are missing, in runs that are summed in one walk each; one empty run, for a walk
   // that sums nothing, where none is.
   using Group = std::pair<std::size_t, std::size_t>;
   std::vector<Group> groups_left(std::size_t block, Pass pass) const {
     const auto [first, last] = range(block, block + 1);
     std::vector<Group> groups;
-    for (const auto& [begin, end] : layer_groups(slice(first, last), settings_.collected, plan_.accumulator_limit)) {
+    for (const auto& [begin, end] :
+         layer_groups(slice(first, last), settings_.collected, settings_.guide, plan_.accumulator_limit)) {
       bool all = true;
       for (std::size_t i = first + begin; i < first + end && team_.rank() == 0; ++i) all = all && work_.has(i, pass);
       if (!team_.all(all)) groups.emplace_back(first + begin, first + end);
@@ -388,6 +423,7 @@ class Calibration {
   std::unique_ptr<ResidualStore> store_;
   std::vector<Part> parts_;
   InputMeans means_;
+  std::shared_ptr<const StatsFile> metric_;
   Matrix<float> x_, dx_;
   double work_done_ = 0.0;
 };
@@ -403,6 +439,9 @@ void require_part(const CalibrationJob& part, const CalibrationJob& job, const R
   alike.windows = settings.windows;
   alike.text_hash = settings.text_hash;  // of a token file, the windows'
   alike.windows_hash = settings.windows_hash;
+  NIBBLE_REQUIRE(settings.guide == Guide::kPlain || part.tokens.size() >= kGuideWindows * settings.window_tokens,
+                 InvalidArgument, "calibration: a part with a whitened guide has {} windows or more, got {}",
+                 kGuideWindows, part.tokens.size() / settings.window_tokens);
   const std::string differing = differences(alike, settings);
   NIBBLE_REQUIRE(differing.empty() && std::equal(part.tokens.begin(), part.tokens.end(), job.tokens.begin()),
                  InvalidArgument, "calibration: '{}' is no part of '{}' ({})", part.output.string(),
@@ -424,6 +463,13 @@ RunSettings complete_settings(const CalibrationJob& job) {
                  settings.windows, processes);
   settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
   settings.kernels = gemm_identity();
+  if (!settings.collected.guided_hessian) settings.guide = Guide::kPlain;
+  NIBBLE_REQUIRE(
+      settings.guide == Guide::kPlain || std::min<std::size_t>(kGuideWindows, settings.windows) >= processes,
+      InvalidArgument,
+      "calibration: a whitened guide comes from the first {} windows, too few for {} processes; use fewer, or "
+      "a plain guide",
+      std::min<std::size_t>(kGuideWindows, settings.windows), processes);
   NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
                  "calibration: sampled labels need a seed");
   NIBBLE_REQUIRE(

@@ -31,6 +31,9 @@ struct CalibrationJob {
   RunSettings settings;
   Centre centre = Centre::kNone;
   std::shared_ptr<const StatsFile> means = nullptr;  ///< with Centre::kFile
+  /// With Guide::kWhitened: the windows whose output Hessians are the metric of gradients. Empty: the first
+  /// kGuideWindows of `tokens`, or all.
+  std::span<const model::TokenId> metric_tokens = {};
   std::filesystem::path output;
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for boundary activations, after a block's own needs
   ProgressSink progress = {};                           ///< in tokens, weighted by the work of each pass
@@ -48,6 +51,7 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 /// Runs the model over the windows, block by block: forward, keeping the residual stream at the boundaries, then
 /// backward with each block recomputed from its boundary, and writes the calibration file (docs/formats.md).
 ///
+/// Guide     kWhitened: the first windows are run once before, for the metric; killed and taken up like the rest.
 /// Memory    one block's sums, one batch, and the boundaries where they fit memory_bytes; else those are in files.
 /// Resuming  finished layers wait as shards in OUTPUT.work; a run that was killed is taken up where it stood when it is
 ///           called again with the same settings, and ends in the same bytes. A complete output of the same settings

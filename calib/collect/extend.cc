@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "calib/collect/gradient_metric.h"
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 
@@ -35,10 +36,16 @@ void extend_calibration(const CalibrationJob& job, const std::filesystem::path& 
       "options with more samples",
       base.string(), held.windows, differing);
 
+  const bool whitened = settings.guide == Guide::kWhitened;
+  NIBBLE_REQUIRE(!whitened || held.windows >= kGuideWindows, InvalidArgument,
+                 "extend: a whitened guide comes from the first {} windows, and '{}' holds {}: collect them anew",
+                 kGuideWindows, base.string(), held.windows);
+
   CalibrationJob added = job;
   added.tokens = job.tokens.subspan(static_cast<std::size_t>(held.windows) * settings.window_tokens);
   added.output += ".added";
   if (std::filesystem::exists(job.output)) return calibrate(job);  // leaves it as it is, or says what differs
+  if (whitened) added.metric_tokens = job.tokens.first(kGuideWindows * settings.window_tokens);
   calibrate(added);
   if (job.team != nullptr && job.team->rank() != 0) return;
   merge_stats(std::array{base, added.output}, settings, job.output);

@@ -31,7 +31,16 @@ std::uint64_t floats_per_token(const model::Architecture& architecture) {
   return model::backward_floats_per_token(architecture) + 2 * architecture.hidden;
 }
 
-// Copies that sums are made from: squares, centred or scaled inputs; and a window of the head's gradients.
+// What a metric of gradients is made of and inverted in, of one layer at a time.
+std::uint64_t metric_bytes(const std::vector<CollectedLayer>& layers, const RunSettings& settings) {
+  std::uint64_t most = 0;
+  if (settings.guide != Guide::kWhitened) return most;
+  for (const CollectedLayer& layer : layers)
+    if (!layer.head) most = std::max(most, 3 * std::uint64_t{layer.out} * layer.out * sizeof(float));
+  return most;
+}
+
+// Copies that sums are made from: squares, centred, scaled or whitened ones; and a window of the head's gradients.
 std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunSettings& settings,
                            std::uint64_t batch_tokens) {
   std::uint64_t widest = 0;
@@ -40,6 +49,7 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
     const std::uint64_t tokens = head ? settings.window_tokens : batch_tokens;
     std::uint64_t width = settings.flavour == FisherFlavour::kPosition ? layer.in + layer.out : 0;
     if (settings.centre != kCentreNone || settings.collected.guided_hessian) width += layer.in;
+    if (settings.guide == Guide::kWhitened && !head) width += layer.out;
     widest = std::max(widest, (width + (head ? layer.in + layer.out : 0)) * tokens);
   }
   return widest * sizeof(float);
@@ -48,13 +58,14 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
 }  // namespace
 
 std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
-                                                              const StatisticSet& what, std::uint64_t limit) {
+                                                              const StatisticSet& what, Guide guide,
+                                                              std::uint64_t limit) {
   std::vector<std::pair<std::size_t, std::size_t>> groups;
   std::uint64_t held = 0;
   for (std::size_t begin = 0; begin < layers.size();) {
     std::size_t end = begin + 1;
     while (end < layers.size() && layers[end].input_of == layers[begin].module) ++end;
-    const std::uint64_t bytes = BlockSums::bytes(layers.subspan(begin, end - begin), what);
+    const std::uint64_t bytes = BlockSums::bytes(layers.subspan(begin, end - begin), what, guide);
     if (groups.empty() || held + bytes > limit) {
       groups.emplace_back(begin, end);
       held = bytes;
@@ -69,11 +80,11 @@ std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const Co
 
 namespace {
 
-std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const StatisticSet& what,
+std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const StatisticSet& what, Guide guide,
                                   std::uint64_t limit) {
   std::uint64_t most = 0;
-  for (const auto& [begin, end] : layer_groups(layers, what, limit))
-    most = std::max(most, BlockSums::bytes(layers.subspan(begin, end - begin), what));
+  for (const auto& [begin, end] : layer_groups(layers, what, guide, limit))
+    most = std::max(most, BlockSums::bytes(layers.subspan(begin, end - begin), what, guide));
   return most;
 }
 
@@ -99,10 +110,10 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   std::uint64_t output_bytes = 0, largest_layer = 0, whole_blocks = 0, smallest_groups = 0;
   for (std::size_t block = 0; block <= blocks; ++block) {
     const auto of_block = layers_of_block(layers, block);
-    whole_blocks = std::max(whole_blocks, BlockSums::bytes(of_block, what));
-    smallest_groups = std::max(smallest_groups, largest_group_bytes(of_block, what, 0));
+    whole_blocks = std::max(whole_blocks, BlockSums::bytes(of_block, what, settings.guide));
+    smallest_groups = std::max(smallest_groups, largest_group_bytes(of_block, what, settings.guide, 0));
     for (const CollectedLayer& layer : of_block) {
-      const std::uint64_t bytes = BlockSums::bytes({&layer, 1}, what) / 2;  // stored as float
+      const std::uint64_t bytes = BlockSums::bytes({&layer, 1}, what, Guide::kPlain) / 2;  // stored as float
       output_bytes += bytes;
       largest_layer = std::max(largest_layer, bytes);
     }
@@ -112,8 +123,8 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   const std::uint64_t matrices = gradients ? blocks + 3 : 2;
   plan.residual_bytes = matrices * tokens * architecture.hidden * sizeof(float);
   const std::size_t batch_tokens = plan.windows_per_batch * settings.window_tokens;
-  const std::uint64_t without_sums =
-      kFixedBytes + largest_layer + row_bytes * batch_tokens + copied_bytes(layers, settings, batch_tokens);
+  const std::uint64_t without_sums = kFixedBytes + largest_layer + row_bytes * batch_tokens +
+                                     copied_bytes(layers, settings, batch_tokens) + metric_bytes(layers, settings);
   NIBBLE_REQUIRE(without_sums + smallest_groups <= memory, InvalidArgument,
                  "calibration: the sums of the largest layer ({} MB) and one batch need {} MB, but --memory grants {} "
                  "MB; grant more or {}",
@@ -123,8 +134,9 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   for (std::size_t block = 0; block <= blocks; ++block) {
     const auto of_block = layers_of_block(layers, block);
     plan.accumulator_bytes =
-        std::max(plan.accumulator_bytes, largest_group_bytes(of_block, what, plan.accumulator_limit));
-    passes[block] = std::max<std::size_t>(1, layer_groups(of_block, what, plan.accumulator_limit).size());
+        std::max(plan.accumulator_bytes, largest_group_bytes(of_block, what, settings.guide, plan.accumulator_limit));
+    passes[block] =
+        std::max<std::size_t>(1, layer_groups(of_block, what, settings.guide, plan.accumulator_limit).size());
     plan.most_passes = std::max(plan.most_passes, passes[block]);
   }
 
@@ -138,7 +150,8 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
       const double square = static_cast<double>(layer.in) * static_cast<double>(layer.in) / 2;
       double work = weight * (gradients ? 3 : 1) * static_cast<double>(passes[block]);
       work += (what.fisher ? weight : 0) + (what.guided_hessian ? square : 0);
-      if (what.output_hessian) work += static_cast<double>(layer.out) * static_cast<double>(layer.out) / 2;
+      const double outputs = static_cast<double>(layer.out) * static_cast<double>(layer.out);
+      work += (what.output_hessian ? outputs / 2 : 0) + (settings.guide == Guide::kWhitened ? outputs : 0);
       if (what.hessian && layer.input_of.empty()) work += square;
       multiplications += work * (layer.expert ? chosen : 1.0);
     }

@@ -39,7 +39,8 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
 /// Cuts the layers of one block into runs [begin, end) that are summed in one walk each: as many as `limit` bytes of
 /// sums hold, layers that share an input together.
 std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
-                                                              const StatisticSet& what, std::uint64_t limit);
+                                                              const StatisticSet& what, Guide guide,
+                                                              std::uint64_t limit);
 
 /// Seconds that a plan takes on this machine at 60 % of its GEMM rate, which is measured (a few hundredths of a
 /// second).

@@ -20,7 +20,8 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::string_view kLock = "lock", kSettings = "settings.json", kPartial = ".partial";
+constexpr std::string_view kLock = "lock", kSettings = "settings.json", kPartial = ".partial", kMetric = "metric.h5",
+                           kMetricWork = "metric.h5.work";
 
 int lock_directory(const std::filesystem::path& directory) {
   const std::string path = directory / kLock;
@@ -40,13 +41,13 @@ constexpr std::array<NumberedName, 4> kResults{
     {{"", ".forward.shard"}, {"", ".backward.shard"}, {"boundary.", ".residual"}, {"gradient.", ".residual"}}};
 
 bool is_result(std::string_view name) {
-  return std::any_of(kResults.begin(), kResults.end(), [&](const NumberedName& of) {
-    if (name.size() <= of.prefix.size() + of.suffix.size()) return false;
-    if (!name.starts_with(of.prefix) || !name.ends_with(of.suffix)) return false;
-    name.remove_prefix(of.prefix.size());
-    name.remove_suffix(of.suffix.size());
-    return name.find_first_not_of("0123456789") == std::string_view::npos;
-  });
+  return name == kMetric || std::any_of(kResults.begin(), kResults.end(), [&](const NumberedName& of) {
+           if (name.size() <= of.prefix.size() + of.suffix.size()) return false;
+           if (!name.starts_with(of.prefix) || !name.ends_with(of.suffix)) return false;
+           name.remove_prefix(of.prefix.size());
+           name.remove_suffix(of.suffix.size());
+           return name.find_first_not_of("0123456789") == std::string_view::npos;
+         });
 }
 
 // Whether a file is a run's, finished or not; the lock aside.
@@ -61,8 +62,10 @@ bool is_ours(const std::filesystem::directory_entry& entry) {
 // Whether there is anything that a changed setting would make useless.
 bool holds_results(const std::filesystem::path& directory) {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
-    if (is_result(entry.path().filename().string())) return true;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (is_result(name) || (name == kMetricWork && holds_results(entry.path()))) return true;
+  }
   return false;
 }
 
@@ -80,6 +83,8 @@ void remove_ours(const std::filesystem::path& directory) {
        entry.increment(ignored))
     if (is_ours(*entry)) ours.push_back(entry->path());
   for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
+  if (std::filesystem::is_directory(std::filesystem::symlink_status(directory / kMetricWork, ignored)))
+    remove_ours(directory / kMetricWork);
   std::filesystem::remove(directory / kLock, ignored);
   ::rmdir(directory.c_str());  // a link to a directory stays
 }
@@ -138,6 +143,8 @@ WorkDirectory::~WorkDirectory() {
   if (lock_ >= 0 && !holds_results(directory_)) remove();
   if (lock_ >= 0) ::close(lock_);
 }
+
+std::filesystem::path WorkDirectory::metric_path() const { return directory_ / kMetric; }
 
 std::filesystem::path WorkDirectory::shard_path(std::size_t layer, Pass pass) const {
   return directory_ / fmt::format("{:05}.{}.shard", layer, pass == Pass::kForward ? "forward" : "backward");

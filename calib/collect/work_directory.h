@@ -28,6 +28,8 @@ class WorkDirectory {
   WorkDirectory& operator=(const WorkDirectory&) = delete;
 
   const std::filesystem::path& path() const { return directory_; }
+  /// Where the file of a calibration belongs that this one needs first; it is a result of this one.
+  std::filesystem::path metric_path() const;
   /// Hash of the settings: what shards and scratch files of this run are marked with.
   const std::string& identity() const { return identity_; }
 

@@ -122,6 +122,8 @@ std::uint64_t object_address(hid_t object, std::string_view what) {
   return info.addr;
 }
 
+bool has_attribute(hid_t object, const std::string& name) { return H5Aexists(object, name.c_str()) > 0; }
+
 std::string read_text_attribute(hid_t object, const std::string& name, std::string_view what) {
   const Handle attribute = open_attribute(object, name, what);
   const Handle type(H5Aget_type(attribute.id()), H5Tclose, what);

@@ -28,6 +28,7 @@ Handle open_dataset(hid_t parent, const std::string& name, std::string_view what
 std::uint64_t object_address(hid_t object, std::string_view what);
 
 /// Throw FormatError for an absent attribute, another type, or more than 1 MiB.
+bool has_attribute(hid_t object, const std::string& name);
 std::string read_text_attribute(hid_t object, const std::string& name, std::string_view what);
 std::vector<std::uint64_t> read_integer_attribute(hid_t object, const std::string& name, std::string_view what);
 

@@ -15,6 +15,7 @@ namespace {
 constexpr std::array<Choice<FisherFlavour>, 2> kFlavours = {
     {{"sequence", FisherFlavour::kSequence}, {"position", FisherFlavour::kPosition}}};
 constexpr std::array<Choice<Labels>, 2> kLabels = {{{"data", Labels::kData}, {"sampled", Labels::kSampled}}};
+constexpr std::array<Choice<Guide>, 2> kGuides = {{{"plain", Guide::kPlain}, {"whitened", Guide::kWhitened}}};
 constexpr std::array<std::string_view, 5> kMayDifferInMerge = {"text_hash", "windows_hash", "windows", "seeds",
                                                                "kernels"};
 
@@ -35,6 +36,8 @@ std::string_view to_text(FisherFlavour flavour) { return name_of(flavour, kFlavo
 FisherFlavour parse_fisher_flavour(std::string_view text) { return choose("Fisher flavour", text, kFlavours); }
 std::string_view to_text(Labels labels) { return name_of(labels, kLabels); }
 Labels parse_labels(std::string_view text) { return choose("labels", text, kLabels); }
+std::string_view to_text(Guide guide) { return name_of(guide, kGuides); }
+Guide parse_guide(std::string_view text) { return choose("guide", text, kGuides); }
 
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& s) {
   return {{"model_hash", s.model_hash},
@@ -48,6 +51,7 @@ std::vector<std::pair<std::string, std::string>> describe(const RunSettings& s) 
           {"flavour", std::string(to_text(s.flavour))},
           {"labels", std::string(to_text(s.labels))},
           {"centre", s.centre},
+          {"guide", std::string(to_text(s.guide))},
           {"head", s.head ? "yes" : "no"},
           {"collected", to_text(s.collected)},
           {"kernels", s.kernels}};

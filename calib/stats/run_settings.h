@@ -22,10 +22,19 @@ enum class Labels {
   kSampled,  ///< drawn from the model's own distribution with the run's seed: the true Fisher
 };
 
+/// What tokens weigh in the guided Hessian Σ s x xᵀ, by the gradient g (out) of the loss at the layer's output.
+enum class Guide {
+  kPlain,     ///< s = |g|² / out (GuidedQuant, arXiv:2505.07004)
+  kWhitened,  ///< s = c gᵀ M⁻¹ g / out, M the output Hessian of the run's first windows
+              ///< (calib/collect/gradient_metric.h)
+};
+
 std::string_view to_text(FisherFlavour flavour);            ///< "sequence", "position"
 FisherFlavour parse_fisher_flavour(std::string_view text);  ///< throws InvalidArgument with the nearest name
 std::string_view to_text(Labels labels);                    ///< "data", "sampled"
 Labels parse_labels(std::string_view text);                 ///< throws InvalidArgument with the nearest name
+std::string_view to_text(Guide guide);                      ///< "plain", "whitened"
+Guide parse_guide(std::string_view text);                   ///< throws InvalidArgument with the nearest name
 
 inline constexpr const char* kCentreNone = "none";
 inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
@@ -44,6 +53,7 @@ struct RunSettings {
   FisherFlavour flavour = FisherFlavour::kSequence;
   Labels labels = Labels::kData;
   std::string centre = kCentreNone;  ///< or kCentreOwn, or the hash of the means that gradients were centred with
+  Guide guide = Guide::kPlain;       ///< of guided Hessians; without these, plain
   bool head = false;                 ///< whether the head is among the layers
   StatisticSet collected = {};
   std::string kernels = {};  ///< matrix library, version, instruction set

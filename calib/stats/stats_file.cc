@@ -50,6 +50,7 @@ RunSettings read_settings(hid_t root, std::string_view what) {
             .flavour = parse_fisher_flavour(text("flavour")),
             .labels = parse_labels(text("labels")),
             .centre = text("centre"),
+            .guide = h5::has_attribute(root, "guide") ? parse_guide(text("guide")) : Guide::kPlain,
             .head = head == "yes",
             .collected = parse_statistic_set(text("collected")),
             .kernels = text("kernels")};

@@ -38,7 +38,7 @@ struct CalibrateArguments {
   CalibrationTextOptions text;
   std::filesystem::path model, output, show, extend;
   std::vector<std::string> merge;
-  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none";
+  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none", guide = "whitened";
   bool head = false;
 };
 
@@ -47,6 +47,7 @@ quant::CalibrateOptions options_of(const CalibrateArguments& arguments) {
           .fisher = calib::parse_fisher_flavour(arguments.fisher),
           .labels = calib::parse_labels(arguments.labels),
           .centre = arguments.centre,
+          .guide = calib::parse_guide(arguments.guide),
           .head = arguments.head};
 }
 
@@ -150,7 +151,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   if (!collects)
     refuse_given(app,
                  {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
-                  "--fisher", "--labels", "--centre", "--head"},
+                  "--fisher", "--labels", "--centre", "--guide", "--head"},
                  arguments.show.empty() ? "--merge" : "--show");
   if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
@@ -159,6 +160,8 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
   check_calibration_text(app, arguments.text, arguments.labels != "data");
+  NIBBLE_REQUIRE(app.count("--guide") == 0 || calib::parse_statistic_set(arguments.collect).guided_hessian,
+                 InvalidArgument, "calibrate: --guide concerns guided-hessian, which is not collected");
   MpiSession mpi;
   mpi.run("calibrate", [&] { collect(arguments, mpi); });
 }
@@ -183,6 +186,10 @@ Command calibrate_command(CLI::App& program) {
       ->capture_default_str();
   app->add_option("--centre", arguments->centre,
                   "Gradients as if the mean input were in the bias: none, own, or a calibration file with the means")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--guide", arguments->guide,
+                  "What tokens weigh in guided Hessians: whitened gradients, or plain ones (GuidedQuant)")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_flag("--head", arguments->head, "Collect the output layer too");

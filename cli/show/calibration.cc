@@ -88,8 +88,8 @@ void show_calibration(const std::filesystem::path& path, bool json) {
       {"file", path.string()},
       {"collected", calib::to_text(run.collected)},
       {"windows", fmt::format("{} of {} tokens, {}", with_separators(run.windows), run.window_tokens, run.sampling)},
-      {"gradients", fmt::format("{} Fisher, labels {}, centre {}", calib::to_text(run.flavour),
-                                calib::to_text(run.labels), run.centre)},
+      {"gradients", fmt::format("{} Fisher, labels {}, centre {}, guide {}", calib::to_text(run.flavour),
+                                calib::to_text(run.labels), run.centre, calib::to_text(run.guide))},
       {"model", run.model_hash},
       {"kernels", run.kernels},
   }));

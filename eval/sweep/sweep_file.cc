@@ -60,8 +60,8 @@ std::vector<std::uint64_t> numbers(const YamlSection& section, const char* key, 
 }
 
 SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) {
-  constexpr std::array<std::string_view, 10> kKeys{"text", "tokens", "field",  "samples", "length",
-                                                   "seed", "fisher", "labels", "centre",  "collect"};
+  constexpr std::array<std::string_view, 11> kKeys{"text",   "tokens", "field",  "samples", "length", "seed",
+                                                   "fisher", "labels", "centre", "guide",   "collect"};
   const YamlSection section(node, what, "calibration", kKeys);
   SweepCalibration calibration;
   for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
@@ -80,6 +80,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
     NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
     return text == "own";
   });
+  calibration.guide = section.parsed("guide", "whitened", calib::parse_guide);
   if (section.has("collect")) {
     std::string list;
     for (const std::string& name : section.texts("collect")) list += (list.empty() ? "" : ",") + name;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calib/collect/gradient_metric.h"
 #include "calib/collect/plan.h"
 #include "core/error.h"
 #include "core/hash.h"
@@ -83,6 +84,7 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                       .seeds = {draw.seed},
                       .flavour = calibration.flavour,
                       .labels = calibration.labels,
+                      .guide = calibration.guide,
                       .collected = what};
   planned.centre_own = calibration.centre_own;
   return planned;
@@ -93,6 +95,7 @@ bool is_part_of(const PlannedCalibration& part, const PlannedCalibration& whole,
   return part.model == whole.model && !part.centre_own && !whole.centre_own && first.size() < all.size() &&
          part.settings.seeds == whole.settings.seeds &&
          calib::differences_for_merging(part.settings, whole.settings).empty() &&
+         (part.settings.guide == calib::Guide::kPlain || part.settings.windows >= calib::kGuideWindows) &&
          part.settings.windows % calib::windows_per_batch(model.architecture, part.settings.window_tokens) == 0 &&
          std::equal(first.begin(), first.end(), all.begin());
 }

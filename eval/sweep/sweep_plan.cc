@@ -73,6 +73,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
+  json["guide"] = calib::to_text(calibration.guide);
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -294,6 +295,7 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
+      if (!calibration.settings.collected.guided_hessian) calibration.settings.guide = calib::Guide::kPlain;
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())

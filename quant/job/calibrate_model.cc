@@ -44,6 +44,7 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
                                          .seeds = {source.seed},
                                          .flavour = options.fisher,
                                          .labels = options.labels,
+                                         .guide = options.guide,
                                          .head = options.head,
                                          .collected = options.collect},
                             .output = output};

@@ -37,7 +37,8 @@ struct CalibrateOptions {
   calib::Labels labels = calib::Labels::kData;
   /// "none"; "own": gradients as if the mean input were in the bias; or a calibration file to take the means from.
   std::string centre = "none";
-  bool head = false;  ///< the output layer too
+  calib::Guide guide = calib::Guide::kWhitened;  ///< of guided Hessians
+  bool head = false;                             ///< the output layer too
 };
 
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/gemm.h"
+#include "core/inverse_factor.h"
 #include "core/thread_pool.h"
-#include "quant/algo/solve/inverse_factor.h"
 
 namespace nibble::quant {
 namespace {

@@ -38,7 +38,8 @@ class Resume : public testing::TestWithParam<bool> {
  protected:
   CalibrationJob job(const char* name) const {
     CalibrationJob job = toy.job(name);
-    job.settings.head = true;  // whose layer lacks the output Hessian that the others have
+    job.settings.head = true;               // whose layer lacks the output Hessian that the others have
+    job.settings.guide = Guide::kWhitened;  // whose metric is collected before
     if (GetParam()) job.memory_bytes = memory_that_forces_files(job);
     return job;
   }
@@ -86,14 +87,14 @@ TEST_P(Resume, StoppedAnywhereEndsInTheSameParts) {
 
 TEST_P(Resume, APartThatCameLaterIsWholeOrMissing) {
   calibrate(job("undisturbed"));
-  for (const int calls : {1, 5, 9}) {
+  for (const int calls : {1, 11, 15}) {  // 6 of them for the metric
     const std::string name = fmt::format("stopped-{}", calls);
     CalibrationJob part = job((name + ".first").c_str());
     part.tokens = part.tokens.first(kBatchWindows * kWindow);
     ASSERT_FALSE(run_and_stop(job(name.c_str()), calls));
     calibrate(job(name.c_str()), {&part, 1});
     EXPECT_TRUE(test::read_file(toy.dir / name) == test::read_file(toy.dir / "undisturbed"));
-    EXPECT_EQ(std::filesystem::exists(part.output), calls == 1) << calls;
+    EXPECT_EQ(std::filesystem::exists(part.output), calls < 6) << calls;
     EXPECT_FALSE(std::filesystem::exists(part.output.string() + ".work"));
   }
 }

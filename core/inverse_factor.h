@@ -2,7 +2,7 @@
 
 #include "core/matrix_view.h"
 
-namespace nibble::quant {
+namespace nibble {
 
 /// Replaces a symmetric positive definite A (n, n), of which the lower triangle is read, by the inverse of its lower
 /// Cholesky factor: A = L Lᵀ, result L⁻¹ in the lower triangle and zeros above. T = float or double.
@@ -14,4 +14,4 @@ namespace nibble::quant {
 template <class T>
 [[nodiscard]] bool invert_cholesky_factor(Matrix<T>& a);
 
-}  // namespace nibble::quant
+}  // namespace nibble

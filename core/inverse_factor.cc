@@ -1,4 +1,4 @@
-#include "quant/algo/solve/inverse_factor.h"
+#include "core/inverse_factor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "core/gemm.h"
 #include "core/thread_pool.h"
 
-namespace nibble::quant {
+namespace nibble {
 namespace {
 
 constexpr std::size_t kFactorBlock = 128, kUpdateTile = 256;
@@ -115,4 +115,4 @@ bool invert_cholesky_factor(Matrix<T>& a) {
 template bool invert_cholesky_factor<float>(Matrix<float>&);
 template bool invert_cholesky_factor<double>(Matrix<double>&);
 
-}  // namespace nibble::quant
+}  // namespace nibble
