@@ -70,6 +70,14 @@ Matrix<float> mapped(MatrixView<const float> x, const Map& map) {
   return result;
 }
 
+// w v vᵀ as (√w v)(√w v)ᵀ: symmetric to the last bit, and √w keeps clear of the smallest floats where w would not.
+Matrix<float> weighted_rows(MatrixView<const float> v, std::span<const double> weights) {
+  std::vector<float> roots(weights.size());
+  std::transform(weights.begin(), weights.end(), roots.begin(),
+                 [](double weight) { return static_cast<float>(std::sqrt(weight)); });
+  return mapped(v, [&](std::size_t t, std::size_t, float value) { return roots[t] * value; });
+}
+
 constexpr auto kSame = [](double value) { return value; };
 constexpr auto kSquare = [](double value) { return value * value; };
 
@@ -138,26 +146,29 @@ void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<con
   add_products(dy2, x2, windows, false, fisher, kSame);
 }
 
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, const Matrix<float>& whitening,
-                        Windows windows, LayerSums& sums) {
+std::vector<double> token_weights(MatrixView<const float> v, const Matrix<float>& whitening, Windows windows) {
   if (whitening.rows() != 0) {
-    Matrix<float> z(dy.rows(), dy.cols());
-    for (std::size_t w = 0; w + 1 < windows.size(); ++w) {  // one by one: a batch changes no bit of theirs
+    Matrix<float> z(v.rows(), v.cols());
+    for (std::size_t w = 0; w + 1 < windows.size(); ++w) {
       const std::size_t t = windows[w], tokens = windows[w + 1] - t;
       if (tokens == 0) continue;
-      parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, dy.rows_slice(t, tokens), whitening.view(), 0.0f,
+      parallel_gemm<float>(Transpose::kNo, Transpose::kYes, 1.0f, v.rows_slice(t, tokens), whitening.view(), 0.0f,
                            z.view().rows_slice(t, tokens));
     }
-    return add_guided_hessian(x, z.view(), {}, windows, sums);
+    return token_weights(z.view(), {}, windows);
   }
-  std::vector<double> s(dy.rows());
-  parallel_for_tiles(dy.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
+  std::vector<double> weights(v.rows());
+  parallel_for_tiles(v.rows(), kRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       double total = 0.0;
-      for (const float value : dy.row(t)) total += kSquare(static_cast<double>(value));
-      s[t] = total / static_cast<double>(dy.cols());
+      for (const float value : v.row(t)) total += kSquare(static_cast<double>(value));
+      weights[t] = total / static_cast<double>(v.cols());
     }
   });
+  return weights;
+}
+
+void add_guided_hessian(MatrixView<const float> x, std::span<const double> s, Windows windows, LayerSums& sums) {
   for (const double value : s) {
     sums.sum_s += value;
     sums.sum_s2 = sums.sum_s2.value_or(0.0) + value * value;
@@ -168,15 +179,15 @@ void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, c
       for (std::size_t c = begin; c < end; ++c) sums.sum_s_x[c] += s[t] * static_cast<double>(row[c]);
     }
   });
-  // s x xᵀ as (√s x)(√s x)ᵀ: symmetric to the last bit, and √s keeps clear of the smallest floats where s would not.
-  std::vector<float> roots(s.size());
-  std::transform(s.begin(), s.end(), roots.begin(), [](double value) { return static_cast<float>(std::sqrt(value)); });
-  const Matrix<float> scaled = mapped(x, [&](std::size_t t, std::size_t, float value) { return roots[t] * value; });
-  add_products(scaled.view(), scaled.view(), windows, true, sums.sum_s_xxt, kSame);
+  const Matrix<float> weighted = weighted_rows(x, s);
+  add_products(weighted.view(), weighted.view(), windows, true, sums.sum_s_xxt, kSame);
 }
 
-void add_output_hessian(MatrixView<const float> dy, Windows windows, Matrix<double>& sum_dydyt) {
-  add_products(dy, dy, windows, true, sum_dydyt, kSame);
+void add_output_hessian(MatrixView<const float> dy, std::span<const double> r, Windows windows,
+                        Matrix<double>& sum_dydyt) {
+  if (r.empty()) return add_products(dy, dy, windows, true, sum_dydyt, kSame);
+  const Matrix<float> weighted = weighted_rows(dy, r);
+  add_products(weighted.view(), weighted.view(), windows, true, sum_dydyt, kSame);
 }
 
 Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean) {

@@ -39,13 +39,17 @@ void mirror_upper(Matrix<double>& sums);
 void add_fisher(FisherFlavour flavour, MatrixView<const float> x, MatrixView<const float> dy, Windows windows,
                 Matrix<double>& fisher);
 
-/// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with s_t = mean over outputs j of Z_tj², Z = dY Wᵀ with `whitening`
-/// W (out, out), or dY itself where that is empty.
-void add_guided_hessian(MatrixView<const float> x, MatrixView<const float> dy, const Matrix<float>& whitening,
-                        Windows windows, LayerSums& sums);
+/// What tokens weigh, (tokens): the mean over columns of Z², Z = V Wᵀ with `whitening` W (n, n), or V (tokens, n)
+/// itself where that is empty. A window's Z is a product of its own, so batches change no bit of it.
+std::vector<double> token_weights(MatrixView<const float> v, const Matrix<float>& whitening, Windows windows);
 
-/// sum_dydyt += dYᵀdY of dY (tokens, out); upper tiles as add_hessian().
-void add_output_hessian(MatrixView<const float> dy, Windows windows, Matrix<double>& sum_dydyt);
+/// sum_s, sum_s2, sum_s_x, sum_s_xxt (upper tiles) with the weights s (tokens).
+void add_guided_hessian(MatrixView<const float> x, std::span<const double> s, Windows windows, LayerSums& sums);
+
+/// sum_dydyt += dYᵀ diag(r) dY of dY (tokens, out), with weights r (tokens), or none for 1; upper tiles as
+/// add_hessian().
+void add_output_hessian(MatrixView<const float> dy, std::span<const double> r, Windows windows,
+                        Matrix<double>& sum_dydyt);
 
 /// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the
 /// gradient of a window becomes dYᵀ(X - mean) (docs/methods.md 8.1, item 4).

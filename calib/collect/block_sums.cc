@@ -34,7 +34,8 @@ std::uint64_t BlockSums::bytes(std::span<const CollectedLayer> layers, const Sta
   for (const CollectedLayer& layer : layers) {
     const StatisticSet own = own_statistics(what, layer);
     const std::uint64_t square = std::uint64_t{layer.in} * layer.in;
-    if (own.guided_hessian && guide == Guide::kWhitened && !layer.head) floats += std::uint64_t{layer.out} * layer.out;
+    if (guide == Guide::kWhitened && !layer.head)
+      floats += (own.guided_hessian ? std::uint64_t{layer.out} * layer.out : 0) + (own.output_hessian ? square : 0);
     elements += 5 * layer.in + (own.fisher ? std::uint64_t{layer.out} * layer.in : 0) + (own.hessian ? square : 0) +
                 (own.guided_hessian ? square : 0) + (own.output_hessian ? std::uint64_t{layer.out} * layer.out : 0);
   }
@@ -52,9 +53,7 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
   }
 }
 
-void BlockSums::set_whitening(std::size_t index, Matrix<float> whitening) {
-  entries_.at(index).whitening = std::move(whitening);
-}
+void BlockSums::set_metric(std::size_t index, TokenMetric metric) { entries_.at(index).metric = std::move(metric); }
 
 void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
   first_window_ = first_window;
@@ -110,8 +109,13 @@ void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView
   if (!sums.what.needs_gradients()) return;
   require_finite(sums.module, "gradients at the output of", dy, rows);
   const std::vector<std::size_t> windows = windows_of(x.rows(), rows);
-  if (sums.what.guided_hessian) add_guided_hessian(x, dy, entry.whitening, windows, sums);
-  if (sums.what.output_hessian) add_output_hessian(dy, windows, sums.sum_dydyt);
+  const TokenMetric& metric = entry.metric;
+  if (sums.what.guided_hessian) add_guided_hessian(x, token_weights(dy, metric.gradients, windows), windows, sums);
+  if (sums.what.output_hessian) {
+    std::vector<double> r;
+    if (metric.inputs.rows() != 0) r = token_weights(centred(x, metric.mean), metric.inputs, windows);
+    add_output_hessian(dy, r, windows, sums.sum_dydyt);
+  }
   if (!sums.what.fisher) return;
   if (means_.empty()) return add_fisher(settings_.flavour, x, dy, windows, sums.fisher);
   const Matrix<float> shifted = centred(x, means_.at(sums.module));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calib/collect/team.h"
+#include "calib/collect/token_metric.h"
 #include "calib/collect/work_directory.h"
 #include "calib/stats/layer_stats.h"
 #include "calib/stats/run_settings.h"
@@ -44,8 +45,8 @@ class BlockSums {
   BlockSums(std::span<const CollectedLayer> layers, const StatisticSet& what, const RunSettings& settings,
             const InputMeans& means);
 
-  /// What gradients of a layer are multiplied with before they weigh tokens (Guide::kWhitened); none: nothing.
-  void set_whitening(std::size_t index, Matrix<float> whitening);
+  /// What tokens of a layer are weighed by (Guide::kWhitened); without one, gradients by their sizes, inputs not.
+  void set_metric(std::size_t index, TokenMetric metric);
 
   /// Counts the next batch; the hooks called after this belong to it. `first_window` is for messages.
   void begin_batch(std::size_t first_window, std::size_t windows);
@@ -65,7 +66,7 @@ class BlockSums {
   struct Entry {
     LayerSums sums;
     bool follows = false;  // shares the input of another entry
-    Matrix<float> whitening = {};
+    TokenMetric metric = {};
   };
   void add_input(Entry& entry, MatrixView<const float> x, const model::HookRows& rows);
   void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy, const model::HookRows& rows);

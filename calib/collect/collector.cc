@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "calib/collect/block_sums.h"
-#include "calib/collect/gradient_metric.h"
 #include "calib/collect/head_pass.h"
 #include "calib/collect/residual_store.h"
+#include "calib/collect/token_metric.h"
 #include "calib/collect/work_directory.h"
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_writer.h"
@@ -162,11 +162,12 @@ class Calibration {
            done(work, gradients_ ? 0 : blocks(), blocks() + 1, Pass::kBackward);
   }
 
-  // The output Hessians of the first windows, into the working directory of the first member.
+  // What the first windows give without weights, into the working directory of the first member.
   void collect_metric() {
     CalibrationJob metric = job_;
     metric.tokens = job_.metric_tokens.empty() ? first_windows(job_, kGuideWindows) : job_.metric_tokens;
-    metric.settings.collected = {.output_hessian = true};
+    metric.settings.collected = kMetricStatistics;
+    metric.settings.guide = Guide::kPlain;
     metric.settings.head = false;
     metric.centre = Centre::kNone;
     metric.output = work_.metric_path();
@@ -315,7 +316,7 @@ class Calibration {
         const bool goes_on = g + 1 == groups.size() && block > 0;
         BlockSums sums(slice(begin, end), what, settings_, means_);
         for (std::size_t i = begin; i < end && settings_.guide == Guide::kWhitened; ++i)
-          sums.set_whitening(i - begin, whitening(output_sums(i)));
+          sums.set_metric(i - begin, metric_of(i));
         const model::Hooks<float> hooks = begin == end ? model::Hooks<float>{} : sums.backward_hooks();
         for_batches("calibrate, backward", kBackwardWork / static_cast<double>(groups.size()),
                     [&](std::size_t batch, std::size_t first, model::Batch input) {
@@ -335,16 +336,27 @@ class Calibration {
     }
   }
 
-  // Σ dY dYᵀ of the metric. The first member reads the file; a sum with the others' zeros tells them.
-  Matrix<float> output_sums(std::size_t i) {
+  // The first member reads it; sums with the others' zeros tell them.
+  TokenMetric metric_of(std::size_t i) {
     const CollectedLayer& layer = layers_[i];
-    Matrix<float> sums(layer.out, layer.out);
-    if (metric_ != nullptr) sums = metric_->read(layer.module, {.output_hessian = true}).sum_dydyt;
-    if (team_.size() == 1) return sums;
-    std::vector<double> all(sums.values().begin(), sums.values().end());
-    team_.sum(all);
-    std::transform(all.begin(), all.end(), sums.values().begin(), [](double sum) { return static_cast<float>(sum); });
-    return sums;
+    TokenMetric metric;
+    if (team_.rank() == 0) metric = token_metric(metric_->read(layer.module, kMetricStatistics));
+    if (team_.size() == 1) return metric;
+    const auto told = [&](Matrix<float>& matrix, std::size_t size) {
+      std::vector<double> values(1 + size * size);
+      values[0] = matrix.rows() != 0 ? 1.0 : 0.0;
+      std::copy(matrix.values().begin(), matrix.values().end(), values.begin() + 1);
+      team_.sum(values);
+      if (values[0] == 0.0) return;
+      matrix = Matrix<float>(size, size);
+      std::transform(values.begin() + 1, values.end(), matrix.values().begin(),
+                     [](double value) { return static_cast<float>(value); });
+    };
+    told(metric.gradients, layer.out);
+    told(metric.inputs, layer.in);
+    metric.mean.resize(layer.in);
+    team_.sum(metric.mean);
+    return metric;
   }
 
   // The layers of a block whose shards are missing, in runs that are summed in one walk each; one empty run, for a walk
@@ -463,7 +475,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
                  settings.windows, processes);
   settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
   settings.kernels = gemm_identity();
-  if (!settings.collected.guided_hessian) settings.guide = Guide::kPlain;
+  if (!settings.collected.guided_hessian && !settings.collected.output_hessian) settings.guide = Guide::kPlain;
   NIBBLE_REQUIRE(
       settings.guide == Guide::kPlain || std::min<std::size_t>(kGuideWindows, settings.windows) >= processes,
       InvalidArgument,

@@ -31,8 +31,8 @@ struct CalibrationJob {
   RunSettings settings;
   Centre centre = Centre::kNone;
   std::shared_ptr<const StatsFile> means = nullptr;  ///< with Centre::kFile
-  /// With Guide::kWhitened: the windows whose output Hessians are the metric of gradients. Empty: the first
-  /// kGuideWindows of `tokens`, or all.
+  /// With Guide::kWhitened: the windows that give the metric (token_metric.h). Empty: the first kGuideWindows
+  /// of `tokens`, or all.
   std::span<const model::TokenId> metric_tokens = {};
   std::filesystem::path output;
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for boundary activations, after a block's own needs

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "calib/collect/gradient_metric.h"
+#include "calib/collect/token_metric.h"
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 

@@ -31,12 +31,14 @@ std::uint64_t floats_per_token(const model::Architecture& architecture) {
   return model::backward_floats_per_token(architecture) + 2 * architecture.hidden;
 }
 
-// What a metric of gradients is made of and inverted in, of one layer at a time.
+// What a layer's metric is made of and inverted in, of one layer at a time (token_metric.h).
 std::uint64_t metric_bytes(const std::vector<CollectedLayer>& layers, const RunSettings& settings) {
   std::uint64_t most = 0;
-  if (settings.guide != Guide::kWhitened) return most;
-  for (const CollectedLayer& layer : layers)
-    if (!layer.head) most = std::max(most, 3 * std::uint64_t{layer.out} * layer.out * sizeof(float));
+  if (settings.guide == Guide::kPlain) return most;
+  for (const CollectedLayer& layer : layers) {
+    const std::uint64_t in = layer.in, out = layer.out;
+    if (!layer.head) most = std::max(most, 4 * (in * in + out * out) + 16 * std::max(in * in, out * out));
+  }
   return most;
 }
 
@@ -49,7 +51,7 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
     const std::uint64_t tokens = head ? settings.window_tokens : batch_tokens;
     std::uint64_t width = settings.flavour == FisherFlavour::kPosition ? layer.in + layer.out : 0;
     if (settings.centre != kCentreNone || settings.collected.guided_hessian) width += layer.in;
-    if (settings.guide == Guide::kWhitened && !head) width += layer.out;
+    if (settings.guide == Guide::kWhitened && !head) width += 2 * std::max(layer.in, layer.out);
     widest = std::max(widest, (width + (head ? layer.in + layer.out : 0)) * tokens);
   }
   return widest * sizeof(float);
@@ -151,7 +153,9 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
       double work = weight * (gradients ? 3 : 1) * static_cast<double>(passes[block]);
       work += (what.fisher ? weight : 0) + (what.guided_hessian ? square : 0);
       const double outputs = static_cast<double>(layer.out) * static_cast<double>(layer.out);
-      work += (what.output_hessian ? outputs / 2 : 0) + (settings.guide == Guide::kWhitened ? outputs : 0);
+      work += what.output_hessian ? outputs / 2 : 0;
+      if (settings.guide == Guide::kWhitened)
+        work += (what.guided_hessian ? outputs : 0) + (what.output_hessian ? 2 * square : 0);
       if (what.hessian && layer.input_of.empty()) work += square;
       multiplications += work * (layer.expert ? chosen : 1.0);
     }

@@ -22,11 +22,11 @@ enum class Labels {
   kSampled,  ///< drawn from the model's own distribution with the run's seed: the true Fisher
 };
 
-/// What tokens weigh in the guided Hessian Σ s x xᵀ, by the gradient g (out) of the loss at the layer's output.
+/// What tokens weigh in the guided Hessian Σ s x xᵀ and in the output Hessian Σ r g gᵀ, g (out) the gradient of the
+/// loss at the layer's output.
 enum class Guide {
-  kPlain,     ///< s = |g|² / out (GuidedQuant, arXiv:2505.07004)
-  kWhitened,  ///< s = c gᵀ M⁻¹ g / out, M the output Hessian of the run's first windows
-              ///< (calib/collect/gradient_metric.h)
+  kPlain,     ///< s = |g|² / out (GuidedQuant, arXiv:2505.07004), r = 1
+  kWhitened,  ///< s = |g|², r = |x - mean|² in the metric of what the run's first windows give (token_metric.h)
 };
 
 std::string_view to_text(FisherFlavour flavour);            ///< "sequence", "position"
@@ -53,7 +53,7 @@ struct RunSettings {
   FisherFlavour flavour = FisherFlavour::kSequence;
   Labels labels = Labels::kData;
   std::string centre = kCentreNone;  ///< or kCentreOwn, or the hash of the means that gradients were centred with
-  Guide guide = Guide::kPlain;       ///< of guided Hessians; without these, plain
+  Guide guide = Guide::kPlain;       ///< of guided and output Hessians; without these, plain
   bool head = false;                 ///< whether the head is among the layers
   StatisticSet collected = {};
   std::string kernels = {};  ///< matrix library, version, instruction set

@@ -160,8 +160,9 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
   check_calibration_text(app, arguments.text, arguments.labels != "data");
-  NIBBLE_REQUIRE(app.count("--guide") == 0 || calib::parse_statistic_set(arguments.collect).guided_hessian,
-                 InvalidArgument, "calibrate: --guide concerns guided-hessian, which is not collected");
+  const calib::StatisticSet what = calib::parse_statistic_set(arguments.collect);
+  NIBBLE_REQUIRE(app.count("--guide") == 0 || what.guided_hessian || what.output_hessian, InvalidArgument,
+                 "calibrate: --guide concerns guided-hessian and output-hessian, which are not collected");
   MpiSession mpi;
   mpi.run("calibrate", [&] { collect(arguments, mpi); });
 }
@@ -189,7 +190,7 @@ Command calibrate_command(CLI::App& program) {
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--guide", arguments->guide,
-                  "What tokens weigh in guided Hessians: whitened gradients, or plain ones (GuidedQuant)")
+                  "What tokens weigh in guided and output Hessians: whitened, or plain (GuidedQuant)")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_flag("--head", arguments->head, "Collect the output layer too");

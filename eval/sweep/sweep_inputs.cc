@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "calib/collect/gradient_metric.h"
+#include "calib/collect/token_metric.h"
 #include "calib/collect/plan.h"
 #include "core/error.h"
 #include "core/hash.h"

@@ -295,7 +295,8 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
-      if (!calibration.settings.collected.guided_hessian) calibration.settings.guide = calib::Guide::kPlain;
+      const StatisticSet& collected = calibration.settings.collected;
+      if (!collected.guided_hessian && !collected.output_hessian) calibration.settings.guide = calib::Guide::kPlain;
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())

@@ -37,7 +37,7 @@ struct CalibrateOptions {
   calib::Labels labels = calib::Labels::kData;
   /// "none"; "own": gradients as if the mean input were in the bias; or a calibration file to take the means from.
   std::string centre = "none";
-  calib::Guide guide = calib::Guide::kWhitened;  ///< of guided Hessians
+  calib::Guide guide = calib::Guide::kWhitened;  ///< of guided and output Hessians
   bool head = false;                             ///< the output layer too
 };
 

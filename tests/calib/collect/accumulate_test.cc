@@ -111,7 +111,7 @@ TEST_F(Accumulate, HessianIsXtXAndSymmetricToTheBit) {
 
 TEST_F(Accumulate, GuidedHessianWeightsTokensByTheMeanSquaredGradient) {
   LayerSums sums("layer", kOut, kIn, {.guided_hessian = true});
-  add_guided_hessian(x, dy, {}, windows, sums);
+  add_guided_hessian(x, token_weights(dy, {}, windows), windows, sums);
   mirror_upper(sums.sum_s_xxt);
   double total = 0.0, squares = 0.0;
   std::vector<double> first(kIn);
@@ -138,7 +138,7 @@ TEST_F(Accumulate, OutputHessianIsTheGradientsOverPairsOfOutputsAndSymmetricToTh
   const std::vector<std::size_t> uneven{0, 3, 3, kTokens - 1, kTokens};
   for (const auto& cut : {windows, uneven}) {
     Matrix<double> h(kOut, kOut), expected(kOut, kOut);
-    add_output_hessian(dy, cut, h);
+    add_output_hessian(dy, {}, cut, h);
     mirror_upper(h);
     for (std::size_t i = 0; i < kOut; ++i)
       for (std::size_t j = 0; j < kOut; ++j)
@@ -151,12 +151,12 @@ TEST_F(Accumulate, OutputHessianIsTheGradientsOverPairsOfOutputsAndSymmetricToTh
 
 TEST_F(Accumulate, AnOutputHessianAddsToWhatIsThere) {
   Matrix<double> once(kOut, kOut), parts(kOut, kOut);
-  add_output_hessian(dy, windows, once);
-  add_output_hessian(dy.view().rows_slice(0, 20), std::vector<std::size_t>{0, 10, 20}, parts);
-  add_output_hessian(dy.view().rows_slice(20, 10), std::vector<std::size_t>{0, 10}, parts);
+  add_output_hessian(dy, {}, windows, once);
+  add_output_hessian(dy.view().rows_slice(0, 20), {}, std::vector<std::size_t>{0, 10, 20}, parts);
+  add_output_hessian(dy.view().rows_slice(20, 10), {}, std::vector<std::size_t>{0, 10}, parts);
   EXPECT_TRUE(test::same_bits(parts.values(), once.values())) << "windows are added one by one, in whatever batches";
   const Matrix<double> before = parts;
-  add_output_hessian(dy.view().rows_slice(0, 0), std::vector<std::size_t>{0, 0}, parts);
+  add_output_hessian(dy.view().rows_slice(0, 0), {}, std::vector<std::size_t>{0, 0}, parts);
   EXPECT_TRUE(test::same_bits(parts.values(), before.values())) << "an expert that no token chose";
 }
 
@@ -167,29 +167,34 @@ TEST_F(Accumulate, CentringSubtractsTheMeanOfEachColumn) {
   EXPECT_EQ(shifted(7, 11), static_cast<float>(at(x, 7, 11) - mean[11]));
 }
 
-// The same as of gradients that were multiplied before: Z in float has errors of 301 roundings of sums of size 301 ·
-// 0.1.
-TEST_F(Accumulate, GuidedHessianWeighsTokensByWhitenedGradients) {
-  Matrix<float> whitening = drawn(kOut, kOut, 3), z(kTokens, kOut);
+// Z in float has errors of 301 roundings of sums of size 301 · 0.1, relative to squares of sums of that size.
+TEST_F(Accumulate, TokensWeighTheMeanSquareOfWhatIsWhitened) {
+  Matrix<float> whitening = drawn(kOut, kOut, 3);
   for (std::size_t o = 0; o < kOut; ++o)
     for (std::size_t p = o + 1; p < kOut; ++p) whitening(o, p) = 0.0f;
+  const std::vector<double> weights = token_weights(dy, whitening, windows);
+  ASSERT_EQ(weights.size(), kTokens);
   for (std::size_t t = 0; t < kTokens; ++t) {
+    double expected = 0.0;
     for (std::size_t o = 0; o < kOut; ++o) {
-      double sum = 0.0;
-      for (std::size_t p = 0; p < kOut; ++p) sum += at(whitening, o, p) * at(dy, t, p);
-      z(t, o) = static_cast<float>(sum);
+      double z = 0.0;
+      for (std::size_t p = 0; p < kOut; ++p) z += at(whitening, o, p) * at(dy, t, p);
+      expected += z * z / static_cast<double>(kOut);
     }
+    EXPECT_TRUE(test::near(weights[t], expected, {.rel = 1e-4}));
   }
-  LayerSums sums("layer", kOut, kIn, {.guided_hessian = true}), expected("layer", kOut, kIn, {.guided_hessian = true});
-  add_guided_hessian(x, dy, whitening, windows, sums);
-  add_guided_hessian(x, z, {}, windows, expected);
-  EXPECT_TRUE(test::near(sums.sum_s, expected.sum_s, {.rel = 1e-4}));
-  EXPECT_TRUE(test::near(*sums.sum_s2, *expected.sum_s2, {.rel = 1e-4}));
-  EXPECT_TRUE(test::relative_error_within(sums.sum_s_x, expected.sum_s_x, 1e-4));
-  EXPECT_TRUE(test::relative_error_within(sums.sum_s_xxt.values(), expected.sum_s_xxt.values(), 1e-4));
-  LayerSums plain("layer", kOut, kIn, {.guided_hessian = true});
-  add_guided_hessian(x, dy, {}, windows, plain);
-  EXPECT_FALSE(test::relative_error_within(sums.sum_s_x, plain.sum_s_x, 0.1));
+}
+
+TEST_F(Accumulate, OutputHessianWeighsTokens) {
+  std::vector<double> r(kTokens);
+  for (std::size_t t = 0; t < kTokens; ++t) r[t] = 0.1 * static_cast<double>(t);
+  Matrix<double> sums(kOut, kOut), expected(kOut, kOut);
+  add_output_hessian(dy, r, windows, sums);
+  mirror_upper(sums);
+  for (std::size_t i = 0; i < kOut; ++i)
+    for (std::size_t j = 0; j < kOut; ++j)
+      for (std::size_t t = 0; t < kTokens; ++t) expected(i, j) += r[t] * at(dy, t, i) * at(dy, t, j);
+  EXPECT_TRUE(test::all_near(sums.values(), expected.values(), kProductBound));
 }
 
 TEST_F(Accumulate, ResultsDoNotDependOnThreads) {
@@ -201,8 +206,8 @@ TEST_F(Accumulate, ResultsDoNotDependOnThreads) {
     add_activations(x, sums);
     add_fisher(FisherFlavour::kSequence, x, dy, windows, sums.fisher);
     add_hessian(x, windows, sums.sum_xxt);
-    add_guided_hessian(x, dy, {}, windows, sums);
-    add_output_hessian(dy, windows, sums.sum_dydyt);
+    add_guided_hessian(x, token_weights(dy, {}, windows), windows, sums);
+    add_output_hessian(dy, {}, windows, sums.sum_dydyt);
     set_thread_count(0);
     return sums;
   };

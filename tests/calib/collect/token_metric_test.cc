@@ -1,4 +1,4 @@
-#include "calib/collect/gradient_metric.h"
+#include "calib/collect/token_metric.h"
 
 #include <gtest/gtest.h>
 
@@ -11,20 +11,16 @@
 namespace nibble::calib {
 namespace {
 
-// Σ g gᵀ over `tokens`, of directions that differ in size by up to 100.
-Matrix<float> sums_of(const std::vector<std::vector<double>>& gradients) {
+Matrix<double> moment_of(const std::vector<std::vector<double>>& gradients) {
   const std::size_t out = gradients[0].size();
-  Matrix<float> sums(out, out);
-  for (std::size_t i = 0; i < out; ++i) {
-    for (std::size_t j = 0; j < out; ++j) {
-      double sum = 0.0;
-      for (const auto& g : gradients) sum += g[i] * g[j];
-      sums(i, j) = static_cast<float>(sum);
-    }
-  }
-  return sums;
+  Matrix<double> moment(out, out);
+  for (std::size_t i = 0; i < out; ++i)
+    for (std::size_t j = 0; j < out; ++j)
+      for (const auto& g : gradients) moment(i, j) += g[i] * g[j];
+  return moment;
 }
 
+// Directions differ in size by up to 100.
 std::vector<std::vector<double>> drawn(std::size_t tokens, std::size_t out, std::uint64_t seed) {
   Random random(seed);
   std::vector<std::vector<double>> gradients(tokens, std::vector<double>(out));
@@ -39,12 +35,13 @@ std::vector<std::vector<double>> drawn(std::size_t tokens, std::size_t out, std:
 // roundings; two factors of it meet in WᵀW M: 2 · 32 · 50 · 2^-24 = 2e-4.
 constexpr double kBound = 2e-4;
 
-TEST(GradientMetric, IsTheInverseOfTheDampedOutputHessian) {
+TEST(TokenMetric, WhitensByTheInverseOfTheDampedMoment) {
   constexpr std::size_t kOut = 100;
-  const Matrix<float> sums = sums_of(drawn(40, kOut, 1)), w = whitening(sums);
+  const Matrix<double> moment = moment_of(drawn(40, kOut, 1));
+  const Matrix<float> w = whitening(moment);
   ASSERT_EQ(w.rows(), kOut);
   double trace = 0.0;
-  for (std::size_t i = 0; i < kOut; ++i) trace += static_cast<double>(sums(i, i));
+  for (std::size_t i = 0; i < kOut; ++i) trace += moment(i, i);
   // WᵀW M is c times the unit matrix.
   Matrix<double> product(kOut, kOut);
   for (std::size_t i = 0; i < kOut; ++i) {
@@ -52,7 +49,7 @@ TEST(GradientMetric, IsTheInverseOfTheDampedOutputHessian) {
       double metric = 0.0;
       for (std::size_t l = 0; l < kOut; ++l) metric += static_cast<double>(w(l, i)) * static_cast<double>(w(l, k));
       for (std::size_t j = 0; j < kOut; ++j)
-        product(i, j) += metric * (static_cast<double>(sums(k, j)) * kOut / trace + (k == j ? kGuideDamping : 0.0));
+        product(i, j) += metric * (moment(k, j) * kOut / trace + (k == j ? kGuideDamping : 0.0));
     }
   }
   const double c = product(0, 0);
@@ -64,10 +61,10 @@ TEST(GradientMetric, IsTheInverseOfTheDampedOutputHessian) {
     for (std::size_t j = i + 1; j < kOut; ++j) EXPECT_EQ(w(i, j), 0.0f);
 }
 
-TEST(GradientMetric, LeavesTheSumOfWeightsAsItIs) {
+TEST(TokenMetric, LeavesTheMeanSizeAsItIs) {
   constexpr std::size_t kOut = 100;
   const auto gradients = drawn(40, kOut, 2);
-  const Matrix<float> w = whitening(sums_of(gradients));
+  const Matrix<float> w = whitening(moment_of(gradients));
   double plain = 0.0, whitened = 0.0;
   for (const auto& g : gradients) {
     for (std::size_t i = 0; i < kOut; ++i) {
@@ -80,14 +77,40 @@ TEST(GradientMetric, LeavesTheSumOfWeightsAsItIs) {
   EXPECT_TRUE(test::near(whitened, plain, {.rel = kBound}));
 }
 
-TEST(GradientMetric, OfNoGradientIsNone) { EXPECT_EQ(whitening(Matrix<float>(3, 3)).rows(), 0u); }
-
-TEST(GradientMetric, OfOneDirectionIsDamped) {
-  Matrix<float> sums(2, 2);
-  sums(0, 0) = 4.0f;  // M = diag(2.1, 0.1), tr S / tr(M⁻¹ S) = 2.1
-  const Matrix<float> w = whitening(sums);
+TEST(TokenMetric, WhitensOneDirectionAsFarAsItIsDamped) {
+  Matrix<double> moment(2, 2);
+  moment(0, 0) = 4.0;  // M = diag(2.1, 0.1), tr S / tr(M⁻¹ S) = 2.1
+  const Matrix<float> w = whitening(moment);
   EXPECT_TRUE(test::near(static_cast<double>(w(0, 0)), 1.0, {.rel = 1e-6}));
   EXPECT_TRUE(test::near(static_cast<double>(w(1, 1)), std::sqrt(21.0), {.rel = 1e-6}));
+}
+
+LayerStats layer_of(std::uint64_t tokens) {
+  LayerStats layer;
+  layer.module = "layer";
+  layer.out = layer.in = 2;
+  layer.tokens = tokens;
+  layer.samples = 1;
+  layer.sum_x = layer.sum_x2 = layer.sum_abs_x = std::vector<double>(2);
+  layer.min_x = layer.max_x = std::vector<float>(2);
+  layer.sum_xxt = layer.sum_dydyt = Matrix<float>(2, 2);
+  return layer;
+}
+
+TEST(TokenMetric, IsNoneWhereThereIsNothingToMeasureBy) {
+  for (const LayerStats& layer : {layer_of(0), layer_of(5)}) {
+    const TokenMetric metric = token_metric(layer);
+    EXPECT_EQ(metric.gradients.rows(), 0u);
+    EXPECT_EQ(metric.inputs.rows(), 0u);
+  }
+  LayerStats dead = layer_of(5);  // inputs, and no gradient
+  dead.sum_x[0] = 10.0, dead.sum_xxt(0, 0) = 40.0f;
+  const TokenMetric metric = token_metric(dead);
+  EXPECT_EQ(metric.gradients.rows(), 0u);
+  // Mean 2, variance 4: of x = 4, r = |W (4 - 2)|² / in = 1, as of a mean token.
+  ASSERT_EQ(metric.inputs.rows(), 2u);
+  EXPECT_EQ(metric.mean[0], 2.0);
+  EXPECT_TRUE(test::near(std::pow(static_cast<double>(metric.inputs(0, 0)) * 2.0, 2.0) / 2.0, 1.0, {.rel = 1e-6}));
 }
 
 }  // namespace
