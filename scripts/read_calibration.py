@@ -29,7 +29,7 @@ def show_file(file):
         if "fisher" in layer:
             mass = np.sum(layer["fisher"][:], dtype=np.float64) / samples
             line += f"  Fisher mass {mass:.4g}"
-        if "sum_dydyt" in layer:  # of gradients; the head has none
+        if "sum_dydyt" in layer:  # of gradients, weighed or not (attribute guide); the head has none
             gradients = np.diag(layer["sum_dydyt"][:]).astype(np.float64)
             line += f"  outputs without gradients {np.sum(gradients == 0)}"
         print(line)

@@ -35,7 +35,8 @@ std::uint64_t BlockSums::bytes(std::span<const CollectedLayer> layers, const Sta
     const StatisticSet own = own_statistics(what, layer);
     const std::uint64_t square = std::uint64_t{layer.in} * layer.in;
     if (guide == Guide::kWhitened && !layer.head)
-      floats += (own.guided_hessian ? std::uint64_t{layer.out} * layer.out : 0) + (own.output_hessian ? square : 0);
+      floats += (own.guided_hessian ? std::uint64_t{layer.out} * layer.out : 0) +
+                (own.output_hessian && layer.input_of.empty() ? square : 0);
     elements += 5 * layer.in + (own.fisher ? std::uint64_t{layer.out} * layer.in : 0) + (own.hessian ? square : 0) +
                 (own.guided_hessian ? square : 0) + (own.output_hessian ? std::uint64_t{layer.out} * layer.out : 0);
   }
@@ -53,12 +54,19 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
   }
 }
 
-void BlockSums::set_metric(std::size_t index, TokenMetric metric) { entries_.at(index).metric = std::move(metric); }
+void BlockSums::set_metric(std::size_t index, TokenMetric metric) {
+  Entry& entry = entries_.at(index);
+  entry.metric = std::move(metric);
+  if (entry.follows) entry.metric.inputs = {};  // the other entry's
+}
 
 void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
   first_window_ = first_window;
   windows_ = windows;
-  for (Entry& entry : entries_) entry.sums.samples += windows;
+  for (Entry& entry : entries_) {
+    entry.sums.samples += windows;
+    entry.input_weights.clear();
+  }
 }
 
 model::Hooks<float> BlockSums::forward_hooks() {
@@ -111,15 +119,18 @@ void BlockSums::add_gradient(Entry& entry, MatrixView<const float> x, MatrixView
   const std::vector<std::size_t> windows = windows_of(x.rows(), rows);
   const TokenMetric& metric = entry.metric;
   if (sums.what.guided_hessian) add_guided_hessian(x, token_weights(dy, metric.gradients, windows), windows, sums);
-  if (sums.what.output_hessian) {
-    std::vector<double> r;
-    if (metric.inputs.rows() != 0) r = token_weights(centred(x, metric.mean), metric.inputs, windows);
-    add_output_hessian(dy, r, windows, sums.sum_dydyt);
-  }
+  if (sums.what.output_hessian) add_output_hessian(dy, input_weights(entry, x, windows), windows, sums.sum_dydyt);
   if (!sums.what.fisher) return;
   if (means_.empty()) return add_fisher(settings_.flavour, x, dy, windows, sums.fisher);
   const Matrix<float> shifted = centred(x, means_.at(sums.module));
   add_fisher(settings_.flavour, shifted.view(), dy, windows, sums.fisher);
+}
+
+std::span<const double> BlockSums::input_weights(const Entry& entry, MatrixView<const float> x, Windows windows) {
+  Entry& owner = entries_[index_.at(entry.follows ? entry.sums.input_of : entry.sums.module)];
+  if (owner.metric.inputs.rows() != 0 && owner.input_weights.empty())
+    owner.input_weights = token_weights(centred(x, owner.metric.mean), owner.metric.inputs, windows);
+  return owner.input_weights;
 }
 
 void BlockSums::require_finite(const std::string& module, const char* what, MatrixView<const float> values,

@@ -65,11 +65,15 @@ class BlockSums {
  private:
   struct Entry {
     LayerSums sums;
-    bool follows = false;  // shares the input of another entry
-    TokenMetric metric = {};
+    bool follows = false;                    // shares the input of another entry
+    TokenMetric metric = {};                 // a follower has no inputs of its own here
+    std::vector<double> input_weights = {};  // of the batch's tokens, once they were asked for
   };
   void add_input(Entry& entry, MatrixView<const float> x, const model::HookRows& rows);
   void add_gradient(Entry& entry, MatrixView<const float> x, MatrixView<const float> dy, const model::HookRows& rows);
+  /// What the tokens of X weigh in the output Hessians of all layers that share it; empty: nothing.
+  std::span<const double> input_weights(const Entry& entry, MatrixView<const float> x,
+                                        std::span<const std::size_t> windows);
   void require_finite(const std::string& module, const char* what, MatrixView<const float> values,
                       const model::HookRows& rows) const;
   /// Where the batch's windows begin among these rows of it.

@@ -124,6 +124,8 @@ class Calibration {
   std::vector<std::pair<std::string, std::string>> work_settings(const RunSettings& settings) const {
     auto list = describe(settings);
     list.emplace_back("processes", fmt::format("{}", team_.size()));
+    if (!job_.metric_tokens.empty())
+      list.emplace_back("metric", Hasher().update(std::as_bytes(job_.metric_tokens)).hex());
     return list;
   }
 
@@ -166,7 +168,7 @@ class Calibration {
   void collect_metric() {
     CalibrationJob metric = job_;
     metric.tokens = job_.metric_tokens.empty() ? first_windows(job_, kGuideWindows) : job_.metric_tokens;
-    metric.settings.collected = kMetricStatistics;
+    metric.settings.collected = metric_statistics(settings_.collected);
     metric.settings.guide = Guide::kPlain;
     metric.settings.head = false;
     metric.centre = Centre::kNone;
@@ -340,7 +342,9 @@ class Calibration {
   TokenMetric metric_of(std::size_t i) {
     const CollectedLayer& layer = layers_[i];
     TokenMetric metric;
-    if (team_.rank() == 0) metric = token_metric(metric_->read(layer.module, kMetricStatistics));
+    StatisticSet what = metric_statistics(settings_.collected);
+    if (!layer.input_of.empty()) what.activations = what.hessian = false;  // the other layer's inputs
+    if (team_.rank() == 0) metric = token_metric(metric_->read(layer.module, what));
     if (team_.size() == 1) return metric;
     const auto told = [&](Matrix<float>& matrix, std::size_t size) {
       std::vector<double> values(1 + size * size);
@@ -354,6 +358,7 @@ class Calibration {
     };
     told(metric.gradients, layer.out);
     told(metric.inputs, layer.in);
+    if (metric.inputs.rows() == 0) return metric;
     metric.mean.resize(layer.in);
     team_.sum(metric.mean);
     return metric;
@@ -475,13 +480,15 @@ RunSettings complete_settings(const CalibrationJob& job) {
                  settings.windows, processes);
   settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
   settings.kernels = gemm_identity();
-  if (!settings.collected.guided_hessian && !settings.collected.output_hessian) settings.guide = Guide::kPlain;
+  const bool weighs = settings.collected.guided_hessian || settings.collected.output_hessian;
+  NIBBLE_REQUIRE(settings.guide == Guide::kPlain || weighs, InvalidArgument,
+                 "calibration: the guide concerns guided-hessian and output-hessian, which are not collected");
+  const std::size_t first = std::min<std::size_t>(kGuideWindows, settings.windows);
   NIBBLE_REQUIRE(
-      settings.guide == Guide::kPlain || std::min<std::size_t>(kGuideWindows, settings.windows) >= processes,
-      InvalidArgument,
+      settings.guide == Guide::kPlain || first >= processes, InvalidArgument,
       "calibration: a whitened guide comes from the first {} windows, too few for {} processes; use fewer, or "
       "a plain guide",
-      std::min<std::size_t>(kGuideWindows, settings.windows), processes);
+      first, processes);
   NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
                  "calibration: sampled labels need a seed");
   NIBBLE_REQUIRE(

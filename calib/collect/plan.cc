@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calib/collect/block_sums.h"
+#include "calib/collect/token_metric.h"
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/thread_pool.h"
@@ -34,10 +35,12 @@ std::uint64_t floats_per_token(const model::Architecture& architecture) {
 // What a layer's metric is made of and inverted in, of one layer at a time (token_metric.h).
 std::uint64_t metric_bytes(const std::vector<CollectedLayer>& layers, const RunSettings& settings) {
   std::uint64_t most = 0;
-  if (settings.guide == Guide::kPlain) return most;
+  const StatisticSet what = metric_statistics(settings.collected);
   for (const CollectedLayer& layer : layers) {
-    const std::uint64_t in = layer.in, out = layer.out;
-    if (!layer.head) most = std::max(most, 4 * (in * in + out * out) + 16 * std::max(in * in, out * out));
+    if (settings.guide == Guide::kPlain || layer.head) continue;
+    const std::uint64_t inputs = what.hessian && layer.input_of.empty() ? std::uint64_t{layer.in} * layer.in : 0;
+    const std::uint64_t outputs = what.output_hessian ? std::uint64_t{layer.out} * layer.out : 0;
+    most = std::max(most, 4 * (inputs + outputs) + 16 * std::max(inputs, outputs));
   }
   return most;
 }
@@ -127,10 +130,13 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   const std::size_t batch_tokens = plan.windows_per_batch * settings.window_tokens;
   const std::uint64_t without_sums = kFixedBytes + largest_layer + row_bytes * batch_tokens +
                                      copied_bytes(layers, settings, batch_tokens) + metric_bytes(layers, settings);
-  NIBBLE_REQUIRE(without_sums + smallest_groups <= memory, InvalidArgument,
-                 "calibration: the sums of the largest layer ({} MB) and one batch need {} MB, but --memory grants {} "
-                 "MB; grant more or {}",
-                 smallest_groups >> 20, ((without_sums + smallest_groups) >> 20) + 1, memory >> 20, remedy);
+  NIBBLE_REQUIRE(
+      without_sums + smallest_groups <= memory, InvalidArgument,
+      "calibration: the sums of the largest layer ({} MB) and one batch{} need {} MB, but --memory grants {} "
+      "MB; grant more or {}{}",
+      smallest_groups >> 20, settings.guide == Guide::kPlain ? "" : ", with what tokens weigh by,",
+      ((without_sums + smallest_groups) >> 20) + 1, memory >> 20,
+      settings.guide == Guide::kPlain ? "" : "take a plain guide or ", remedy);
   plan.accumulator_limit = std::min(whole_blocks, memory - without_sums);
   std::vector<std::size_t> passes(blocks + 1, 1);
   for (std::size_t block = 0; block <= blocks; ++block) {
@@ -142,6 +148,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
     plan.most_passes = std::max(plan.most_passes, passes[block]);
   }
 
+  std::uint64_t metric_file = 0;
   double multiplications = 0.0;  // per token
   for (std::size_t block = 0; block < blocks; ++block) {
     const auto& experts = architecture.blocks[block].experts;
@@ -155,7 +162,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
       const double outputs = static_cast<double>(layer.out) * static_cast<double>(layer.out);
       work += what.output_hessian ? outputs / 2 : 0;
       if (settings.guide == Guide::kWhitened)
-        work += (what.guided_hessian ? outputs : 0) + (what.output_hessian ? 2 * square : 0);
+        work += (what.guided_hessian ? outputs : 0) + (what.output_hessian && layer.input_of.empty() ? 2 * square : 0);
       if (what.hessian && layer.input_of.empty()) work += square;
       multiplications += work * (layer.expert ? chosen : 1.0);
     }
@@ -171,10 +178,28 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   if (settings.labels == Labels::kSampled) multiplications += model::active_linear_weights(architecture) + head;
   plan.operations = 2.0 * multiplications * static_cast<double>(tokens);
 
+  // The metric's own run, which leaves its file there until the end, and factors.
+  if (settings.guide == Guide::kWhitened) {
+    RunSettings first = settings;
+    first.guide = Guide::kPlain;
+    first.collected = metric_statistics(what);
+    first.head = false;
+    first.windows = std::min<std::uint64_t>(first.windows, kGuideWindows);
+    plan.operations += plan_calibration(architecture, first, ~std::uint64_t{0}).operations;
+    for (const CollectedLayer& layer : layers) {
+      if (layer.head) continue;
+      const double in = static_cast<double>(layer.in), out = static_cast<double>(layer.out);
+      const bool inputs = first.collected.hessian && layer.input_of.empty(), outputs = first.collected.output_hessian;
+      plan.operations += 4.0 / 3.0 * ((inputs ? in * in * in : 0) + (outputs ? out * out * out : 0));
+      metric_file += BlockSums::bytes({&layer, 1}, first.collected, Guide::kPlain) / 2;
+    }
+  }
+
   const std::uint64_t base = without_sums + plan.accumulator_bytes;
   plan.residuals_on_disk = base + plan.residual_bytes > memory;
   plan.memory_bytes = base + (plan.residuals_on_disk ? 0 : plan.residual_bytes);
-  plan.disk_bytes = 2 * output_bytes + (plan.residuals_on_disk ? plan.residual_bytes : 0);
+  plan.disk_bytes =
+      metric_file + 2 * std::max(output_bytes, metric_file) + (plan.residuals_on_disk ? plan.residual_bytes : 0);
   return plan;
 }
 

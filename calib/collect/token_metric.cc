@@ -1,5 +1,6 @@
 #include "calib/collect/token_metric.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "calib/stats/derived.h"
@@ -9,42 +10,66 @@
 namespace nibble::calib {
 namespace {
 
+constexpr double kLargestDamping = 1e4;
+
 double trace_of(const Matrix<double>& a) {
   double trace = 0.0;
   for (std::size_t i = 0; i < a.rows(); ++i) trace += a(i, i);
   return trace;
 }
 
-}  // namespace
-
-Matrix<float> whitening(const Matrix<double>& moment) {
+// The inverse of M's Cholesky factor, and tr(M⁻¹ S) / unit, 0 where M is not positive definite as far as floats can
+// tell.
+double factor(const Matrix<double>& moment, double unit, double damping, Matrix<float>& inverse) {
   const std::size_t n = moment.rows();
-  const double trace = trace_of(moment), unit = static_cast<double>(n) / trace;
-  Matrix<float> inverse(n, n);
+  inverse = Matrix<float>(n, n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j)
-      inverse(i, j) = static_cast<float>(unit * moment(i, j) + (i == j ? kGuideDamping : 0.0));
-  NIBBLE_REQUIRE(trace > 0.0 && invert_cholesky_factor(inverse), NumericalError,
-                 "calibration: a second moment of {} channels cannot be factored", n);
-  // tr(M⁻¹ S) without S: M⁻¹ (M - damping I) has the trace n - damping |L⁻¹|².
+      inverse(i, j) = static_cast<float>(unit * moment(i, j) + (i == j ? damping : 0.0));
+  if (!invert_cholesky_factor(inverse)) return 0.0;
+  // M⁻¹ (M - damping I) has the trace n - damping |L⁻¹|².
   double squares = 0.0;
   for (const float value : inverse.values()) squares += static_cast<double>(value) * static_cast<double>(value);
-  const double whitened = (static_cast<double>(n) - kGuideDamping * squares) / unit;
-  const auto scale = static_cast<float>(std::sqrt(trace / whitened));
+  return std::max(0.0, static_cast<double>(n) - damping * squares);
+}
+
+}  // namespace
+
+StatisticSet metric_statistics(const StatisticSet& collected) {
+  return {.activations = collected.output_hessian,
+          .hessian = collected.output_hessian,
+          .output_hessian = collected.guided_hessian};
+}
+
+double metric_damping(std::size_t n, std::uint64_t tokens) {
+  return 0.1 + static_cast<double>(n) / static_cast<double>(tokens);
+}
+
+Matrix<float> whitening(const Matrix<double>& moment, double damping) {
+  const double trace = trace_of(moment), unit = static_cast<double>(moment.rows()) / trace;
+  Matrix<float> inverse;
+  double whitened = 0.0;
+  for (; trace > 0.0 && damping <= kLargestDamping && whitened == 0.0; damping *= 10.0)
+    whitened = factor(moment, unit, damping, inverse);
+  NIBBLE_REQUIRE(whitened > 0.0, NumericalError, "calibration: a second moment of {} channels cannot be factored",
+                 moment.rows());
+  const auto scale = static_cast<float>(std::sqrt(trace * unit / whitened));
   for (float& value : inverse.values()) value *= scale;
   return inverse;
 }
 
 TokenMetric token_metric(const LayerStats& first) {
   TokenMetric metric;
-  if (first.tokens == 0 || first.sum_dydyt.size() == 0) return metric;
-  if (const Matrix<double> gradients = output_hessian(first); trace_of(gradients) > 0.0) {
-    metric.gradients = whitening(gradients);
+  if (first.tokens == 0) return metric;
+  if (first.sum_dydyt.size() != 0) {
+    if (const Matrix<double> gradients = output_hessian(first); trace_of(gradients) > 0.0)
+      metric.gradients = whitening(gradients, metric_damping(first.out, first.tokens));
   }
+  if (first.sum_xxt.size() == 0) return metric;
   const Matrix<double> inputs = hessian(first, HessianKind::kCentred);
   const double size = trace_of(inputs);
   if (!(size > 0.0)) return metric;
-  metric.inputs = whitening(inputs);
+  metric.inputs = whitening(inputs, metric_damping(first.in, first.tokens));
   metric.mean = mean_input(first);
   const auto unit = static_cast<float>(std::sqrt(static_cast<double>(first.in) / size));  // E|W (x - mean)|² = in
   for (float& value : metric.inputs.values()) value *= unit;

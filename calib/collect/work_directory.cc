@@ -21,7 +21,7 @@ namespace {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view kLock = "lock", kSettings = "settings.json", kPartial = ".partial", kMetric = "metric.h5",
-                           kMetricWork = "metric.h5.work";
+                           kMetricWork = "metric.h5.work";  // of another process than the first: and -N
 
 int lock_directory(const std::filesystem::path& directory) {
   const std::string path = directory / kLock;
@@ -64,7 +64,7 @@ bool holds_results(const std::filesystem::path& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (is_result(name) || (name == kMetricWork && holds_results(entry.path()))) return true;
+    if (is_result(name) || (name.starts_with(kMetricWork) && holds_results(entry.path()))) return true;
   }
   return false;
 }
@@ -78,13 +78,16 @@ bool is_left_by_a_run(const std::filesystem::path& directory) {
 // Deletes the files of a run, and the directory if there is nothing else in it. Whoever calls holds the lock.
 void remove_ours(const std::filesystem::path& directory) {
   std::error_code ignored;  // an untidiness that stays is no failure
-  std::vector<std::filesystem::path> ours;
+  std::vector<std::filesystem::path> ours, inner;
   for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
        entry.increment(ignored))
-    if (is_ours(*entry)) ours.push_back(entry->path());
+    if (is_ours(*entry)) {
+      ours.push_back(entry->path());
+    } else if (entry->path().filename().string().starts_with(kMetricWork) && !entry->is_symlink(ignored)) {
+      inner.push_back(entry->path());
+    }
   for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
-  if (std::filesystem::is_directory(std::filesystem::symlink_status(directory / kMetricWork, ignored)))
-    remove_ours(directory / kMetricWork);
+  for (const std::filesystem::path& run : inner) remove_ours(run);
   std::filesystem::remove(directory / kLock, ignored);
   ::rmdir(directory.c_str());  // a link to a directory stays
 }

@@ -28,11 +28,11 @@ struct LayerStats {
   std::vector<float> min_x = {}, max_x = {};                    ///< (in)
   Matrix<float> fisher = {};                                    ///< (out, in): sum of squared gradients
   Matrix<float> sum_xxt = {};                                   ///< (in, in): XᵀX
-  double sum_s = 0.0;                 ///< guided Hessian: sum of s_t = mean over outputs j of dY_tj²
+  double sum_s = 0.0;                 ///< guided Hessian: sum of s_t, the size of dY_t by the run's Guide
   std::optional<double> sum_s2 = {};  ///< sum of s_t²; the first files of version 2 lack it
   std::vector<double> sum_s_x = {};   ///< (in): sum of s_t x_t
   Matrix<float> sum_s_xxt = {};       ///< (in, in): sum of s_t x_t x_tᵀ
-  Matrix<float> sum_dydyt = {};       ///< (out, out): dYᵀdY
+  Matrix<float> sum_dydyt = {};       ///< (out, out): dYᵀ diag(r) dY, r by the run's Guide
 
   /// What is not empty.
   StatisticSet holds() const;

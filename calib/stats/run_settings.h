@@ -25,8 +25,10 @@ enum class Labels {
 /// What tokens weigh in the guided Hessian Σ s x xᵀ and in the output Hessian Σ r g gᵀ, g (out) the gradient of the
 /// loss at the layer's output.
 enum class Guide {
-  kPlain,     ///< s = |g|² / out (GuidedQuant, arXiv:2505.07004), r = 1
-  kWhitened,  ///< s = |g|², r = |x - mean|² in the metric of what the run's first windows give (token_metric.h)
+  kPlain,  ///< s = |g|² / out (GuidedQuant, arXiv:2505.07004), r = 1
+  /// s = |g|², r = |x - mean|² in the metric of what the run's first windows give (calib/collect/token_metric.h);
+  /// layers of the blocks: the head's s is plain.
+  kWhitened,
 };
 
 std::string_view to_text(FisherFlavour flavour);            ///< "sequence", "position"

@@ -36,7 +36,9 @@ inline constexpr DatasetText kFisherPosition = {
 inline constexpr DatasetText kSumXxt = {
     "sum_xxt", "(in, in) sum over tokens of x x^T; shared with layers of the same input", "activation^2"};
 inline constexpr DatasetText kSumS = {
-    "sum_s", "sum over tokens of s = mean over outputs of dY^2, dY the gradient of the loss that `flavour` names",
+    "sum_s",
+    "sum over tokens of s = mean over outputs of dY^2, in the metric of `guide`, dY the gradient of the loss that "
+    "`flavour` names",
     "(loss / output)^2"};
 inline constexpr DatasetText kSumS2 = {
     "sum_s2", "sum over tokens of s^2; sum_s^2 / sum_s2 tokens of equal weight would tell as much",
@@ -46,7 +48,9 @@ inline constexpr DatasetText kSumSXxt = {"sum_s_xxt", "(in, in) sum over tokens 
                                          "(loss / output)^2 activation^2"};
 
 inline constexpr DatasetText kSumDydyt = {
-    "sum_dydyt", "(out, out) sum over tokens of dY dY^T, dY the gradient of the loss that `flavour` names",
+    "sum_dydyt",
+    "(out, out) sum over tokens of r dY dY^T, r = 1 or the size of x in the metric of `guide`, dY the gradient of the "
+    "loss that `flavour` names",
     "(loss / output)^2"};
 
 }  // namespace nibble::calib::schema

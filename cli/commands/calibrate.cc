@@ -38,7 +38,7 @@ struct CalibrateArguments {
   CalibrationTextOptions text;
   std::filesystem::path model, output, show, extend;
   std::vector<std::string> merge;
-  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none", guide = "whitened";
+  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none", guide = "plain";
   bool head = false;
 };
 
@@ -189,8 +189,9 @@ Command calibrate_command(CLI::App& program) {
                   "Gradients as if the mean input were in the bias: none, own, or a calibration file with the means")
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--guide", arguments->guide,
-                  "What tokens weigh in guided and output Hessians: whitened, or plain (GuidedQuant)")
+  app->add_option(
+         "--guide", arguments->guide,
+         "What tokens weigh in guided and output Hessians: plain, or whitened (less divergence at 3 and 2 bits)")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_flag("--head", arguments->head, "Collect the output layer too");

@@ -38,8 +38,12 @@ std::string hash_of(const Facts& facts) {
 Json calibration_json(const calib::RunSettings& settings, bool centre_own, const StatisticSet& statistics) {
   Json json;
   for (const auto& [name, value] : calib::describe(settings))
-    if (name != "model_hash" && name != "kernels" && name != "head" && name != "centre" && name != "collected")
+    if (name != "model_hash" && name != "kernels" && name != "head" && name != "centre" && name != "collected" &&
+        name != "guide")
       json[name] = value;
+  // Records of plain ones say nothing, as before there was a choice.
+  const bool weighed = statistics.guided_hessian || statistics.output_hessian;
+  if (weighed && settings.guide != calib::Guide::kPlain) json["guide"] = calib::to_text(settings.guide);
   json["centre"] = centre_own ? calib::kCentreOwn : calib::kCentreNone;
   json["collected"] = calib::to_text(statistics);
   return json;
@@ -73,7 +77,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
-  json["guide"] = calib::to_text(calibration.guide);
+  if (calibration.guide != calib::Guide::kPlain) json["guide"] = calib::to_text(calibration.guide);
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -296,7 +300,10 @@ class Planner {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
       const StatisticSet& collected = calibration.settings.collected;
-      if (!collected.guided_hessian && !collected.output_hessian) calibration.settings.guide = calib::Guide::kPlain;
+      NIBBLE_REQUIRE(
+          calibration.settings.guide == calib::Guide::kPlain || collected.guided_hessian || collected.output_hessian,
+          InvalidArgument,
+          "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())

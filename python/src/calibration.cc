@@ -154,11 +154,11 @@ void bind_calibration(nb::module_& module) {
       .def(
           "hessian", &LayerStatistics::hessian, "kind"_a = "plain",
           R"((in, in) float32, symmetric: "plain" XᵀX / N; "centred" (XᵀX - N μ μᵀ) / N; "guided" Xᵀ diag(s) X / N with s_t the mean
-over outputs of the squared gradient; "guided-centred".)")
-      .def_prop_ro(
-          "output_hessian", &LayerStatistics::output_hessian, nb::rv_policy::automatic,
-          "(out, out) float32, symmetric: dYᵀdY, dY the gradients at the outputs, scaled to a mean diagonal of 1 "
-          "(0 where there are none). Layers of the blocks have it, the head has not.");
+over outputs of the squared gradient, in the metric of the file's guide; "guided-centred".)")
+      .def_prop_ro("output_hessian", &LayerStatistics::output_hessian, nb::rv_policy::automatic,
+                   "(out, out) float32, symmetric: dYᵀdY, dY the gradients at the outputs, tokens weighed by the "
+                   "guide, scaled to a mean diagonal of 1 "
+                   "(0 where there are none). Layers of the blocks have it, the head has not.");
   nb::class_<PyCalibration>(module, "Calibration", "A calibration file (HDF5), read lazily.")
       .def(nb::new_([](const std::filesystem::path& path) { return PyCalibration{calib::StatsFile::open(path)}; }),
            "path"_a)
@@ -188,12 +188,12 @@ over outputs of the squared gradient; "guided-centred".)")
   module.def(
       "calibrate", &calibrate, "model"_a, "output"_a, nb::kw_only(), "text"_a = nb::none(), "tokens"_a = nb::none(),
       "collect"_a = "activations,fisher", "samples"_a = 0, "length"_a = 0, "seed"_a = 0, "field"_a = "text",
-      "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = "whitened", "head"_a = false,
+      "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = "plain", "head"_a = false,
       "memory_bytes"_a = std::uint64_t{4} << 30, "progress"_a = nb::none(),
       R"(Runs a float model over windows of text, forward and backward, block by block, and writes `output`, a calibration file:
 `nibble calibrate`. text: files of text to draw `samples` windows (0: 128) of `length` tokens (0: 512, or the context) from;
 or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian,
-output-hessian.
+output-hessian. guide: what tokens weigh in the last two, plain or whitened (docs/recipe.md).
 
 Ctrl-C loses nothing that was finished: the same call goes on from there. progress: None, True (tqdm), or a callable
 (stage, done, total, unit).)");

@@ -37,8 +37,8 @@ struct CalibrateOptions {
   calib::Labels labels = calib::Labels::kData;
   /// "none"; "own": gradients as if the mean input were in the bias; or a calibration file to take the means from.
   std::string centre = "none";
-  calib::Guide guide = calib::Guide::kWhitened;  ///< of guided and output Hessians
-  bool head = false;                             ///< the output layer too
+  calib::Guide guide = calib::Guide::kPlain;  ///< of guided and output Hessians
+  bool head = false;                          ///< the output layer too
 };
 
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds

@@ -76,6 +76,17 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
                    "calibration '{}' was made from another model (fingerprint {}) than '{}' ({}); calibrate this one",
                    path.string(), made_from, model_, checkpoint.fingerprint());
   }
+  // Both Hessians of a layer may come from different files, but not weigh tokens differently.
+  const calib::StatsFile* weighed = nullptr;
+  for (const auto& file : files_) {
+    const calib::RunSettings& run = file->settings();
+    if (!run.collected.guided_hessian && !run.collected.output_hessian) continue;
+    if (weighed == nullptr) weighed = file.get();
+    NIBBLE_REQUIRE(run.guide == weighed->settings().guide, InvalidArgument,
+                   "calibration: '{}' has a guide that is {} and '{}' one that is {}; collect both in the same way",
+                   weighed->path().string(), calib::to_text(weighed->settings().guide), file->path().string(),
+                   calib::to_text(run.guide));
+  }
 }
 
 const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {

@@ -107,7 +107,7 @@ TEST_F(Calibrate, PartsMerge) {
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {
     std::vector<std::string> all =
-        command({"--collect", "activations,fisher,hessian,guided-hessian,output-hessian"}, file);
+        command({"--collect", "activations,fisher,hessian,guided-hessian,output-hessian", "--guide", "whitened"}, file);
     all[7] = windows;
     all.insert(all.end(), more.begin(), more.end());
     return nibble(all);
@@ -125,7 +125,13 @@ TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
     // Both are rounded to float once, the extended one's first part twice: 2^-24 each of sums of squares.
     EXPECT_TRUE(all_near(a.fisher.values(), b.fisher.values(), {.rel = 3 * 0x1p-24f}));
     EXPECT_TRUE(all_near(a.sum_x2, b.sum_x2, {.rel = 1e-12}));
+    // The second batch's tokens weigh by the first windows' metric in both.
+    EXPECT_TRUE(relative_error_within(a.sum_s_xxt.values(), b.sum_s_xxt.values(), 3 * 0x1p-24));
+    EXPECT_TRUE(relative_error_within(a.sum_dydyt.values(), b.sum_dydyt.values(), 3 * 0x1p-24));
   }
+  const ProgramRun plain = collected("66", {"--extend", temp / "64.h5", "--guide", "plain"}, "other.h5");
+  EXPECT_EQ(plain.exit_code, 2);
+  EXPECT_THAT(plain.err, HasSubstr("guide"));
   const ProgramRun fewer = collected("64", {"--extend", temp / "66.h5"}, "other.h5");
   EXPECT_EQ(fewer.exit_code, 2);
   EXPECT_THAT(fewer.err, HasSubstr("holds 66 windows"));

@@ -206,7 +206,8 @@ Matrix<double> damped_inverse(const Matrix<double>& moment) {
   Matrix<double> damped = moment;
   const double unit = static_cast<double>(moment.rows()) / trace_of(moment);
   for (double& value : damped.values()) value *= unit;
-  for (std::size_t i = 0; i < moment.rows(); ++i) damped(i, i) += kGuideDamping;
+  for (std::size_t i = 0; i < moment.rows(); ++i)
+    damped(i, i) += metric_damping(moment.rows(), kGuideWindows * kWindow);
   return inverse_of(damped);
 }
 
@@ -313,6 +314,7 @@ TEST(CalibrateRun, BytesDependNeitherOnThreadsNorOnMemory) {
     set_thread_count(threads);
     CalibrationJob job = toy.job(name);
     job.settings.head = true;
+    job.settings.guide = Guide::kWhitened;
     if (files) job.memory_bytes = memory_that_forces_files(job);
     EXPECT_EQ(plan_job(job).residuals_on_disk, files);
     calibrate(job);
@@ -333,6 +335,7 @@ TEST(CalibrateRun, BytesDoNotDependOnHowManyLayersAreSummedAtOnce) {
   toy.model = model::make_model(toy.architecture, weights);
   CalibrationJob plenty = toy.job("plenty.h5"), little = toy.job("little.h5");
   plenty.settings.head = little.settings.head = true;
+  plenty.settings.guide = little.settings.guide = Guide::kWhitened;
   const auto granted = [&](std::uint64_t bytes) {
     little.memory_bytes = bytes;
     try {
@@ -512,6 +515,47 @@ TEST(CalibrateRun, CentresMixturesWithExpertsThatNoTokenChose) {
     EXPECT_EQ(widened(layer.fisher), std::vector<double>(info.out * info.in)) << info.module;
   }
   EXPECT_GE(without, 3u * (40u - 2u * kWindow));
+}
+
+TEST(CalibrateRun, WeighsMixturesWithExpertsThatFewTokensChose) {
+  ToyCalibration toy("llama", kGuideWindows + 1);
+  toy.architecture = model::parse_architecture(
+      R"({"model_type": "mixtral", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "num_local_experts": 200,
+          "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 64})",
+      "config");
+  const test::ToyWeights weights(toy.architecture, 7);
+  toy.model = model::make_model(toy.architecture, weights);
+  CalibrationJob whitened = toy.job("whitened.h5"), plain = toy.job("plain.h5");
+  whitened.settings.guide = Guide::kWhitened;
+  const auto file = toy.run(whitened), plainly = toy.run(plain);
+  std::size_t none = 0, some = 0;
+  for (const LayerInfo& info : file->layers()) {
+    const LayerStats layer = file->read(info.module), other = plainly->read(info.module);
+    EXPECT_EQ(layer.sum_s > 0.0, other.sum_s > 0.0) << info.module;
+    (info.tokens > 0 ? some : none) += 1;
+    EXPECT_LE(layer.sum_s, 3.0 * other.sum_s) << info.module;
+  }
+  EXPECT_GT(none, 0u);
+  EXPECT_GT(some, 0u);
+}
+
+TEST(CalibrateRun, RefusesAWhitenedGuideOfNothing) {
+  const ToyCalibration toy("llama");
+  CalibrationJob job = toy.job("calib.h5", {.activations = true, .fisher = true});
+  job.settings.guide = Guide::kWhitened;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(job); }, "guide", "not collected"));
+}
+
+TEST(CalibrationPlan, CountsWhatWeighsTokens) {
+  const ToyCalibration toy("llama");
+  CalibrationJob plain = toy.job("calib.h5"), whitened = plain;
+  whitened.settings.guide = Guide::kWhitened;
+  EXPECT_GT(plan_job(whitened).memory_bytes, plan_job(plain).memory_bytes);
+  EXPECT_GT(plan_job(whitened).disk_bytes, plan_job(plain).disk_bytes);
+  EXPECT_GT(plan_job(whitened).operations, 1.2 * plan_job(plain).operations);
+  whitened.memory_bytes = 1;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(whitened); }, "a plain guide"));
 }
 
 TEST(CalibrateRun, SampledLabelsFollowTheSeed) {

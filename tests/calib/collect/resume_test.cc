@@ -146,6 +146,7 @@ TEST_P(Resume, OtherSettingsAreRefusedNamingWhatDiffers) {
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.seeds = {1}; }, "seeds: '11' then, '1' now"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.flavour = FisherFlavour::kPosition; }, "flavour"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.labels = Labels::kSampled; }, "labels"));
+  EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.guide = Guide::kPlain; }, "guide"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.head = false; }, "head"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = false; }, "centre"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.collected.fisher = false; }, "collected"));

@@ -117,6 +117,7 @@ TEST(MergeStats, SettingsThatDifferAreNamed) {
   EXPECT_TRUE(refuses([](RunSettings& b) { b.sampling = "consecutive windows"; }, "sampling"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.flavour = FisherFlavour::kPosition; }, "flavour", "position"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.labels = Labels::kSampled; }, "labels", "sampled"));
+  EXPECT_TRUE(refuses([](RunSettings& b) { b.guide = Guide::kWhitened; }, "guide", "whitened"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.centre = "means"; }, "centre"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.head = true; }, "head"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.collected.fisher = false; }, "collected"));
