@@ -34,6 +34,11 @@ std::string hash_of(const Facts& facts) {
   return hasher.hex();
 }
 
+// Whether a guide other than the plain one says anything of these statistics.
+bool is_weighed(calib::Guide guide, const StatisticSet& statistics) {
+  return guide != calib::Guide::kPlain && (statistics.guided_hessian || statistics.output_hessian);
+}
+
 // What a calibration's numbers depend on, as one job sees them.
 Json calibration_json(const calib::RunSettings& settings, bool centre_own, const StatisticSet& statistics) {
   Json json;
@@ -42,8 +47,7 @@ Json calibration_json(const calib::RunSettings& settings, bool centre_own, const
         name != "guide")
       json[name] = value;
   // Records of plain ones say nothing, as before there was a choice.
-  const bool weighed = statistics.guided_hessian || statistics.output_hessian;
-  if (weighed && settings.guide != calib::Guide::kPlain) json["guide"] = calib::to_text(settings.guide);
+  if (is_weighed(settings.guide, statistics)) json["guide"] = calib::to_text(settings.guide);
   json["centre"] = centre_own ? calib::kCentreOwn : calib::kCentreNone;
   json["collected"] = calib::to_text(statistics);
   return json;
@@ -66,7 +70,8 @@ Json evaluation_json(const EvaluationTokens& tokens, const PerplexityOptions& op
 }
 
 // The sections of a sweep file that say the same again: `sources` of a record.
-std::string source_text(const SweepCalibration& calibration, const CalibrationDraw& draw) {
+std::string source_text(const SweepCalibration& calibration, const CalibrationDraw& draw,
+                        const StatisticSet& statistics) {
   Json json;
   for (const auto& file : calibration.text) json["text"].push_back(file.string());
   if (!calibration.tokens.empty()) json["tokens"] = calibration.tokens.string();
@@ -77,7 +82,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
-  if (calibration.guide != calib::Guide::kPlain) json["guide"] = calib::to_text(calibration.guide);
+  if (is_weighed(calibration.guide, statistics)) json["guide"] = calib::to_text(calibration.guide);
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -286,7 +291,8 @@ class Planner {
     if (!evaluation.use.empty()) record.labels.emplace_back("use", evaluation.use);
     record.sources = {{"model", model.source.path.string()}, {"evaluation", source_text(evaluation)}};
     if (job.calibration)
-      record.sources.emplace_back("calibration", source_text(*spec_.calibration, spec_.calibration->draw(cell.draw)));
+      record.sources.emplace_back("calibration",
+                                  source_text(*spec_.calibration, spec_.calibration->draw(cell.draw), job.statistics));
     if (job.given) record.sources.emplace_back("checkpoint", job.given->directory().string());
     record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
     job.alone = job.alone || planned.speed;

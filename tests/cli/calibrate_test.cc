@@ -143,6 +143,25 @@ TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   EXPECT_FALSE(std::filesystem::exists(temp / "other.h5"));
 }
 
+TEST_F(Calibrate, TheGuideIsSaidAndDoesNotMix) {
+  const std::string whitened = temp / "whitened.h5", plain = temp / "plain.h5";
+  const std::vector<std::string> both = {"--collect", "activations,guided-hessian,output-hessian", "--guide",
+                                         "whitened"};
+  EXPECT_EQ(nibble_json(command(both, "whitened.h5"))["settings"]["guide"], "whitened");
+  EXPECT_THAT(nibble({"calibrate", "--show", whitened}).out, HasSubstr("guide whitened"));
+  EXPECT_EQ(nibble_json(command({"--collect", "output-hessian"}, "plain.h5"))["settings"]["guide"], "plain");
+  const ProgramRun mixed = nibble(
+      {"quantize", model, "--preset", "scalar", "--calib", whitened, "--calib", plain, "-o", temp / "quantized"});
+  EXPECT_EQ(mixed.exit_code, 2);
+  EXPECT_THAT(mixed.err, HasSubstr("a guide that is whitened and '"));
+  const ProgramRun nothing = nibble(command({"--guide", "whitened"}));
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("guided-hessian and output-hessian, which are not collected"));
+  EXPECT_THAT(nibble(command({"--collect", "guided-hessian", "--guide", "white"})).err,
+              HasSubstr("expected plain or whitened"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
 TEST_F(Calibrate, TokenFilesGiveConsecutiveWindows) {
   ASSERT_EQ(nibble({"tokenize", model, "--text", demo_path("eval.txt"), "-o", temp / "ids.u16"}).exit_code, 0);
   const auto result = nibble_json({"calibrate", model, "--tokens", temp / "ids.u16", "--length", "64", "--samples", "3",

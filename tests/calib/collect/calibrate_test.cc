@@ -386,6 +386,10 @@ TEST(CalibrationPlan, OutputHessiansOfAnEightBillionParameterModelNeedMoreThanFo
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { plan_calibration(architecture, settings, std::uint64_t{4} << 30); }, "--memory grants 4096 MB"));
   EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{8} << 30));
+  settings.guide = Guide::kWhitened;  // as docs/formats.md says
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { plan_calibration(architecture, settings, std::uint64_t{8} << 30); }, "--memory grants 8192 MB", "plain"));
+  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{12} << 30));
 }
 
 // Parts that are whole batches go through the same matrix products as in one run, so that the double sums differ by the

@@ -72,7 +72,8 @@ TEST(SweepFile, WhatIsExcludedNeedNotMakeSense) {
 TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   const SweepSpec spec = parse_sweep(
       "models: [m]\n"
-      "calibration: {text: [a.txt, b.jsonl], samples: 7, seed: 3, fisher: position, collect: [hessian]}\n"
+      "calibration: {text: [a.txt, b.jsonl], samples: 7, seed: 3, fisher: position, guide: whitened, "
+      "collect: [hessian]}\n"
       "evaluations: [{text: w.raw, hf_join: true, context: 1024, stride: 512, average: tokens, divergence: true}]\n"
       "list: [float]\n",
       "s");
@@ -80,6 +81,7 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_EQ(spec.calibration->text.size(), 2u);
   EXPECT_EQ(spec.calibration->samples, std::vector<std::uint64_t>{7});
   EXPECT_EQ(spec.calibration->flavour, calib::FisherFlavour::kPosition);
+  EXPECT_EQ(spec.calibration->guide, calib::Guide::kWhitened);
   EXPECT_TRUE(spec.calibration->collect.hessian);
   EXPECT_FALSE(spec.calibration->collect.fisher);
   const SweepEvaluation& evaluation = spec.evaluations[0];

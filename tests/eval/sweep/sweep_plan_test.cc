@@ -171,6 +171,29 @@ TEST_F(SweepPlanTest, EachSizeOfTheCalibrationIsACalibrationOfItsOwn) {
   EXPECT_EQ(plan_repetition(five).jobs.at(0).cells.at(0).record.id, five.id);
 }
 
+// A guide is part of what a cell is where it weighs something, and nowhere else: other cells are those of any sweep.
+TEST_F(SweepPlanTest, AGuideIsOfTheCellsWhoseHessiansItWeighs) {
+  const std::string weighed = "list: [{bits: 3, solver: gptq, hessian: guided}]",
+                    other = "list: [{bits: 3, weighting: fisher}]",
+                    both = "list: [{bits: 3, weighting: fisher}, {bits: 3, solver: gptq, hessian: guided}]";
+  const auto record_of = [&](const std::string& cells, const std::string& guide, std::size_t job) {
+    std::string with = yaml(cells);
+    with.replace(with.find("length: 16"), 10, "length: 16" + guide);
+    return plan_sweep(parse_sweep(with, "s")).jobs.at(job).cells.at(0).record;
+  };
+  const std::string whitened = ", guide: whitened";
+  EXPECT_NE(record_of(weighed, "", 0).id, record_of(weighed, whitened, 0).id);
+  EXPECT_EQ(record_of(weighed, "", 0).id, record_of(weighed, ", guide: plain", 0).id);
+  EXPECT_THAT(std::string(fact(record_of(weighed, "", 0).configuration, "calibration")),
+              testing::Not(testing::HasSubstr("guide\"")));
+  const SweepRecord unweighed = record_of(both, whitened, 0), last = record_of(both, whitened, 1);
+  EXPECT_EQ(unweighed.id, record_of(other, "", 0).id);
+  for (const SweepRecord& record : {unweighed, last})
+    EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  EXPECT_TRUE(
+      throws_with<InvalidArgument>([&] { record_of(other, whitened, 0); }, "`guide` concerns", "no cell needs"));
+}
+
 // 128 windows are a batch. What several sizes take is what the largest takes, and each is as if it were the only one.
 TEST_F(SweepPlanTest, ACalibrationOfMoreWindowsMakesThoseOfItsFirstBesides) {
   write_tokens("calibration.u16", 16 * 300);
