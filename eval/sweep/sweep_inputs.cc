@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "calib/collect/token_metric.h"
 #include "calib/collect/plan.h"
+#include "calib/collect/token_metric.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "datasets/text_source.h"
