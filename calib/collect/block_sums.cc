@@ -54,11 +54,7 @@ BlockSums::BlockSums(std::span<const CollectedLayer> layers, const StatisticSet&
   }
 }
 
-void BlockSums::set_metric(std::size_t index, TokenMetric metric) {
-  Entry& entry = entries_.at(index);
-  entry.metric = std::move(metric);
-  if (entry.follows) entry.metric.inputs = {};  // the other entry's
-}
+void BlockSums::set_metric(std::size_t index, TokenMetric metric) { entries_.at(index).metric = std::move(metric); }
 
 void BlockSums::begin_batch(std::size_t first_window, std::size_t windows) {
   first_window_ = first_window;

@@ -480,8 +480,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
                  settings.windows, processes);
   settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
   settings.kernels = gemm_identity();
-  const bool weighs = settings.collected.guided_hessian || settings.collected.output_hessian;
-  NIBBLE_REQUIRE(settings.guide == Guide::kPlain || weighs, InvalidArgument,
+  NIBBLE_REQUIRE(settings.guide == Guide::kPlain || settings.collected.is_guided(), InvalidArgument,
                  "calibration: the guide concerns guided-hessian and output-hessian, which are not collected");
   const std::size_t first = std::min<std::size_t>(kGuideWindows, settings.windows);
   NIBBLE_REQUIRE(

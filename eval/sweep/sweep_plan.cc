@@ -36,7 +36,7 @@ std::string hash_of(const Facts& facts) {
 
 // Whether a guide other than the plain one says anything of these statistics.
 bool is_weighed(calib::Guide guide, const StatisticSet& statistics) {
-  return guide != calib::Guide::kPlain && (statistics.guided_hessian || statistics.output_hessian);
+  return guide != calib::Guide::kPlain && statistics.is_guided();
 }
 
 // What a calibration's numbers depend on, as one job sees them.

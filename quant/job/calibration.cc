@@ -80,7 +80,7 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
   const calib::StatsFile* weighed = nullptr;
   for (const auto& file : files_) {
     const calib::RunSettings& run = file->settings();
-    if (!run.collected.guided_hessian && !run.collected.output_hessian) continue;
+    if (!run.collected.is_guided()) continue;
     if (weighed == nullptr) weighed = file.get();
     NIBBLE_REQUIRE(run.guide == weighed->settings().guide, InvalidArgument,
                    "calibration: '{}' has a guide that is {} and '{}' one that is {}; collect both in the same way",

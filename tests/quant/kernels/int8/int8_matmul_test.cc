@@ -115,7 +115,7 @@ TEST(Int8Matmul, OfIntegersThat8BitsHoldIsExact) {
     if (wish.spec.coding == Coding::kBlocks && tensor.spec().blocks() == 1 && !wish.zero_points) continue;
     const std::vector<float> w = decoded(tensor);
     const PackedWeight packed = pack_weight(tensor);
-    for (const std::size_t tokens : {1u, 12u, 33u}) {  // tiles are of up to 16
+    for (const std::size_t tokens : {1u, 12u, 13u, 33u}) {  // tiles are of up to 16
       const Matrix<float> x = byte_activations(tokens, tensor.cols(), random), y = products(packed, x);
       for (std::size_t t = 0; t < tokens; ++t) {
         for (std::size_t r = 0; r < tensor.rows(); ++r) {
