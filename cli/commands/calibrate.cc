@@ -160,8 +160,8 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
   check_calibration_text(app, arguments.text, arguments.labels != "data");
-  const calib::StatisticSet what = calib::parse_statistic_set(arguments.collect);
-  NIBBLE_REQUIRE(app.count("--guide") == 0 || what.guided_hessian || what.output_hessian, InvalidArgument,
+  NIBBLE_REQUIRE(app.count("--guide") == 0 || calib::parse_statistic_set(arguments.collect).is_guided(),
+                 InvalidArgument,
                  "calibrate: --guide concerns guided-hessian and output-hessian, which are not collected");
   MpiSession mpi;
   mpi.run("calibrate", [&] { collect(arguments, mpi); });

@@ -305,11 +305,9 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
-      const StatisticSet& collected = calibration.settings.collected;
-      NIBBLE_REQUIRE(
-          calibration.settings.guide == calib::Guide::kPlain || collected.guided_hessian || collected.output_hessian,
-          InvalidArgument,
-          "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
+      NIBBLE_REQUIRE(calibration.settings.guide == calib::Guide::kPlain || calibration.settings.collected.is_guided(),
+                     InvalidArgument,
+                     "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
           .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())

@@ -499,13 +499,18 @@ TEST(CalibrateRun, MeansOfAFileCentreLikeTheOwnOnes) {
 }
 
 // More experts than tokens: some have no mean to centre with, and no gradient that needs one.
+model::Architecture mixture_of(unsigned experts) {
+  return model::parse_architecture(
+      fmt::format(R"({{"model_type": "mixtral", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "num_local_experts": {},
+          "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 64}})",
+                  experts),
+      "config");
+}
+
 TEST(CalibrateRun, CentresMixturesWithExpertsThatNoTokenChose) {
   ToyCalibration toy("llama", 2);
-  toy.architecture = model::parse_architecture(
-      R"({"model_type": "mixtral", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
-          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "num_local_experts": 40,
-          "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 64})",
-      "config");
+  toy.architecture = mixture_of(40);
   const test::ToyWeights weights(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, weights);
   CalibrationJob filed = centred_by_a_file(toy);
@@ -523,11 +528,7 @@ TEST(CalibrateRun, CentresMixturesWithExpertsThatNoTokenChose) {
 
 TEST(CalibrateRun, WeighsMixturesWithExpertsThatFewTokensChose) {
   ToyCalibration toy("llama", kGuideWindows + 1);
-  toy.architecture = model::parse_architecture(
-      R"({"model_type": "mixtral", "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
-          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "num_local_experts": 200,
-          "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 64})",
-      "config");
+  toy.architecture = mixture_of(200);
   const test::ToyWeights weights(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, weights);
   CalibrationJob whitened = toy.job("whitened.h5"), plain = toy.job("plain.h5");
