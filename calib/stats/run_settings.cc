@@ -39,6 +39,8 @@ Labels parse_labels(std::string_view text) { return choose("labels", text, kLabe
 std::string_view to_text(Guide guide) { return name_of(guide, kGuides); }
 Guide parse_guide(std::string_view text) { return choose("guide", text, kGuides); }
 
+Guide default_guide(const StatisticSet& collected) { return collected.is_guided() ? Guide::kWhitened : Guide::kPlain; }
+
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& s) {
   return {{"model_hash", s.model_hash},
           {"tokenizer_hash", s.tokenizer_hash},

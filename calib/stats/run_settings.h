@@ -38,6 +38,9 @@ Labels parse_labels(std::string_view text);                 ///< throws InvalidA
 std::string_view to_text(Guide guide);                      ///< "plain", "whitened"
 Guide parse_guide(std::string_view text);                   ///< throws InvalidArgument with the nearest name
 
+/// The guide of a run that names none: whitened where it concerns what is collected, plain where nothing is guided.
+Guide default_guide(const StatisticSet& collected);
+
 inline constexpr const char* kCentreNone = "none";
 inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct CalibrateArguments {
   CalibrationTextOptions text;
   std::filesystem::path model, output, show, extend;
   std::vector<std::string> merge;
-  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none", guide = "plain";
+  std::string collect = "activations,fisher", fisher = "sequence", labels = "data", centre = "none";
+  std::optional<std::string> guide;
   bool head = false;
 };
 
@@ -47,7 +49,7 @@ quant::CalibrateOptions options_of(const CalibrateArguments& arguments) {
           .fisher = calib::parse_fisher_flavour(arguments.fisher),
           .labels = calib::parse_labels(arguments.labels),
           .centre = arguments.centre,
-          .guide = calib::parse_guide(arguments.guide),
+          .guide = arguments.guide ? std::optional(calib::parse_guide(*arguments.guide)) : std::nullopt,
           .head = arguments.head};
 }
 
@@ -191,9 +193,8 @@ Command calibrate_command(CLI::App& program) {
       ->capture_default_str();
   app->add_option(
          "--guide", arguments->guide,
-         "What tokens weigh in guided and output Hessians: plain, or whitened (less divergence at 3 and 2 bits)")
-      ->type_name("NAME")
-      ->capture_default_str();
+         "What tokens weigh in guided and output Hessians: whitened (default), or plain (two thirds of the time)")
+      ->type_name("NAME");
   app->add_flag("--head", arguments->head, "Collect the output layer too");
   add_path(*app, "-o,--output", arguments->output, "FILE", "Calibration file to write (HDF5)");
   add_path(*app, "--extend", arguments->extend, "FILE",

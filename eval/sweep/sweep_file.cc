@@ -80,7 +80,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
     NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
     return text == "own";
   });
-  calibration.guide = section.parsed("guide", "plain", calib::parse_guide);
+  if (section.has("guide")) calibration.guide = section.parsed("guide", "whitened", calib::parse_guide);
   if (section.has("collect")) {
     std::string list;
     for (const std::string& name : section.texts("collect")) list += (list.empty() ? "" : ",") + name;

@@ -84,7 +84,6 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                       .seeds = {draw.seed},
                       .flavour = calibration.flavour,
                       .labels = calibration.labels,
-                      .guide = calibration.guide,
                       .collected = what};
   planned.centre_own = calibration.centre_own;
   return planned;

@@ -34,20 +34,21 @@ std::string hash_of(const Facts& facts) {
   return hasher.hex();
 }
 
-// Whether a guide other than the plain one says anything of these statistics.
-bool is_weighed(calib::Guide guide, const StatisticSet& statistics) {
-  return guide != calib::Guide::kPlain && statistics.is_guided();
+// What weighs these statistics: where none of them is guided, nothing does.
+calib::Guide guide_of(const SweepCalibration& calibration, const StatisticSet& statistics) {
+  return statistics.is_guided() ? calibration.guide.value_or(calib::default_guide(statistics)) : calib::Guide::kPlain;
 }
 
 // What a calibration's numbers depend on, as one job sees them.
-Json calibration_json(const calib::RunSettings& settings, bool centre_own, const StatisticSet& statistics) {
+Json calibration_json(const calib::RunSettings& settings, calib::Guide guide, bool centre_own,
+                      const StatisticSet& statistics) {
   Json json;
   for (const auto& [name, value] : calib::describe(settings))
     if (name != "model_hash" && name != "kernels" && name != "head" && name != "centre" && name != "collected" &&
         name != "guide")
       json[name] = value;
   // Records of plain ones say nothing, as before there was a choice.
-  if (is_weighed(settings.guide, statistics)) json["guide"] = calib::to_text(settings.guide);
+  if (guide != calib::Guide::kPlain) json["guide"] = calib::to_text(guide);
   json["centre"] = centre_own ? calib::kCentreOwn : calib::kCentreNone;
   json["collected"] = calib::to_text(statistics);
   return json;
@@ -82,7 +83,8 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
-  if (is_weighed(calibration.guide, statistics)) json["guide"] = calib::to_text(calibration.guide);
+  if (guide_of(calibration, statistics) != calib::Guide::kPlain)
+    json["guide"] = calib::to_text(guide_of(calibration, statistics));
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -200,7 +202,9 @@ class Planner {
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
       planned.settings.collected = either(planned.settings.collected, job.statistics);
       planned.settings.head = planned.settings.head || job.needs_head;
-      calibration = calibration_json(planned.settings, planned.centre_own, job.statistics).dump();
+      calibration = calibration_json(planned.settings, guide_of(*spec_.calibration, job.statistics), planned.centre_own,
+                                     job.statistics)
+                        .dump();
     }
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
                      {"recipe", recipe},
@@ -305,12 +309,15 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
-      NIBBLE_REQUIRE(calibration.settings.guide == calib::Guide::kPlain || calibration.settings.collected.is_guided(),
+      NIBBLE_REQUIRE(spec_.calibration->guide != calib::Guide::kWhitened || calibration.settings.collected.is_guided(),
                      InvalidArgument,
                      "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
+      calibration.settings.guide = guide_of(*spec_.calibration, calibration.settings.collected);
       Hasher hasher;
       hasher.update(plan_.models[calibration.model].checkpoint->fingerprint())
-          .update(calibration_json(calibration.settings, calibration.centre_own, calibration.settings.collected).dump())
+          .update(calibration_json(calibration.settings, calibration.settings.guide, calibration.centre_own,
+                                   calibration.settings.collected)
+                      .dump())
           .update(gemm_identity());  // statistics of another processor or library are not these
       if (calibration.settings.head) hasher.update("with the head");
       calibration.key = fmt::format("calibration-{}", hasher.hex());
@@ -339,8 +346,10 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   const auto add = [&](const char* name, bool list) {
     const std::string_view text = fact(record.sources, name);
     if (text.empty()) return;
-    const Json section = Json::parse(text, nullptr, false);
+    Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
+    // Records of plain guides say nothing; a sweep file that says nothing has the default, another one.
+    if (name == std::string_view("calibration") && !section.contains("guide")) section["guide"] = "plain";
     if (list) {
       sweep["evaluations"].push_back(section);
     } else {

@@ -36,7 +36,7 @@ struct SweepCalibration {
   std::uint64_t length = 0;                               ///< 0: 512, or the model's context
   calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;
   calib::Labels labels = calib::Labels::kData;
-  calib::Guide guide = calib::Guide::kPlain;
+  std::optional<calib::Guide> guide = {};  ///< none: calib::default_guide()
   bool centre_own = false;
   /// Collected beside what a recipe needs, to measure errors with.
   calib::StatisticSet collect = {.activations = true, .fisher = true};

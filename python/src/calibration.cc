@@ -97,14 +97,14 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
                         const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
                         const std::string& collect, std::size_t samples, std::size_t length, std::uint64_t seed,
                         const std::string& field, const std::string& fisher, const std::string& labels,
-                        const std::string& centre, const std::string& guide, bool head, std::uint64_t memory_bytes,
-                        nb::handle progress) {
+                        const std::string& centre, const std::optional<std::string>& guide, bool head,
+                        std::uint64_t memory_bytes, nb::handle progress) {
   const quant::CalibrationSource source = source_of(text, tokens, field, length, samples, seed);
   const quant::CalibrateOptions options{.collect = calib::parse_statistic_set(collect),
                                         .fisher = calib::parse_fisher_flavour(fisher),
                                         .labels = calib::parse_labels(labels),
                                         .centre = centre,
-                                        .guide = calib::parse_guide(guide),
+                                        .guide = guide ? std::optional(calib::parse_guide(*guide)) : std::nullopt,
                                         .head = head};
   run_long(progress, [&](const ProgressSink& sink) {
     const quant::LoadedModel loaded = quant::load_model(model);
@@ -188,12 +188,12 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
   module.def(
       "calibrate", &calibrate, "model"_a, "output"_a, nb::kw_only(), "text"_a = nb::none(), "tokens"_a = nb::none(),
       "collect"_a = "activations,fisher", "samples"_a = 0, "length"_a = 0, "seed"_a = 0, "field"_a = "text",
-      "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = "plain", "head"_a = false,
+      "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = nb::none(), "head"_a = false,
       "memory_bytes"_a = std::uint64_t{4} << 30, "progress"_a = nb::none(),
       R"(Runs a float model over windows of text, forward and backward, block by block, and writes `output`, a calibration file:
 `nibble calibrate`. text: files of text to draw `samples` windows (0: 128) of `length` tokens (0: 512, or the context) from;
 or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian,
-output-hessian. guide: what tokens weigh in the last two, plain or whitened (docs/recipe.md).
+output-hessian. guide: what tokens weigh in the last two, whitened (the default) or plain (docs/recipe.md).
 
 Ctrl-C loses nothing that was finished: the same call goes on from there. progress: None, True (tqdm), or a callable
 (stage, done, total, unit).)");

@@ -44,7 +44,7 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
                                          .seeds = {source.seed},
                                          .flavour = options.fisher,
                                          .labels = options.labels,
-                                         .guide = options.guide,
+                                         .guide = options.guide.value_or(calib::default_guide(options.collect)),
                                          .head = options.head,
                                          .collected = options.collect},
                             .output = output};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct CalibrateOptions {
   calib::Labels labels = calib::Labels::kData;
   /// "none"; "own": gradients as if the mean input were in the bias; or a calibration file to take the means from.
   std::string centre = "none";
-  calib::Guide guide = calib::Guide::kPlain;  ///< of guided and output Hessians
-  bool head = false;                          ///< the output layer too
+  std::optional<calib::Guide> guide = {};  ///< of guided and output Hessians; none: calib::default_guide()
+  bool head = false;                       ///< the output layer too
 };
 
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds

@@ -107,7 +107,7 @@ TEST_F(Calibrate, PartsMerge) {
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {
     std::vector<std::string> all =
-        command({"--collect", "activations,fisher,hessian,guided-hessian,output-hessian", "--guide", "whitened"}, file);
+        command({"--collect", "activations,fisher,hessian,guided-hessian,output-hessian"}, file);
     all[7] = windows;
     all.insert(all.end(), more.begin(), more.end());
     return nibble(all);
@@ -145,11 +145,13 @@ TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
 
 TEST_F(Calibrate, TheGuideIsSaidAndDoesNotMix) {
   const std::string whitened = temp / "whitened.h5", plain = temp / "plain.h5";
-  const std::vector<std::string> both = {"--collect", "activations,guided-hessian,output-hessian", "--guide",
-                                         "whitened"};
-  EXPECT_EQ(nibble_json(command(both, "whitened.h5"))["settings"]["guide"], "whitened");
+  const auto guide_of = [&](const std::vector<std::string>& options, const std::string& file) {
+    return nibble_json(command(options, file))["settings"]["guide"];
+  };
+  EXPECT_EQ(guide_of({"--collect", "activations,guided-hessian,output-hessian"}, "whitened.h5"), "whitened");
   EXPECT_THAT(nibble({"calibrate", "--show", whitened}).out, HasSubstr("guide whitened"));
-  EXPECT_EQ(nibble_json(command({"--collect", "output-hessian"}, "plain.h5"))["settings"]["guide"], "plain");
+  EXPECT_EQ(guide_of({"--collect", "output-hessian", "--guide", "plain"}, "plain.h5"), "plain");
+  EXPECT_EQ(guide_of({"--collect", "activations,hessian"}, "unguided.h5"), "plain");
   const ProgramRun mixed = nibble(
       {"quantize", model, "--preset", "scalar", "--calib", whitened, "--calib", plain, "-o", temp / "quantized"});
   EXPECT_EQ(mixed.exit_code, 2);

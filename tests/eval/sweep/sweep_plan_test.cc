@@ -181,15 +181,20 @@ TEST_F(SweepPlanTest, AGuideIsOfTheCellsWhoseHessiansItWeighs) {
     with.replace(with.find("length: 16"), 10, "length: 16" + guide);
     return plan_sweep(parse_sweep(with, "s")).jobs.at(job).cells.at(0).record;
   };
-  const std::string whitened = ", guide: whitened";
-  EXPECT_NE(record_of(weighed, "", 0).id, record_of(weighed, whitened, 0).id);
-  EXPECT_EQ(record_of(weighed, "", 0).id, record_of(weighed, ", guide: plain", 0).id);
-  EXPECT_THAT(std::string(fact(record_of(weighed, "", 0).configuration, "calibration")),
+  const std::string whitened = ", guide: whitened", plain = ", guide: plain";
+  EXPECT_NE(record_of(weighed, plain, 0).id, record_of(weighed, whitened, 0).id);
+  EXPECT_EQ(record_of(weighed, "", 0).id, record_of(weighed, whitened, 0).id);
+  EXPECT_THAT(std::string(fact(record_of(weighed, plain, 0).configuration, "calibration")),
               testing::Not(testing::HasSubstr("guide\"")));
-  const SweepRecord unweighed = record_of(both, whitened, 0), last = record_of(both, whitened, 1);
-  EXPECT_EQ(unweighed.id, record_of(other, "", 0).id);
-  for (const SweepRecord& record : {unweighed, last})
-    EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  EXPECT_EQ(record_of(other, "", 0).id, record_of(other, plain, 0).id);
+  for (const std::string& guide : {std::string(), plain, whitened}) {
+    const SweepRecord unweighed = record_of(both, guide, 0), last = record_of(both, guide, 1);
+    EXPECT_EQ(unweighed.id, record_of(other, "", 0).id);
+    for (const SweepRecord& record : {unweighed, last})
+      EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id) << guide;
+  }
+  EXPECT_EQ(plan_sweep(parse_sweep(yaml(weighed), "s")).calibrations.at(0).settings.guide, calib::Guide::kWhitened);
+  EXPECT_EQ(plan_sweep(parse_sweep(yaml(other), "s")).calibrations.at(0).settings.guide, calib::Guide::kPlain);
   EXPECT_TRUE(
       throws_with<InvalidArgument>([&] { record_of(other, whitened, 0); }, "`guide` concerns", "no cell needs"));
 }
