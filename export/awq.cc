@@ -186,6 +186,6 @@ constexpr DirectoryReading kAwqReading{.families = kAwqFamilies, .mark = "qweigh
 }  // namespace awq
 
 constinit const Exporter kAwqExporter = directory_exporter<awq::kAwqFormat, awq::kAwqReading>(
-    "awq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7)", awq::fit);
+    "awq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, vLLM 0.24)", awq::fit);
 
 }  // namespace nibble::exporting

@@ -190,8 +190,8 @@ constexpr DirectoryReading kCompressedTensorsReading{
 constinit const Exporter kCompressedTensorsExporter =
     directory_exporter<compressed_tensors::kCompressedTensorsFormat, compressed_tensors::kCompressedTensorsReading>(
         "compressed-tensors",
-        "transformers and vLLM (tried: transformers 5.23, compressed-tensors 0.20; with zero points only where "
-        "it is told to dequantize)",
+        "transformers and vLLM (tried: transformers 5.23, compressed-tensors 0.20, with zero points only where "
+        "it is told to dequantize; vLLM 0.24)",
         compressed_tensors::fit);
 
 }  // namespace nibble::exporting

@@ -9,7 +9,7 @@ Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all mode
        scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts and for ladder and ladder_windows three more models, see their tops) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
-docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, guide, novels, gptq, head, rotation, ladder and ladder_windows. Cells that are there stay: to make a table with another version of the
+docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, test, guide, novels, gptq, head, rotation, ladder and ladder_windows. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
 --check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
@@ -48,7 +48,7 @@ if [[ $(cat build/evidence/program 2>/dev/null) != "$program" ]]; then
 fi
 
 # One table of all models: these; the others are long, and have one for each.
-together=" methods guide novels gptq head rotation ladder ladder_windows "
+together=" methods test guide novels gptq head rotation ladder ladder_windows "
 
 models_of() { sed -n 's/^  - {path: .*name: \([^ },]*\)}.*/\1/p' "scripts/evidence/$1.yaml"; }
 
