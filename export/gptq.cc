@@ -190,6 +190,7 @@ constexpr DirectoryReading kGptqReading{.families = kGptqFamilies, .mark = "qwei
 }  // namespace gptq
 
 constinit const Exporter kGptqExporter = directory_exporter<gptq::kGptqFormat, gptq::kGptqReading>(
-    "gptq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23; vLLM 0.24, without zero points)", gptq::fit);
+    "gptq", "gptqmodel, transformers, vLLM (tried: gptqmodel 7.7, transformers 5.23; vLLM 0.24, without zero points)",
+    gptq::fit);
 
 }  // namespace nibble::exporting
