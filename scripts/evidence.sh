@@ -40,12 +40,8 @@ for name in "${names[@]}"; do
   [[ -e scripts/evidence/$name.yaml ]] || { echo "there is no scripts/evidence/$name.yaml" >&2; usage >&2; exit 2; }
 done
 mkdir -p "$out" build/evidence
-# Cached calibrations do not know which program made them: those of another one go.
-program=$(sha256sum "$nibble" | cut -d' ' -f1)
-if [[ $(cat build/evidence/program 2>/dev/null) != "$program" ]]; then
-  rm -rf build/evidence/cache
-  echo "$program" >build/evidence/program
-fi
+# Cached calibrations do not know which program made them: each has a cache of its own. Those of others that are not in use can go.
+cache=build/evidence/cache-$(sha256sum "$nibble" | cut -c1-12)
 
 # One table of all models: these; the others are long, and have one for each.
 together=" methods test guide novels gptq head rotation ladder ladder_windows "
@@ -63,7 +59,7 @@ make_table() {  # name, model or nothing
   scripts/evidence/gguf_files.sh "$sweep"
   scripts/evidence/changed_models.sh "$sweep"
   # 4: some cells failed; the table says how many.
-  "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache build/evidence/cache --cache-size 40G || [[ $? -eq 4 ]]
+  "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache "$cache" --cache-size 40G || [[ $? -eq 4 ]]
   python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$1.yaml" >"build/evidence/$table.md"
   mv "build/evidence/$table.md" "$out/$table.md"
 }

@@ -86,7 +86,7 @@ class Calibration {
       if (std::filesystem::exists(part.output)) continue;
       const RunSettings of_part = complete_settings(part);
       auto work = std::make_unique<WorkDirectory>(work_path_of(part, team_), work_settings(of_part));
-      plan_.disk_bytes += plan_calibration(architecture_, of_part, ~std::uint64_t{0}).disk_bytes;
+      plan_.disk_bytes += plan_calibration(architecture_, of_part, ~std::uint64_t{0}, {.has_metric = true}).disk_bytes;
       parts_.push_back({part.output, of_part, std::move(work)});
     }
   }
@@ -173,6 +173,10 @@ class Calibration {
     metric.settings.head = false;
     metric.centre = Centre::kNone;
     metric.output = work_.metric_path();
+    if (job_.progress)
+      metric.progress = [this](const ProgressUpdate& progress) {
+        say(progress.stage, metric_share_ * progress.done / progress.total);
+      };
     calibrate(metric);
     if (team_.rank() == 0) metric_ = StatsFile::open(metric.output);
   }
@@ -231,7 +235,13 @@ class Calibration {
     const auto layers = static_cast<double>(blocks());
     const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
     const double total = tokens * (layers * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
-    if (job_.progress) job_.progress({stage, std::min(1.0, work_done_ / total) * tokens, tokens, "tokens"});
+    say(stage, metric_share_ + (1.0 - metric_share_) * std::min(1.0, work_done_ / total));
+  }
+
+  // A share of the run, the metric's included.
+  void say(std::string_view stage, double share) {
+    const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
+    if (job_.progress) job_.progress({stage, share * tokens, tokens, "tokens"});
   }
 
   Matrix<float>& sized(Matrix<float>& matrix, std::size_t rows) const {
@@ -443,6 +453,7 @@ class Calibration {
   std::shared_ptr<const StatsFile> metric_;
   Matrix<float> x_, dx_;
   double work_done_ = 0.0;
+  double metric_share_ = plan_.metric_operations / plan_.operations;
 };
 
 void require_part(const CalibrationJob& part, const CalibrationJob& job, const RunSettings& settings) {
@@ -486,7 +497,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
   NIBBLE_REQUIRE(
       settings.guide == Guide::kPlain || first >= processes, InvalidArgument,
       "calibration: a whitened guide comes from the first {} windows, too few for {} processes; use fewer, or "
-      "a plain guide",
+      "--guide plain",
       first, processes);
   NIBBLE_REQUIRE(!settings.seeds.empty() || settings.labels == Labels::kData, InvalidArgument,
                  "calibration: sampled labels need a seed");
@@ -509,7 +520,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
 CalibrationPlan plan_job(const CalibrationJob& job) {
   RunSettings settings = complete_settings(job);
   settings.windows = share_of(settings.windows, team_of(job)).count;
-  return plan_calibration(job.model.architecture(), settings, job.memory_bytes);
+  return plan_calibration(job.model.architecture(), settings, job.memory_bytes, {.processes = team_of(job).size()});
 }
 
 void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
@@ -518,10 +529,11 @@ void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts)
   Team& team = team_of(job);
   bool missing = true;  // rank 0 looks: the others may not see its files
   if (team.rank() == 0 && std::filesystem::exists(job.output)) {
-    const std::string differing = differences(StatsFile::open(job.output)->settings(), settings);
+    const RunSettings present = StatsFile::open(job.output)->settings();
+    const std::string differing = differences(present, settings);
     NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
-                   "'{}' is there already, of other settings ({}); remove it or choose another -o", job.output.string(),
-                   differing);
+                   "'{}' is there already, of other settings ({}); remove it or choose another -o{}",
+                   job.output.string(), differing, hint_of_plain_guide(present.guide, settings.guide));
     missing = false;
   }
   if (team.all(missing)) {

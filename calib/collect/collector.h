@@ -64,8 +64,8 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 /// Parts     jobs over the first windows of this one, alike in all else: their outputs come from the same run, with the
 ///           bytes that calibrate() would give them alone. Each has to end with a batch (windows_per_batch() of
 ///           plan.h), which makes those bytes; nothing may depend on all windows (Centre::kOwn); and it is done alone,
-///           not in a team. An output that is there stays. A part that an earlier run, which was killed, did not have
-///           may be missing in the end.
+///           not in a team; with a whitened guide it has kGuideWindows windows or more. An output that is there stays.
+///           A part that an earlier run, which was killed, did not have may be missing in the end.
 void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts = {});
 
 }  // namespace nibble::calib

@@ -33,12 +33,12 @@ void extend_calibration(const CalibrationJob& job, const std::filesystem::path& 
   NIBBLE_REQUIRE(
       differing.empty(), InvalidArgument,
       "extend: '{}' was not made from the first {} of these windows in this way ({}); give the same text and "
-      "options with more samples",
-      base.string(), held.windows, differing);
+      "options with more samples{}",
+      base.string(), held.windows, differing, hint_of_plain_guide(held.guide, settings.guide));
 
   const bool whitened = settings.guide == Guide::kWhitened;
   NIBBLE_REQUIRE(!whitened || held.windows >= kGuideWindows, InvalidArgument,
-                 "extend: a whitened guide comes from the first {} windows, and '{}' holds {}: collect them anew",
+                 "extend: a whitened guide comes from the first {} windows, and '{}' holds {}: collect all anew",
                  kGuideWindows, base.string(), held.windows);
 
   CalibrationJob added = job;

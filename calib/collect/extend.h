@@ -13,7 +13,8 @@ namespace nibble::calib {
 ///
 /// Throws as calibrate() and merge_stats(); InvalidArgument, before any work, where base was not made from the first
 /// windows of the job, or from fewer of them than there are, in the same way (naming what differs), or where what is
-/// collected depends on the other windows: sampled labels, and gradients centred with the run's own means.
+/// collected depends on the other windows: sampled labels, gradients centred with the run's own means, and a whitened
+/// guide where base holds fewer windows than its metric comes from (kGuideWindows).
 /// Cost: that of the windows that are new.
 void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base);
 

@@ -7,6 +7,7 @@
 
 #include "calib/collect/block_sums.h"
 #include "calib/collect/token_metric.h"
+#include "core/checked_math.h"
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/thread_pool.h"
@@ -102,7 +103,7 @@ std::size_t windows_per_batch(const model::Architecture& architecture, std::size
 }
 
 CalibrationPlan plan_calibration(const model::Architecture& architecture, const RunSettings& settings,
-                                 std::uint64_t memory, std::string_view remedy) {
+                                 std::uint64_t memory, const PlanContext& context) {
   const StatisticSet& what = settings.collected;
   const bool gradients = what.needs_gradients();
   const std::vector<CollectedLayer> layers = collected_layers(architecture, settings.head);
@@ -136,7 +137,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
       "MB; grant more or {}{}",
       smallest_groups >> 20, settings.guide == Guide::kPlain ? "" : ", with what tokens weigh by,",
       ((without_sums + smallest_groups) >> 20) + 1, memory >> 20,
-      settings.guide == Guide::kPlain ? "" : "take a plain guide or ", remedy);
+      settings.guide == Guide::kPlain ? "" : "--guide plain, or ", context.remedy);
   plan.accumulator_limit = std::min(whole_blocks, memory - without_sums);
   std::vector<std::size_t> passes(blocks + 1, 1);
   for (std::size_t block = 0; block <= blocks; ++block) {
@@ -179,20 +180,21 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   plan.operations = 2.0 * multiplications * static_cast<double>(tokens);
 
   // The metric's own run, which leaves its file there until the end, and factors.
-  if (settings.guide == Guide::kWhitened) {
+  if (settings.guide == Guide::kWhitened && !context.has_metric) {
     RunSettings first = settings;
     first.guide = Guide::kPlain;
     first.collected = metric_statistics(what);
     first.head = false;
-    first.windows = std::min<std::uint64_t>(first.windows, kGuideWindows);
-    plan.operations += plan_calibration(architecture, first, ~std::uint64_t{0}).operations;
+    first.windows = std::min<std::uint64_t>(first.windows, divide_up(kGuideWindows, context.processes));
+    plan.metric_operations = plan_calibration(architecture, first, ~std::uint64_t{0}).operations;
     for (const CollectedLayer& layer : layers) {
       if (layer.head) continue;
       const double in = static_cast<double>(layer.in), out = static_cast<double>(layer.out);
       const bool inputs = first.collected.hessian && layer.input_of.empty(), outputs = first.collected.output_hessian;
-      plan.operations += 4.0 / 3.0 * ((inputs ? in * in * in : 0) + (outputs ? out * out * out : 0));
+      plan.metric_operations += 4.0 / 3.0 * ((inputs ? in * in * in : 0) + (outputs ? out * out * out : 0));
       metric_file += BlockSums::bytes({&layer, 1}, first.collected, Guide::kPlain) / 2;
     }
+    plan.operations += plan.metric_operations;
   }
 
   const std::uint64_t base = without_sums + plan.accumulator_bytes;

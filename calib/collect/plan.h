@@ -25,16 +25,24 @@ struct CalibrationPlan {
   std::uint64_t memory_bytes = 0;       ///< peak of anonymous memory, accumulators and residuals included
   std::uint64_t disk_bytes = 0;         ///< output, shards and scratch file together, beside the output
   double operations = 0.0;              ///< floating-point operations of all matrix products
+  double metric_operations = 0.0;       ///< those among them that give the metric of a whitened guide
 };
 
 /// Windows of `window_tokens` that go through a block together, however many there are and whatever is collected.
 std::size_t windows_per_batch(const model::Architecture& architecture, std::size_t window_tokens);
 
+/// What a plan depends on beside the run's settings.
+struct PlanContext {
+  std::size_t processes = 1;  ///< that share the windows of a whitened guide's metric
+  bool has_metric = false;    ///< another run collects it: a part's whole, or windows before
+  std::string_view remedy = "--collect less at a time";
+};
+
 /// Plans a run with these settings (`windows` is this process's share) within `memory` bytes. Throws InvalidArgument
 /// when the sums of one layer (with those that share its input) and one batch alone need more, saying how much and what
-/// helps: to grant more, or `remedy`.
+/// helps: to grant more, or `context.remedy`.
 CalibrationPlan plan_calibration(const model::Architecture& architecture, const RunSettings& settings,
-                                 std::uint64_t memory, std::string_view remedy = "--collect less at a time");
+                                 std::uint64_t memory, const PlanContext& context = {});
 
 /// Cuts the layers of one block into runs [begin, end) that are summed in one walk each: as many as `limit` bytes of
 /// sums hold, layers that share an input together.

@@ -101,10 +101,11 @@ void compare_settings(const std::filesystem::path& file, const Settings& setting
     if (earlier == value) continue;
     differing += fmt::format("{}{}: '{}' then, '{}' now", differing.empty() ? "" : "; ", name, earlier, value);
   }
-  NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
-                 "'{}' holds an unfinished calibration with other settings ({}); repeat it as it was begun, or remove "
-                 "that directory to start anew",
-                 file.parent_path().string(), differing);
+  NIBBLE_REQUIRE(
+      differing.empty(), InvalidArgument,
+      "'{}' holds an unfinished calibration with other settings ({}); repeat it as it was begun (one of before "
+      "there were guides: --guide plain), or remove that directory to start anew",
+      file.parent_path().string(), differing);
 }
 
 void write_settings(const std::filesystem::path& file, const Settings& settings) {

@@ -6,7 +6,7 @@ namespace nibble::calib {
 enum class HessianKind {
   kPlain,          ///< XᵀX / N
   kCentred,        ///< (XᵀX - N mu muᵀ) / N: what is left when the bias absorbs the mean error
-  kGuided,         ///< Xᵀ diag(s) X / N, s_t = mean over outputs of the squared gradient
+  kGuided,         ///< Xᵀ diag(s) X / N, s_t the size of the gradient at the outputs (Guide in run_settings.h)
   kGuidedCentred,  ///< (Xᵀ diag(s) X - (sum s x)(sum s x)ᵀ / sum s) / N
 };
 

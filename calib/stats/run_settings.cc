@@ -41,6 +41,10 @@ Guide parse_guide(std::string_view text) { return choose("guide", text, kGuides)
 
 Guide default_guide(const StatisticSet& collected) { return collected.is_guided() ? Guide::kWhitened : Guide::kPlain; }
 
+std::string_view hint_of_plain_guide(Guide before, Guide now) {
+  return before == Guide::kPlain && now != Guide::kPlain ? "; --guide plain goes on with it" : "";
+}
+
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& s) {
   return {{"model_hash", s.model_hash},
           {"tokenizer_hash", s.tokenizer_hash},

@@ -41,6 +41,10 @@ Guide parse_guide(std::string_view text);                   ///< throws InvalidA
 /// The guide of a run that names none: whitened where it concerns what is collected, plain where nothing is guided.
 Guide default_guide(const StatisticSet& collected);
 
+/// What to say to who repeats or extends a run of a plain guide without naming it, the default of earlier versions: "",
+/// or "; --guide plain goes on with it" where `before` is plain and `now` is not.
+std::string_view hint_of_plain_guide(Guide before, Guide now);
+
 inline constexpr const char* kCentreNone = "none";
 inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "eval/report/figures.h"
@@ -57,10 +58,35 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
+nlohmann::json calibration_of(const Entry& entry) {
+  return nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+}
+
+// What weighs the tokens of a cell's Hessians; nothing where none of its statistics is guided, and those mix with all.
+std::optional<std::string> guide_of(const Entry& entry) {
+  const auto json = calibration_of(entry);
+  if (!json.is_object()) return std::nullopt;
+  const auto text = [&](const char* key, const char* without) {
+    const auto value = json.find(key);
+    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string(without);
+  };
+  const std::string collected = text("collected", "");
+  if (collected.find("guided-hessian") == std::string::npos && collected.find("output-hessian") == std::string::npos)
+    return std::nullopt;
+  return text("guide", "plain");  // records of plain ones say nothing
+}
+
+// calibration_sample() without the guide, which guide_of() compares.
+std::string unguided_sample(const Entry& entry, const SettingNames& shown) {
+  auto json = nlohmann::json::parse(calibration_sample(entry, shown));
+  if (json.is_object()) json.erase("guide");
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
-  auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+  auto json = calibration_of(entry);
   if (json.is_object()) json.erase("collected");  // follows from the recipe and mixes nothing
   for (const auto& [setting, key] : kCalibrationSettings)
     if (json.is_object() && std::ranges::count(shown, setting) > 0) {
@@ -73,13 +99,14 @@ std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
   std::vector<std::string> warnings;
   std::map<std::string_view, std::set<std::string>> evaluations;  // by model: what was scored, and how
-  std::map<std::string, std::set<std::string>> calibrations;
+  std::map<std::string, std::set<std::string>> calibrations, guides;
   for (const Entry* entry : entries) {
     // The float model has no divergence from itself; its perplexity is of the same text all the same.
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
-    if (calibration != "null" && !calibration.empty())
-      calibrations[std::string(fact(entry->record.configuration, "model"))].insert(calibration_sample(*entry, shown));
+    const std::string model(fact(entry->record.configuration, "model"));
+    if (calibration != "null" && !calibration.empty()) calibrations[model].insert(unguided_sample(*entry, shown));
+    if (const auto guide = guide_of(*entry)) guides[model].insert(*guide);
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });
@@ -88,7 +115,8 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
     warnings.emplace_back(
         "different evaluations (text, protocol, context or stride) stand side by side: their perplexities must not be "
         "compared");
-  if (several(calibrations)) warnings.emplace_back("recipes were calibrated on different texts or settings");
+  if (several(calibrations) || several(guides))
+    warnings.emplace_back("recipes were calibrated on different texts or settings");
   std::set<std::string_view> keys;
   for (const Entry* entry : entries)
     for (const auto& [name, value] : entry->record.environment) keys.insert(name);

@@ -86,8 +86,10 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::ui
   return cost;
 }
 
-Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory) {
-  const calib::CalibrationPlan plan = calib::plan_calibration(model.architecture, calibration.settings, memory);
+Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory,
+                      bool is_part) {
+  const calib::CalibrationPlan plan =
+      calib::plan_calibration(model.architecture, calibration.settings, memory, {.has_metric = is_part});
   return {.operations = plan.operations, .seconds = 0.0, .memory = plan.memory_bytes, .disk = plan.disk_bytes};
 }
 
@@ -97,11 +99,12 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   const double per_thread = per_operation * static_cast<double>(thread_count());
   for (PlannedCalibration& calibration : plan.calibrations) {
     if (calibration.settings.collected == calib::StatisticSet{}) continue;
-    calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory);
     const auto makes_it = [&](const PlannedCalibration& other) {
       return is_part_of(calibration, other, plan.models[calibration.model]);
     };
-    if (std::any_of(plan.calibrations.begin(), plan.calibrations.end(), makes_it)) calibration.cost.operations = 0.0;
+    const bool is_part = std::any_of(plan.calibrations.begin(), plan.calibrations.end(), makes_it);
+    calibration.cost = calibration_cost(plan.models[calibration.model], calibration, memory, is_part);
+    if (is_part) calibration.cost.operations = 0.0;
     calibration.cost.seconds = calibration.cost.operations * per_operation;
   }
   for (PlannedReference& reference : plan.references) {

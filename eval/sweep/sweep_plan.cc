@@ -309,8 +309,7 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
-      NIBBLE_REQUIRE(spec_.calibration->guide != calib::Guide::kWhitened || calibration.settings.collected.is_guided(),
-                     InvalidArgument,
+      NIBBLE_REQUIRE(!spec_.calibration->guide || calibration.settings.collected.is_guided(), InvalidArgument,
                      "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
       calibration.settings.guide = guide_of(*spec_.calibration, calibration.settings.collected);
       Hasher hasher;
@@ -339,6 +338,17 @@ class Planner {
 
 SweepPlan plan_sweep(const SweepSpec& spec) { return Planner(spec).plan(); }
 
+namespace {
+
+bool is_guided(const SweepRecord& record) {
+  const Json json = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
+  const auto collected = json.is_object() ? json.find("collected") : json.end();
+  return json.is_object() && collected != json.end() && collected->is_string() &&
+         calib::parse_statistic_set(collected->get<std::string>()).is_guided();
+}
+
+}  // namespace
+
 SweepPlan plan_repetition(const SweepRecord& record) {
   Json sweep;
   sweep["models"].push_back({{"path", fact(record.sources, "model")}, {"name", fact(record.labels, "model")}});
@@ -348,8 +358,8 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     if (text.empty()) return;
     Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
-    // Records of plain guides say nothing; a sweep file that says nothing has the default, another one.
-    if (name == std::string_view("calibration") && !section.contains("guide")) section["guide"] = "plain";
+    if (name == std::string_view("calibration") && !section.contains("guide") && is_guided(record))
+      section["guide"] = "plain";  // of which records say nothing; the default is another one
     if (list) {
       sweep["evaluations"].push_back(section);
     } else {

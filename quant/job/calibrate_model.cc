@@ -33,6 +33,8 @@ datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& s
 calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output) {
+  NIBBLE_REQUIRE(!options.guide || options.collect.is_guided(), InvalidArgument,
+                 "calibrate: a guide concerns guided-hessian and output-hessian, which are not collected");
   const bool sampled = source.tokens.empty();
   calib::CalibrationJob job{.model = *model.transformer,
                             .tokens = windows.tokens,

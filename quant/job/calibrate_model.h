@@ -44,7 +44,7 @@ struct CalibrateOptions {
 
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds
 /// memory, progress and team. `tokenizer` may be null where `source` has token ids. Model and windows must outlive it.
-/// Throws FormatError for a file of means.
+/// Throws InvalidArgument for a guide of nothing, FormatError for a file of means.
 calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output);

@@ -82,10 +82,11 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
     const calib::RunSettings& run = file->settings();
     if (!run.collected.is_guided()) continue;
     if (weighed == nullptr) weighed = file.get();
-    NIBBLE_REQUIRE(run.guide == weighed->settings().guide, InvalidArgument,
-                   "calibration: '{}' has a guide that is {} and '{}' one that is {}; collect both in the same way",
-                   weighed->path().string(), calib::to_text(weighed->settings().guide), file->path().string(),
-                   calib::to_text(run.guide));
+    NIBBLE_REQUIRE(
+        run.guide == weighed->settings().guide, InvalidArgument,
+        "calibration: '{}' has a guide that is {} and '{}' one that is {}; collect both with the same --guide",
+        weighed->path().string(), calib::to_text(weighed->settings().guide), file->path().string(),
+        calib::to_text(run.guide));
   }
 }
 
@@ -167,14 +168,20 @@ void Calibration::require(const QuantizeItem& item, std::string_view purpose, co
                  item.identity.name, purpose, calib::to_text(what),
                  item.layer.role == model::Role::kEmbedding ? "an embedding that is only looked up" : "this matrix");
   std::vector<std::string> names;
-  for (const auto& file : files_) names.push_back(fmt::format("'{}'", file->path().string()));
+  std::string guide;  // as the files that are there have it, where it is not the default
+  for (const auto& file : files_) {
+    names.push_back(fmt::format("'{}'", file->path().string()));
+    const calib::RunSettings& run = file->settings();
+    if (missing.is_guided() && run.collected.is_guided() && run.guide != calib::default_guide(missing))
+      guide = fmt::format(" --guide {}", calib::to_text(run.guide));
+  }
   throw InvalidArgument(
       fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
-                  "  nibble calibrate {} --text FILE --collect {}{} -o {}\nand pass --calib {}",
+                  "  nibble calibrate {} --text FILE --collect {}{}{} -o {}\nand pass --calib {}",
                   item.identity.name, purpose, calib::to_text(what), item.layer.module,
                   names.empty() ? "only calibration gives (no --calib was given)"
                                 : fmt::format("is not in {}", fmt::join(names, ", ")),
-                  model_, calib::to_text(missing), head ? " --head" : "", names.empty() ? "calib.h5" : "more.h5",
+                  model_, calib::to_text(missing), guide, head ? " --head" : "", names.empty() ? "calib.h5" : "more.h5",
                   names.empty() ? "calib.h5" : "more.h5 too"));
 }
 

@@ -12,7 +12,8 @@
 // Hessian of the inputs, centred where the bias is shifted: the mean error is then in the bias.
 //
 //   fisher          ½ T Σ F Δ²: for errors that are independent of each other, as rounding's are
-//   guided-hessian  ½ Σ_i Δ_i H̄ Δ_iᵀ, H̄ the guided Hessian: for errors that feed back into each other
+//   guided-hessian  ½ Σ_i Δ_i H̄ Δ_iᵀ, H̄ the guided Hessian: for errors that feed back into each other. In nats with a
+//                   plain guide; a whitened one has the same sum of s, of other tokens
 //   kronecker       ½ Σ_ik H_O,ik Δ_i H̄ Δ_kᵀ, H_O the output Hessian, damped as for solving (kOutputDamping) and of a
 //                   mean diagonal of 1: for codes whose rows make up for each other (output_hessian)
 //   fisher-hessian  ½ T Σ_i f_i Δ_i H Δ_iᵀ, f_i = Σ_j F_ij / Σ_j H_jj: the same from plain statistics

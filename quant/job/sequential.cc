@@ -31,8 +31,9 @@ calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const 
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
   settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
-  return calib::plan_calibration(architecture, settings, memory_bytes,
-                                 "take sequential: false with statistics of --calib, which need no forward pass");
+  return calib::plan_calibration(
+      architecture, settings, memory_bytes,
+      {.remedy = "take sequential: false with statistics of --calib, which need no forward pass"});
 }
 
 class SequentialRun {

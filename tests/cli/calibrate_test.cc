@@ -152,6 +152,14 @@ TEST_F(Calibrate, TheGuideIsSaidAndDoesNotMix) {
   EXPECT_THAT(nibble({"calibrate", "--show", whitened}).out, HasSubstr("guide whitened"));
   EXPECT_EQ(guide_of({"--collect", "output-hessian", "--guide", "plain"}, "plain.h5"), "plain");
   EXPECT_EQ(guide_of({"--collect", "activations,hessian"}, "unguided.h5"), "plain");
+  // What earlier versions made without naming a guide.
+  const ProgramRun again = nibble(command({"--collect", "output-hessian"}, "plain.h5"));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("; --guide plain goes on with it"));
+  EXPECT_EQ(guide_of({"--collect", "activations,guided-hessian", "--guide", "plain"}, "lacking.h5"), "plain");
+  const ProgramRun lacking =
+      nibble({"quantize", model, "--preset", "scalar", "--calib", temp / "lacking.h5", "-o", temp / "quantized"});
+  EXPECT_THAT(lacking.err, HasSubstr("--collect output-hessian --guide plain"));
   const ProgramRun mixed = nibble(
       {"quantize", model, "--preset", "scalar", "--calib", whitened, "--calib", plain, "-o", temp / "quantized"});
   EXPECT_EQ(mixed.exit_code, 2);

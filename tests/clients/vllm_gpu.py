@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs exports in vLLM, which wants a GPU: by hand, in two steps that need not be on one machine.
 
-    python tests/clients/vllm_gpu.py prepare DIR [--nibble FILE]     # quantizes and exports; torch and transformers for models of random weights
+    python tests/clients/vllm_gpu.py prepare DIR [--nibble FILE]     # quantizes and exports into DIR, which is emptied first; needs torch and transformers
     python tests/clients/vllm_gpu.py check DIR [--only REGEX]        # where vLLM and a GPU are
 
 Each export is compared with the float32 dequantized reference, which transformers runs on the CPU (programs/hugging_face.py):
@@ -72,10 +72,16 @@ def random_model(kind, target):
 
 
 def prepare(directory, nibble):
+    from damage import damaged
     from run import Preparation, family_with_tokenizer
 
-    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        if any(directory.iterdir()) and not (directory / "cases.json").is_file():
+            print(f"vllm: {directory} holds other things: remove it, or name another directory", file=sys.stderr)
+            return 2
+        shutil.rmtree(directory)
     directory.mkdir(parents=True)
+    (directory / "cases.json").write_text("[]")
     sources = dict(MODELS)
     for kind in RANDOM:
         random_model(kind, directory / "random" / kind)
@@ -84,21 +90,28 @@ def prepare(directory, nibble):
     table.MODELS = sources
     table.RECIPES.update(RECIPES)
     preparation = Preparation(nibble, directory)
-    made, failures = [], 0
+    made, failures = [], 0  # what failed is among the cases, and fails there
     for form, model in EXPORTS:
         reference, failure = preparation.exported(model, "dequantized", ("--dtype", "float32"))
         path, why = preparation.exported(model, form, ("--dtype", "float16") if form == "dequantized" else ())
         if failure or why:
             print(f"FAIL {model} {form}: {failure or why}")
             failures += 1
+            made.append({"name": f"{model} {form}", "failed": failure or why})
             continue
-        made.append({"name": f"{model} {form}", "model": model, "path": str(path.relative_to(directory)), "reference": str(reference.relative_to(directory))})
+        coded = form != "dequantized"
+        made.append({"name": f"{model} {form}", "model": model, "coded": coded, "damage": False, "path": str(path.relative_to(directory)), "reference": str(reference.relative_to(directory))})
+        if coded and model == table.DAMAGED:
+            copy = directory / "damaged" / path.name
+            copy.parent.mkdir(exist_ok=True)
+            damaged(path, copy)
+            made.append({**made[-1], "name": f"{model} {form} with faults", "damage": True, "path": str(copy.relative_to(directory))})
     text = (HERE.parent.parent / table.DEMO / "eval.txt").read_text(encoding="utf-8")
     (directory / "text.txt").write_text(text[:12000], encoding="utf-8")
     (directory / "cases.json").write_text(json.dumps(made, indent=1))
     for unneeded in ("quantized", "random", *(f"float-{kind}" for kind in RANDOM)):
         shutil.rmtree(directory / unneeded)
-    print(f"{len(made)} exports in {directory}, {failures} failures")
+    print(f"{len(made) - failures} exports in {directory}, {failures} failures")
     return 1 if failures else 0
 
 
@@ -126,7 +139,7 @@ def verdicts_of(model, judge):
         losses.append(-np.mean([entry[int(token)].logprob for token, entry in zip(ids[1:], output.prompt_logprobs[1:])]))
     verdicts["perplexity"] = compare.compare_perplexity(losses, judge["losses"], table.PERPLEXITY_LIMIT)
     greedy = list(run([judge["prompt"]], max_tokens=len(judge["greedy"]))[0].outputs[0].token_ids)
-    tie = 4 * float(np.abs(have - want).max())
+    tie = min(8 * LIMIT * float(np.sqrt((want**2).mean())), 4 * float(np.abs(have - want).max()))
     verdicts["greedy"] = compare.compare_greedy(greedy, judge["greedy"].tolist(), judge["margins"], tie)
     return verdicts
 
@@ -144,12 +157,24 @@ def kernels_of(model):
     return ", ".join(sorted(kinds - {"NoneType", "LogitsProcessor"}))
 
 
+KERNELS = ("Marlin", "Machete")
+
+
 def check(directory, only):
+    if not (directory / "cases.json").is_file():
+        print(f"vllm: {directory} was not made by `prepare`", file=sys.stderr)
+        return 2
+    cases = [case for case in json.loads((directory / "cases.json").read_text()) if re.search(only, case["name"])]
+    if not cases:
+        print(f"vllm: no case matches {only!r}", file=sys.stderr)
+        return 2
     os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_USE_FLASHINFER_SAMPLER="0", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     try:
         import torch
         import vllm
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "vllm"):
+            raise
         print(f"SKIPPED vllm: {error}")
         return 0
     if not torch.cuda.is_available():
@@ -159,13 +184,12 @@ def check(directory, only):
 
     print(f"vLLM {vllm.__version__}, torch {torch.__version__}, {torch.cuda.get_device_name()}", flush=True)
     text = (directory / "text.txt").read_text(encoding="utf-8")
-    judged, failures, count = {}, 0, 0
-    for case in json.loads((directory / "cases.json").read_text()):
-        if not re.search(only, case["name"]):
-            continue
-        start, notes = time.time(), ""
-        count += 1
+    judged, failures = {}, 0
+    for case in cases:
+        start, kernels, verdicts = time.time(), "", {}
         try:
+            if "failed" in case:
+                raise RuntimeError(case["failed"])
             if case["model"] not in judged:
                 window = 64 if "llama" in case["model"] or case["model"] == "gpt2" else 40
                 made = judge(directory / case["reference"], text if window == 64 else text[:4000], 20, window, prompt=8, count=24)
@@ -174,18 +198,24 @@ def check(directory, only):
                 str(directory / case["path"]), dtype="float16", enforce_eager=True, max_model_len=128, max_logprobs=-1,
                 max_num_seqs=20, max_num_batched_tokens=2048, kv_cache_memory_bytes=1 << 28, gpu_memory_utilization=0.05,
                 disable_log_stats=True, enable_prefix_caching=False, attention_config={"backend": "TRITON_ATTN"})  # fmt: skip
-            notes = kernels_of(model)
-            verdicts = verdicts_of(model, judged[case["model"]])
+            verdicts["loads"] = (True, f"{time.time() - start:.1f} s")
+            kernels = kernels_of(model)
+            if case["coded"]:
+                verdicts["kernels"] = (any(name in kernels for name in KERNELS), kernels or "none: no layer was taken for a coded one")
+            verdicts.update(verdicts_of(model, judged[case["model"]]))
             del model
         except Exception as error:  # a refusal is a result
             traceback.print_exc()
-            verdicts = {"loads": (False, f"{type(error).__name__}: {str(error)[:600]}")}
-        ok = all(good for good, _ in verdicts.values())
+            verdicts["runs" if "loads" in verdicts else "loads"] = (False, f"{type(error).__name__}: {str(error)[:600]}")
+        if case.get("damage"):
+            ok = not any(verdicts.get(name, (True,))[0] for name in ("log-probabilities", "perplexity"))
+        else:
+            ok = all(good for good, _ in verdicts.values())
         failures += not ok
-        print(f"{'ok  ' if ok else 'FAIL'} {case['name']:34} {time.time() - start:5.1f} s  {notes}")
+        print(f"{'ok  ' if ok else 'FAIL'} {case['name']:40} {time.time() - start:5.1f} s")
         for name, (good, detail) in verdicts.items():
             print(f"       {'+' if good else '-'} {name}: {detail}", flush=True)
-    print(f"{count} cases, {failures} failures")
+    print(f"{len(cases)} cases, {failures} failures")
     return 1 if failures else 0
 
 
@@ -197,7 +227,12 @@ def main():
     parser.add_argument("--only", default="", help='cases whose name ("llama gptq") matches')
     a = parser.parse_args()
     directory = a.directory.absolute()
-    return prepare(directory, a.nibble.absolute()) if a.step == "prepare" else check(directory, a.only)
+    if a.step == "check":
+        return check(directory, a.only)
+    if a.only or not a.nibble.is_file():
+        print("vllm: --only is of check" if a.only else f"vllm: {a.nibble} is not there: build it, or give --nibble", file=sys.stderr)
+        return 2
+    return prepare(directory, a.nibble.absolute())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def test_weights_have_their_own_rows(demo):
         checkpoint.quantized(names[0])
 
 
-def test_calibration_is_lazy_and_consistent(calibration, demo):
+def test_calibration_is_lazy_and_consistent(calibration, demo, tmp_path):
     layer = calibration[calibration.layers[0]]
     out, width = layer.shape
     assert layer.fisher.shape == (out, width) and np.all(layer.fisher >= 0)
@@ -58,9 +58,15 @@ def test_calibration_is_lazy_and_consistent(calibration, demo):
     assert np.all(layer.magnitude >= np.abs(layer.mean_input) - 1e-12)
     assert layer.tokens == 4 * 64 and calibration.settings["windows"] == "4"
     assert calibration.layers[0] in calibration and "nothing" not in calibration
+    plain = nibble.calibrate(demo / "gpt2-demo", tmp_path / "plain.h5", text=demo / "calibration.txt", samples=2, length=32,
+                             collect="guided-hessian", guide="plain")
+    assert plain.settings["guide"] == "plain"
     again = nibble.calibrate(demo / "gpt2-demo", calibration.path, text=demo / "calibration.txt", samples=4, length=64,
                              collect="activations,fisher,hessian,guided-hessian,output-hessian")  # complete: left as it is
-    assert again.layers == calibration.layers
+    assert again.layers == calibration.layers and again.settings["guide"] == "whitened"
+    with pytest.raises(nibble.InvalidArgument, match="--guide plain goes on"):
+        nibble.calibrate(demo / "gpt2-demo", plain.path, text=demo / "calibration.txt", samples=2, length=32,
+                         collect="guided-hessian")
     with pytest.raises(nibble.InvalidArgument, match="guided"):
         layer.hessian("guide")
 

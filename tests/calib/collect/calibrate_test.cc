@@ -559,8 +559,32 @@ TEST(CalibrationPlan, CountsWhatWeighsTokens) {
   EXPECT_GT(plan_job(whitened).memory_bytes, plan_job(plain).memory_bytes);
   EXPECT_GT(plan_job(whitened).disk_bytes, plan_job(plain).disk_bytes);
   EXPECT_GT(plan_job(whitened).operations, 1.2 * plan_job(plain).operations);
+  // A part's whole has the metric; several processes share its windows.
+  const auto planned = [&](const CalibrationJob& of, const PlanContext& context) {
+    RunSettings settings = of.settings;
+    settings.windows = 64;
+    settings.window_tokens = 8;
+    return plan_calibration(of.model.architecture(), settings, std::uint64_t{4} << 30, context);
+  };
+  EXPECT_EQ(planned(whitened, {.has_metric = true}).disk_bytes, planned(plain, {}).disk_bytes);
+  EXPECT_EQ(planned(whitened, {.has_metric = true}).metric_operations, 0.0);
+  EXPECT_LT(planned(whitened, {.processes = 4}).metric_operations, planned(whitened, {}).metric_operations);
   whitened.memory_bytes = 1;
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(whitened); }, "a plain guide"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(whitened); }, "--guide plain"));
+}
+
+// The metric's run comes before, under the names of the same stages.
+TEST(CalibrateRun, ProgressNeverGoesBack) {
+  const ToyCalibration toy("llama");
+  CalibrationJob job = toy.job("calib.h5");
+  job.settings.guide = Guide::kWhitened;
+  std::vector<double> done;
+  job.progress = [&](const ProgressUpdate& update) { done.push_back(update.done / update.total); };
+  calibrate(job);
+  ASSERT_FALSE(done.empty());
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_LE(done.back(), 1.0);
+  EXPECT_GT(done.back(), 0.99);
 }
 
 TEST(CalibrateRun, SampledLabelsFollowTheSeed) {

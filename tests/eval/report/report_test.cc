@@ -369,6 +369,16 @@ TEST_F(ReportTest, CalibrationsMixBySampleNotByWhatTheyCollect) {
   std::vector<SweepRecord> records = test::example_sweep();
   records[3].configuration[2].second = R"({"text":"c0ffee","samples":64,"collected":"activations,hessian"})";
   EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
+  // A guide is of what it weighs, and mixes with none but another guide.
+  const auto guided = [](const char* guide) {
+    return fmt::format(R"({{"text":"c0ffee","samples":64,{}"collected":"activations,guided-hessian"}})", guide);
+  };
+  records[3].configuration[2].second = guided(R"("guide":"whitened",)");
+  EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
+  records[4].configuration[2].second = guided("");
+  EXPECT_NE(html(records).find("were calibrated on different"), std::string::npos);
+  records[3].configuration[2].second = guided("");
+  EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
   records[3].configuration[2].second = R"({"text":"c0ffee","samples":32})";
   EXPECT_NE(html(records).find("were calibrated on different"), std::string::npos);
 }
