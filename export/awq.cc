@@ -24,7 +24,7 @@ constexpr std::size_t kOutputs = 8;                   // of a word
 constexpr std::array<std::size_t, kOutputs> kOrder{0, 2, 4, 6, 1, 3, 5, 7};
 
 Fit fit(const Storage& storage) {
-  const Fit integers = fit_integers(storage, kBits);
+  Fit integers = fit_integers(storage, kBits);
   if (integers.kind == Fit::Kind::kRefused) return integers;
   if (storage.role == model::Role::kEmbedding || storage.role == model::Role::kPositions ||
       storage.role == model::Role::kHead)

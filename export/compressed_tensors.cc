@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kBits[] = {2, 3, 4, 5, 6, 7, 8};
 
 Fit fit(const Storage& storage) {
-  const Fit integers = fit_integers(storage, kBits);
+  Fit integers = fit_integers(storage, kBits);
   if (integers.kind == Fit::Kind::kRefused) return integers;
   if (storage.role == model::Role::kEmbedding || storage.role == model::Role::kPositions)
     return Fit::refused("its programs quantize linear layers, but no embeddings", "format: float16 for this matrix");

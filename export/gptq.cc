@@ -21,7 +21,7 @@ namespace {
 constexpr unsigned kBits[] = {2, 3, 4, 8};
 
 Fit fit(const Storage& storage) {
-  const Fit integers = fit_integers(storage, kBits);
+  Fit integers = fit_integers(storage, kBits);
   if (integers.kind == Fit::Kind::kRefused) return integers;
   if (storage.role == model::Role::kEmbedding || storage.role == model::Role::kPositions)
     return Fit::refused("it quantizes linear layers, but no embeddings", "format: float16 for this matrix");
