@@ -10,6 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "calib/stats/run_settings.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/output_file.h"
@@ -95,17 +96,19 @@ void remove_ours(const std::filesystem::path& directory) {
 void compare_settings(const std::filesystem::path& file, const Settings& settings) {
   const nlohmann::json stored = parse_strict_json(read_text_file(file, 1 << 20), file.string());
   std::string differing;
+  std::string_view hint;
   for (const auto& [name, value] : settings) {
     const bool known = stored.is_object() && stored.contains(name) && stored[name].is_string();
     const std::string earlier = known ? stored[name].get<std::string>() : "(nothing)";
     if (earlier == value) continue;
     differing += fmt::format("{}{}: '{}' then, '{}' now", differing.empty() ? "" : "; ", name, earlier, value);
+    if (name == "guide" && earlier == to_text(Guide::kPlain))
+      hint = hint_of_plain_guide(Guide::kPlain, parse_guide(value));
   }
-  NIBBLE_REQUIRE(
-      differing.empty(), InvalidArgument,
-      "'{}' holds an unfinished calibration with other settings ({}); repeat it as it was begun (one of before "
-      "there were guides: --guide plain), or remove that directory to start anew",
-      file.parent_path().string(), differing);
+  NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
+                 "'{}' holds an unfinished calibration with other settings ({}); repeat it as it was begun, or remove "
+                 "that directory to start anew{}",
+                 file.parent_path().string(), differing, hint);
 }
 
 void write_settings(const std::filesystem::path& file, const Settings& settings) {

@@ -163,9 +163,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   NIBBLE_REQUIRE(arguments.text.text.empty() != arguments.text.tokens.empty(), InvalidArgument,
                  "calibrate: expected either --text or --tokens");
   check_calibration_text(app, arguments.text, arguments.labels != "data");
-  NIBBLE_REQUIRE(app.count("--guide") == 0 || calib::parse_statistic_set(arguments.collect).is_guided(),
-                 InvalidArgument,
-                 "calibrate: --guide concerns guided-hessian and output-hessian, which are not collected");
+  quant::check_guide(options_of(arguments));  // before any text is read
   MpiSession mpi;
   mpi.run("calibrate", [&] { collect(arguments, mpi); });
 }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "eval/report/figures.h"
@@ -58,42 +57,26 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
-nlohmann::json calibration_of(const Entry& entry) {
-  return nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
+  auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+  if (!json.is_object()) return json;
+  json.erase("collected");  // follows from the recipe and mixes nothing
+  for (const auto& [setting, key] : kCalibrationSettings)
+    if (std::ranges::count(shown, setting) > 0) {
+      json.erase(key);
+      json.erase("windows_hash");  // follows from both
+    }
+  return json;
 }
 
-// What weighs the tokens of a cell's Hessians; nothing where none of its statistics is guided, and those mix with all.
-std::optional<std::string> guide_of(const Entry& entry) {
-  const auto json = calibration_of(entry);
-  if (!json.is_object()) return std::nullopt;
-  const auto text = [&](const char* key, const char* without) {
-    const auto value = json.find(key);
-    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string(without);
-  };
-  const std::string collected = text("collected", "");
-  if (collected.find("guided-hessian") == std::string::npos && collected.find("output-hessian") == std::string::npos)
-    return std::nullopt;
-  return text("guide", "plain");  // records of plain ones say nothing
-}
-
-// calibration_sample() without the guide, which guide_of() compares.
-std::string unguided_sample(const Entry& entry, const SettingNames& shown) {
-  auto json = nlohmann::json::parse(calibration_sample(entry, shown));
-  if (json.is_object()) json.erase("guide");
+std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
-  auto json = calibration_of(entry);
-  if (json.is_object()) json.erase("collected");  // follows from the recipe and mixes nothing
-  for (const auto& [setting, key] : kCalibrationSettings)
-    if (json.is_object() && std::ranges::count(shown, setting) > 0) {
-      json.erase(key);
-      json.erase("windows_hash");  // follows from both
-    }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return text_of(sample_of(entry, shown));
 }
 
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
@@ -105,8 +88,12 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string_view calibration = fact(entry->record.configuration, "calibration");
     const std::string model(fact(entry->record.configuration, "model"));
-    if (calibration != "null" && !calibration.empty()) calibrations[model].insert(unguided_sample(*entry, shown));
-    if (const auto guide = guide_of(*entry)) guides[model].insert(*guide);
+    if (calibration != "null" && !calibration.empty()) {
+      nlohmann::json sample = sample_of(*entry, shown);
+      if (sample.is_object()) sample.erase("guide");  // cells without one mix with all
+      calibrations[model].insert(text_of(sample));
+    }
+    if (const auto guide = recorded_guide(entry->record)) guides[model].insert(*guide);
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });

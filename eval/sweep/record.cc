@@ -301,6 +301,19 @@ std::string_view fact(const Facts& facts, std::string_view name) {
   return {};
 }
 
+std::optional<std::string> recorded_guide(const SweepRecord& record) {
+  const auto json = nlohmann::json::parse(fact(record.configuration, "calibration"), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto text = [&](const char* key, const char* without) {
+    const auto value = json.find(key);
+    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string(without);
+  };
+  const std::string collected = text("collected", "");
+  for (const char* guided : {"guided-hessian", "output-hessian"})
+    if (collected.find(guided) != std::string::npos) return text("guide", "plain");
+  return std::nullopt;
+}
+
 std::string cell_name(const SweepRecord& record) {
   return fmt::format("{} · {} · {}", fact(record.labels, "model"), fact(record.labels, "recipe"),
                      fact(record.labels, "evaluation"));

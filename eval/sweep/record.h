@@ -137,6 +137,10 @@ bool is_record_name(const std::filesystem::path& file);
 /// The value of `name` in `facts`, or an empty text.
 std::string_view fact(const Facts& facts, std::string_view name);
 
+/// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where
+/// it needs neither.
+std::optional<std::string> recorded_guide(const SweepRecord& record);
+
 /// What an evaluation scores, as JSON: its configuration without `divergence`, which says what else was looked at there
 /// and changes no loss.
 std::string scored_text(const SweepRecord& record);

@@ -83,8 +83,8 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["fisher"] = calib::to_text(calibration.flavour);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
-  if (guide_of(calibration, statistics) != calib::Guide::kPlain)
-    json["guide"] = calib::to_text(guide_of(calibration, statistics));
+  if (const calib::Guide guide = guide_of(calibration, statistics); guide != calib::Guide::kPlain)
+    json["guide"] = calib::to_text(guide);
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -338,17 +338,6 @@ class Planner {
 
 SweepPlan plan_sweep(const SweepSpec& spec) { return Planner(spec).plan(); }
 
-namespace {
-
-bool is_guided(const SweepRecord& record) {
-  const Json json = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
-  const auto collected = json.is_object() ? json.find("collected") : json.end();
-  return json.is_object() && collected != json.end() && collected->is_string() &&
-         calib::parse_statistic_set(collected->get<std::string>()).is_guided();
-}
-
-}  // namespace
-
 SweepPlan plan_repetition(const SweepRecord& record) {
   Json sweep;
   sweep["models"].push_back({{"path", fact(record.sources, "model")}, {"name", fact(record.labels, "model")}});
@@ -358,8 +347,8 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     if (text.empty()) return;
     Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
-    if (name == std::string_view("calibration") && !section.contains("guide") && is_guided(record))
-      section["guide"] = "plain";  // of which records say nothing; the default is another one
+    if (const auto guide = recorded_guide(record); guide && name == std::string_view("calibration"))
+      section["guide"] = *guide;  // of a plain one records say nothing, and the default is another
     if (list) {
       sweep["evaluations"].push_back(section);
     } else {

@@ -30,11 +30,15 @@ datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& s
                                                .progress = progress});
 }
 
+void check_guide(const CalibrateOptions& options) {
+  NIBBLE_REQUIRE(!options.guide || options.collect.is_guided(), InvalidArgument,
+                 "calibrate: a guide concerns guided-hessian and output-hessian, which are not collected");
+}
+
 calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output) {
-  NIBBLE_REQUIRE(!options.guide || options.collect.is_guided(), InvalidArgument,
-                 "calibrate: a guide concerns guided-hessian and output-hessian, which are not collected");
+  check_guide(options);
   const bool sampled = source.tokens.empty();
   calib::CalibrationJob job{.model = *model.transformer,
                             .tokens = windows.tokens,

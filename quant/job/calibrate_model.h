@@ -42,6 +42,9 @@ struct CalibrateOptions {
   bool head = false;                       ///< the output layer too
 };
 
+/// Throws InvalidArgument for a guide where nothing is guided.
+void check_guide(const CalibrateOptions& options);
+
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds
 /// memory, progress and team. `tokenizer` may be null where `source` has token ids. Model and windows must outlive it.
 /// Throws InvalidArgument for a guide of nothing, FormatError for a file of means.

@@ -40,11 +40,15 @@ def compare_logits(have, want, limit):
     return bool(error <= limit), f"relative RMSE {error:.2g} of at most {limit:g}"
 
 
+def log_softmax(logits):
+    x = logits.astype(np.float64)
+    x -= x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
 def window_loss(logits, ids):
     """Mean -log p(next token) in nats of one window: logits (tokens, vocabulary), ids (tokens); the first token is not scored."""
-    x = logits[:-1].astype(np.float64)
-    x -= x.max(-1, keepdims=True)
-    return float((np.log(np.exp(x).sum(-1)) - x[np.arange(len(ids) - 1), ids[1:]]).mean())
+    return float(-log_softmax(logits[:-1])[np.arange(len(ids) - 1), ids[1:]].mean())
 
 
 def compare_perplexity(losses, reference_losses, limit):

@@ -100,7 +100,8 @@ def prepare(directory, nibble):
             made.append({"name": f"{model} {form}", "failed": failure or why})
             continue
         coded = form != "dequantized"
-        made.append({"name": f"{model} {form}", "model": model, "coded": coded, "damage": False, "path": str(path.relative_to(directory)), "reference": str(reference.relative_to(directory))})
+        size = {"characters": 4000, "window": 40} if model in RANDOM else {"characters": 12000, "window": 64}  # as run.py's
+        made.append({"name": f"{model} {form}", "model": model, "coded": coded, "damage": False, **size, "path": str(path.relative_to(directory)), "reference": str(reference.relative_to(directory))})
         if coded and model == table.DAMAGED:
             copy = directory / "damaged" / path.name
             copy.parent.mkdir(exist_ok=True)
@@ -115,11 +116,6 @@ def prepare(directory, nibble):
     return 1 if failures else 0
 
 
-def log_softmax(logits):
-    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
 def verdicts_of(model, judge):
     """{check: (holds, detail)} of a loaded vLLM model"""
     from vllm import SamplingParams
@@ -130,7 +126,7 @@ def verdicts_of(model, judge):
         return model.generate(prompts, SamplingParams(**how), use_tqdm=False)
 
     # Of the first token nothing predicts the probability: entry t + 1 is what position t gives.
-    want = log_softmax(judge["logits"][:-1])
+    want = compare.log_softmax(judge["logits"][:-1])
     first = run(judge["windows"][:1], prompt_logprobs=-1)[0].prompt_logprobs[1:]
     have = np.array([[entry[i].logprob for i in range(want.shape[1])] for entry in first])
     verdicts = {"log-probabilities": compare.compare_logits(have, want, LIMIT)}
@@ -186,21 +182,20 @@ def check(directory, only):
     text = (directory / "text.txt").read_text(encoding="utf-8")
     judged, failures = {}, 0
     for case in cases:
-        start, kernels, verdicts = time.time(), "", {}
+        start, verdicts = time.time(), {}
         try:
             if "failed" in case:
                 raise RuntimeError(case["failed"])
             if case["model"] not in judged:
-                window = 64 if "llama" in case["model"] or case["model"] == "gpt2" else 40
-                made = judge(directory / case["reference"], text if window == 64 else text[:4000], 20, window, prompt=8, count=24)
+                made = judge(directory / case["reference"], text[: case["characters"]], 20, case["window"], prompt=8, count=24)
                 judged[case["model"]] = {name: np.array(value) for name, value in made.items()}
             model = vllm.LLM(
                 str(directory / case["path"]), dtype="float16", enforce_eager=True, max_model_len=128, max_logprobs=-1,
                 max_num_seqs=20, max_num_batched_tokens=2048, kv_cache_memory_bytes=1 << 28, gpu_memory_utilization=0.05,
                 disable_log_stats=True, enable_prefix_caching=False, attention_config={"backend": "TRITON_ATTN"})  # fmt: skip
             verdicts["loads"] = (True, f"{time.time() - start:.1f} s")
-            kernels = kernels_of(model)
             if case["coded"]:
+                kernels = kernels_of(model)
                 verdicts["kernels"] = (any(name in kernels for name in KERNELS), kernels or "none: no layer was taken for a coded one")
             verdicts.update(verdicts_of(model, judged[case["model"]]))
             del model
