@@ -1,15 +1,13 @@
 #include <immintrin.h>
 
+#include "core/simd/floats_avx2.h"
 #include "eval/quality/log_sum_exp_kernels.h"
 #include "eval/quality/log_sum_exp_simd.h"
 
 namespace nibble::eval::kernels {
 namespace {
 
-struct Avx2 {
-  using F = __m256;
-  using D = __m256d;
-  static constexpr std::size_t kHalf = 4;
+struct Avx2 : simd::Floats256 {
   static constexpr double kLowest = -708.0;  // 2^n is a normal number down to here
 
   static F load(const float* values, std::size_t left) {
@@ -26,17 +24,8 @@ struct Avx2 {
     for (const float lane : lanes) result = lane > result ? lane : result;
     return result;
   }
-  static D low(F a) { return _mm256_cvtps_pd(_mm256_castps256_ps128(a)); }
-  static D high(F a) { return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)); }
 
-  static D set(double x) { return _mm256_set1_pd(x); }
-  static D add(D a, D b) { return _mm256_add_pd(a, b); }
-  static D sub(D a, D b) { return _mm256_sub_pd(a, b); }
-  static D mul(D a, D b) { return _mm256_mul_pd(a, b); }
-  static D fma(D a, D b, D c) { return _mm256_fmadd_pd(a, b, c); }
-  static D fnma(D a, D b, D c) { return _mm256_fnmadd_pd(a, b, c); }
   static D at_least(D x, D lowest) { return _mm256_max_pd(lowest, x); }  // of a NaN the second operand comes through
-  static D round(D x) { return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static D scale(D p, D n, D x) {
     const __m256i exponent = _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(n)), _mm256_set1_epi64x(1023));
     const D power = _mm256_castsi256_pd(_mm256_slli_epi64(exponent, 52));

@@ -1,15 +1,13 @@
 #include <immintrin.h>
 
+#include "core/simd/floats_avx512.h"
 #include "eval/quality/log_sum_exp_kernels.h"
 #include "eval/quality/log_sum_exp_simd.h"
 
 namespace nibble::eval::kernels {
 namespace {
 
-struct Avx512 {
-  using F = __m512;
-  using D = __m512d;
-  static constexpr std::size_t kHalf = 8;
+struct Avx512 : simd::Floats512 {
   static constexpr double kLowest = -1000.0;
 
   static F load(const float* values, std::size_t left) {
@@ -18,18 +16,9 @@ struct Avx512 {
   }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
   static float largest(F a) { return _mm512_reduce_max_ps(a); }
-  static D low(F a) { return _mm512_cvtps_pd(_mm512_castps512_ps256(a)); }
-  static D high(F a) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1)); }
 
-  static D set(double x) { return _mm512_set1_pd(x); }
-  static D add(D a, D b) { return _mm512_add_pd(a, b); }
-  static D sub(D a, D b) { return _mm512_sub_pd(a, b); }
-  static D mul(D a, D b) { return _mm512_mul_pd(a, b); }
-  static D fma(D a, D b, D c) { return _mm512_fmadd_pd(a, b, c); }
-  static D fnma(D a, D b, D c) { return _mm512_fnmadd_pd(a, b, c); }
   static D at_least(D x, D lowest) { return _mm512_max_pd(lowest, x); }  // of a NaN the second operand comes through
-  static D round(D x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static D scale(D p, D n, D) { return _mm512_scalef_pd(p, n); }  // 2^n underflows to 0 at kLowest
+  static D scale(D p, D n, D) { return _mm512_scalef_pd(p, n); }         // 2^n underflows to 0 at kLowest
   static D weighted(D weight, D x, D sum) {
     return _mm512_mask3_fmadd_pd(weight, x, sum, _mm512_cmp_pd_mask(weight, set(0.0), _CMP_NEQ_UQ));
   }

@@ -7,8 +7,8 @@
 // Maximum and sum of exponentials over a vector type V of one instruction set. V lives in an anonymous namespace of the
 // file that includes this, so everything here has internal linkage and cannot leak into code for other processors.
 //
-// V offers   F, D                     2 kHalf floats; kHalf doubles
-//            load(p, left)            up to 2 kHalf floats; those past the end are -inf
+// V offers   F, D                     kWidth floats; half as many doubles
+//            load(p, left)            up to kWidth floats; those past the end are -inf
 //            max(a, b), largest(a)    of floats
 //            low(f), high(f)          halves of the floats, as doubles
 //            set(x), add, sub, mul, fma(a, b, c) = a b + c, fnma(a, b, c) = c - a b, total(d)
@@ -44,7 +44,7 @@ typename V::D exp(typename V::D x) {
 
 template <class V>
 void max_and_sum_exp(const float* values, std::size_t count, float* max, double* sum) {
-  constexpr std::size_t kWidth = 2 * V::kHalf;
+  constexpr std::size_t kWidth = V::kWidth;
   auto largest = V::load(values, 0);
   for (std::size_t i = 0; i < count; i += kWidth) largest = V::max(V::load(values + i, count - i), largest);
   *max = V::largest(largest);
@@ -61,7 +61,7 @@ void max_and_sum_exp(const float* values, std::size_t count, float* max, double*
 
 template <class V>
 void softmax_sums(const float* p, const float* q, std::size_t count, SoftmaxSums* sums) {
-  constexpr std::size_t kWidth = 2 * V::kHalf;
+  constexpr std::size_t kWidth = V::kWidth;
   auto largest_p = V::load(p, 0), largest_q = V::load(q, 0);
   for (std::size_t i = 0; i < count; i += kWidth) {
     largest_p = V::max(V::load(p + i, count - i), largest_p);

@@ -1,15 +1,15 @@
 #include <arm_neon.h>
 
+#include "core/simd/floats_neon.h"
 #include "model/transformer/cache/attention_kernels_simd.h"
 
 namespace nibble::model::attention_kernels {
 namespace {
 
-struct Vector128 {
-  using F = float32x4_t;
-  static constexpr std::size_t kWidth = 4, kRows = 2;
+struct Vector128 : simd::Floats128 {
+  static constexpr std::size_t kRows = 2;
 
-  static F load(const float* p) { return vld1q_f32(p); }
+  using Floats128::load;
   static F load(const std::uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
   static F load(const std::int8_t* p) {
     std::int32_t four = 0;
@@ -23,17 +23,6 @@ struct Vector128 {
     for (std::size_t i = 0; i < count; ++i) padded[i] = p[i];
     return load(padded);
   }
-  static void store(float* p, F x) { vst1q_f32(p, x); }
-  static void store(float* p, std::size_t count, F x) {
-    float all[kWidth];
-    vst1q_f32(all, x);
-    for (std::size_t i = 0; i < count; ++i) p[i] = all[i];
-  }
-  static F zero() { return vdupq_n_f32(0.0f); }
-  static F set(float x) { return vdupq_n_f32(x); }
-  static F add(F a, F b) { return vaddq_f32(a, b); }
-  static F mul(F a, F b) { return vmulq_f32(a, b); }
-  static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
 };
 
 }  // namespace

@@ -1,22 +1,15 @@
 #include <immintrin.h>
 
+#include "core/simd/floats_avx2.h"
 #include "quant/algo/windows/viterbi_kernels.h"
 #include "quant/algo/windows/viterbi_simd.h"
 
 namespace nibble::quant::viterbi_kernels {
 namespace {
 
-struct Avx2 {
-  using F = __m256;
+struct Avx2 : simd::Floats256 {
   using Mask = __m256;
-  static constexpr unsigned kLanes = 8;
 
-  static F load(const float* p) { return _mm256_loadu_ps(p); }
-  static void store(float* p, F a) { _mm256_storeu_ps(p, a); }
-  static F broadcast(float a) { return _mm256_set1_ps(a); }
-  static F add(F a, F b) { return _mm256_add_ps(a, b); }
-  static F subtract(F a, F b) { return _mm256_sub_ps(a, b); }
-  static F multiply(F a, F b) { return _mm256_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm256_min_ps(a, b); }
   static Mask less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   static Mask select(Mask mask, Mask a, Mask b) { return _mm256_blendv_ps(b, a, mask); }
@@ -61,14 +54,14 @@ struct Avx2 {
 struct Avx {
   using F = __m128;
   using Mask = __m128;
-  static constexpr unsigned kLanes = 4;
+  static constexpr unsigned kWidth = 4;
 
   static F load(const float* p) { return _mm_loadu_ps(p); }
   static void store(float* p, F a) { _mm_storeu_ps(p, a); }
-  static F broadcast(float a) { return _mm_set1_ps(a); }
+  static F set(float a) { return _mm_set1_ps(a); }
   static F add(F a, F b) { return _mm_add_ps(a, b); }
-  static F subtract(F a, F b) { return _mm_sub_ps(a, b); }
-  static F multiply(F a, F b) { return _mm_mul_ps(a, b); }
+  static F sub(F a, F b) { return _mm_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm_min_ps(a, b); }
   static Mask less(F a, F b) { return _mm_cmp_ps(a, b, _CMP_LT_OQ); }
   static Mask select(Mask mask, Mask a, Mask b) { return _mm_blendv_ps(b, a, mask); }

@@ -1,22 +1,15 @@
 #include <immintrin.h>
 
+#include "core/simd/floats_avx512.h"
 #include "quant/algo/windows/viterbi_kernels.h"
 #include "quant/algo/windows/viterbi_simd.h"
 
 namespace nibble::quant::viterbi_kernels {
 namespace {
 
-struct Avx512 {
-  using F = __m512;
+struct Avx512 : simd::Floats512 {
   using Mask = __mmask16;
-  static constexpr unsigned kLanes = 16;
 
-  static F load(const float* p) { return _mm512_loadu_ps(p); }
-  static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
-  static F broadcast(float a) { return _mm512_set1_ps(a); }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
-  static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
-  static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
   static F minimum(F a, F b) { return _mm512_min_ps(a, b); }
   static Mask less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static Mask select(Mask mask, Mask a, Mask b) { return static_cast<Mask>((mask & a) | (~mask & b)); }

@@ -12,17 +12,17 @@ struct Neon {
     float32x4_t low, high;
   };
   using Mask = uint16x8_t;
-  static constexpr unsigned kLanes = 8;
+  static constexpr unsigned kWidth = 8;
 
   static F load(const float* p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
   static void store(float* p, F a) {
     vst1q_f32(p, a.low);
     vst1q_f32(p + 4, a.high);
   }
-  static F broadcast(float a) { return {vdupq_n_f32(a), vdupq_n_f32(a)}; }
+  static F set(float a) { return {vdupq_n_f32(a), vdupq_n_f32(a)}; }
   static F add(F a, F b) { return {vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)}; }
-  static F subtract(F a, F b) { return {vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)}; }
-  static F multiply(F a, F b) { return {vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)}; }
+  static F sub(F a, F b) { return {vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)}; }
+  static F mul(F a, F b) { return {vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)}; }
   static float32x4_t minimum(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
   static F minimum(F a, F b) { return {minimum(a.low, b.low), minimum(a.high, b.high)}; }
   static Mask less(F a, F b) {
@@ -52,14 +52,14 @@ struct Neon {
 struct NeonHalf {
   using F = float32x4_t;
   using Mask = uint32x4_t;
-  static constexpr unsigned kLanes = 4;
+  static constexpr unsigned kWidth = 4;
 
   static F load(const float* p) { return vld1q_f32(p); }
   static void store(float* p, F a) { vst1q_f32(p, a); }
-  static F broadcast(float a) { return vdupq_n_f32(a); }
+  static F set(float a) { return vdupq_n_f32(a); }
   static F add(F a, F b) { return vaddq_f32(a, b); }
-  static F subtract(F a, F b) { return vsubq_f32(a, b); }
-  static F multiply(F a, F b) { return vmulq_f32(a, b); }
+  static F sub(F a, F b) { return vsubq_f32(a, b); }
+  static F mul(F a, F b) { return vmulq_f32(a, b); }
   static F minimum(F a, F b) { return Neon::minimum(a, b); }
   static Mask less(F a, F b) { return vcltq_f32(a, b); }
   static Mask select(Mask mask, Mask a, Mask b) { return vbslq_u32(mask, a, b); }

@@ -2,8 +2,8 @@
 
 // The forward pass over vectors of groups; included by one file per instruction set, each with a V of its own:
 //
-//   V::F, V::Mask     vectors of V::kLanes floats, and of what comparing them gives
-//   load, store, broadcast, add, subtract, multiply, minimum(a, b) = a < b ? a : b, less(a, b) as Mask
+//   V::F, V::Mask     vectors of V::kWidth floats, and of what comparing them gives
+//   load, store, set, add, sub, mul, minimum(a, b) = a < b ? a : b, less(a, b) as Mask
 //   select(mask, a, b)      masks: of a where `mask` holds, else of b
 //   bits(mask)              an integer of as many bits as lanes
 //   even(a, b), odd(a, b)   of the lanes of a and then b, every other
@@ -68,8 +68,8 @@ template <class V, unsigned kBits, unsigned kWindowBits>
 void forward(const Trellis& trellis, const float* targets, const float* factors, std::size_t rows, const float* start,
              std::uint8_t* decisions, float* costs) {
   using F = typename V::F;
-  constexpr unsigned kBranches = 1u << kBits, kGroups = 1u << (kWindowBits - kBits), kLanes = V::kLanes;
-  constexpr unsigned kChunks = kGroups / kLanes, kPlane = plane_bytes(kBits, kWindowBits);
+  constexpr unsigned kBranches = 1u << kBits, kGroups = 1u << (kWindowBits - kBits), kWidth = V::kWidth;
+  constexpr unsigned kChunks = kGroups / kWidth, kPlane = plane_bytes(kBits, kWindowBits);
   // What the chunks of one branch get of the groups' least costs repeats after so many.
   constexpr unsigned kSpread = kChunks >= kBranches ? kChunks / kBranches : 1;
   static_assert(kChunks >= 1);
@@ -77,9 +77,9 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
   F least[kChunks], spread[kBranches][kSpread];
   // Of the paths that end in the windows of branch b and chunk c.
   const auto path = [&](F target, F factor, unsigned b, unsigned c) __attribute__((always_inline)) {
-    const F entry = V::load(trellis.palette + b * kGroups + c * kLanes);
-    const F error = V::subtract(target, V::multiply(factor, entry));
-    return V::add(spread[b][c % kSpread], V::multiply(error, error));
+    const F entry = V::load(trellis.palette + b * kGroups + c * kWidth);
+    const F error = V::sub(target, V::mul(factor, entry));
+    return V::add(spread[b][c % kSpread], V::mul(error, error));
   };
   // What the groups' least costs are to the windows that follow.
   const auto distribute = [&]() __attribute__((always_inline)) {
@@ -87,9 +87,9 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
       // One group is before all windows of a branch. Loads that broadcast are cheaper than permutations.
       float costs_of_groups[kGroups];
 #pragma GCC unroll 4
-      for (unsigned c = 0; c < kChunks; ++c) V::store(costs_of_groups + c * kLanes, least[c]);
+      for (unsigned c = 0; c < kChunks; ++c) V::store(costs_of_groups + c * kWidth, least[c]);
 #pragma GCC unroll 16
-      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::broadcast(costs_of_groups[b % kGroups]);
+      for (unsigned b = 0; b < kBranches; ++b) spread[b][0] = V::set(costs_of_groups[b % kGroups]);
     } else {
       constexpr unsigned kDistinct = kChunks < kBranches ? kChunks : kBranches;
 #pragma GCC unroll 4
@@ -103,11 +103,11 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
       }
     }
   };
-  for (unsigned c = 0; c < kChunks; ++c) least[c] = start == nullptr ? V::broadcast(0.0f) : V::load(start + c * kLanes);
+  for (unsigned c = 0; c < kChunks; ++c) least[c] = start == nullptr ? V::set(0.0f) : V::load(start + c * kWidth);
   distribute();
   for (std::size_t row = 1; row < rows; ++row) {
     std::uint8_t* planes = decisions + row * (kBits * kPlane);
-    const F target = V::broadcast(targets[row - 1]), factor = V::broadcast(factors[row - 1]);
+    const F target = V::set(targets[row - 1]), factor = V::set(factors[row - 1]);
 #pragma GCC unroll 4
     for (unsigned c = 0; c < kChunks; ++c) {
       const auto chosen = least_of<V, kBits>(
@@ -122,16 +122,16 @@ void forward(const Trellis& trellis, const float* targets, const float* factors,
     if (row % kRowsBetweenLeast == 0) {
       // Through memory: GCC 12 makes wrong code of a reduction in registers here.
       float lanes[kGroups];
-      for (unsigned c = 0; c < kChunks; ++c) V::store(lanes + c * kLanes, least[c]);
+      for (unsigned c = 0; c < kChunks; ++c) V::store(lanes + c * kWidth, least[c]);
       float lowest = lanes[0];
       for (unsigned g = 1; g < kGroups; ++g) lowest = lanes[g] < lowest ? lanes[g] : lowest;
-      for (unsigned c = 0; c < kChunks; ++c) least[c] = V::subtract(least[c], V::broadcast(lowest));
+      for (unsigned c = 0; c < kChunks; ++c) least[c] = V::sub(least[c], V::set(lowest));
     }
     distribute();
   }
-  const F target = V::broadcast(targets[rows - 1]), factor = V::broadcast(factors[rows - 1]);
+  const F target = V::set(targets[rows - 1]), factor = V::set(factors[rows - 1]);
   for (unsigned b = 0; b < kBranches; ++b)
-    for (unsigned c = 0; c < kChunks; ++c) V::store(costs + b * kGroups + c * kLanes, path(target, factor, b, c));
+    for (unsigned c = 0; c < kChunks; ++c) V::store(costs + b * kGroups + c * kWidth, path(target, factor, b, c));
 }
 
 // forward() for the widths of a trellis from kWindowBits on, of at most kMost group bits.

@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/simd/floats_avx512.h"
+
 // The vector type of code_vectors.h and exact_matvec_simd.h in AVX-512 F, BW, VL, DQ. Only *_avx512*.cc include this.
 namespace nibble::quant {
 namespace {
 
-struct Vector512 {
+struct Vector512 : simd::Floats512 {
   using Bytes = __m512i;
-  using F = __m512;
 
   static Bytes load_bytes(const std::uint8_t* p) { return _mm512_loadu_si512(p); }
   static void store_bytes(std::uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
@@ -31,15 +32,7 @@ struct Vector512 {
     return _mm512_ternarylogic_epi32(_mm512_set1_epi8(static_cast<char>(kMask)), a, b, 0xCA);
   }
 
-  static F zero() { return _mm512_setzero_ps(); }
-  static F set(float x) { return _mm512_set1_ps(x); }
   static F load(const void* p) { return _mm512_loadu_ps(p); }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
-  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
-  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
-  static void store(float* p, F v) { _mm512_storeu_ps(p, v); }
   static float sum(F v) { return _mm512_reduce_add_ps(v); }
   static F load_half(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
   static F load_bfloat(const void* p) {
