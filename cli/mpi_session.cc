@@ -23,15 +23,6 @@ bool started_by_mpirun() {
   return false;
 }
 
-#if NIBBLE_HAVE_MPI
-int exit_code_of(const std::exception& error) {
-  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) return kExitUsage;
-  if (dynamic_cast<const FormatError*>(&error) != nullptr) return kExitFile;
-  if (dynamic_cast<const NumericalError*>(&error) != nullptr) return kExitNumerical;
-  return kExitUnexpected;
-}
-#endif
-
 }  // namespace
 
 MpiSession::MpiSession() {
@@ -55,7 +46,7 @@ void MpiSession::run([[maybe_unused]] std::string_view command, const std::funct
     try {
       return work();
     } catch (const std::exception& error) {
-      fmt::print(stderr, "nibble {}: error in process {}: {}\n", command, team->rank(), error.what());
+      fmt::print(stderr, "nibble {}: error in process {}: {}\n", command, team->rank(), error_text(error));
       team->abort(exit_code_of(error));
     }
   }

@@ -7,7 +7,6 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "cli/terminal/signals.h"
 #include "cli/version.h"
 #include "core/error.h"
+#include "core/program_identity.h"
 #include "core/suggest.h"
 
 namespace nibble::cli {
@@ -84,6 +84,7 @@ int report(const CLI::App* command, std::string_view message, ExitCode code) {
 
 int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
   install_signal_handlers();
+  set_program_identity(fmt::format("{} {}", version_facts().version, version_facts().git_commit));
   CLI::App program("Nibble: quantization research toolkit for language models", "nibble");
   program.footer(std::string(kFooter));
   program.set_version_flag("--version", "nibble " + version_facts().version);
@@ -100,7 +101,12 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
-    program.exit(request);
+    try {
+      program.exit(request);
+      flush_output();
+    } catch (const std::exception& error) {
+      return report(nullptr, error_text(error), exit_code_of(error));
+    }
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     const CLI::App* command = selected() != nullptr ? selected()->options : nullptr;
@@ -119,18 +125,8 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
     command.run();
     flush_output();
     return kExitOk;
-  } catch (const InvalidArgument& error) {
-    return report(command.options, error.what(), kExitUsage);
-  } catch (const FormatError& error) {
-    return report(command.options, error.what(), kExitFile);
-  } catch (const std::filesystem::filesystem_error& error) {
-    return report(command.options, error.what(), kExitFile);
-  } catch (const NumericalError& error) {
-    return report(command.options, error.what(), kExitNumerical);
-  } catch (const std::bad_alloc&) {
-    return report(command.options, "out of memory", kExitUnexpected);
   } catch (const std::exception& error) {
-    return report(command.options, fmt::format("unexpected: {}", error.what()), kExitUnexpected);
+    return report(command.options, error_text(error), exit_code_of(error));
   }
 }
 

@@ -22,8 +22,10 @@ FileLock::FileLock(std::filesystem::path file, const std::filesystem::path& what
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) throw errno_error(fmt::format("cannot create '{}'", file_.string()), errno);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
   ::close(descriptor_);
-  throw is_being_written(what);
+  if (error == EWOULDBLOCK) throw is_being_written(what);
+  throw errno_error(fmt::format("cannot lock '{}'", file_.string()), error);
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }

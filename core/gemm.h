@@ -10,10 +10,9 @@ namespace nibble {
 /// C = alpha * op(A) op(B) + beta * C on the calling thread: the one door to matrix products.
 ///
 /// Shapes   op(A) (m, k), op(B) (k, n), C (m, n), all row-major views. beta = 0 overwrites C, whatever it held.
-/// T        float (oneDNN, or Eigen when NIBBLE_FORCE_ISA=scalar), double and std::complex<double> (Eigen; for checks).
-/// Result   accumulates in T; the same call gives the same bits on the same processor and library.
-/// Requires C does not overlap A or B. Throws InvalidArgument when the shapes do not fit.
-/// Why this library: docs/results/gemm.md.
+/// T        float (oneDNN; Eigen on Arm and when NIBBLE_FORCE_ISA=scalar), double and std::complex<double> (Eigen; for
+/// checks). Result   accumulates in T; the same call gives the same bits on the same processor and library. Requires C
+/// does not overlap A or B. Throws InvalidArgument when the shapes do not fit. Why this library: docs/results/gemm.md.
 template <class T>
 void gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
           MatrixView<T> c);

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/hash.h"
+#include "core/program_identity.h"
 
 namespace nibble::calib {
 namespace {
@@ -124,6 +125,7 @@ class Calibration {
   std::vector<std::pair<std::string, std::string>> work_settings(const RunSettings& settings) const {
     auto list = describe(settings);
     list.emplace_back("processes", fmt::format("{}", team_.size()));
+    list.emplace_back("program", program_identity());
     if (!job_.metric_tokens.empty())
       list.emplace_back("metric", Hasher().update(std::as_bytes(job_.metric_tokens)).hex());
     return list;
@@ -170,6 +172,7 @@ class Calibration {
     metric.tokens = job_.metric_tokens.empty() ? first_windows(job_, kGuideWindows) : job_.metric_tokens;
     metric.settings.collected = metric_statistics(settings_.collected);
     metric.settings.guide = Guide::kPlain;
+    metric.settings.flavour = FisherFlavour::kSequence;
     metric.settings.head = false;
     metric.centre = Centre::kNone;
     metric.output = work_.metric_path();
@@ -504,6 +507,8 @@ RunSettings complete_settings(const CalibrationJob& job) {
   NIBBLE_REQUIRE(
       settings.labels == Labels::kData || settings.collected.needs_gradients(), InvalidArgument,
       "calibration: labels concern gradients (fisher, guided-hessian, output-hessian), which are not collected");
+  NIBBLE_REQUIRE(settings.flavour == FisherFlavour::kSequence || settings.collected.fisher, InvalidArgument,
+                 "calibration: position concerns the gradients of `fisher`, which is not collected");
   if (job.centre == Centre::kOwn) {
     NIBBLE_REQUIRE(!settings.head, InvalidArgument,
                    "calibration: the head's mean input is known only after the run; to centre with the head, give a "

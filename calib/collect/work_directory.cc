@@ -29,7 +29,9 @@ int lock_directory(const std::filesystem::path& directory) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) throw errno_error(fmt::format("cannot create '{}'", path), errno);
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+  const int error = errno;
   ::close(file);
+  if (error != EWOULDBLOCK) throw errno_error(fmt::format("cannot lock '{}'", path), error);
   throw InvalidArgument(
       fmt::format("another calibration is at work in '{}'; wait for it, or choose another -o", directory.string()));
 }

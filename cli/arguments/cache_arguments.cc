@@ -31,14 +31,22 @@ model::CacheOptions CacheArguments::options() const {
 }
 
 void add_cache_arguments(CLI::App& app, CacheArguments& arguments) {
+  add_cache_kind(app, arguments);
+  add_cache_size(app, arguments);
+  add_window_sizes(app, arguments);
+}
+
+void add_cache_kind(CLI::App& app, CacheArguments& arguments) {
   app.add_option("--cache", arguments.kind, "Keys and values: none, io, state or window [default: state]")
       ->type_name("KIND");
   app.add_option("--cache-type", arguments.type, "They are kept as f32, f16 or int8 [default: f32]")->type_name("TYPE");
-  add_cache_sizes(app, arguments);
 }
 
-void add_cache_sizes(CLI::App& app, CacheArguments& arguments) {
+void add_cache_size(CLI::App& app, CacheArguments& arguments) {
   add_count(app, "--cache-size", arguments.capacity, "Positions that they are kept for [default: as many as needed]");
+}
+
+void add_window_sizes(CLI::App& app, CacheArguments& arguments) {
   add_count(app, "--window-chunk", arguments.chunk, "Rows of every call of a window [default: 64]");
   add_count(app, "--window-context", arguments.context, "Positions that a call of a window sees [default: 512]");
 }

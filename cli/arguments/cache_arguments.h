@@ -18,8 +18,12 @@ struct CacheArguments {
   model::CacheOptions options() const;
 };
 void add_cache_arguments(CLI::App& app, CacheArguments& arguments);
-/// Of these, --cache-size, --window-chunk and --window-context.
-void add_cache_sizes(CLI::App& app, CacheArguments& arguments);
+/// Of these, --cache and --cache-type.
+void add_cache_kind(CLI::App& app, CacheArguments& arguments);
+/// Of these, --cache-size.
+void add_cache_size(CLI::App& app, CacheArguments& arguments);
+/// Of these, --window-chunk and --window-context.
+void add_window_sizes(CLI::App& app, CacheArguments& arguments);
 
 /// The kind called `name` by `option` ("--cache"). Throws InvalidArgument naming the option.
 model::CacheKind cache_kind(std::string_view option, std::string_view name);

@@ -169,7 +169,8 @@ Command compare_logits_command(CLI::App& program) {
   app->add_option("--cache-type", arguments->types, "What they keep: f32, f16, int8, between commas [default: f32]")
       ->delimiter(',')
       ->type_name("LIST");
-  add_cache_sizes(*app, arguments->cache);
+  add_cache_size(*app, arguments->cache);
+  add_window_sizes(*app, arguments->cache);
   add_count_list(*app, "--chunk", arguments->chunks, "Tokens per call, between commas [default: 1,4,64]");
   add_number(*app, "--tolerance", arguments->tolerance, "How far exact logits may be apart [default: 1e-4]", 0.0, 1e6);
   add_compute(*app, arguments->compute);

@@ -184,8 +184,11 @@ Command export_command(CLI::App& program) {
   add_count(*app, "--context", arguments->context,
             "Where a format needs it: positions that a text may have (coreml: 2048, or what the model has)");
   app->add_flag("--golden", arguments->golden, "Where a format has them: write tokens and logits to check against");
-  app->add_flag("--list", arguments->list, "Print which format holds which storage, and do nothing else");
+  auto* list = app->add_flag("--list", arguments->list, "Print which format holds which storage, and do nothing else");
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");
+  for (const char* name :
+       {"MODEL", "--format", "--output", "--rest", "--dtype", "--layout", "--context", "--golden", "--overwrite"})
+    list->excludes(app->get_option(name));
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"

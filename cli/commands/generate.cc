@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/arguments/cache_arguments.h"
@@ -107,8 +108,10 @@ std::string_view stop_reason(const model::Architecture& architecture, const std:
   return ids.size() == wanted ? "length" : "context";
 }
 
-void run(const GenerateArguments& arguments) {
+void run(const GenerateArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
+  if (arguments.options.sampling.temperature <= 0.0)
+    refuse_given(app, {"--top-k", "--top-p", "--seed"}, "a --temperature of 0, which always takes the likeliest token");
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
@@ -120,13 +123,17 @@ void run(const GenerateArguments& arguments) {
 
   const bool streaming = !arguments.common.json;
   std::string text;
+  bool begun = false;
+  const auto begin = [&] {  // only once nothing can be refused any more
+    if (streaming && arguments.prompt && !std::exchange(begun, true)) print(*arguments.prompt);
+  };
   const auto show = [&](const std::string& piece) {
+    begin();
     text += piece;
     if (!streaming || piece.empty()) return;
     print(piece);
     flush_output();
   };
-  if (streaming && arguments.prompt) print(*arguments.prompt);
   options.cache = model::cache_for(model.architecture, prompt.size(), options);
   Stopwatch watch;
   const std::vector<TokenId> ids = model::generate(*model.transformer, prompt, options, [&](TokenId id) {
@@ -138,6 +145,7 @@ void run(const GenerateArguments& arguments) {
   const std::string_view stop = stop_reason(model.architecture, ids, arguments.options.max_tokens);
 
   if (streaming) {
+    begin();
     print("\n");
     flush_output();
     if (!arguments.common.quiet)
@@ -198,7 +206,7 @@ Command generate_command(CLI::App& program) {
       "Example:\n"
       "  nibble generate datasets/demo/llama-demo --prompt \"The door opened and\" -n 40\n"
       "  nibble generate MODEL --prompt \"Once\" --temperature 0.8 --top-p 0.95 --seed 7");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

@@ -135,6 +135,7 @@ void write_graph(const InspectArguments& arguments) {
   const auto checkpoint = model::open_checkpoint(arguments.model);
   const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
   write_file(arguments.graph, text);
+  if (arguments.common.json) return print_json({{"graph", arguments.graph.string()}, {"bytes", text.size()}});
   print(fmt::format("{} ({})\n", arguments.graph.string(), human_bytes(text.size())));
 }
 

@@ -149,10 +149,12 @@ std::optional<quant::CalibrationText> read_text(const QuantizeArguments& argumen
       .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
 
-void run(const QuantizeArguments& arguments, ExportCheck require_exportable) {
+void run(const QuantizeArguments& arguments, ExportCheck require_exportable, const CLI::App& app) {
   arguments.common.apply();
   const quant::Recipe recipe = recipe_of(arguments);
   if (arguments.print_recipe) {
+    refuse_given(app, {"MODEL", "--output", "--calib", "--text", "--tokens", "--overwrite"}, "--print-recipe");
+    if (require_exportable != nullptr) refuse_given(app, {"--for"}, "--print-recipe");
     if (arguments.common.json) {
       print_json(recipe.canonical_json());
     } else {
@@ -229,7 +231,7 @@ Command make_quantize_command(CLI::App& program, ExportCheck require_exportable)
       "  nibble quantize --preset int4-block --print-recipe");
   return {app, [arguments, require_exportable, app] {
             check_calibration_text(*app, arguments->text, false);
-            run(*arguments, require_exportable);
+            run(*arguments, require_exportable, *app);
           }};
 }
 

@@ -108,7 +108,8 @@ Command speed_command(CLI::App& program) {
   app->add_option("--context", arguments->contexts, "Cache sizes to measure at [default: just what is needed]")
       ->delimiter(',')
       ->type_name("N,N,…");
-  add_cache_arguments(*app, arguments->cache);
+  add_cache_kind(*app, arguments->cache);  // how large it is, a context says
+  add_window_sizes(*app, arguments->cache);
   app->add_option("--attention", arguments->attention, "fused, or decomposed: with all scores in memory")
       ->type_name("NAME")
       ->capture_default_str();

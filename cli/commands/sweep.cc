@@ -114,13 +114,20 @@ void repeat(const SweepArguments& arguments) {
   show_repetition(eval::diff_records(record, again), arguments.common.json);
 }
 
-void run(const SweepArguments& arguments) {
+void run(const SweepArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
   const int modes =
       (arguments.sweep.empty() ? 0 : 1) + (arguments.repeat.empty() ? 0 : 1) + (arguments.watch.empty() ? 0 : 1);
   NIBBLE_REQUIRE(modes == 1, InvalidArgument, "expected one of SWEEP, --repeat and --watch, got {} of them", modes);
-  if (!arguments.watch.empty()) return watch_sweep(arguments.watch, arguments.common.json);
-  if (!arguments.repeat.empty()) return repeat(arguments);
+  if (!arguments.watch.empty()) {
+    refuse_given(app, {"--output", "--dry-run", "--retry-failed", "--shard", "--memory", "--cache", "--cache-size"},
+                 "--watch");
+    return watch_sweep(arguments.watch, arguments.common.json);
+  }
+  if (!arguments.repeat.empty()) {
+    refuse_given(app, {"--dry-run", "--retry-failed", "--shard"}, "--repeat");
+    return repeat(arguments);
+  }
 
   const eval::SweepSpec spec = eval::load_sweep(arguments.sweep);
   NIBBLE_REQUIRE(arguments.dry_run || !arguments.output.empty(), InvalidArgument,
@@ -159,7 +166,7 @@ Command sweep_command(CLI::App& program) {
       "  nibble sweep datasets/demo/sweep.yaml -o build/results\n"
       "  nibble sweep --watch build/results\n"
       "Interrupt it, kill it: the same command goes on where it was. So does another process with the same command.");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

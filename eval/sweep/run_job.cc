@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/error_kind.h"
 #include "core/output_file.h"
 #include "core/thread_pool.h"
 #include "eval/quality/kept_states.h"
@@ -210,12 +211,7 @@ std::optional<CellError> guarded(const std::function<void()>& work) {
 }
 
 CellError cell_error(const std::exception& error) {
-  const char* kind = "Unexpected";
-  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) kind = "InvalidArgument";
-  if (dynamic_cast<const FormatError*>(&error) != nullptr) kind = "FormatError";
-  if (dynamic_cast<const NumericalError*>(&error) != nullptr) kind = "NumericalError";
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) kind = "OutOfMemory";
-  return {kind, error.what()};
+  return {std::string(error_kind_name(error_kind(error))), error.what()};
 }
 
 bool is_disk_full(const std::exception& error) {

@@ -80,7 +80,8 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::ui
     if (coupled) work += out * out * kPerOutputHessian;
     cost.memory = std::max(cost.memory, work);
   }
-  if (job.needs_text) cost.memory = std::max(cost.memory, memory);
+  // Solvers keep to the memory that they are given: their largest arrays are mapped files beyond it.
+  cost.memory = job.needs_text ? memory : std::min(cost.memory, memory);
   cost.operations = kOperationsPerWeight * model::active_linear_weights(model.architecture);
   cost.disk = 2 * model.checkpoint->tensor_bytes();
   return cost;

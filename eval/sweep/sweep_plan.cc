@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/gemm.h"
 #include "core/hash.h"
+#include "core/program_identity.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/sweep/given_checkpoint.h"
@@ -47,6 +48,7 @@ Json calibration_json(const calib::RunSettings& settings, calib::Guide guide, bo
     if (name != "model_hash" && name != "kernels" && name != "head" && name != "centre" && name != "collected" &&
         name != "guide")
       json[name] = value;
+  if (!statistics.fisher) json["flavour"] = calib::to_text(calib::FisherFlavour::kSequence);  // there is none
   // Records of plain ones say nothing, as before there was a choice.
   if (guide != calib::Guide::kPlain) json["guide"] = calib::to_text(guide);
   json["centre"] = centre_own ? calib::kCentreOwn : calib::kCentreNone;
@@ -80,7 +82,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   if (calibration.length > 0) json["length"] = calibration.length;
   json["seed"] = draw.seed;
   json["field"] = calibration.field;
-  json["fisher"] = calib::to_text(calibration.flavour);
+  json["fisher"] = calib::to_text(statistics.fisher ? calibration.flavour : calib::FisherFlavour::kSequence);
   json["labels"] = calib::to_text(calibration.labels);
   json["centre"] = calibration.centre_own ? "own" : "none";
   if (const calib::Guide guide = guide_of(calibration, statistics); guide != calib::Guide::kPlain)
@@ -234,7 +236,8 @@ class Planner {
     Hasher hasher;
     hasher.update(plan_.models[cell.model].checkpoint->fingerprint())
         .update(evaluation_json(*planned.tokens, planned.options, true).dump())
-        .update(gemm_identity());
+        .update(gemm_identity())
+        .update(program_identity());
     plan_.references.push_back({.model = cell.model,
                                 .evaluation = spec_.evaluations[cell.evaluation].name,
                                 .tokens = planned.tokens,
@@ -309,6 +312,9 @@ class Planner {
     for (PlannedCalibration& calibration : plan_.calibrations) {
       NIBBLE_REQUIRE(!calibration.centre_own || calibration.settings.collected.fisher, InvalidArgument,
                      "sweep: `centre` concerns the statistic fisher, which no cell needs or collects");
+      NIBBLE_REQUIRE(
+          calibration.settings.flavour == calib::FisherFlavour::kSequence || calibration.settings.collected.fisher,
+          InvalidArgument, "sweep: `fisher: position` concerns the statistic fisher, which no cell needs or collects");
       NIBBLE_REQUIRE(!spec_.calibration->guide || calibration.settings.collected.is_guided(), InvalidArgument,
                      "sweep: `guide` concerns guided-hessian and output-hessian, which no cell needs or collects");
       calibration.settings.guide = guide_of(*spec_.calibration, calibration.settings.collected);
@@ -317,7 +323,8 @@ class Planner {
           .update(calibration_json(calibration.settings, calibration.settings.guide, calibration.centre_own,
                                    calibration.settings.collected)
                       .dump())
-          .update(gemm_identity());  // statistics of another processor or library are not these
+          .update(gemm_identity())  // statistics of another processor or library are not these
+          .update(program_identity());
       if (calibration.settings.head) hasher.update("with the head");
       calibration.key = fmt::format("calibration-{}", hasher.hex());
     }

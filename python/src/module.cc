@@ -6,6 +6,7 @@
 #include "cli/version.h"
 #include "core/gemm.h"
 #include "core/isa.h"
+#include "core/program_identity.h"
 #include "core/thread_pool.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
@@ -40,6 +41,8 @@ nb::dict build_info() {
 
 NB_MODULE(_nibble, module) {
   using namespace nibble::python;
+  const nibble::cli::VersionFacts facts = nibble::cli::version_facts();
+  nibble::set_program_identity(facts.version + " " + facts.git_commit);
   module.doc() = "Bindings of the Nibble libraries; use them as `import nibble`.";
   bind_errors(module);
   bind_palettes(module);

@@ -7,6 +7,7 @@
 #include "core/gemm.h"
 #include "core/hash.h"
 #include "core/output_directory.h"
+#include "core/program_identity.h"
 #include "core/scratch_memory.h"
 #include "core/thread_pool.h"
 #include "model/open/companions.h"
@@ -27,11 +28,12 @@
 namespace nibble::quant {
 namespace {
 
-// Everything that decides the bytes of the output.
+// Everything that decides the bytes of the output, the program too: what another version left is not gone on with.
 std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeOptions& options,
                             const Calibration& calibration) {
   Hasher hasher;
   hasher.update(fmt::format("nibble quantize, format {}", kQuantizedFormatVersion))
+      .update(program_identity())
       .update(checkpoint.fingerprint())
       .update(options.recipe.canonical_text())
       .update(gemm_identity());  // solvers and errors multiply through it; names the instruction set too

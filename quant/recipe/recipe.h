@@ -64,10 +64,10 @@ class Recipe {
   /// Throws FormatError when the file cannot be read or is larger than 256 KiB.
   static Recipe load(const std::filesystem::path& file);
 
-  /// "palette" (4-bit k-means, one palette per tensor) and "int4-block" need no calibration; "whole-tensor" (the
-  /// published method step for step), "squeezellm", "gptq", "scalar" and "windowed" (one palette per tensor, fitted by
-  /// all means there are), their "-mixed" (bits per layer) and "best" do; "scalar-tuned" and "best-tuned" take text as
-  /// well.
+  /// Those of preset_names(). "palette" (4-bit k-means, one palette per tensor), "int4-block", "nf4" and its like and
+  /// the ones named after a format of `nibble export` need no calibration, but "gptq-4bit"; "whole-tensor" (the
+  /// published method step for step), "squeezellm", "gptq", "scalar", "windowed", "best" and their "-mixed" do;
+  /// "scalar-tuned" and "best-tuned" take text as well.
   static Recipe preset(std::string_view name);
   static std::span<const std::string_view> preset_names();
   /// The preset's YAML, with comments, as parse() takes it.

@@ -218,6 +218,8 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", model, "-o", output}, 2, "either --text or --tokens");
   refused(command({"--collect", "fischer"}), 2, "did you mean 'fisher'");
   refused(command({"--fisher", "positions"}), 2, "did you mean 'position'");
+  refused(command({"--collect", "activations", "--fisher", "position"}), 2,
+          "position concerns the gradients of `fisher`");
   refused(command({"--labels", "samples"}), 2, "did you mean 'sampled'");
   refused(command({"--memory", "lots"}), 2, "like 512M or 4G, got 'lots'");
   refused(command({"--memory", "1M"}), 2, "--memory grants 1 MB");

@@ -75,11 +75,19 @@ TEST_F(Generate, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--prompt-ids", "1,x"}), HasSubstr("got 'x'"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temperature", "-1"}), HasSubstr("--temperature: expected a number"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temperature", "nan"}), HasSubstr("--temperature: expected a number"));
-  EXPECT_THAT(error_of({"--prompt", "a", "--top-p", "0"}), HasSubstr("top_p"));
+  EXPECT_THAT(error_of({"--prompt", "a", "--temperature", "1", "--top-p", "0"}), HasSubstr("top_p"));
   EXPECT_THAT(error_of({"--prompt", "a", "--cache", "window", "--cache-size", "64"}), HasSubstr("--window-context"));
   EXPECT_THAT(error_of({"--prompt", "a", "--window-chunk", "8"}), HasSubstr("--window-chunk goes with --cache window"));
   EXPECT_THAT(error_of({"--prompt", "a", "--cache", "io", "--window-context", "8"}), HasSubstr("not with --cache io"));
+  for (const char* drawn : {"--top-k", "--top-p", "--seed"})
+    EXPECT_THAT(error_of({"--prompt", "a", drawn, "1"}), HasSubstr(std::string(drawn) + " means nothing beside"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temprature", "1"}), HasSubstr("did you mean '--temperature'?"));
+}
+
+TEST_F(Generate, NothingIsPrintedOfAPromptThatIsRefused) {
+  const ProgramRun run = nibble({"generate", model, "--prompt", "The door opened and then", "--cache-size", "1"});
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_EQ(run.out, "");
 }
 
 TEST_F(Generate, WithoutATokenizerIdsStillWork) {

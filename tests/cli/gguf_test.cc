@@ -62,6 +62,9 @@ TEST_F(GgufCommands, InspectShowsTypesAndBits) {
 TEST_F(GgufCommands, InspectDrawsAndCompresses) {
   ASSERT_EQ(nibble({"inspect", file, "--graph", dir / "graph.json"}).exit_code, 0);
   EXPECT_THAT(read_file(dir / "graph.json"), HasSubstr("Q8_0"));
+  const auto drawn = nibble_json({"inspect", file, "--graph", dir / "graph.dot"});
+  EXPECT_EQ(drawn["graph"], (dir / "graph.dot").string());
+  EXPECT_EQ(drawn["bytes"], std::filesystem::file_size(dir / "graph.dot"));
   const auto study = nibble({"inspect", file, "--compress", "--quiet"});
   EXPECT_EQ(study.exit_code, 0) << study.err;
   EXPECT_THAT(study.out, HasSubstr("blocks of Q8_0"));

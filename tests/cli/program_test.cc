@@ -106,6 +106,9 @@ TEST(Program, AFullDiskIsAnErrorAboutAFile) {
   const ProgramRun run = nibble({"version"}, {.stdout_path = "/dev/full", .close_stdout = false, .while_running = {}});
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.err, HasSubstr("cannot write standard output: No space left on device"));
+  const ProgramRun help = nibble({"--help"}, {.stdout_path = "/dev/full", .close_stdout = false, .while_running = {}});
+  EXPECT_EQ(help.exit_code, 3);
+  EXPECT_THAT(help.err, HasSubstr("cannot write standard output: No space left on device"));
 }
 
 TEST(Program, ALimitOfFileSizesIsAnErrorAboutAFile) {

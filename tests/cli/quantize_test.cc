@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cli/nibble.h"
+#include "tests/support/compare.h"
 
 namespace nibble::test {
 namespace {
@@ -38,7 +39,7 @@ TEST_F(Quantize, JsonHasTotalsRecipeAndATensorEach) {
     weights += tensor["weights"].get<double>();
   }
   EXPECT_EQ(result["weights"], weights);
-  EXPECT_DOUBLE_EQ(result["bits_per_weight"], stored_bits / weights);
+  EXPECT_TRUE(near(result["bits_per_weight"], stored_bits / weights, {.rel = 1e-15}));  // one division
 }
 
 TEST_F(Quantize, HumanOutputIsATableWithTotals) {
@@ -126,6 +127,17 @@ TEST_F(Quantize, ThePrintedRecipeIsARecipe) {
   ASSERT_EQ(nibble({"quantize", model, "--recipe", temp / "recipe.yaml", "-o", temp / "a"}).exit_code, 0);
   ASSERT_EQ(nibble({"quantize", model, "--preset", "int4-block", "-o", temp / "b"}).exit_code, 0);
   EXPECT_EQ(read_file(temp / "a/model.safetensors"), read_file(temp / "b/model.safetensors"));
+}
+
+TEST_F(Quantize, APrintedRecipeUsesNothingElse) {
+  for (const std::string option : {"--output", "--calib", "--for", "--text", "--tokens"}) {
+    const ProgramRun run = nibble({"quantize", "--preset", "int4-block", "--print-recipe", option, "x"});
+    EXPECT_EQ(run.exit_code, 2) << option;
+    EXPECT_THAT(run.err, HasSubstr(option + " means nothing beside --print-recipe"));
+  }
+  const ProgramRun list = nibble({"export", "--list", "--format", "gguf"});
+  EXPECT_EQ(list.exit_code, 2);
+  EXPECT_THAT(list.err, HasSubstr("--format excludes --list"));
 }
 
 TEST_F(Quantize, RecipeMistakesAreUsageErrorsThatSuggestTheNearest) {

@@ -71,6 +71,7 @@ TEST(Speed, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--context", "12,x"}), HasSubstr("'x'"));
   EXPECT_THAT(error_of({"--compute", "quick"}), HasSubstr("'quick'"));
   EXPECT_THAT(error_of({"--csv", "--json"}), HasSubstr("--csv"));
+  EXPECT_THAT(error_of({"--cache-size", "8"}), HasSubstr("unknown option '--cache-size'"));
 }
 
 TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {

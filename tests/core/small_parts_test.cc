@@ -2,10 +2,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "core/checked_math.h"
+#include "core/error.h"
+#include "core/error_kind.h"
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -30,6 +35,16 @@ TEST(CheckedMath, OverflowIsNamed) {
   EXPECT_EQ(divide_up(0, 8), 0u);
   EXPECT_EQ(divide_up(17, 8), 3u);
   EXPECT_EQ(divide_up(kMax, 2), (std::uint64_t{1} << 63));
+}
+
+TEST(ErrorKind, IsOfTheErrorHoweverItIsCaught) {
+  const auto name = [](const std::exception& error) { return error_kind_name(error_kind(error)); };
+  EXPECT_EQ(name(InvalidArgument("x")), "InvalidArgument");
+  EXPECT_EQ(name(FormatError("x")), "FormatError");
+  EXPECT_EQ(name(std::filesystem::filesystem_error("x", std::error_code())), "FormatError");
+  EXPECT_EQ(name(NumericalError("x")), "NumericalError");
+  EXPECT_EQ(name(std::bad_alloc()), "OutOfMemory");
+  EXPECT_EQ(name(std::runtime_error("x")), "Unexpected");
 }
 
 TEST(Hasher, PiecesDoNotMatterButTextBordersDo) {

@@ -342,7 +342,7 @@ TEST(GgufExport, PutsRotaryFactorsIntoTensors) {
     const double expected = wave < 16 ? 1.0 : wave > 64 ? 8.0 : 1.0 / ((1.0 - smooth) / 8.0 + smooth);
     float got = 0.0f;
     std::memcpy(&got, factors.data.data() + 4 * i, 4);
-    EXPECT_NEAR(got, expected, 1e-6 * expected) << i;  // half a unit of a float's last place is 6e-8
+    EXPECT_TRUE(test::near(got, expected, {.rel = 1e-6})) << i;  // half a unit of a float's last place is 6e-8
   }
 }
 

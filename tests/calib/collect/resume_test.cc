@@ -10,6 +10,7 @@
 
 #include "calib/collect/collector.h"
 #include "core/error.h"
+#include "core/program_identity.h"
 #include "core/thread_pool.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/throws.h"
@@ -154,6 +155,9 @@ TEST_P(Resume, OtherSettingsAreRefusedNamingWhatDiffers) {
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = false; }, "centre"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.collected.fisher = false; }, "collected"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.collected.output_hessian = false; }, "collected"));
+  set_program_identity("another version");
+  EXPECT_TRUE(refused([](CalibrationJob&) {}, "program: '' then, 'another version' now"));
+  set_program_identity("");
   EXPECT_NO_THROW(calibrate(job("calib.h5")));
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/program_identity.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
@@ -198,6 +199,24 @@ TEST_F(SweepPlanTest, AGuideIsOfTheCellsWhoseHessiansItWeighs) {
   EXPECT_EQ(plan_repetition(record_of(other, "", 0)).jobs.at(0).cells.at(0).record.id, record_of(other, "", 0).id);
   for (const std::string& guide : {plain, whitened})
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { record_of(other, guide, 0); }, "`guide` concerns", "no cell needs"));
+}
+
+TEST_F(SweepPlanTest, AFlavourIsOfTheCellsThatHaveFisherSensitivities) {
+  const std::string without = "{bits: 3, solver: gptq, hessian: guided}", with = "{bits: 3, weighting: fisher}";
+  const auto record_of = [&](const std::string& cells, const std::string& flavour, std::size_t job) {
+    std::string text = yaml("list: [" + cells + "]");
+    text.replace(text.find("length: 16"), 10, "length: 16" + flavour);
+    return plan_sweep(parse_sweep(text, "s")).jobs.at(job).cells.at(0).record;
+  };
+  const std::string position = ", fisher: position", both = without + ", " + with;
+  EXPECT_EQ(record_of(both, position, 0).id, record_of(without, "", 0).id);
+  EXPECT_NE(record_of(both, position, 1).id, record_of(with, "", 0).id);
+  for (const std::size_t job : {0u, 1u}) {
+    const SweepRecord record = record_of(both, position, job);
+    EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  }
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { record_of(without, position, 0); }, "`fisher: position` concerns",
+                                           "no cell needs"));
 }
 
 // A part is not run by itself, so its windows have to hold those of the metric.
@@ -409,6 +428,9 @@ TEST_F(SweepPlanTest, CellsWithAndWithoutAnOutputHessianShareACalibration) {
   EXPECT_NE(both.jobs[0].cells[0].record.id, both.jobs[1].cells[0].record.id);
   EXPECT_NE(without.calibrations[0].key, with.calibrations[0].key) << "other statistics are another cache entry";
   EXPECT_EQ(both.calibrations[0].key, with.calibrations[0].key);
+  set_program_identity("another version");
+  EXPECT_NE(plan("list: [{" + solver + "true}]").calibrations[0].key, with.calibrations[0].key);
+  set_program_identity("");
 }
 
 TEST_F(SweepPlanTest, AnOutputHessianOfTheHeadIsRefusedBeforeAnythingIsCollected) {

@@ -14,6 +14,7 @@
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
 #include "core/output_directory.h"
+#include "core/program_identity.h"
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"
@@ -120,6 +121,16 @@ TEST(Resuming, StartsAfreshForAnotherRecipeOrModel) {
 }
 
 // Sums rounded in other steps have the same settings, and the same size, as others.
+TEST(Resuming, StartsAfreshForAnotherVersionOfTheProgram) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  quantize_partly(dir / "model", dir / "out", 1000);
+  set_program_identity("another version");
+  const auto result = quantize(dir / "model", dir / "out");
+  set_program_identity("");
+  for (const auto& tensor : result.tensors) EXPECT_FALSE(tensor.resumed) << tensor.name;
+}
+
 TEST(Resuming, StartsAfreshForOtherStatisticsUnderTheSameSettings) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");

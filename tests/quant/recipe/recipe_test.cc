@@ -512,7 +512,7 @@ TEST(Setting, ChangesTheBudgetOrMakesOne) {
   recipe.apply_set("budget.bits_per_weight=3.08");
   recipe.apply_set("budget.bits=2,3,4");
   recipe.apply_set("budget.granularity=channel");
-  EXPECT_DOUBLE_EQ(recipe.budget()->bits_per_weight, 3.08);
+  EXPECT_EQ(recipe.budget()->bits_per_weight, 3.08);  // the same decimal
   EXPECT_EQ(recipe.budget()->bits, (std::vector<unsigned>{2, 3, 4}));
   EXPECT_EQ(recipe.budget()->granularity, std::vector{Granularity::kChannel});
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { recipe.apply_set("budget.bits=2,2"); }, "'2' is listed twice"));

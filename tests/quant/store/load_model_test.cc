@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 
@@ -172,7 +173,8 @@ TEST(BitsPerWeight, IncludeBiasesThatTheModelDidNotHave) {
   model.tensors.push_back({"model.layers.0.self_attn.k_proj.bias", "F16", {8}, std::string(16, '\0')});
   test::write_checkpoint(dir / "shifted", model.architecture.dump(), model.tensors);
   const double weights = 2.0 * (16 * 16 * 2 + 8 * 16 * 2 + 3 * 27 * 16);
-  EXPECT_DOUBLE_EQ(load_model(dir / "shifted").bits_per_weight, result.bits_per_weight + 8 * 16 / weights);
+  EXPECT_TRUE(test::near(load_model(dir / "shifted").bits_per_weight, result.bits_per_weight + 8 * 16 / weights,
+                         {.rel = 1e-15}));
 }
 
 TEST(BitsPerWeight, OfFloatModelsAreThoseOfTheirType) {

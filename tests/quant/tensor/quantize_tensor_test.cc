@@ -264,9 +264,9 @@ TEST(QuantizeTensor, KeepsOutliersAsTheyAreButForFloat16) {
     const WeightParts made = quantize_tensor("p", MatrixSource(w), settings, statistics);
     const Matrix<float> values = read_back(made, settings, w);
     // Solvers give them what makes up for the other errors of their row, each below the 0.02 that weights vary by.
-    const float more = keys.starts_with("solver") ? 0.05f : 0.0f;
-    EXPECT_NEAR(values(3, 7), 5.0f, 5.0f * 0x1p-11f + more);
-    EXPECT_NEAR(values(20, 39), -4.0f, 4.0f * 0x1p-11f + more);
+    const double more = keys.starts_with("solver") ? 0.05 : 0.0;
+    EXPECT_TRUE(test::near(values(3, 7), 5.0, {.abs = more, .rel = 0x1p-11}));
+    EXPECT_TRUE(test::near(values(20, 39), -4.0, {.abs = more, .rel = 0x1p-11}));
     const auto plain = settings_of(keys + "bits: 3");
     const WeightParts without = quantize_tensor("p", MatrixSource(w), plain, statistics);
     EXPECT_LT(made.relative_error, without.relative_error) << "and the others fare better";

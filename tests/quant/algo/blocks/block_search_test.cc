@@ -215,7 +215,8 @@ TEST(SearchBlocks, DegenerateBlocksAreSafe) {
       for (std::size_t j = 0; j < 40; ++j) {
         const int zero = rule == BlockScale::kMinmax ? found.zeros(1, j / 32) : 1 << (bits - 1);
         // A constant is one step, or the clipped many, of a float16 scale.
-        EXPECT_NEAR(static_cast<float>(found.codes(1, j) - zero) * found.scales(1, j / 32), 0.25f, 0.25f * 0x1p-10f);
+        EXPECT_TRUE(
+            test::near(static_cast<float>(found.codes(1, j) - zero) * found.scales(1, j / 32), 0.25, {.rel = 0x1p-10}));
         EXPECT_EQ(found.codes(0, j), rule == BlockScale::kMinmax ? found.zeros(0, j / 32) : 1 << (bits - 1)) << "zeros";
       }
     }

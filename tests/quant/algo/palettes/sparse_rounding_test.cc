@@ -83,7 +83,7 @@ TEST(SparseRounding, FeedbackLeavesToAKeptWeightWhatCameToIt) {
         if (static_cast<std::size_t>(c.kept.places.columns[i]) != j) continue;
         decoded = static_cast<double>(c.kept.values[i]);
         // A difference from the entry nearest 0, to float16; sums of at most 90 products in float.
-        EXPECT_NEAR(decoded, work[j], 0x1p-11 * (std::abs(work[j]) + 0.1)) << "row " << r << ", input " << j;
+        EXPECT_TRUE(near(decoded, work[j], {.abs = 0x1p-11 * 0.1, .rel = 0x1p-11})) << "row " << r << ", input " << j;
         ++at;
       }
       const double error = (work[j] - decoded) / static_cast<double>(factor.upper(p, p));
