@@ -48,6 +48,7 @@ class Cell:
         given = "checkpoint" in (record["configuration"]["recipe"] or {})  # quantized elsewhere
         self.seconds = None if given else record["timings"].get("quantize_seconds")
         self.environment = record["environment"]
+        self.calibration = record["configuration"].get("calibration") or {}
         self.tuning = measures.get("tuning")
 
 
@@ -135,6 +136,9 @@ def table(rows, columns, decisive, floats):
             reference = reference_of(name, rows)
             difference = paired(row, rows[reference], decisive, "divergences") if reference else None
             text = f"{millinats(*difference, sign='+')} than {reference.partition(': ')[2]}" if difference else ""
+            if difference and len(row.columns[decisive]) > 1:  # of several draws also as a share, which other widths and models have too
+                mean = rows[reference].divergence(decisive)[0]
+                text += f" ({100 * difference[0] / mean:+.1f} ± {100 * difference[1] / mean:.1f} %)"
             if difference and undecided(difference):
                 text += ", undecided"
             line.append(text)
@@ -152,6 +156,32 @@ def beaten(rows, column):
         difference = paired(row, best, column, "divergences")
         if difference and difference[0] < -UNDECIDED * difference[1]:
             yield name
+
+
+def calibration_of(cells):
+    """What the statistics of all cells were made from, as far as it is one thing."""
+    facts = [cell.calibration for cell in cells if cell.calibration]
+    if not facts:
+        return "No calibration. "
+
+    def each(name, default):
+        return sorted({str(fact.get(name, default)) for fact in facts})
+
+    windows = sorted({int(fact["windows"]) for fact in facts})
+    tokens = " or ".join(each("window_tokens", "?"))
+    text = f"Calibration: {', '.join(map(str, windows))} windows of {tokens} tokens"
+    seeds = each("seeds", "0")
+    text += f", {len(seeds)} draws of them" if len(seeds) > 1 else ""
+    guided = [fact for fact in facts if "guided-hessian" in fact["collected"] or "output-hessian" in fact["collected"]]
+    guides = sorted({fact.get("guide", "plain") for fact in guided})
+    text += f", guide {' or '.join(guides)}" if guides else ""
+    labels = [label for label in each("labels", "data") if label != "data"]
+    text += f", {' or '.join(labels)} labels" if labels else ""
+    flavours = [flavour for flavour in each("flavour", "sequence") if flavour != "sequence"]
+    text += f", Fisher sensitivities by {' or '.join(flavours)}" if flavours else ""
+    centres = [centre for centre in each("centre", "none") if centre != "none"]
+    text += f", centred by {' or '.join(centres)}" if centres else ""
+    return text + ". "
 
 
 def most_columns(rows):
@@ -177,12 +207,16 @@ def main():
     print(f"# {lines[0].lstrip('# ').rstrip('.')}\n")
     drawn = any(cell.seed for cell in cells)
     error = "deviation from draw to draw" if drawn else "standard error from window means"
-    sweep_hash = hashlib.sha256(sweep.read_bytes()).hexdigest()[:12]
+    sweep_hash = hashlib.sha256(sweep.read_bytes())
+    recipes = list(dict.fromkeys(re.findall(r"recipe: ([^ ,}]+\.yaml)", "\n".join(lines))))
+    for recipe in recipes:  # named from the repository's directory, as the sweep's other paths
+        sweep_hash.update(pathlib.Path(recipe).read_bytes())
+    hashed = "the sweep and its recipes" if recipes else "the sweep"
     alone = directory.name.removeprefix(f"{sweep.stem}-")  # scripts/evidence.sh --model
     arguments = f"--model {alone} {sweep.stem}" if alone != directory.name else sweep.stem
     loss = " and loss (over the float model)" if any(cell.recipe == "float" for cell in cells) else ""
-    print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of the sweep {sweep_hash}) with the program of commit "
-          f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. "
+    print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of {hashed} {sweep_hash.hexdigest()[:12]}) with the program of commit "
+          f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. {calibration_of(cells)}"
           f"KL(float ‖ quantized){loss} in millinats per token ± {error}; what is inside two standard errors is "
           "undecided, † of the row above. Bits count everything stored, of the linear layers and of the whole model. "
           "Columns of a use hold all texts of that use together; differences, †, and loss are of test text where there is any, else "
