@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/output_file.h"
 #include "eval/report/build_report.h"
+#include "eval/report/pooled_texts.h"
 #include "eval/report/report_input.h"
 #include "eval/report/writers.h"
 
@@ -63,6 +64,7 @@ std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& optio
 void run(const ReportArguments& arguments) {
   check_outputs(arguments.outputs);
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
+  eval::pool_texts(input);
   eval::compare_to_baseline(input, arguments.baseline);
   eval::ReportOptions options = {
       .title = arguments.title, .rows = arguments.rows, .columns = arguments.columns, .over = arguments.over};

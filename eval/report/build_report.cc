@@ -84,16 +84,19 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
   report.title = options.title;
   report.summary = summary_of(input);
   for (const std::string& problem : input.problems) report.warnings.push_back("passed over: " + problem);
-  Entries all, speeds;
-  for (const Entry& entry : input.entries) all.push_back(&entry);
+  Entries cells, speeds;
+  for (const Entry& entry : input.entries) cells.push_back(&entry);
+  Entries all = cells;
+  for (const Entry& entry : input.pooled) all.push_back(&entry);
   for (const Entry& entry : input.speeds) speeds.push_back(&entry);
 
   if (!all.empty()) {
     if (options.published) {
       Section beside{.title = "Beside published figures", .items = {}};
-      if (const ExpectedCount count = count_expected(*options.published, all); count.expects())
+      if (const ExpectedCount count = count_expected(*options.published, cells); count.expects())
         beside.items.emplace_back(Paragraph{expected_text(count) + "."});
-      for (ReportTable& table : published_tables(*options.published, all)) beside.items.emplace_back(std::move(table));
+      for (ReportTable& table : published_tables(*options.published, cells))
+        beside.items.emplace_back(std::move(table));
       report.sections.push_back(std::move(beside));
     }
     if (!options.over.empty()) {
@@ -155,10 +158,10 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
     for (const StorageSection& section : input.storage) storage.items.emplace_back(storage_table(section));
     report.sections.push_back(std::move(storage));
   }
-  all.insert(all.end(), speeds.begin(), speeds.end());
-  if (!all.empty())
+  cells.insert(cells.end(), speeds.begin(), speeds.end());
+  if (!cells.empty())
     report.sections.push_back(
-        {.title = "Environment and commands", .items = {environment_table(all), command_table(all)}});
+        {.title = "Environment and commands", .items = {environment_table(cells), command_table(cells)}});
   return report;
 }
 

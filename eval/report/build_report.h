@@ -17,8 +17,8 @@ struct ReportOptions {
 };
 
 /// The whole report: tables by rows and columns, their means over a setting, figures per model and evaluation, all
-/// cells, storage studies, failures, environments and commands. Call compare_to_baseline() before. The same input gives
-/// the same report. Throws InvalidArgument for a setting that no cell has.
+/// cells, storage studies, failures, environments and commands. Call pool_texts() and compare_to_baseline() before. The
+/// same input gives the same report. Throws InvalidArgument for a setting that no cell has.
 Report build_report(const ReportInput& input, const ReportOptions& options);
 
 }  // namespace nibble::eval

@@ -58,6 +58,7 @@ struct Entry {
 
 struct ReportInput {
   std::vector<Entry> entries = {};  ///< cells whose quality was measured, by model, evaluation, recipe
+  std::vector<Entry> pooled = {};   ///< of several texts of one use together: pool_texts()
   std::vector<Entry> speeds = {};   ///< cells whose speed was measured, likewise
   std::vector<Entry> failed = {};
   std::vector<StorageSection> storage = {};

@@ -19,12 +19,20 @@ std::string perplexity_text(const CellMeasures& measures) {
 
 std::string divergence_text(const DivergenceMeasures& divergence) {
   if (!std::isfinite(divergence.nats_per_token)) return "not finite";
-  std::string text = fmt::format("{:.3f}", divergence.nats_per_token * 1e3);
-  if (divergence.stderr_nats) text += fmt::format(" ± {:.3f}", *divergence.stderr_nats * 1e3);
+  const double error = divergence.stderr_nats.value_or(0.0) * 1e3;
+  const int decimals = millinat_decimals(error);
+  std::string text = fmt::format("{:.{}f}", divergence.nats_per_token * 1e3, decimals);
+  if (divergence.stderr_nats) text += fmt::format(" ± {:.{}f}", error, decimals);
   return text;
 }
 
 }  // namespace
+
+int millinat_decimals(double error) {
+  constexpr int kUsual = 3, kMost = 9;
+  if (!(error > 0.0)) return kUsual;
+  return std::clamp(static_cast<int>(std::ceil(-std::log10(error))), kUsual, kMost);
+}
 
 bool is_float_model(const Entry& entry) { return fact(entry.record.configuration, "recipe") == "null"; }
 

@@ -34,6 +34,9 @@ struct Ranking {
   std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
 };
 
+/// How many decimals millinats have beside their error: three, and more where the error would have no digit of its own.
+int millinat_decimals(double error);
+
 /// Whether it is no more than kUndecidedWithin standard errors from zero.
 bool is_undecided(const PairedDifference& difference);
 

@@ -101,11 +101,12 @@ void compare_to_baseline(ReportInput& input, const std::string& baseline) {
     const std::string_view recipe = fact(entry.record.configuration, "recipe");
     return recipe == "null" || recipe.empty();
   };
-  for (Entry& entry : input.entries) {
-    entry.is_baseline = is_baseline(entry);
-    found = found || entry.is_baseline;
-    groups[entry.comparable_key()].push_back(&entry);
-  }
+  for (auto* entries : {&input.entries, &input.pooled})
+    for (Entry& entry : *entries) {
+      entry.is_baseline = is_baseline(entry);
+      found = found || entry.is_baseline;
+      groups[entry.comparable_key()].push_back(&entry);
+    }
   if (!baseline.empty() && !found) {
     std::string names;
     std::size_t count = 0;

@@ -73,6 +73,12 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string millinat_difference(const PairedDifference& over) {
+  const double error = over.standard_error * 1e3;
+  const int decimals = millinat_decimals(error);
+  return fmt::format("{} ± {:.{}f}", signed_number(over.mean * 1e3, decimals), error, decimals);
+}
+
 }  // namespace
 
 std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
@@ -188,15 +194,12 @@ ReportTable list_table(const Entries& entries) {
     const auto over = ranking.by_divergence && lowest != sorted.end() && *lowest != entry
                           ? ranking.difference(*entry, **lowest)
                           : std::nullopt;
-    table.rows.push_back(
-        {word(entry->setting("recipe")), numeric(fmt::format("{:.3f}", measures.bits_per_weight)),
-         numeric(fmt::format("{:.3f}", measures.model_bits_per_weight)),
-         numeric(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)), std::move(kl),
-         numeric(over ? fmt::format("{} ± {:.3f}", signed_number(over->mean * 1e3, 3), over->standard_error * 1e3)
-                      : ""),
-         std::move(perplexity), numeric(loss_text(*entry)),
-         numeric(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
-         numeric(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
+    table.rows.push_back({word(entry->setting("recipe")), numeric(fmt::format("{:.3f}", measures.bits_per_weight)),
+                          numeric(fmt::format("{:.3f}", measures.model_bits_per_weight)),
+                          numeric(fmt::format("{:.2f}", static_cast<double>(measures.model_bytes) * 1e-6)),
+                          std::move(kl), numeric(over ? millinat_difference(*over) : ""), std::move(perplexity),
+                          numeric(loss_text(*entry)), numeric(entry->to_baseline ? p_text(entry->adjusted_p) : ""),
+                          numeric(divergence ? fmt::format("{:.1f}", divergence->top1_agreement * 100.0) : "")});
   }
   // Columns that nobody filled say nothing.
   for (std::size_t c = table.columns.size(); c-- > 1;) {

@@ -10,6 +10,7 @@
 #include "core/weighted_mean.h"
 #include "eval/report/build_report.h"
 #include "eval/report/figures.h"
+#include "eval/report/ranking.h"
 #include "eval/report/report_input.h"
 #include "eval/report/writers.h"
 #include "tests/eval/report/example_sweep.h"
@@ -222,6 +223,18 @@ TEST_F(ReportTest, TheErrorOfSeveralPairsIsThatOfTheirMeanOverWindows) {
   ASSERT_NE(shifting, rows.end());
   EXPECT_EQ((*shifting)[2].text, "2");
   EXPECT_EQ((*shifting)[3].text, (*shifting)[4].text);
+}
+
+TEST_F(ReportTest, AnErrorOfADivergenceHasADigitOfItsOwn) {
+  EXPECT_EQ(millinat_decimals(0.25), 3);
+  EXPECT_EQ(millinat_decimals(0.0012), 3);
+  EXPECT_EQ(millinat_decimals(0.0009), 4);
+  EXPECT_EQ(millinat_decimals(0.0), 3);
+  EXPECT_EQ(millinat_decimals(std::numeric_limits<double>::quiet_NaN()), 3);
+  std::vector<SweepRecord> records = two_cells(0.2);
+  records[1].measures->divergence->nats_per_token = 0.0000625;
+  records[1].measures->divergence->stderr_nats = 0.00000031;
+  EXPECT_NE(html(records).find("0.0625 ± 0.0003"), std::string::npos);
 }
 
 TEST_F(ReportTest, RecipesThatDifferInMoreThanTheirSettingsAreNoPair) {

@@ -1,0 +1,149 @@
+#include "eval/report/pooled_texts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "core/weighted_mean.h"
+
+namespace nibble::eval {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+using Texts = std::map<std::string_view, const Entry*>;  // of one cell, by the evaluation's name
+
+constexpr std::array kWay{"protocol", "context", "stride", "average", "bos"};
+
+OrderedJson way_of(const Entry& entry) {
+  const OrderedJson evaluation = OrderedJson::parse(fact(entry.record.configuration, "evaluation"), nullptr, false);
+  OrderedJson way = OrderedJson::object();
+  for (const char* key : kWay)
+    if (evaluation.is_object() && evaluation.contains(key)) way[key] = evaluation[key];
+  return way;
+}
+
+void set_fact(Facts& facts, std::string_view name, std::string value) {
+  for (auto& [key, old] : facts)
+    if (key == name) old = std::move(value);
+}
+
+// Scored in each window, of texts whose windows need not be alike.
+std::vector<std::uint64_t> tokens_of_windows(const CellMeasures& measures) {
+  if (!measures.window_tokens.empty()) return measures.window_tokens;
+  const std::size_t windows = measures.window_nll.size();
+  return std::vector<std::uint64_t>(windows, windows == 0 ? 0 : measures.tokens_scored / windows);
+}
+
+void append_windows(std::vector<double>& all, const std::vector<double>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+std::optional<double> if_finite(double value) {
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
+
+DivergenceMeasures pooled_divergence(const Texts& texts, std::span<const std::uint64_t> tokens) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  DivergenceMeasures pooled{.median = kNaN, .percentile_99 = kNaN};
+  double agreeing = 0.0, scored = 0.0;
+  for (const auto& [name, entry] : texts) {
+    const DivergenceMeasures& one = *entry->record.measures->divergence;
+    append_windows(pooled.window_nats, one.window_nats);
+    pooled.largest = std::max(pooled.largest, one.largest);
+    const auto count = static_cast<double>(entry->record.measures->tokens_scored);
+    agreeing += count * one.top1_agreement;
+    scored += count;
+  }
+  pooled.top1_agreement = agreeing / scored;
+  const WeightedMean mean = weighted_mean(pooled.window_nats, tokens);
+  pooled.nats_per_token = mean.mean;
+  pooled.stderr_nats = if_finite(mean.standard_error);
+  return pooled;
+}
+
+CellMeasures pooled_measures(const Texts& texts, bool by_tokens) {
+  const CellMeasures& first = *texts.begin()->second->record.measures;
+  CellMeasures pooled{.bits_per_weight = first.bits_per_weight,
+                      .model_bits_per_weight = first.model_bits_per_weight,
+                      .model_bytes = first.model_bytes};
+  bool diverges = true;
+  for (const auto& [name, entry] : texts) {
+    const CellMeasures& one = *entry->record.measures;
+    append_windows(pooled.window_nll, one.window_nll);
+    const auto tokens = tokens_of_windows(one);
+    pooled.window_tokens.insert(pooled.window_tokens.end(), tokens.begin(), tokens.end());
+    pooled.tokens_scored += one.tokens_scored;
+    diverges = diverges && one.divergence && one.divergence->window_nats.size() == one.window_nll.size();
+  }
+  const std::set<std::uint64_t> counts(pooled.window_tokens.begin(), pooled.window_tokens.end());
+  if (counts.size() < 2) pooled.window_tokens.clear();
+  const std::span<const std::uint64_t> tokens = pooled.window_tokens;
+  const WeightedMean loss = weighted_mean(pooled.window_nll, by_tokens ? tokens : std::span<const std::uint64_t>());
+  pooled.nll_nats_per_token = loss.mean;
+  pooled.perplexity = std::exp(loss.mean);
+  pooled.perplexity_stderr = if_finite(pooled.perplexity * loss.standard_error);
+  if (diverges) pooled.divergence = pooled_divergence(texts, tokens);
+  return pooled;
+}
+
+Entry pooled_entry(const Texts& texts) {
+  const Entry& first = *texts.begin()->second;
+  OrderedJson evaluation = way_of(first);
+  for (const auto& [name, entry] : texts) evaluation["texts"].push_back(scored_text(entry->record));
+  Entry pooled;
+  pooled.record = {.id = {},
+                   .labels = first.record.labels,
+                   .configuration = first.record.configuration,
+                   .error = {},
+                   .measures = pooled_measures(texts, first.setting("average") == "tokens"),
+                   .environment = first.record.environment,
+                   .sources = {},
+                   .command = {},
+                   .timings = {},
+                   .speeds = {}};
+  set_fact(pooled.record.labels, "evaluation",
+           fmt::format("{}, {} texts together", first.setting("use"), texts.size()));
+  set_fact(pooled.record.configuration, "evaluation",
+           evaluation.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  pooled.settings = report_settings(pooled.record);
+  return pooled;
+}
+
+}  // namespace
+
+void pool_texts(ReportInput& input) {
+  using Place = std::tuple<std::string_view, std::string_view, std::string>;  // model, use, way
+  std::map<Place, std::map<std::string_view, std::string>> texts_of;          // by name: what was scored
+  std::map<Place, std::map<std::string, Texts>> cells_of;
+  std::set<Place> ambiguous;  // two texts of one name
+  for (const Entry& entry : input.entries) {
+    const std::string_view use = entry.setting("use"), name = entry.setting("evaluation");
+    if (use.empty()) continue;
+    const Place place{fact(entry.record.configuration, "model"), use, way_of(entry).dump()};
+    const std::string scored = scored_text(entry.record);
+    if (texts_of[place].emplace(name, scored).first->second != scored) ambiguous.insert(place);
+    const std::string cell =
+        fmt::format("{}\n{}\n{}", entry.setting("recipe"), fact(entry.record.configuration, "recipe"),
+                    fact(entry.record.configuration, "calibration"));
+    cells_of[place][cell].emplace(name, &entry);
+  }
+  for (const auto& [place, cells] : cells_of) {
+    const std::size_t count = texts_of[place].size();
+    if (count < 2 || ambiguous.contains(place)) continue;
+    for (const auto& [cell, texts] : cells)
+      if (texts.size() == count) input.pooled.push_back(pooled_entry(texts));
+  }
+  std::stable_sort(input.pooled.begin(), input.pooled.end(), [](const Entry& a, const Entry& b) {
+    return std::tuple(a.setting("model"), a.setting("evaluation")) <
+           std::tuple(b.setting("model"), b.setting("evaluation"));
+  });
+}
+
+}  // namespace nibble::eval
