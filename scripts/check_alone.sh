@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
 # Whether sources include all that they use: each is compiled alone (no code is made), which the builds, where a folder's files
 # are compiled together, would not notice. Takes those files of the product that differ from main (scripts/changed_sources.sh);
-# `scripts/check_alone.sh --all` takes all of them, `scripts/check_alone.sh FILE…` those.
+# `scripts/check_alone.sh --all [ENDING]` takes all of them, `--commits N [ENDING]` those that the last N commits touched, both
+# only names that end so where that is given (h); `scripts/check_alone.sh FILE…` those.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [[ ${1:-} == --all ]]; then
-  files=$(scripts/changed_sources.sh --all)
+if [[ ${1:-} == --all || ${1:-} == --commits ]]; then
+  files=$(scripts/changed_sources.sh "$@")
 elif [[ $# -gt 0 ]]; then
   files=$(printf '%s\n' "$@")
 else
   files=$(scripts/changed_sources.sh)
 fi
-# A kernel of one instruction set is never compiled with others, and its headers want its flags. MPI is optional.
-files=$(grep -vE '(_avx2|_avx2_vnni|_avx512|_avx512_vnni|_avx512_vbmi|_amx|_neon|_neon_dotprod|_neon_i8mm|_scalar|_simd)\.(cc|h)$|(^|/)(mpi_|vector_|int8_vector_)' <<<"$files" || true)
+# MPI is optional. Names of Arm want its compiler, here Clang.
+files=$(grep -vE '(^|/)mpi_' <<<"$files" || true)
+clang=$(command -v clang++-16 clang++-14 clang++ | head -n 1 || true)
+export clang
+[[ -n $clang && -d /usr/aarch64-linux-gnu ]] || files=$(grep -v '_neon' <<<"$files" || true)
 [[ -n $files ]] || { echo "alone: nothing to look at"; exit 0; }
 
+source scripts/tier_flags.sh
 alone() {
+  local compiler=${CXX:-g++}
+  [[ $1 != *_neon* ]] || compiler=$clang
   local flags=(-std=c++20 -I. -DFMT_SHARED -w -fsyntax-only -x c++)
   [[ ! -d /usr/include/eigen3 ]] || flags+=(-isystem /usr/include/eigen3)
   [[ ! -d /usr/include/hdf5/serial ]] || flags+=(-isystem /usr/include/hdf5/serial)
-  "${CXX:-g++}" "${flags[@]}" "$1" || { echo "alone: $1 does not compile alone: it lacks an #include"; return 1; }
+  mapfile -t -O "${#flags[@]}" flags < <(tier_flags "$1")
+  "$compiler" "${flags[@]}" "$1" || { echo "alone: $1 does not compile alone: it lacks an #include"; return 1; }
 }
 export -f alone
 xargs -P "$(nproc)" -I '{}' bash -c 'alone "$1"' - '{}' <<<"$files"

@@ -7,8 +7,8 @@
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
 # the slow ones too, and `fuzz` two minutes for every parser, of which a whole run has as many as are left of 40.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
-# (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources that lack an
-# #include, of what differs from main).
+# (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
+# that lack an #include).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
@@ -89,6 +89,8 @@ if wanted disk; then
 fi
 
 if wanted tidy; then
+  step "headers touched last compile alone (scripts/check_alone.sh; all of them: scripts/test.sh alone)"
+  scripts/check_alone.sh --commits 30 h
   step "clang-tidy over what was touched last (scripts/tidy.sh; all of it: scripts/test.sh tidy-all)"
   if scripts/setup.sh tidy; then
     # A checkout of main differs from main in nothing. What is left over is said, and looked at by tidy-all.
@@ -142,6 +144,6 @@ if named tidy-all; then
 fi
 
 if named alone; then
-  step "sources that lack an #include, of what differs from main (scripts/check_alone.sh)"
-  scripts/check_alone.sh
+  step "sources and headers that lack an #include (scripts/check_alone.sh)"
+  scripts/check_alone.sh --all
 fi

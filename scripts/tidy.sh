@@ -21,6 +21,7 @@ case ${1:-} in
 esac
 [[ -n $files ]] || { echo "tidy: nothing to look at"; exit 0; }
 
+source scripts/tier_flags.sh
 # look FILE LIKE: with the flags that LIKE's build would have; a database of them would name the files compiled together.
 # Status 2: FILE does not compile. Nothing else that clang-tidy says on its way matters, unless it dies.
 look() {
@@ -28,11 +29,7 @@ look() {
   [[ $2 == *_mpi.cc || $2 == */mpi_* ]] && read -ra mpi <<<"$(pkg-config --cflags mpi-c 2>/dev/null || true)" && flags+=("${mpi[@]}")
   # With every tier that there is: where one is left out, what chooses it seems to choose between the same.
   flags+=(-DNIBBLE_HAVE_X86_{AVX2,AVX2_VNNI,AVX512,AVX512_VNNI,AVX512_VBMI,AMX}=1 -DNIBBLE_HAVE_ARM_NEON{,_DOTPROD,_I8MM}=1)
-  [[ $2 == *_avx2.cc ]] && flags+=(-mavx2 -mfma -mf16c)
-  [[ $2 == *_avx2_vnni.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavxvnni)
-  [[ $2 == *_avx512*.cc || $2 == *_amx.cc ]] && flags+=(-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mavx512vbmi2 -mavx512bf16)
-  [[ $2 == *_amx.cc ]] && flags+=(-mamx-tile -mamx-int8 -mamx-bf16)
-  [[ $2 == *_neon*.cc ]] && flags+=(--target=aarch64-linux-gnu -march=armv8.2-a+dotprod+i8mm)
+  mapfile -t -O "${#flags[@]}" flags < <(tier_flags "$2")
   local said log status=0
   log=build/tidy/$(tr / _ <<<"$1").log
   said=$(clang-tidy-14 --quiet --header-filter='/(core|model|datasets|calib|quant|export|eval|cli)/[a-z0-9_/]*\.(h|cc)$' "$1" \

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/algo/windows/viterbi_kernels.h"
+
 // The forward pass over vectors of groups; included by one file per instruction set, each with a V of its own:
 //
 //   V::F, V::Mask     vectors of V::kWidth floats, and of what comparing them gives

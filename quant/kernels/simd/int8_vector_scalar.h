@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "quant/kernels/packing/code_layout.h"
 #include "quant/kernels/simd/plain_block_product.h"
 #include "quant/kernels/simd/vector_scalar.h"
 
