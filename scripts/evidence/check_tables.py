@@ -23,7 +23,7 @@ class Row:
     """A line of a table: model, width and method, figures of KL by the names of their columns, and how long it took."""
 
     def __init__(self, model, width, columns, fields):
-        by_column = dict(zip(columns, fields))
+        by_column = self.fields = dict(zip(columns, fields))
         self.model, self.name = model, f"{width}: {by_column['method']}"
         self.seconds = float(by_column["seconds"] or "nan")
         self.figures = {}
