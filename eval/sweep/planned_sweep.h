@@ -37,7 +37,8 @@ struct EvaluationTokens {
 struct PlannedCalibration {
   std::size_t model = 0;
   datasets::CalibrationWindows windows;
-  calib::RunSettings settings;  ///< as calib::CalibrationJob wants them
+  std::vector<model::TokenId> further;  ///< windows behind these, which no statistic has seen: for tuning's held_out
+  calib::RunSettings settings;          ///< as calib::CalibrationJob wants them
   bool centre_own = false;
   std::string key;  ///< of its cache entry
   Cost cost;        ///< on all threads

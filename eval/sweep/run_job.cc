@@ -87,6 +87,11 @@ class Job {
       const datasets::CalibrationWindows& windows = context_.windows->windows;
       options.text = quant::CalibrationText{
           .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};
+      if (const auto tuning = job_.recipe->tuning()) {
+        const auto further = context_.windows->further.begin();
+        options.text->tokens.insert(options.text->tokens.end(), further,
+                                    further + static_cast<std::ptrdiff_t>(tuning->held_out * windows.length));
+      }
     }
     options.progress = [&](const ProgressUpdate& update) {
       if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);

@@ -55,24 +55,31 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
 }
 
 PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
-                                    const PlannedModel& model, const calib::StatisticSet& what) {
+                                    const PlannedModel& model, const calib::StatisticSet& what, std::size_t further) {
   PlannedCalibration planned;
   const std::size_t length =
       calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
-  if (calibration.text.empty()) {
-    planned.windows =
-        datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, draw.samples);
-  } else {
-    NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
-                   "calibration: model '{}' has no tokenizer; give token ids with `tokens`",
-                   model.source.path.string());
-    planned.windows = datasets::sample_calibration_windows(
+  NIBBLE_REQUIRE(tokenizer != nullptr || calibration.text.empty(), FormatError,
+                 "calibration: model '{}' has no tokenizer; give token ids with `tokens`", model.source.path.string());
+  const auto windows_of = [&](std::size_t samples) {
+    if (calibration.text.empty())
+      return datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, samples);
+    return datasets::sample_calibration_windows(
         calibration.text, *tokenizer,
-        {.samples = draw.samples > 0 ? draw.samples : datasets::SamplingOptions{}.samples,
-         .length = length,
-         .seed = draw.seed,
-         .field = calibration.field});
+        {.samples = samples, .length = length, .seed = draw.seed, .field = calibration.field});
+  };
+  const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
+  NIBBLE_REQUIRE(
+      !all_of_a_file || further == 0, InvalidArgument,
+      "calibration: tuning's `held_out` takes windows behind those of the calibration; say with `samples` how "
+      "many of '{}' these are",
+      calibration.tokens.string());
+  const std::size_t samples = draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples;
+  planned.windows = windows_of(samples);
+  if (further > 0) {  // fewer windows are the first of more
+    const std::vector<model::TokenId> more = windows_of(samples + further).tokens;
+    planned.further.assign(more.begin() + static_cast<std::ptrdiff_t>(planned.windows.tokens.size()), more.end());
   }
   planned.settings = {.model_hash = model.checkpoint->fingerprint(),
                       .tokenizer_hash = tokenizer ? tokenizer->fingerprint() : "none",

@@ -14,10 +14,10 @@ std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evalu
 PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const PlannedModel& model,
                                      const std::shared_ptr<const EvaluationTokens>& tokens);
 
-/// Reads or samples the windows of one draw of a calibration, which is to collect `what`. Throws FormatError,
-/// InvalidArgument.
+/// Reads or samples the windows of one draw of a calibration, which is to collect `what`, and as many behind them as
+/// `further` says. Throws FormatError, InvalidArgument.
 PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
-                                    const PlannedModel& model, const calib::StatisticSet& what);
+                                    const PlannedModel& model, const calib::StatisticSet& what, std::size_t further);
 
 /// Whether a run over the windows of `whole` makes the statistics of `part` besides, to the bit (calib::calibrate):
 /// those of its first windows, up to the end of a batch, with all else the same.

@@ -133,7 +133,11 @@ PlannedSpeed planned_speed(const SweepSpeed& speed) {
 
 class Planner {
  public:
-  explicit Planner(const SweepSpec& spec) : spec_(spec) {}
+  explicit Planner(const SweepSpec& spec) : spec_(spec) {
+    for (const SweepRecipe& recipe : spec.recipes)
+      if (recipe.recipe && recipe.recipe->tuning())
+        held_out_ = std::max<std::size_t>(held_out_, recipe.recipe->tuning()->held_out);
+  }
 
   SweepPlan plan() {
     plan_.file = spec_.file;
@@ -175,7 +179,7 @@ class Planner {
     const auto known = calibrations_.find({model, draw});
     if (known != calibrations_.end()) return known->second;
     PlannedCalibration calibration =
-        read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {});
+        read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {}, held_out_);
     calibration.model = model;
     for (std::string& warning : datasets::warnings(calibration.windows)) plan_.warnings.push_back(std::move(warning));
     plan_.calibrations.push_back(std::move(calibration));
@@ -331,6 +335,7 @@ class Planner {
   }
 
   const SweepSpec& spec_;
+  std::size_t held_out_ = 0;  // windows that tuning wants behind those of a calibration
   SweepPlan plan_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> calibrations_;        // by model and draw
   std::map<std::tuple<std::size_t, std::size_t, std::size_t>, std::size_t> jobs_;  // by model, recipe, draw

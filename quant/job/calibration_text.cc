@@ -6,6 +6,12 @@
 
 namespace nibble::quant {
 
+CalibrationText CalibrationText::without_last(std::size_t count) const {
+  CalibrationText shorter = *this;
+  shorter.tokens.resize((windows() - std::min(count, windows())) * window_tokens);
+  return shorter;
+}
+
 void check_windows(const CalibrationText& text, const model::Architecture& architecture, std::string_view what) {
   NIBBLE_REQUIRE(text.window_tokens >= 2 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
                  InvalidArgument, "{}: {} tokens are no whole number of windows of {}, which is 2 or more", what,

@@ -16,6 +16,8 @@ struct CalibrationText {
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
   std::size_t windows() const { return tokens.size() / window_tokens; }
+  /// The same without its last `count` windows.
+  CalibrationText without_last(std::size_t count) const;
 };
 
 /// Refuses a text that is no whole number of windows of 2 tokens or more, or has tokens that the model lacks; `what` is

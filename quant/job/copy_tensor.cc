@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,22 @@ void for_decoded(const CopyItem& item, const UsePiece& use) {
     }
     matrix->release();
   }
+}
+
+// The elements from `first` on of a tensor as it lies in its file.
+using UseBytes = std::function<void(const model::TensorView& piece, std::size_t first)>;
+
+// Piece by piece, each let go before the next: a large embedding is never in memory whole.
+void for_bytes(const model::TensorView& tensor, const model::Checkpoint& checkpoint, const UseBytes& use) {
+  const std::size_t size = dtype_size(tensor.dtype), count = tensor.data.size() / size;
+  for (std::size_t begin = 0; begin < count; begin += kPiece) {
+    const std::size_t length = std::min(kPiece, count - begin);
+    const model::TensorView piece{
+        tensor.name, tensor.dtype, {length}, tensor.data.subspan(begin * size, length * size)};
+    use(piece, begin);
+    checkpoint.release(piece);
+  }
+  checkpoint.check_intact(tensor);
 }
 
 // Rounds pieces to the 16-bit floats that are written.
@@ -97,8 +114,11 @@ std::map<std::string, DType> widened_floats(const Plan& plan) {
 }
 
 void require_finite(const CopyItem& item, const model::Checkpoint& checkpoint) {
-  auto bad = model::first_non_finite(item.tensor);
-  checkpoint.check_intact(item.tensor);
+  std::optional<std::size_t> bad;
+  for_bytes(item.tensor, checkpoint, [&](const model::TensorView& piece, std::size_t first) {
+    const auto found = bad ? std::nullopt : model::first_non_finite(piece);
+    if (found) bad = first + *found;
+  });
   for_decoded(item, [&](std::span<const float> values, std::size_t first) {
     const auto found = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
     if (!bad && found != values.end()) bad = first + static_cast<std::size_t>(found - values.begin());
@@ -108,22 +128,18 @@ void require_finite(const CopyItem& item, const model::Checkpoint& checkpoint) {
 }
 
 double append_copy(const CopyItem& item, const model::Checkpoint& checkpoint, model::SafetensorsWriter& writer) {
-  const model::TensorView& tensor = item.tensor;
-  const std::size_t size = dtype_size(tensor.dtype), count = tensor.data.size() / size;
   RoundingWriter rounding(item, writer);
   for_decoded(item, [&](std::span<const float> values, std::size_t first) { rounding.write(values, first); });
   std::vector<float> values;
-  for (std::size_t begin = 0; begin < count; begin += kPiece) {
-    const std::size_t length = std::min(kPiece, count - begin);
-    const auto bytes = tensor.data.subspan(begin * size, length * size);
+  for_bytes(item.tensor, checkpoint, [&](const model::TensorView& piece, std::size_t begin) {
     if (!item.round_to_f16 && !item.divisor) {
-      writer.write(bytes);
-      continue;
+      writer.write(piece.data);
+      return;
     }
-    values.resize(length);
-    convert_to_f32(tensor.dtype, bytes.data(), length, values.data());
+    values.resize(piece.element_count());
+    convert_to_f32(piece.dtype, piece.data.data(), values.size(), values.data());
     if (item.divisor)
-      for (std::size_t i = 0; i < length; ++i) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
         const auto offset = static_cast<float>(item.offset);
         values[i] = (values[i] + offset) / item.divisor->at(begin + i) - offset;
       }
@@ -132,9 +148,7 @@ double append_copy(const CopyItem& item, const model::Checkpoint& checkpoint, mo
     } else {
       writer.write(std::as_bytes(std::span(values)));
     }
-  }
-  checkpoint.check_intact(tensor);
-  checkpoint.release(tensor);
+  });
   return rounding.relative_error();
 }
 

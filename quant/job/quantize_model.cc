@@ -59,13 +59,15 @@ bool is_sequential(const Plan& plan) {
                      [](const QuantizeItem& item) { return item.settings.sequential; });
 }
 
-void check_probes(const model::Architecture& architecture, std::uint64_t windows, const CalibrationText* text) {
+void check_probes(const model::Architecture& architecture, std::uint64_t windows, std::uint64_t held_out,
+                  const CalibrationText* text) {
   NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
                  "the budget's probes run text through the model: give --text FILE, or token ids with --tokens FILE "
                  "(or leave them out: --set budget.probe_windows=0)");
   check_windows(*text, architecture, "budget");
-  NIBBLE_REQUIRE(windows <= text->windows(), InvalidArgument, "budget: probe_windows: {} of a text of {} windows",
-                 windows, text->windows());
+  NIBBLE_REQUIRE(windows + held_out <= text->windows(), InvalidArgument,
+                 "budget: probe_windows: {} of a text of {} windows{}", windows, text->windows(),
+                 held_out > 0 ? fmt::format(", of which tuning holds {} out", held_out) : "");
 }
 
 void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
@@ -79,8 +81,9 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
                  "the text is for `sequential: true`, which the recipe says of no layer, for `tuning` and for a "
                  "budget's `probe_windows`, which it does not have; other statistics come from nibble calibrate");
   if (wanted) check_text(architecture, *options.text, options.memory_bytes);
-  if (probed > 0) check_probes(architecture, probed, options.text ? &*options.text : nullptr);
   if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
+  if (probed > 0)
+    check_probes(architecture, probed, tuning ? tuning->held_out : 0, options.text ? &*options.text : nullptr);
 }
 
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
@@ -150,14 +153,17 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const bool sequential = is_sequential(plan);
   if (!sequential)
     scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter, options.memory_bytes);
+  // What tells tuning when to stop has no part in what comes before.
+  std::optional<CalibrationText> text = options.text;
+  if (options.recipe.tuning() && text) text = text->without_last(options.recipe.tuning()->held_out);
   BudgetOutcome made;
   if (budget) {
-    const BudgetJob job{checkpoint,           architecture,     options.text ? &*options.text : nullptr,
+    const BudgetJob job{checkpoint,           architecture,     text ? &*text : nullptr,
                         options.memory_bytes, output.scratch(), reporter};
     made = budget->run(job, plan);
   }
   if (sequential) {
-    const SequentialJob job{checkpoint,       architecture, *options.text, options.memory_bytes, calibration, groups,
+    const SequentialJob job{checkpoint,       architecture, *text,   options.memory_bytes, calibration, groups,
                             output.scratch(), identity,     reporter};
     made.shards = quantize_sequentially(job, plan, scaling, rare);
   } else if (!budget) {

@@ -39,8 +39,11 @@ class TuningRun {
     const calib::ResidualShape shape{job.text.tokens.size(), job.architecture.hidden, length_};
     states_ = shape.bytes() <= job.memory_bytes / 2 ? calib::make_memory_store(shape)
                                                     : calib::make_file_store(shape, job.scratch, job.identity);
-    for (std::size_t w = 0; w < windows_; ++w)
-      (windows_ >= kHoldOutEvery && w % kHoldOutEvery == kHoldOutEvery - 1 ? held_out_ : trained_).push_back(w);
+    const auto is_held_out = [&](std::size_t w) {
+      if (job.tuning.held_out > 0) return w >= windows_ - job.tuning.held_out;
+      return windows_ >= kHoldOutEvery && w % kHoldOutEvery == kHoldOutEvery - 1;
+    };
+    for (std::size_t w = 0; w < windows_; ++w) (is_held_out(w) ? held_out_ : trained_).push_back(w);
     if (held_out_.empty()) held_out_ = trained_;
   }
 
@@ -283,6 +286,9 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
                  "tuning runs text through the model: give --text FILE, or token ids with --tokens FILE (or leave it "
                  "out: --set tuning.epochs=0)");
   check_windows(*text, architecture, "tuning");
+  NIBBLE_REQUIRE(tuning.held_out < text->windows(), InvalidArgument,
+                 "tuning: held_out: {} of a text of {} windows leaves none to train on", tuning.held_out,
+                 text->windows());
   NIBBLE_REQUIRE(
       !tuning.codes || any_coded(plan, codes_can_move), InvalidArgument,
       "tuning: codes can be trained of scalar palettes, uniform grids and int4 blocks, of which there are none "

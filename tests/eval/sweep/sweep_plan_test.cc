@@ -201,6 +201,31 @@ TEST_F(SweepPlanTest, AGuideIsOfTheCellsWhoseHessiansItWeighs) {
     EXPECT_TRUE(throws_with<InvalidArgument>([&] { record_of(other, guide, 0); }, "`guide` concerns", "no cell needs"));
 }
 
+// Windows that tuning holds out lie behind those of the calibration, whose statistics do not depend on them.
+TEST_F(SweepPlanTest, HeldOutWindowsAreBehindThoseOfTheCalibration) {
+  const std::string tuned = "{bits: 3, shifting: true, tuning.epochs: 1, tuning.held_out: 2}",
+                    plain = "{bits: 3, shifting: true}";
+  const auto plan_of = [&](const std::string& cells, const std::string& samples) {
+    std::string text = yaml("list: [" + cells + "]");
+    text.replace(text.find("length: 16"), 10, "length: 16" + samples);
+    return plan_sweep(parse_sweep(text, "s"));
+  };
+  const SweepPlan both = plan_of(plain + ", " + tuned, ", samples: 3"), without = plan_of(plain, ", samples: 3"),
+                  longer = plan_of(plain, ", samples: 5");
+  ASSERT_EQ(both.calibrations.size(), 1u);
+  const PlannedCalibration& calibration = both.calibrations[0];
+  EXPECT_EQ(calibration.windows.tokens, without.calibrations[0].windows.tokens);
+  EXPECT_EQ(calibration.key, without.calibrations[0].key);
+  EXPECT_TRUE(without.calibrations[0].further.empty());
+  std::vector<model::TokenId> all = calibration.windows.tokens;
+  all.insert(all.end(), calibration.further.begin(), calibration.further.end());
+  EXPECT_EQ(all, longer.calibrations[0].windows.tokens);
+  EXPECT_EQ(both.jobs.at(0).cells.at(0).record.id, without.jobs.at(0).cells.at(0).record.id);
+  const SweepRecord record = both.jobs.at(1).cells.at(0).record;
+  EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_of(tuned, ""); }, "`held_out`", "say with `samples`"));
+}
+
 TEST_F(SweepPlanTest, AFlavourIsOfTheCellsThatHaveFisherSensitivities) {
   const std::string without = "{bits: 3, solver: gptq, hessian: guided}", with = "{bits: 3, weighting: fisher}";
   const auto record_of = [&](const std::string& cells, const std::string& flavour, std::size_t job) {

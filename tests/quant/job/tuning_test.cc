@@ -1,6 +1,7 @@
 // `tuning` on little models: nearer to the float model than before, the same codes, kills do not change the bytes.
 #include "quant/job/tuning.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,6 +94,29 @@ TEST_F(TuningTest, BringsEveryFormatNearerToTheFloatModelAndKeepsItsCodes) {
     const double kl = held_out_divergence(dir_ / "model", dir_ / "out");
     EXPECT_TRUE(test::near(kl, tuned.tuning->held_out[tuned.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}));
   }
+}
+
+TEST_F(TuningTest, TheLastWindowsTellWhenToStopWhereTheRecipeSaysSo) {
+  const std::string recipe =
+      "defaults: {bits: 2, scaling: std, shifting: true}\ntuning: {epochs: 3, learning_rate: 0.01";
+  const auto tuned = quantize(recipe + ", held_out: 3}");
+  const std::size_t windows = text().windows();
+  ASSERT_TRUE(tuned.tuning);
+  const double kl = test::divergence_between(dir_ / "model", dir_ / "out", text(),
+                                             std::vector<std::size_t>{windows - 3, windows - 2, windows - 1});
+  EXPECT_TRUE(test::near(kl, tuned.tuning->held_out[tuned.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}));
+  // They train nothing: what stands in them makes no other palettes.
+  const auto parts = parts_of(dir_ / "out", ".palette");
+  ASSERT_EQ(tuned.tuning->best_epoch, 3u) << "the last state, which does not depend on what was held out";
+  CalibrationText other = text();
+  for (auto token = other.tokens.end() - 3 * static_cast<std::ptrdiff_t>(other.window_tokens);
+       token != other.tokens.end(); ++token)
+    *token = 1;
+  const auto again = quantize(recipe + ", held_out: 3}", "other", other);
+  ASSERT_EQ(again.tuning->best_epoch, 3u);
+  EXPECT_EQ(parts_of(dir_ / "other", ".palette"), parts);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(recipe + fmt::format(", held_out: {}}}", windows)); },
+                                                 "held_out", "leaves none to train on"));
 }
 
 constexpr const char* kRecipe =
