@@ -29,9 +29,9 @@ OrderedJson way_of(const Entry& entry) {
   return way;
 }
 
-void set_fact(Facts& facts, std::string_view name, std::string value) {
+void set_fact(Facts& facts, std::string_view name, const std::string& value) {
   for (auto& [key, old] : facts)
-    if (key == name) old = std::move(value);
+    if (key == name) old = value;
 }
 
 // Scored in each window, of texts whose windows need not be alike.
