@@ -84,7 +84,7 @@ int report(const CLI::App* command, std::string_view message, ExitCode code) {
 
 int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
   install_signal_handlers();
-  set_program_identity(fmt::format("{} {}", version_facts().version, version_facts().git_commit));
+  set_program_identity(program_identity_text());
   CLI::App program("Nibble: quantization research toolkit for language models", "nibble");
   program.footer(std::string(kFooter));
   program.set_version_flag("--version", "nibble " + version_facts().version);

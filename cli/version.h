@@ -15,6 +15,9 @@ struct VersionFacts {
 };
 VersionFacts version_facts();  // build_facts.cc.in, filled in by CMake
 
+/// Version and commit, for set_program_identity().
+std::string program_identity_text();
+
 /// The same as records have it: version, commit, compiler, build.
 std::vector<std::pair<std::string, std::string>> build_facts();
 

@@ -18,14 +18,20 @@ FormatError is_being_written(const std::filesystem::path& what) {
 
 }  // namespace
 
-FileLock::FileLock(std::filesystem::path file, const std::filesystem::path& what) : file_(std::move(file)) {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) throw errno_error(fmt::format("cannot create '{}'", file_.string()), errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+std::optional<int> lock_file(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   const int error = errno;
-  ::close(descriptor_);
-  if (error == EWOULDBLOCK) throw is_being_written(what);
-  throw errno_error(fmt::format("cannot lock '{}'", file_.string()), error);
+  ::close(descriptor);
+  if (error == EWOULDBLOCK) return std::nullopt;
+  throw errno_error(fmt::format("cannot lock '{}'", file.string()), error);
+}
+
+FileLock::FileLock(std::filesystem::path file, const std::filesystem::path& what) : file_(std::move(file)) {
+  const auto descriptor = lock_file(file_);
+  if (!descriptor) throw is_being_written(what);
+  descriptor_ = *descriptor;
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }

@@ -1,8 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 namespace nibble {
+
+/// The descriptor of `file`, created if need be, with its lock; none where another process holds that. Closing it ends
+/// the lock. Throws FormatError: it cannot be created, or the file system gives no lock.
+std::optional<int> lock_file(const std::filesystem::path& file);
 
 /// Says that this process is writing something: held until destroyed or the process ends, however it does. Advisory
 /// (flock).

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "calib/stats/run_settings.h"
 #include "core/error.h"
+#include "core/file_lock.h"
 #include "core/hash.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
@@ -25,13 +25,7 @@ constexpr std::string_view kLock = "lock", kSettings = "settings.json", kPartial
                            kMetricWork = "metric.h5.work";  // of another process than the first: and -N
 
 int lock_directory(const std::filesystem::path& directory) {
-  const std::string path = directory / kLock;
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) throw errno_error(fmt::format("cannot create '{}'", path), errno);
-  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
-  const int error = errno;
-  ::close(file);
-  if (error != EWOULDBLOCK) throw errno_error(fmt::format("cannot lock '{}'", path), error);
+  if (const auto file = lock_file(directory / kLock)) return *file;
   throw InvalidArgument(
       fmt::format("another calibration is at work in '{}'; wait for it, or choose another -o", directory.string()));
 }

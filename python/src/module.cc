@@ -41,8 +41,7 @@ nb::dict build_info() {
 
 NB_MODULE(_nibble, module) {
   using namespace nibble::python;
-  const nibble::cli::VersionFacts facts = nibble::cli::version_facts();
-  nibble::set_program_identity(facts.version + " " + facts.git_commit);
+  nibble::set_program_identity(nibble::cli::program_identity_text());
   module.doc() = "Bindings of the Nibble libraries; use them as `import nibble`.";
   bind_errors(module);
   bind_palettes(module);

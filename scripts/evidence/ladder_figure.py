@@ -5,7 +5,6 @@
     scripts/evidence/ladder_figure.py          # from the repository's directory
 """
 import pathlib
-import re
 
 import matplotlib
 
@@ -13,19 +12,18 @@ matplotlib.use("svg")
 matplotlib.rcParams.update({"svg.hashsalt": "ladder", "svg.fonttype": "none", "font.size": 9})
 import matplotlib.pyplot as plt  # noqa: E402
 
+from check_tables import read_table  # noqa: E402
+
 TABLE = pathlib.Path("docs/results/evidence/ladder.md")
 
 
 def read(table):
     """{width: {method: [(tokens per parameter, KL on test text, its standard error)]}}"""
-    curves, ratio, width = {}, None, None
-    for line in table.read_text(encoding="utf-8").splitlines():
-        if match := re.fullmatch(r"### ladder-([\d.]+), (.*)", line):
-            ratio, width = float(match[1]), match[2]
-        elif line.startswith("| ") and not line.startswith("| method"):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            kl, error = re.match(r"([\d.]+) ± ([\d.]+)", cells[4]).groups()
-            curves.setdefault(width, {}).setdefault(cells[0], []).append((ratio, float(kl), float(error)))
+    curves = {}
+    for row in read_table(table):
+        width, _, method = row.name.partition(": ")
+        point = (float(row.model.removeprefix("ladder-")), *row.figures["test"][:2])
+        curves.setdefault(width, {}).setdefault(method, []).append(point)
     return curves
 
 
