@@ -51,7 +51,8 @@ std::optional<double> if_finite(double value) {
 
 DivergenceMeasures pooled_divergence(const Texts& texts, std::span<const std::uint64_t> tokens) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  DivergenceMeasures pooled{.median = kNaN, .percentile_99 = kNaN};
+  DivergenceMeasures pooled;
+  pooled.median = pooled.percentile_99 = kNaN;
   double agreeing = 0.0, scored = 0.0;
   for (const auto& [name, entry] : texts) {
     const DivergenceMeasures& one = *entry->record.measures->divergence;
@@ -70,9 +71,10 @@ DivergenceMeasures pooled_divergence(const Texts& texts, std::span<const std::ui
 
 CellMeasures pooled_measures(const Texts& texts, bool by_tokens) {
   const CellMeasures& first = *texts.begin()->second->record.measures;
-  CellMeasures pooled{.bits_per_weight = first.bits_per_weight,
-                      .model_bits_per_weight = first.model_bits_per_weight,
-                      .model_bytes = first.model_bytes};
+  CellMeasures pooled;
+  pooled.bits_per_weight = first.bits_per_weight;
+  pooled.model_bits_per_weight = first.model_bits_per_weight;
+  pooled.model_bytes = first.model_bytes;
   bool diverges = true;
   for (const auto& [name, entry] : texts) {
     const CellMeasures& one = *entry->record.measures;
