@@ -34,8 +34,9 @@ struct PooledTexts : testing::Test {
     set(record.configuration, "evaluation", fmt::format(R"({{"tokens_hash":"{}",{}}})", text, way));
     CellMeasures& measures = *record.measures;
     measures.window_nll.resize(kWindows + (text == 'b' ? 2 : 0));
-    measures.divergence =
-        DivergenceMeasures{.largest = text == 'a' ? 1.0 : 2.0, .top1_agreement = text == 'a' ? 0.5 : 0.8};
+    measures.divergence.emplace();
+    measures.divergence->largest = text == 'a' ? 1.0 : 2.0;
+    measures.divergence->top1_agreement = text == 'a' ? 0.5 : 0.8;
     measures.window_tokens.clear();
     for (std::size_t w = 0; w < measures.window_nll.size(); ++w) {
       if (text == 'b') measures.window_nll[w] += 0.25;
@@ -94,7 +95,9 @@ TEST_F(PooledTexts, FiguresAreThoseOfAllWindows) {
     EXPECT_EQ(measures.tokens_scored, 511 * kWindows + 1080);
     EXPECT_GT(measures.perplexity_stderr.value(), 0.0);
     EXPECT_EQ(pooled.is_baseline, fact(pooled.record.configuration, "recipe") == "null");
-    if (!pooled.is_baseline) EXPECT_EQ(pooled.to_baseline.value().pairs, windows);
+    if (!pooled.is_baseline) {
+      EXPECT_EQ(pooled.to_baseline.value().pairs, windows);
+    }
   }
 }
 
