@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/suggest.h"
 
 namespace nibble {
@@ -13,10 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string excerpt_of(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  constexpr std::size_t kMost = 80;
-  if (text.size() > kMost) text = text.substr(0, kMost) + "…";
-  return text;
+  return excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 double figure_of(const Json& value, std::string_view what, std::string_view key) {
@@ -86,10 +84,16 @@ bool JsonFields::boolean_or(std::string_view key, bool fallback) const {
   return find(key) == nullptr ? fallback : boolean(key);
 }
 
-std::string JsonFields::text(std::string_view key) const {
+const std::string& JsonFields::text(std::string_view key) const {
   const Json& value = at(key, "a text");
   NIBBLE_REQUIRE(value.is_string(), FormatError, "{}: '{}': expected a text, got {}", what_, key, excerpt_of(value));
-  return value.get<std::string>();
+  return value.get_ref<const std::string&>();
+}
+
+const std::string& JsonFields::filled_text(std::string_view key) const {
+  const std::string& value = text(key);
+  NIBBLE_REQUIRE(!value.empty(), FormatError, "{}: '{}' must not be empty", what_, key);
+  return value;
 }
 
 std::string JsonFields::text_or(std::string_view key, std::string_view fallback) const {
@@ -189,6 +193,11 @@ void JsonFields::require_one_of(std::string_view key, std::initializer_list<cons
     list += (list.empty() ? "'" : ", '") + std::string(name) + "'";
   }
   throw FormatError(fmt::format("{}: '{}': expected {}, got '{}'", what_, key, list, value));
+}
+
+void JsonFields::allow_only(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) mark(key);
+  refuse_unread();
 }
 
 std::vector<std::string> JsonFields::unread() const {

@@ -33,7 +33,8 @@ class JsonFields {
   double number_or(std::string_view key, double fallback, double above, double max) const;
   bool boolean(std::string_view key) const;
   bool boolean_or(std::string_view key, bool fallback) const;
-  std::string text(std::string_view key) const;
+  const std::string& text(std::string_view key) const;
+  const std::string& filled_text(std::string_view key) const;  ///< throws where it is empty, too
   std::string text_or(std::string_view key, std::string_view fallback) const;
   /// A list of numbers, each finite; throws if it has not `size` of them.
   std::vector<double> numbers(std::string_view key, std::size_t size) const;
@@ -61,6 +62,8 @@ class JsonFields {
   std::vector<std::string> unread() const;
   /// Throws for the first of them, naming the nearest key that was asked for.
   void refuse_unread() const;
+  /// The same for members that are not among `keys`, before any is asked for.
+  void allow_only(std::initializer_list<std::string_view> keys) const;
 
  private:
   const nlohmann::json& object_;

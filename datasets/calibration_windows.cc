@@ -15,8 +15,6 @@
 namespace nibble::datasets {
 namespace {
 
-using model::TokenId;
-
 // Reports how far a reader is, about a thousand times per pass.
 class PassProgress {
  public:

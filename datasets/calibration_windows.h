@@ -15,7 +15,7 @@ namespace nibble::datasets {
 
 /// Token sequences that a model is calibrated on, and where they come from.
 struct CalibrationWindows {
-  std::vector<model::TokenId> tokens;  ///< (samples, length), one window after the other
+  std::vector<TokenId> tokens;  ///< (samples, length), one window after the other
   std::size_t samples = 0, length = 0;
   std::string fingerprint;  ///< hash of the text: of all documents in order, or of the fixed windows' ids
 
@@ -23,7 +23,7 @@ struct CalibrationWindows {
   std::uint64_t short_documents = 0;  ///< sampled: documents found to have fewer than `length` tokens
   std::uint64_t unused_tokens = 0;    ///< fixed: tokens after the last whole window, where all windows were asked for
 
-  std::span<const model::TokenId> window(std::size_t i) const { return std::span(tokens).subspan(i * length, length); }
+  std::span<const TokenId> window(std::size_t i) const { return std::span(tokens).subspan(i * length, length); }
 };
 
 struct SamplingOptions {

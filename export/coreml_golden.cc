@@ -28,12 +28,12 @@ void write_golden(const ExportModel& model, const ExportOptions& options, const 
   const auto transformer = model::make_model(architecture, model.weights());
   const std::size_t limit = std::min(kTokens, options.context.value_or(coreml::position_limit(architecture)));
   Random random(kSeed);
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
   while (tokens.size() < std::max<std::size_t>(1, std::min(kRandom, limit / 2)))
-    tokens.push_back(static_cast<model::TokenId>(random.below(architecture.vocabulary)));
+    tokens.push_back(static_cast<TokenId>(random.below(architecture.vocabulary)));
   while (tokens.size() < limit) {
     const std::vector<float> last = logits_of(*transformer, tokens, 1);
-    tokens.push_back(static_cast<model::TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+    tokens.push_back(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
   }
   const std::vector<float> logits = logits_of(*transformer, tokens, tokens.size());
   const auto files = golden_files(package);

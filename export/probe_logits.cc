@@ -4,8 +4,7 @@
 
 namespace nibble::exporting {
 
-std::vector<float> logits_of(const model::Model& transformer, const std::vector<model::TokenId>& tokens,
-                             std::size_t rows) {
+std::vector<float> logits_of(const model::Model& transformer, const std::vector<TokenId>& tokens, std::size_t rows) {
   const std::vector<std::size_t> starts{0, tokens.size()};
   std::vector<std::size_t> wanted(rows);
   std::iota(wanted.begin(), wanted.end(), tokens.size() - rows);

@@ -36,8 +36,8 @@ void compare(const model::Model& model, const model::Model& rotated, const model
              RotateResult& result, DType dtype) {
   result.tokens = std::min(kCheckedTokens, architecture.position_limit());
   Random random(1);
-  std::vector<model::TokenId> tokens(result.tokens);
-  for (model::TokenId& token : tokens) token = static_cast<model::TokenId>(random.below(architecture.vocabulary));
+  std::vector<TokenId> tokens(result.tokens);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random.below(architecture.vocabulary));
   const std::vector<float> expected = logits_of(model, tokens, tokens.size());
   const std::vector<float> got = logits_of(rotated, tokens, tokens.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -8,7 +8,7 @@
 
 namespace nibble::calib {
 
-BoundaryWalk::BoundaryWalk(std::span<const model::TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
+BoundaryWalk::BoundaryWalk(std::span<const TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
                            std::string name, ResidualStore& store)
     : tokens_(tokens), per_batch_(per_batch), name_(std::move(name)), store_(store) {
   NIBBLE_REQUIRE(window_tokens > 0 && per_batch > 0 && !tokens.empty() && tokens.size() % window_tokens == 0,

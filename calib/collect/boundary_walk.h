@@ -18,8 +18,8 @@ class BoundaryWalk {
  public:
   /// `tokens`: windows of `window_tokens`, `per_batch` of which go through a block together. `store` has the shape of
   /// all of them, in batches of that size. Both must outlive this.
-  BoundaryWalk(std::span<const model::TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
-               std::string name, ResidualStore& store);
+  BoundaryWalk(std::span<const TokenId> tokens, std::size_t window_tokens, std::size_t per_batch, std::string name,
+               ResidualStore& store);
 
   /// The stream in front of `block` is there, perhaps left by a run that was killed.
   bool holds(std::size_t block) { return store_.holds(boundary(block)); }
@@ -37,7 +37,7 @@ class BoundaryWalk {
   void for_batches(std::size_t hidden, const Body& body);
   std::string boundary(std::size_t block) const;
 
-  std::span<const model::TokenId> tokens_;
+  std::span<const TokenId> tokens_;
   std::size_t per_batch_;
   std::string name_;
   ResidualStore& store_;

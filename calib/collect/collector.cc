@@ -34,7 +34,7 @@ Share share_of(std::size_t windows, const Team& team) {
   return {begin, windows * (team.rank() + 1) / team.size() - begin};
 }
 
-std::span<const model::TokenId> first_windows(const CalibrationJob& job, std::size_t windows) {
+std::span<const TokenId> first_windows(const CalibrationJob& job, std::size_t windows) {
   return job.tokens.first(std::min(job.tokens.size(), windows * job.settings.window_tokens));
 }
 

@@ -25,7 +25,7 @@ enum class Centre {
 /// One calibration, from token windows to a file.
 struct CalibrationJob {
   const model::Model& model;
-  std::span<const model::TokenId> tokens;  ///< windows of settings.window_tokens, one after the other
+  std::span<const TokenId> tokens;  ///< windows of settings.window_tokens, one after the other
   /// The caller fills what it knows: hashes of model, tokenizer and text, sampling, seeds, flavour, labels, head,
   /// collected, window_tokens. calibrate() fills in the rest.
   RunSettings settings;
@@ -33,7 +33,7 @@ struct CalibrationJob {
   std::shared_ptr<const StatsFile> means = nullptr;  ///< with Centre::kFile
   /// With Guide::kWhitened: the windows that give the metric (token_metric.h). Empty: the first kGuideWindows
   /// of `tokens`, or all.
-  std::span<const model::TokenId> metric_tokens = {};
+  std::span<const TokenId> metric_tokens = {};
   std::filesystem::path output;
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for boundary activations, after a block's own needs
   ProgressSink progress = {};                           ///< in tokens, weighted by the work of each pass

@@ -22,7 +22,7 @@ struct TokenInputOptions {
 void add_token_input(CLI::App& app, TokenInputOptions& options);
 
 struct TokenInput {
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
   std::string tokens_hash;               ///< of the ids as little-endian u32, after --max-tokens
   std::optional<std::string> text_hash;  ///< of the text as it was tokenized, the whole of it; empty for --tokens
   std::shared_ptr<const model::Tokenizer> tokenizer;  ///< of the model's directory; null where there is none

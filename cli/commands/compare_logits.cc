@@ -126,8 +126,7 @@ void run(const CompareLogitsArguments& arguments) {
   warn_of_unexpected_tensors(*model.checkpoint);
   TokenInputOptions input = arguments.input;
   if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.architecture.max_positions);
-  const std::vector<model::TokenId> tokens =
-      read_token_input(input, arguments.model, model.architecture.vocabulary).tokens;
+  const std::vector<TokenId> tokens = read_token_input(input, arguments.model, model.architecture.vocabulary).tokens;
   NIBBLE_REQUIRE(!tokens.empty(), InvalidArgument, "expected at least one token to compare, got none");
   const std::vector<Compared> caches = caches_of(arguments, *model.transformer, tokens.size());
   NIBBLE_REQUIRE(!caches.empty(), InvalidArgument, "--cache none keeps nothing, so it goes with --cache-type f32 only");

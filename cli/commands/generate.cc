@@ -32,8 +32,6 @@
 namespace nibble::cli {
 namespace {
 
-using model::TokenId;
-
 struct GenerateArguments {
   CommonOptions common;
   std::filesystem::path model;

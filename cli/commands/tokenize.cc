@@ -31,7 +31,7 @@ struct TokenizeArguments {
 };
 
 // Little-endian ids of 2 or 4 bytes, by the file's extension.
-void write_token_file(const std::filesystem::path& path, std::span<const model::TokenId> tokens) {
+void write_token_file(const std::filesystem::path& path, std::span<const TokenId> tokens) {
   const std::string extension = path.extension().string();
   NIBBLE_REQUIRE(extension == ".u16" || extension == ".u32", InvalidArgument,
                  "--output: expected a name ending in .u16 or .u32, got '{}'", path.string());
@@ -51,7 +51,7 @@ void run(const TokenizeArguments& arguments) {
   const auto tokenizer = model::open_tokenizer(arguments.directory);
   const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<model::TokenId> tokens = tokenizer->encode(text);
+  const std::vector<TokenId> tokens = tokenizer->encode(text);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double megabytes_per_second = static_cast<double>(text.size()) / 1e6 / seconds;
   if (!arguments.output.empty()) write_token_file(arguments.output, tokens);

@@ -31,14 +31,13 @@ std::string with_replacements(std::string_view bytes) {
 
 }  // namespace
 
-TextStream::TextStream(const model::Tokenizer& tokenizer, std::span<const model::TokenId> prompt)
-    : tokenizer_(tokenizer) {
-  for (const model::TokenId id : prompt.last(std::min(prompt.size(), kLongestWindow)))
+TextStream::TextStream(const model::Tokenizer& tokenizer, std::span<const TokenId> prompt) : tokenizer_(tokenizer) {
+  for (const TokenId id : prompt.last(std::min(prompt.size(), kLongestWindow)))
     if (tokenizer_.byte_length(id) > 0) window_.push_back(id);
   shown_ = tokenizer_.decode(window_).size();
 }
 
-std::string TextStream::push(model::TokenId id) {
+std::string TextStream::push(TokenId id) {
   if (tokenizer_.byte_length(id) == 0) return {};
   window_.push_back(id);
   const std::string text = tokenizer_.decode(window_);

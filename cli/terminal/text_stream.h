@@ -15,9 +15,9 @@ namespace nibble::cli {
 class TextStream {
  public:
   /// The stream continues `prompt`, whose own text is not part of it.
-  TextStream(const model::Tokenizer& tokenizer, std::span<const model::TokenId> prompt);
+  TextStream(const model::Tokenizer& tokenizer, std::span<const TokenId> prompt);
   /// The text that `id` completes, maybe none.
-  std::string push(model::TokenId id);
+  std::string push(TokenId id);
   /// What is left at the end: U+FFFD for an unfinished character.
   std::string finish();
 
@@ -25,7 +25,7 @@ class TextStream {
   const model::Tokenizer& tokenizer_;
   // The last tokens. Decoding depends on what stands before (Llama-2 style tokenizers drop the first blank of a text),
   // so a token is decoded together with a few before it.
-  std::vector<model::TokenId> window_;
+  std::vector<TokenId> window_;
   std::size_t shown_ = 0;  // bytes of the window's text that are out already
 };
 

@@ -10,8 +10,6 @@
 namespace nibble::eval {
 namespace {
 
-using model::TokenId;
-
 Matrix<float> prompt_logits(const model::Model& model, std::span<const TokenId> tokens,
                             const model::ForwardOptions& options) {
   Matrix<float> logits(tokens.size(), model.architecture().vocabulary);

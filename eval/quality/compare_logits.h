@@ -43,7 +43,7 @@ struct LogitDifferences {
 /// Runs `tokens` under every cache and cut. A key written to a wrong slot shows as a large difference from the first
 /// position that sees it on, where calls are longer than one token. Memory: tokens · vocabulary · 4 bytes for the
 /// logits of the prompt, and one sequence at a time. Throws InvalidArgument as Sequence::extend().
-std::vector<LogitDifferences> compare_logits(const model::Model& model, std::span<const model::TokenId> tokens,
+std::vector<LogitDifferences> compare_logits(const model::Model& model, std::span<const TokenId> tokens,
                                              std::span<const ComparedCache> caches, std::span<const Cut> cuts,
                                              const model::ForwardOptions& options = {},
                                              const ProgressSink& progress = {});

@@ -13,7 +13,6 @@
 namespace nibble::eval {
 namespace {
 
-using model::TokenId;
 using Tokens = std::span<const TokenId>;
 
 // A context this long, and this much longer than its endings, is worth keys and values of its own.

@@ -12,8 +12,8 @@ namespace nibble::eval {
 
 /// A text and how it might go on: what multiple-choice tasks ask a model about.
 struct Continuation {
-  std::vector<model::TokenId> context;       ///< at least one token
-  std::vector<model::TokenId> continuation;  ///< at least one token, each predicted from everything before it
+  std::vector<TokenId> context;       ///< at least one token
+  std::vector<TokenId> continuation;  ///< at least one token, each predicted from everything before it
 };
 
 struct ContinuationScore {

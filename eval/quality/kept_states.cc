@@ -22,12 +22,12 @@ std::uint64_t bytes_of(const model::Architecture& architecture, std::uint64_t ta
 
 }  // namespace
 
-std::uint64_t kept_states_bytes(const model::Architecture& architecture, std::span<const model::TokenId> tokens,
+std::uint64_t kept_states_bytes(const model::Architecture& architecture, std::span<const TokenId> tokens,
                                 const PerplexityOptions& options) {
   return bytes_of(architecture, ProtocolRun(architecture, tokens, options).targets());
 }
 
-void keep_states(const model::Model& model, std::span<const model::TokenId> tokens, const PerplexityOptions& options,
+void keep_states(const model::Model& model, std::span<const TokenId> tokens, const PerplexityOptions& options,
                  const std::filesystem::path& file) {
   const model::Architecture& architecture = model.architecture();
   const ProtocolRun run(architecture, tokens, options);
@@ -44,7 +44,7 @@ void keep_states(const model::Model& model, std::span<const model::TokenId> toke
 }
 
 LogitMaker logits_of_kept_states(const model::Model& model, const std::filesystem::path& file,
-                                 std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
+                                 std::span<const TokenId> tokens, const PerplexityOptions& options) {
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(file, error),
                       expected = kept_states_bytes(model.architecture(), tokens, options);

@@ -16,19 +16,19 @@ constexpr std::size_t kRowTile = 8;  // rows of logits per piece of work
 
 }  // namespace
 
-double negative_log_likelihood(std::span<const float> logits, model::TokenId target) {
+double negative_log_likelihood(std::span<const float> logits, TokenId target) {
   NIBBLE_REQUIRE(target < logits.size(), InvalidArgument, "negative log-likelihood: target {} of {} logits", target,
                  logits.size());
   return log_sum_exp(logits) - static_cast<double>(logits[target]);
 }
 
-PerplexityResult perplexity(const model::Model& model, std::span<const model::TokenId> tokens,
+PerplexityResult perplexity(const model::Model& model, std::span<const TokenId> tokens,
                             const PerplexityOptions& options) {
   return perplexity(model.architecture(), logits_of(model, options.forward), tokens, options);
 }
 
 PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make,
-                            std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
+                            std::span<const TokenId> tokens, const PerplexityOptions& options) {
   const ProtocolRun run(architecture, tokens, options);
   std::vector<double> nll(run.targets(), std::numeric_limits<double>::quiet_NaN());
   const auto start = std::chrono::steady_clock::now();

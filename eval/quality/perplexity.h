@@ -11,14 +11,14 @@ namespace nibble::eval {
 /// Perplexity of `model` on a token sequence. NLLs are computed in double from f32 logits. The number of threads
 /// does not change a bit, nor does batch_tokens where gemm_rows_stand_alone() and nothing is multiplied in bf16 mode;
 /// else it does so by the rounding of float sums. Throws InvalidArgument as evaluation_windows() does.
-PerplexityResult perplexity(const model::Model& model, std::span<const model::TokenId> tokens,
+PerplexityResult perplexity(const model::Model& model, std::span<const TokenId> tokens,
                             const PerplexityOptions& options);
 
 /// The same of logits that `make` makes, as a model of this configuration would.
 PerplexityResult perplexity(const model::Architecture& architecture, const LogitMaker& make,
-                            std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+                            std::span<const TokenId> tokens, const PerplexityOptions& options);
 
 /// -ln softmax(logits)[target] in double, by the usual shift with the maximum; NaN logits give NaN.
-double negative_log_likelihood(std::span<const float> logits, model::TokenId target);
+double negative_log_likelihood(std::span<const float> logits, TokenId target);
 
 }  // namespace nibble::eval

@@ -20,14 +20,14 @@ struct PerplexityOptions {
   std::size_t context = 0;  ///< 0: the model's max_positions
   std::size_t stride = 0;   ///< 0: context / 2 (sliding)
   Average average = Average::kWindows;
-  std::optional<model::TokenId> bos = {};  ///< `half`: replaces the first token of each block
+  std::optional<TokenId> bos = {};  ///< `half`: replaces the first token of each block
   /// Where each of several texts ends that stand behind each other in the tokens; windows never reach from one into the
   /// next. Empty: one text.
   std::vector<std::size_t> text_ends = {};
   std::size_t batch_tokens = 2048;  ///< windows are run together up to about this many tokens
   model::ForwardOptions forward = {};
-  std::function<std::size_t(model::TokenId)> byte_length = {};  ///< for bits per byte; empty: not computed (NaN)
-  ProgressSink progress = {};                                   ///< in tokens run
+  std::function<std::size_t(TokenId)> byte_length = {};  ///< for bits per byte; empty: not computed (NaN)
+  ProgressSink progress = {};                            ///< in tokens run
 };
 
 struct PerplexityResult {

@@ -14,7 +14,6 @@ namespace {
 
 using datasets::Protocol;
 using datasets::Window;
-using model::TokenId;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostProgressReports = 1000;

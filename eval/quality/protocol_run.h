@@ -29,7 +29,7 @@ std::vector<datasets::Window> protocol_windows(const PerplexityOptions& options,
 class ProtocolRun {
  public:
   /// `tokens` must outlive this. Throws InvalidArgument: ids outside the vocabulary, or as evaluation_windows() does.
-  ProtocolRun(const model::Architecture& architecture, std::span<const model::TokenId> tokens,
+  ProtocolRun(const model::Architecture& architecture, std::span<const TokenId> tokens,
               const PerplexityOptions& options);
 
   std::size_t targets() const { return targets_; }
@@ -57,7 +57,7 @@ class ProtocolRun {
  private:
   double bits_per_byte(std::span<const double> nll) const;
 
-  std::span<const model::TokenId> tokens_;
+  std::span<const TokenId> tokens_;
   PerplexityOptions options_;
   std::vector<datasets::Window> windows_;
   std::size_t targets_ = 0, tokens_run_ = 0;

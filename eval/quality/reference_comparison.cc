@@ -22,7 +22,7 @@ struct Findings {
   std::vector<double> nll, reference_nll, divergence;
   std::vector<unsigned char> same_top;  // not bool: threads write neighbours
 
-  void add(std::size_t target, model::TokenId token, std::span<const float> reference, std::span<const float> logits) {
+  void add(std::size_t target, TokenId token, std::span<const float> reference, std::span<const float> logits) {
     const SoftmaxComparison row = compare_softmax(reference, logits);
     nll[target] = row.log_sum - static_cast<double>(logits[token]);
     reference_nll[target] = row.reference_log_sum - static_cast<double>(reference[token]);
@@ -52,7 +52,7 @@ void compare_batch(const model::Model& model, const LogitMaker& reference, const
 }  // namespace
 
 ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
-                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
+                                           std::span<const TokenId> tokens, const PerplexityOptions& options) {
   NIBBLE_REQUIRE(model.architecture().vocabulary == reference.architecture().vocabulary, InvalidArgument,
                  "comparing models: expected one vocabulary, got {} tokens and {} for the reference",
                  model.architecture().vocabulary, reference.architecture().vocabulary);
@@ -60,7 +60,7 @@ ReferenceComparison compare_with_reference(const model::Model& model, const mode
 }
 
 ReferenceComparison compare_with_reference(const model::Model& model, const LogitMaker& reference,
-                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options) {
+                                           std::span<const TokenId> tokens, const PerplexityOptions& options) {
   PerplexityOptions resolved = options;  // where the defaults come from the model, both models run with the same
   if (resolved.context == 0) resolved.context = model.architecture().max_positions;
   const ProtocolRun run(model.architecture(), tokens, resolved);

@@ -34,10 +34,10 @@ struct ReferenceComparison {
 /// Cost     two forward passes and one pass over both logits (softmax_comparison.h).
 /// Throws InvalidArgument: different vocabularies, or as perplexity() does.
 ReferenceComparison compare_with_reference(const model::Model& model, const model::Model& reference,
-                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+                                           std::span<const TokenId> tokens, const PerplexityOptions& options);
 
 /// The same with logits of the reference from elsewhere (kept_states.h).
 ReferenceComparison compare_with_reference(const model::Model& model, const LogitMaker& reference,
-                                           std::span<const model::TokenId> tokens, const PerplexityOptions& options);
+                                           std::span<const TokenId> tokens, const PerplexityOptions& options);
 
 }  // namespace nibble::eval

@@ -2,12 +2,11 @@
 
 namespace nibble::eval {
 
-TextQuality text_quality(const model::Model& model, const model::Model* reference,
-                         std::span<const model::TokenId> tokens, const model::Tokenizer* tokenizer,
-                         PerplexityOptions options) {
+TextQuality text_quality(const model::Model& model, const model::Model* reference, std::span<const TokenId> tokens,
+                         const model::Tokenizer* tokenizer, PerplexityOptions options) {
   if (tokenizer != nullptr) {
     if (options.protocol == datasets::Protocol::kHalf) options.bos = tokenizer->added_bos();
-    options.byte_length = [tokenizer](model::TokenId id) { return tokenizer->byte_length(id); };
+    options.byte_length = [tokenizer](TokenId id) { return tokenizer->byte_length(id); };
   }
   TextQuality quality;
   if (reference == nullptr) {

@@ -18,8 +18,7 @@ struct TextQuality {
 /// perplexity(), or with a `reference` compare_with_reference(). `tokenizer` is the one that made `tokens`: it says how
 /// many bytes they stand for, and which BOS begins the blocks of `half`; null where ids came from elsewhere (then
 /// options.bos and options.byte_length stay as they are). Throws as those two.
-TextQuality text_quality(const model::Model& model, const model::Model* reference,
-                         std::span<const model::TokenId> tokens, const model::Tokenizer* tokenizer,
-                         PerplexityOptions options);
+TextQuality text_quality(const model::Model& model, const model::Model* reference, std::span<const TokenId> tokens,
+                         const model::Tokenizer* tokenizer, PerplexityOptions options);
 
 }  // namespace nibble::eval

@@ -17,8 +17,8 @@ std::vector<std::span<const datasets::Window>> group_windows(std::span<const dat
   return groups;
 }
 
-WindowBatch make_window_batch(std::span<const model::TokenId> text, std::span<const datasets::Window> windows,
-                              std::optional<model::TokenId> bos) {
+WindowBatch make_window_batch(std::span<const TokenId> text, std::span<const datasets::Window> windows,
+                              std::optional<TokenId> bos) {
   WindowBatch batch;
   batch.starts.push_back(0);
   for (const datasets::Window& window : windows) {

@@ -13,10 +13,10 @@ namespace nibble::eval {
 
 /// Some windows of a text, laid out for one forward pass that makes only the logits that are scored.
 struct WindowBatch {
-  std::vector<model::TokenId> tokens;   ///< the windows' tokens, one window after the other
+  std::vector<TokenId> tokens;          ///< the windows' tokens, one window after the other
   std::vector<std::size_t> starts;      ///< where each begins; windows + 1 entries
   std::vector<std::size_t> logit_rows;  ///< ascending: the rows of `tokens` whose logits predict a target
-  std::vector<model::TokenId> targets;  ///< what row logit_rows[i] has to predict
+  std::vector<TokenId> targets;         ///< what row logit_rows[i] has to predict
 };
 
 /// Cuts `windows` into runs of neighbours of at most `batch_tokens` tokens together, at least one window each.
@@ -24,8 +24,8 @@ std::vector<std::span<const datasets::Window>> group_windows(std::span<const dat
                                                              std::size_t batch_tokens);
 
 /// `windows` of `text` as a batch; with `bos`, it takes the place of each window's first token.
-WindowBatch make_window_batch(std::span<const model::TokenId> text, std::span<const datasets::Window> windows,
-                              std::optional<model::TokenId> bos);
+WindowBatch make_window_batch(std::span<const TokenId> text, std::span<const datasets::Window> windows,
+                              std::optional<TokenId> bos);
 
 /// Receives logits (rows, vocabulary) of the batch's targets [first, first + rows): in ascending order, in chunks, on
 /// the caller's thread. Perplexity reads them once; a divergence compares the rows of two models.

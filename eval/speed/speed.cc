@@ -11,7 +11,6 @@
 namespace nibble::eval {
 namespace {
 
-using model::TokenId;
 using Clock = std::chrono::steady_clock;
 
 double seconds_between(Clock::time_point start, Clock::time_point end) {

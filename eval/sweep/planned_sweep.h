@@ -27,7 +27,7 @@ struct Cost {
 
 /// The tokens of an evaluation, for one model.
 struct EvaluationTokens {
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
   std::vector<std::size_t> text_ends;                 ///< of several texts (PerplexityOptions); empty for one
   std::string hash;                                   ///< of the ids
   std::shared_ptr<const model::Tokenizer> tokenizer;  ///< null where the model has none
@@ -37,8 +37,8 @@ struct EvaluationTokens {
 struct PlannedCalibration {
   std::size_t model = 0;
   datasets::CalibrationWindows windows;
-  std::vector<model::TokenId> further;  ///< windows behind these, which no statistic has seen: for tuning's held_out
-  calib::RunSettings settings;          ///< as calib::CalibrationJob wants them
+  std::vector<TokenId> further;  ///< windows behind these, which no statistic has seen: for tuning's held_out
+  calib::RunSettings settings;   ///< as calib::CalibrationJob wants them
   bool centre_own = false;
   std::string key;  ///< of its cache entry
   Cost cost;        ///< on all threads

@@ -27,9 +27,9 @@ std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evalu
                  model.source.path.string());
   const auto& files = evaluation.text.empty() ? evaluation.tokens : evaluation.text;
   for (const std::filesystem::path& file : files) {
-    std::vector<model::TokenId> ids =
-        evaluation.text.empty() ? datasets::read_token_file(file, model.architecture.vocabulary, limit)
-                                : read->tokenizer->encode(datasets::read_evaluation_text(file, evaluation.hf_join));
+    std::vector<TokenId> ids = evaluation.text.empty()
+                                   ? datasets::read_token_file(file, model.architecture.vocabulary, limit)
+                                   : read->tokenizer->encode(datasets::read_evaluation_text(file, evaluation.hf_join));
     ids.resize(std::min(limit, ids.size()));
     read->tokens.insert(read->tokens.end(), ids.begin(), ids.end());
     if (files.size() > 1) read->text_ends.push_back(read->tokens.size());
@@ -49,7 +49,7 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
   if (tokens->tokenizer != nullptr) {
     if (evaluation.protocol == datasets::Protocol::kHalf) options.bos = tokens->tokenizer->added_bos();
-    options.byte_length = [tokens](model::TokenId id) { return tokens->tokenizer->byte_length(id); };
+    options.byte_length = [tokens](TokenId id) { return tokens->tokenizer->byte_length(id); };
   }
   return options;
 }
@@ -78,7 +78,7 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
   const std::size_t samples = draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples;
   planned.windows = windows_of(samples);
   if (further > 0) {  // fewer windows are the first of more
-    const std::vector<model::TokenId> more = windows_of(samples + further).tokens;
+    const std::vector<TokenId> more = windows_of(samples + further).tokens;
     planned.further.assign(more.begin() + static_cast<std::ptrdiff_t>(planned.windows.tokens.size()), more.end());
   }
   planned.settings = {.model_hash = model.checkpoint->fingerprint(),
@@ -97,7 +97,7 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
 }
 
 bool is_part_of(const PlannedCalibration& part, const PlannedCalibration& whole, const PlannedModel& model) {
-  const std::vector<model::TokenId>&first = part.windows.tokens, &all = whole.windows.tokens;
+  const std::vector<TokenId>&first = part.windows.tokens, &all = whole.windows.tokens;
   return part.model == whole.model && !part.centre_own && !whole.centre_own && first.size() < all.size() &&
          part.settings.seeds == whole.settings.seeds &&
          calib::differences_for_merging(part.settings, whole.settings).empty() &&

@@ -9,6 +9,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/hash.h"
 #include "core/output_file.h"
 #include "core/suggest.h"

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/json_fields.h"
 #include "core/strict_json.h"
-#include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {
 namespace {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/output_file.h"
 #include "core/strict_json.h"
 #include "model/checkpoint/safetensors_file.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 
 namespace nibble::model {
 namespace {
@@ -24,12 +25,5 @@ void check_tensor_name(std::string_view name, std::string_view file) {
 }
 
 std::string shape_text(std::span<const std::uint64_t> shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
-
-std::string excerpt(std::string_view text, std::size_t longest) {
-  std::string result(text.substr(0, longest));
-  std::replace_if(result.begin(), result.end(), is_control, '?');
-  if (text.size() > longest) result += "...";
-  return result;
-}
 
 }  // namespace nibble::model

@@ -22,7 +22,4 @@ void check_tensor_name(std::string_view name, std::string_view file);
 /// "(11008, 2048)".
 std::string shape_text(std::span<const std::uint64_t> shape);
 
-/// `text` for use in a message: control characters replaced, cut after `longest` bytes.
-std::string excerpt(std::string_view text, std::size_t longest = 80);
-
 }  // namespace nibble::model

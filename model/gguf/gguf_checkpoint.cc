@@ -8,6 +8,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/hash.h"
 #include "core/suggest.h"
 #include "core/thread_pool.h"

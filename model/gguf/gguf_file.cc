@@ -6,6 +6,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/suggest.h"
 #include "model/checkpoint/safetensors_file.h"
 

@@ -9,6 +9,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/suggest.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/gguf/gguf_pre_tokenizers.h"

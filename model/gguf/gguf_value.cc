@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {
@@ -163,7 +164,7 @@ std::string GgufValue::describe() const {
       [](const auto& value) -> std::string {
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, std::string>) {
-          return fmt::format("'{}'", excerpt(value, 60));
+          return in_quotes(value, 60);
         } else if constexpr (std::is_same_v<T, GgufArray>) {
           return fmt::format("[{}; {}]", gguf_type_name(value.type), value.size);
         } else {

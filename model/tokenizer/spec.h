@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/token_id.h"
 #include "model/tokenizer/steps.h"
-#include "model/tokenizer/token_id.h"
 
 namespace nibble::model {
 

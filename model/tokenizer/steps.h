@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/tokenizer/token_id.h"
+#include "core/token_id.h"
 
 namespace nibble::model {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/token_id.h"
 #include "model/tokenizer/normalize/normalizer.h"
 #include "model/tokenizer/spec.h"
-#include "model/tokenizer/token_id.h"
 
 namespace nibble::model {
 

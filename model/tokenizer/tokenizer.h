@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/tokenizer/token_id.h"
+#include "core/token_id.h"
 
 namespace nibble::model {
 

@@ -9,13 +9,12 @@
 
 #include "core/linear_op.h"
 #include "core/matrix_view.h"
+#include "core/token_id.h"
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/weights.h"
 #include "model/transformer/hooks.h"
 
 namespace nibble::model {
-
-using TokenId = std::uint32_t;
 
 template <class T>
 class KvCache;

@@ -33,7 +33,6 @@ namespace nibble::python {
 namespace {
 
 using namespace nb::literals;
-using model::TokenId;
 using quant::LoadOptions;
 
 std::unique_ptr<PyModel> open_model(const std::filesystem::path& path, const std::string& compute) {

@@ -55,6 +55,6 @@ struct PyModel {
 };
 
 /// The ids of a prompt, with the BOS that the tokenizer adds. Throws InvalidArgument without a tokenizer.
-std::vector<model::TokenId> prompt_ids(const PyModel& self, const std::string& text);
+std::vector<TokenId> prompt_ids(const PyModel& self, const std::string& text);
 
 }  // namespace nibble::python

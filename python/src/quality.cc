@@ -35,7 +35,7 @@ struct Input {
   bool hf_join = false;
 };
 
-std::vector<model::TokenId> read(const Input& input, const PyModel& model) {
+std::vector<TokenId> read(const Input& input, const PyModel& model) {
   const int given = (input.tokens ? 1 : 0) + (input.text ? 1 : 0) + (input.file ? 1 : 0);
   NIBBLE_REQUIRE(given == 1, InvalidArgument, "expected one of tokens=, text= and file=, got {} of them", given);
   NIBBLE_REQUIRE(!input.hf_join || input.file, InvalidArgument, "hf_join says how the rows of file= are joined");
@@ -48,7 +48,7 @@ std::vector<model::TokenId> read(const Input& input, const PyModel& model) {
 
 eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input, const std::string& protocol,
                           std::size_t context, std::size_t stride, const std::string& average, nb::handle progress) {
-  const std::vector<model::TokenId> tokens = read(input, model);
+  const std::vector<TokenId> tokens = read(input, model);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(protocol);
   options.average = choose("average", average, eval::kAverages);

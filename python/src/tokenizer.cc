@@ -41,12 +41,11 @@ void bind_tokenizer(nb::module_& module) {
       .def(
           "decode",
           [](const SharedTokenizer& self, nb::handle given, bool skip_special) {
-            std::vector<model::TokenId> ids = ids_of(given, "ids");
+            std::vector<TokenId> ids = ids_of(given, "ids");
             const model::Tokenizer& tokenizer = *self.tokenizer;
             if (skip_special)
-              std::erase_if(ids, [&](model::TokenId id) {
-                return id < tokenizer.vocabulary_size() && tokenizer.byte_length(id) == 0;
-              });
+              std::erase_if(
+                  ids, [&](TokenId id) { return id < tokenizer.vocabulary_size() && tokenizer.byte_length(id) == 0; });
             const std::string text = tokenizer.decode(ids);
             return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
           },

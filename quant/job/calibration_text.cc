@@ -17,7 +17,7 @@ void check_windows(const CalibrationText& text, const model::Architecture& archi
                  InvalidArgument, "{}: {} tokens are no whole number of windows of {}, which is 2 or more", what,
                  text.tokens.size(), text.window_tokens);
   const auto bad = std::find_if(text.tokens.begin(), text.tokens.end(),
-                                [&](model::TokenId token) { return token >= architecture.vocabulary; });
+                                [&](TokenId token) { return token >= architecture.vocabulary; });
   NIBBLE_REQUIRE(bad == text.tokens.end(), InvalidArgument, "{}: token {} of a vocabulary of {}", what, *bad,
                  architecture.vocabulary);
 }

@@ -12,7 +12,7 @@ namespace nibble::quant {
 
 /// The text that `sequential: true`, `tuning` and a budget's probes run through the model.
 struct CalibrationText {
-  std::vector<model::TokenId> tokens;  ///< windows, one after the other
+  std::vector<TokenId> tokens;  ///< windows, one after the other
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
   std::size_t windows() const { return tokens.size() / window_tokens; }

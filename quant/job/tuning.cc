@@ -198,7 +198,7 @@ class TuningRun {
   std::vector<std::size_t> trained_, held_out_;
   std::vector<Matrix<float>> boundaries_;
   Matrix<float> x_, dx_;
-  std::vector<model::TokenId> tokens_;
+  std::vector<TokenId> tokens_;
   std::vector<std::size_t> starts_, rows_;
   std::vector<double> losses_;
 };

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "core/pattern.h"
 
 namespace nibble::quant {
 
@@ -18,7 +19,7 @@ class NamePattern {
 
  private:
   std::string text_;
-  std::shared_ptr<const void> compiled_;
+  Pattern pattern_;
 };
 
 }  // namespace nibble::quant

@@ -27,7 +27,7 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 // The plain forward of the same windows in the same batches, logits of all positions included.
-double forward_seconds(const model::Model& model, std::span<const model::TokenId> tokens, std::size_t length) {
+double forward_seconds(const model::Model& model, std::span<const TokenId> tokens, std::size_t length) {
   constexpr std::size_t kBatch = 4;
   return seconds_of([&] {
     for (std::size_t begin = 0; begin < tokens.size(); begin += kBatch * length) {

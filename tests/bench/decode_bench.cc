@@ -82,11 +82,11 @@ int main(int argc, char** argv) {
     fmt::print("{:>8}", context);
     for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kInt8}) {
       const auto sequence = model::make_sequence(*network, CacheOptions{.type = type, .capacity = context + tokens});
-      const model::TokenId token = 1;
+      const TokenId token = 1;
       std::vector<double> seconds;
       for (std::size_t run = 0; run < runs; ++run) {
         sequence->reset();
-        sequence->extend(std::vector<model::TokenId>(context, 1), 0, greedy);
+        sequence->extend(std::vector<TokenId>(context, 1), 0, greedy);
         seconds.push_back(bench::seconds_of([&] {
           for (std::size_t i = 0; i < tokens; ++i) sequence->extend({&token, 1}, 1, greedy);
         }));

@@ -177,7 +177,7 @@ class Workload {
     for (std::size_t start = 0; start <= tokens; start += kContext) starts_.push_back(start);
     Random random(1);
     for (std::size_t r = 0; r < tokens; ++r) {
-      ids_.push_back(static_cast<model::TokenId>(random.below(loaded.architecture.vocabulary)));
+      ids_.push_back(static_cast<TokenId>(random.below(loaded.architecture.vocabulary)));
       targets_.push_back(r % kContext == kContext - 1 ? -1 : static_cast<std::int64_t>(ids_.back()));
       rows_.push_back(r);
     }
@@ -212,7 +212,7 @@ class Workload {
   const Loaded& loaded_;
   std::size_t tokens_;
   std::vector<std::size_t> starts_, rows_;
-  std::vector<model::TokenId> ids_;
+  std::vector<TokenId> ids_;
   std::vector<std::int64_t> targets_;
   std::vector<float> weights_, losses_;
   Matrix<float> dx_;

@@ -10,21 +10,21 @@ namespace nibble::test {
 /// Every byte is a token: windows of a text are then substrings of it.
 class ByteTokenizer final : public model::Tokenizer {
  public:
-  std::vector<model::TokenId> encode(std::string_view text) const override {
-    std::vector<model::TokenId> ids;
+  std::vector<TokenId> encode(std::string_view text) const override {
+    std::vector<TokenId> ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
-  std::string decode(std::span<const model::TokenId> ids) const override {
+  std::string decode(std::span<const TokenId> ids) const override {
     std::string text;
-    for (const model::TokenId id : ids) text += static_cast<char>(id);
+    for (const TokenId id : ids) text += static_cast<char>(id);
     return text;
   }
   std::size_t vocabulary_size() const override { return 256; }
-  std::optional<model::TokenId> added_bos() const override { return std::nullopt; }
-  std::optional<model::TokenId> eos() const override { return std::nullopt; }
+  std::optional<TokenId> added_bos() const override { return std::nullopt; }
+  std::optional<TokenId> eos() const override { return std::nullopt; }
   std::string fingerprint() const override { return "bytes"; }
-  std::size_t byte_length(model::TokenId) const override { return 1; }
+  std::size_t byte_length(TokenId) const override { return 1; }
 };
 
 }  // namespace nibble::test

@@ -30,7 +30,7 @@ TEST(CalibrationWindowsGolden, OfTheNovelsAreDrawnQuicklyInBoundedMemory) {
   // No window is all of one token, as padding would be.
   for (std::size_t i = 0; i < windows.samples; ++i)
     EXPECT_FALSE(std::all_of(windows.window(i).begin(), windows.window(i).end(),
-                             [&](model::TokenId id) { return id == windows.window(i).front(); }));
+                             [&](TokenId id) { return id == windows.window(i).front(); }));
   const auto again = sample_calibration_windows(files, *tokenizer, options);
   EXPECT_EQ(again.tokens, windows.tokens);
   EXPECT_EQ(again.fingerprint, windows.fingerprint);

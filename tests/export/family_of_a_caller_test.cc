@@ -22,7 +22,7 @@ struct Quilt {
     register_quilt();
     write_random_checkpoint(dir / "model", quilt_config(), 3);
     for (std::size_t i = 0; i < kWindow * kWindows; ++i)
-      tokens.push_back(static_cast<model::TokenId>((i * 37 + i * i * 11) % 320));
+      tokens.push_back(static_cast<TokenId>((i * 37 + i * i * 11) % 320));
   }
   double perplexity(const std::filesystem::path& model, const quant::LoadOptions& options = {}) const {
     const quant::LoadedModel loaded = quant::load_model(model, options);
@@ -30,7 +30,7 @@ struct Quilt {
         .perplexity;
   }
   TempDir dir;
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
 };
 
 TEST(AFamilyOfACaller, GoesTheWholeWay) {

@@ -4,8 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
+#include "core/json_fields.h"
 #include "core/strict_json.h"
-#include "model/tokenizer/files/json_fields.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/strict_json.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"
@@ -15,7 +16,7 @@ namespace {
 /// "bos_token": "<s>", or the same as {"content": "<s>", …}.
 std::optional<std::string> token_text(const JsonFields& fields, const char* name) {
   if (!fields.has(name)) return std::nullopt;
-  return fields.any(name).is_object() ? fields.object(name).text("content") : fields.text(name);
+  return fields.at(name, "a token").is_object() ? fields.object(name).text("content") : fields.text(name);
 }
 
 std::uint64_t parse_id(std::string_view digits, const std::string& where) {
@@ -34,16 +35,16 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
   const JsonFields fields(json, path.string());
   if (fields.has("add_bos_token")) config.add_bos = fields.boolean("add_bos_token");
-  NIBBLE_REQUIRE(!fields.boolean("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",
-                 fields.where());
+  NIBBLE_REQUIRE(!fields.boolean_or("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",
+                 fields.what());
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");
-  config.add_prefix_space = fields.boolean("add_prefix_space", false);
+  config.add_prefix_space = fields.boolean_or("add_prefix_space", false);
   if (fields.has("added_tokens_decoder")) {
     const JsonFields tokens = fields.object("added_tokens_decoder");
-    for (const auto& [id, token] : fields.any("added_tokens_decoder").items()) {
+    for (const auto& [id, token] : fields.at("added_tokens_decoder", "an object").items()) {
       config.added.push_back(
-          read_added_token(JsonFields(token, tokens.where() + " " + in_quotes(id)), parse_id(id, tokens.where())));
+          read_added_token(JsonFields(token, tokens.what() + " " + in_quotes(id)), parse_id(id, tokens.what())));
     }
   }
   return config;
@@ -51,14 +52,14 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
 
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id) {
   fields.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-  NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} is not below {}", fields.where(), id, kMaxVocabulary);
+  NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} is not below {}", fields.what(), id, kMaxVocabulary);
   return {.id = static_cast<TokenId>(id),
           .content = fields.filled_text("content"),
-          .special = fields.boolean("special", false),
-          .left_strip = fields.boolean("lstrip", false),
-          .right_strip = fields.boolean("rstrip", false),
-          .single_word = fields.boolean("single_word", false),
-          .normalized = fields.boolean("normalized", true)};
+          .special = fields.boolean_or("special", false),
+          .left_strip = fields.boolean_or("lstrip", false),
+          .right_strip = fields.boolean_or("rstrip", false),
+          .single_word = fields.boolean_or("single_word", false),
+          .normalized = fields.boolean_or("normalized", true)};
 }
 
 void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where) {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/strict_json.h"
-#include "model/tokenizer/files/json_fields.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/tokenizer_json_parts.h"
 #include "model/tokenizer/files/vocabulary.h"
@@ -15,46 +15,43 @@ namespace {
 std::vector<AddedToken> read_added_tokens(const JsonFields& file) {
   std::vector<AddedToken> added;
   if (!file.has("added_tokens")) return added;
-  for (const nlohmann::json& json : file.array("added_tokens")) {
-    const JsonFields token(json, fmt::format("{}: added_tokens[{}]", file.where(), added.size()));
+  for (const JsonFields& token : file.objects("added_tokens"))
     added.push_back(read_added_token(token, token.count("id")));
-  }
   return added;
 }
 
 /// "left right", or ["left", "right"].
 void read_merges(TokenizerSpec& spec, const JsonFields& model) {
-  for (const nlohmann::json& json : model.array("merges")) {
+  for (const nlohmann::json& json : model.list("merges")) {
     const auto is_text = [](const nlohmann::json& item) { return item.is_string(); };
     if (json.is_array() && json.size() == 2 && std::all_of(json.begin(), json.end(), is_text)) {
-      add_merge(spec, json[0].get_ref<const std::string&>(), json[1].get_ref<const std::string&>(), model.where());
+      add_merge(spec, json[0].get_ref<const std::string&>(), json[1].get_ref<const std::string&>(), model.what());
       continue;
     }
     const std::string_view text = json.is_string() ? std::string_view(json.get_ref<const std::string&>()) : "";
     const std::size_t space = text.find(' ');
     NIBBLE_REQUIRE(space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos, FormatError,
-                   "{}: merge {} must be two tokens, got {}", model.where(), spec.merges.size(),
-                   in_quotes(json.dump()));
-    add_merge(spec, text.substr(0, space), text.substr(space + 1), model.where());
+                   "{}: merge {} must be two tokens, got {}", model.what(), spec.merges.size(), in_quotes(json.dump()));
+    add_merge(spec, text.substr(0, space), text.substr(space + 1), model.what());
   }
 }
 
 void refuse_if_set(const JsonFields& model, const char* name) {
-  const bool is_set = model.has(name) && model.any(name) != "";
-  NIBBLE_REQUIRE(!is_set, FormatError, "{}: '{}' is not supported", model.where(), name);
+  const bool is_set = model.has(name) && model.at(name, "a text") != "";
+  NIBBLE_REQUIRE(!is_set, FormatError, "{}: '{}' is not supported", model.what(), name);
 }
 
 void read_bpe(TokenizerSpec& spec, const JsonFields& model) {
   model.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                     "byte_fallback", "ignore_merges", "vocab", "merges"});
-  NIBBLE_REQUIRE(!model.has("dropout") || model.any("dropout") == 0.0, FormatError,
-                 "{}: 'dropout' is not supported, unless it is 0", model.where());
+  NIBBLE_REQUIRE(!model.has("dropout") || model.at("dropout", "a number") == 0.0, FormatError,
+                 "{}: 'dropout' is not supported, unless it is 0", model.what());
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) refuse_if_set(model, name);
-  set_vocabulary(spec, model.any("vocab"), model.where() + ": vocab");
+  set_vocabulary(spec, model.at("vocab", "an object"), model.what() + ": vocab");
   read_merges(spec, model);
-  spec.ignore_merges = model.boolean("ignore_merges", false);
-  spec.byte_fallback = model.boolean("byte_fallback", false);
-  spec.fuse_unknown = model.boolean("fuse_unk", false);
+  spec.ignore_merges = model.boolean_or("ignore_merges", false);
+  spec.byte_fallback = model.boolean_or("byte_fallback", false);
+  spec.fuse_unknown = model.boolean_or("fuse_unk", false);
   if (model.has("unk_token") && !model.text("unk_token").empty()) {
     spec.unknown = require_token(spec, model.text("unk_token"), "unk_token");
   }
@@ -65,25 +62,25 @@ void read_unigram(TokenizerSpec& spec, const JsonFields& model) {
   model.allow_only({"type", "unk_id", "vocab", "byte_fallback"});
   spec.model = TokenizerSpec::Model::kUnigram;
   std::vector<std::string> tokens;
-  for (const nlohmann::json& entry : model.array("vocab")) {
+  for (const nlohmann::json& entry : model.list("vocab")) {
     NIBBLE_REQUIRE(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), FormatError,
-                   "{}: vocab[{}] must be a token and its score, got {}", model.where(), tokens.size(),
+                   "{}: vocab[{}] must be a token and its score, got {}", model.what(), tokens.size(),
                    in_quotes(entry.dump()));
-    NIBBLE_REQUIRE(tokens.size() < kMaxVocabulary, FormatError, "{}: there are more than {} tokens", model.where(),
+    NIBBLE_REQUIRE(tokens.size() < kMaxVocabulary, FormatError, "{}: there are more than {} tokens", model.what(),
                    kMaxVocabulary);
     tokens.push_back(entry[0].get<std::string>());
     spec.scores.push_back(entry[1].get<double>());
   }
-  NIBBLE_REQUIRE(!tokens.empty(), FormatError, "{}: the vocabulary must be a list with a token or more", model.where());
+  NIBBLE_REQUIRE(!tokens.empty(), FormatError, "{}: the vocabulary must be a list with a token or more", model.what());
   std::vector<TokenizerSpec::PieceKind> kinds;
   append_added_tokens(spec, tokens, kinds);
   spec.scores.resize(tokens.size(), spec.scores.front());
   set_tokens(spec, std::move(tokens), std::move(kinds));
-  spec.byte_fallback = model.boolean("byte_fallback", false);
+  spec.byte_fallback = model.boolean_or("byte_fallback", false);
   if (!model.has("unk_id")) return;
   const std::uint64_t unknown = model.count("unk_id");
   NIBBLE_REQUIRE(unknown < spec.tokens.size(), FormatError, "{}: 'unk_id' {} is not below the vocabulary size {}",
-                 model.where(), unknown, spec.tokens.size());
+                 model.what(), unknown, spec.tokens.size());
   spec.unknown = static_cast<TokenId>(unknown);
 }
 
@@ -95,7 +92,7 @@ void read_model(TokenizerSpec& spec, const JsonFields& model) {
     read_unigram(spec, model);
   } else {
     throw FormatError(
-        fmt::format("{}: type {} is not supported; supported are BPE, Unigram", model.where(), in_quotes(type)));
+        fmt::format("{}: type {} is not supported; supported are BPE, Unigram", model.what(), in_quotes(type)));
   }
 }
 
@@ -107,9 +104,9 @@ TokenizerSpec read_tokenizer_json(const std::filesystem::path& path, const Token
   file.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
   NIBBLE_REQUIRE(file.text("version") == "1.0", FormatError, "{}: version {} is not supported, only '1.0' is",
-                 file.where(), in_quotes(file.text("version")));
+                 file.what(), in_quotes(file.text("version")));
   TokenizerSpec spec;
-  spec.where = file.where();
+  spec.where = file.what();
   spec.added = read_added_tokens(file);
   join_added_tokens(spec.added, config, spec.where);
   read_model(spec, file.object("model"));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "model/tokenizer/files/character_lists.h"
 #include "model/tokenizer/utf8.h"
 
@@ -15,14 +16,11 @@ using ReadPart = void (*)(TokenizerSpec&, const JsonFields&);
 
 void read_sequence(TokenizerSpec& spec, const JsonFields& part, const char* list, ReadPart read_one) {
   part.allow_only({"type", list});
-  std::size_t index = 0;
-  for (const nlohmann::json& json : part.array(list)) {
-    read_one(spec, JsonFields(json, fmt::format("{}[{}]", part.where(), index++)));
-  }
+  for (const JsonFields& one : part.objects(list)) read_one(spec, one);
 }
 
 [[noreturn]] void refuse(const JsonFields& part, std::string_view supported) {
-  throw FormatError(fmt::format("{}: type {} is not supported; supported are {}", part.where(),
+  throw FormatError(fmt::format("{}: type {} is not supported; supported are {}", part.what(),
                                 in_quotes(part.text("type")), supported));
 }
 
@@ -30,7 +28,7 @@ void read_sequence(TokenizerSpec& spec, const JsonFields& part, const char* list
 const std::string& short_text(const JsonFields& part, const char* name) {
   constexpr std::size_t kMaxBytes = 64;
   const std::string& text = part.text(name);
-  NIBBLE_REQUIRE(text.size() <= kMaxBytes, FormatError, "{}: '{}' has {} bytes, more than {}", part.where(), name,
+  NIBBLE_REQUIRE(text.size() <= kMaxBytes, FormatError, "{}: '{}' has {} bytes, more than {}", part.what(), name,
                  text.size(), kMaxBytes);
   return text;
 }
@@ -69,7 +67,7 @@ SplitStep::Behavior read_behavior(const JsonFields& part) {
   throw FormatError(
       fmt::format("{}: behavior {} is not supported; supported are Isolated, Removed, MergedWithPrevious, "
                   "MergedWithNext, Contiguous",
-                  part.where(), in_quotes(name)));
+                  part.what(), in_quotes(name)));
 }
 
 SplitStep read_split(const JsonFields& part) {
@@ -78,13 +76,13 @@ SplitStep read_split(const JsonFields& part) {
   return {.pattern = pattern.text,
           .literal = pattern.literal,
           .behavior = read_behavior(part),
-          .invert = part.boolean("invert", false)};
+          .invert = part.boolean_or("invert", false)};
 }
 
 SplitStep read_digits(const JsonFields& part) {
   part.allow_only({"type", "individual_digits"});
   const std::string number = fmt::format("[{}]", kNumberList);
-  return {.pattern = part.boolean("individual_digits", false) ? number : number + "+"};
+  return {.pattern = part.boolean_or("individual_digits", false) ? number : number + "+"};
 }
 
 SplitStep read_punctuation(const JsonFields& part) {
@@ -109,7 +107,7 @@ SplitStep read_whitespace_split(const JsonFields& part) {
 
 ByteLevelStep read_byte_level(const JsonFields& part) {
   part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  return {.add_prefix_space = part.boolean("add_prefix_space"), .use_regex = part.boolean("use_regex", true)};
+  return {.add_prefix_space = part.boolean("add_prefix_space"), .use_regex = part.boolean_or("use_regex", true)};
 }
 
 /// "prepend_scheme", or add_prefix_space, which came before it.
@@ -117,15 +115,15 @@ MetaspaceStep read_metaspace(const JsonFields& part) {
   part.allow_only({"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   using Prepend = MetaspaceStep::Prepend;
   MetaspaceStep step{.replacement = short_text(part, "replacement"),
-                     .prepend = part.boolean("add_prefix_space", true) ? Prepend::kAlways : Prepend::kNever,
-                     .split = part.boolean("split", true)};
+                     .prepend = part.boolean_or("add_prefix_space", true) ? Prepend::kAlways : Prepend::kNever,
+                     .split = part.boolean_or("split", true)};
   NIBBLE_REQUIRE(!step.replacement.empty() && decode_utf8(step.replacement, 0).length == step.replacement.size(),
-                 FormatError, "{}: 'replacement' must be one character, got {}", part.where(),
+                 FormatError, "{}: 'replacement' must be one character, got {}", part.what(),
                  in_quotes(step.replacement));
   if (part.has("prepend_scheme")) {
     const std::string& scheme = part.text("prepend_scheme");
     NIBBLE_REQUIRE(scheme == "always" || scheme == "first" || scheme == "never", FormatError,
-                   "{}: prepend_scheme {} is not always, first or never", part.where(), in_quotes(scheme));
+                   "{}: prepend_scheme {} is not always, first or never", part.what(), in_quotes(scheme));
     step.prepend = scheme == "always" ? Prepend::kAlways : scheme == "first" ? Prepend::kFirst : Prepend::kNever;
   }
   return step;
@@ -134,10 +132,8 @@ MetaspaceStep read_metaspace(const JsonFields& part) {
 /// Only a single special token before the text is supported: the caller is told to add it.
 void read_template(TokenizerSpec& spec, const JsonFields& part) {
   part.allow_only({"type", "single", "pair", "special_tokens"});
-  std::size_t index = 0;
   bool after_text = false;
-  for (const nlohmann::json& json : part.array("single")) {
-    const JsonFields piece(json, fmt::format("{}: single[{}]", part.where(), index++));
+  for (const JsonFields& piece : part.objects("single")) {
     piece.allow_only({"SpecialToken", "Sequence"});
     if (!piece.has("SpecialToken")) {
       after_text = true;
@@ -145,11 +141,11 @@ void read_template(TokenizerSpec& spec, const JsonFields& part) {
     }
     const std::string& name = piece.object("SpecialToken").text("id");
     NIBBLE_REQUIRE(!after_text && !spec.added_bos, FormatError,
-                   "{}: only one special token, before the text, is supported; {} is another", piece.where(),
+                   "{}: only one special token, before the text, is supported; {} is another", piece.what(),
                    in_quotes(name));
-    const nlohmann::json& ids = part.object("special_tokens").object(name.c_str()).array("ids");
+    const nlohmann::json& ids = part.object("special_tokens").object(name).list("ids");
     NIBBLE_REQUIRE(ids.size() == 1 && ids[0].is_number_unsigned() && ids[0].get<std::uint64_t>() < spec.tokens.size(),
-                   FormatError, "{}: the ids of {} must be one id below {}, got {}", part.where(), in_quotes(name),
+                   FormatError, "{}: the ids of {} must be one id below {}, got {}", part.what(), in_quotes(name),
                    spec.tokens.size(), in_quotes(ids.dump()));
     spec.added_bos = ids[0].get<TokenId>();
   }
@@ -181,7 +177,7 @@ void read_normalizer(TokenizerSpec& spec, const JsonFields& part) {
   } else if (type == "Strip") {
     part.allow_only({"type", "strip_left", "strip_right"});
     spec.normalizer.emplace_back(
-        StripSpaceStep{.left = part.boolean("strip_left", true), .right = part.boolean("strip_right", true)});
+        StripSpaceStep{.left = part.boolean_or("strip_left", true), .right = part.boolean_or("strip_right", true)});
   } else if (auto plain = plain_normalizer(type)) {
     part.allow_only({"type"});
     spec.normalizer.push_back(*plain);

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "model/tokenizer/files/json_fields.h"
+#include "core/excerpt.h"
 
 namespace nibble::model {
 namespace {

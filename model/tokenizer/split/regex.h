@@ -2,15 +2,14 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/pattern.h"
+
 namespace nibble::model {
 
-/// A compiled pattern: PCRE2 in Unicode mode, compiled to machine code where that is possible. Patterns come from
-/// strangers, so the length of a pattern and the steps, depth and memory of a match are limited. Thread-safe.
-///
+/// A pattern over Unicode text that comes from a file, whose name stands in its messages. Thread-safe.
 /// The syntax is PCRE2's own; split/oniguruma.h translates what Hugging Face writes.
 class Regex {
  public:
@@ -24,8 +23,7 @@ class Regex {
                       const std::function<void(std::size_t begin, std::size_t end)>& on_match) const;
 
  private:
-  struct Compiled;
-  std::shared_ptr<const Compiled> compiled_;
+  Pattern pattern_;
   std::string where_;
 };
 

@@ -30,6 +30,9 @@ struct CacheOptions {
   std::size_t context = 512;  ///< window: positions that a call sees, its own chunk included
 };
 
+/// Positions of none, io and state.
+std::size_t cache_capacity(const Architecture& architecture, const CacheOptions& options);
+
 /// Bytes that keys, values and scales of one sequence take: the sum over the layers of
 ///   (key positions + value positions) · kv_heads · (head_dim · b + s)
 /// with b = 4, 2 or 1 bytes per value and s = 4 bytes per scale of int8, otherwise 0, and of positions

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "model/transformer/cache/cache_bytes.h"
+#include "model/transformer/cache/cache_layout.h"
 #include "model/transformer/cache/state_cache.h"
 #include "model/transformer/cache/window_cache.h"
 #include "model/transformer/layers/layout.h"
@@ -164,34 +164,7 @@ std::unique_ptr<Sequence<T>> make_stored(const Transformer<T>& model, const Cach
       model, std::make_unique<WindowCache<T, Stored>>(architecture, options.chunk, options.context));
 }
 
-std::size_t capacity_of(const Architecture& architecture, const CacheOptions& options) {
-  return options.capacity == 0 ? architecture.max_positions : options.capacity;
-}
-
 }  // namespace
-
-std::uint64_t cache_bytes(const Architecture& architecture, const CacheOptions& options) {
-  const std::size_t capacity = capacity_of(architecture, options);
-  if (options.kind == CacheKind::kWindow) {
-    NIBBLE_REQUIRE(options.chunk > 0 && options.chunk < options.context, InvalidArgument,
-                   "window cache: expected a chunk of at least 1 and less than the context, got {} of {}",
-                   options.chunk, options.context);
-  } else {
-    NIBBLE_REQUIRE(capacity <= architecture.position_limit(), InvalidArgument,
-                   "key-value cache: {} positions, but the model has learned {}", capacity, architecture.max_positions);
-  }
-  if (options.kind == CacheKind::kNone) {
-    NIBBLE_REQUIRE(options.type == CacheType::kF32, InvalidArgument,
-                   "key-value cache: 'none' keeps nothing, so it has no type; leave the type out");
-    return 0;
-  }
-  const std::size_t value = options.type == CacheType::kF32 ? 4 : options.type == CacheType::kF16 ? 2 : 1;
-  const std::size_t scale = options.type == CacheType::kInt8 ? sizeof(float) : 0;
-  const std::uint64_t once = options.kind == CacheKind::kWindow
-                                 ? window_bytes(architecture, options.chunk, options.context, value, scale)
-                                 : state_bytes(architecture, capacity, value, scale);
-  return options.kind == CacheKind::kIo ? checked_multiply(once, 2, "key-value cache") : once;
-}
 
 template <class T>
 void Sequence<T>::extend(std::span<const TokenId> tokens, std::size_t logit_rows, const LogitSink<T>& sink,
@@ -208,7 +181,7 @@ void Sequence<T>::extend(std::span<const TokenId> tokens, std::size_t logit_rows
 template <class T>
 std::unique_ptr<Sequence<T>> make_sequence(const Transformer<T>& model, const CacheOptions& options) {
   static_cast<void>(cache_bytes(model.architecture(), options));  // refuses what does not fit together
-  const std::size_t capacity = capacity_of(model.architecture(), options);
+  const std::size_t capacity = cache_capacity(model.architecture(), options);
   if constexpr (std::is_same_v<T, float>) {
     if (options.type == CacheType::kF16) return make_stored<float, Float16Bits>(model, options, capacity);
     if (options.type == CacheType::kInt8) return make_stored<float, std::int8_t>(model, options, capacity);

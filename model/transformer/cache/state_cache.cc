@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "model/transformer/cache/cache_bytes.h"
+#include "model/transformer/cache/cache_layout.h"
 #include "model/transformer/cache/decode_attention.h"
 
 namespace nibble::model {

@@ -9,8 +9,8 @@
 namespace nibble::model {
 
 /// Keys and values preallocated for `capacity` positions and updated in place. Stored: T, Float16Bits or std::int8_t.
-/// A layer with a window has place for state_positions() of them (cache_bytes.h): those that the window needs, and some
-/// new ones behind; when it is full, positions that no later query sees are dropped, in whole blocks.
+/// A layer with a window has place for state_positions() of them (cache_layout.h): those that the window needs, and
+/// some new ones behind; when it is full, positions that no later query sees are dropped, in whole blocks.
 template <class T, class Stored>
 class StateCache : public KvCache<T> {
  public:

@@ -31,7 +31,7 @@ Matrix<float> copy_of(MatrixView<const float> view) {
 }
 
 Traces trace_window(const ToyCalibration& toy, std::size_t window, float weight) {
-  const std::span<const model::TokenId> tokens(toy.tokens.data() + window * kWindow, kWindow);
+  const std::span<const TokenId> tokens(toy.tokens.data() + window * kWindow, kWindow);
   const std::size_t starts[] = {0, kWindow};
   const model::Batch batch{tokens, starts};
   std::vector<Matrix<float>> boundaries(1, Matrix<float>(kWindow, toy.architecture.hidden));
@@ -702,8 +702,8 @@ struct BrokenEmbedding : test::ToyWeights {
 
 TEST(CalibrateRun, TheWindowOfABadActivationIsNamedInLaterBatchesToo) {
   ToyCalibration toy("gpt2", kBatchWindows + 3);
-  const auto last = static_cast<model::TokenId>(toy.architecture.vocabulary - 1);
-  for (model::TokenId& token : toy.tokens) token = std::min(token, last - 1);
+  const auto last = static_cast<TokenId>(toy.architecture.vocabulary - 1);
+  for (TokenId& token : toy.tokens) token = std::min(token, last - 1);
   toy.tokens[(kBatchWindows + 1) * kWindow + 9] = last;
   const BrokenEmbedding broken(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, broken);
@@ -759,7 +759,7 @@ TEST(CalibrateRun, ImpossibleJobsAreRefused) {
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = true; }, "head"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.collected = {.hessian = true}; },
                       "centring", "`fisher`"));
-  const std::vector<model::TokenId> unknown(kWindow, 50);
+  const std::vector<TokenId> unknown(kWindow, 50);
   EXPECT_TRUE(refused([&](CalibrationJob& j) { j.tokens = unknown; }, "50"));
 }
 

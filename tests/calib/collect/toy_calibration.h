@@ -37,7 +37,7 @@ struct ToyCalibration {
   model::Architecture architecture;
   test::ToyWeights weights;
   std::unique_ptr<model::Model> model;
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
 };
 
 /// One byte less than what would keep the residual stream in memory.

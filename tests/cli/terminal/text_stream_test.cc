@@ -9,8 +9,6 @@
 namespace nibble::cli {
 namespace {
 
-using model::TokenId;
-
 // Every byte is a token; 256 is a special token. Like a Llama-2 style tokenizer, it drops the first blank of a text.
 class ByteTokenizer final : public model::Tokenizer {
  public:

@@ -48,7 +48,7 @@ class CompareLogits : public testing::TestWithParam<std::string> {
   const model::Architecture architecture = test::toy_architecture(GetParam());
   const ToyWeights weights{architecture, 7};
   const std::unique_ptr<model::Model> network = model::make_model(architecture, weights);
-  const std::vector<model::TokenId> tokens = toy_tokens(architecture, kTokens, 1);
+  const std::vector<TokenId> tokens = toy_tokens(architecture, kTokens, 1);
 };
 
 TEST_P(CompareLogits, EveryKindOfCacheAgreesHoweverTheTokensAreCut) {
@@ -100,7 +100,7 @@ TEST_P(CompareLogits, MissingLogitsNeverPass) {
     std::uint64_t bytes() const override { return 0; }
 
    private:
-    void append(std::span<const model::TokenId>, std::size_t, const model::LogitSink<float>&,
+    void append(std::span<const TokenId>, std::size_t, const model::LogitSink<float>&,
                 const model::ForwardOptions&) override {}
   };
   for (const auto& result : compare({"silent", [] { return std::make_unique<Silent>(); }}))

@@ -16,7 +16,6 @@ namespace {
 
 using eval::Continuation;
 using eval::ContinuationResult;
-using model::TokenId;
 
 // Logits of a few units in float32 differ in their last digits by how tokens are cut into calls; a score adds up to 12.
 constexpr double kTolerance = 1e-4;

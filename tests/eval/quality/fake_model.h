@@ -12,7 +12,7 @@ namespace nibble::test {
 /// A model whose logits are any function of the tokens up to and including the position: no network, all the protocol.
 class FakeModel final : public model::Model {
  public:
-  using Logits = std::function<std::vector<float>(std::span<const model::TokenId> prefix)>;
+  using Logits = std::function<std::vector<float>(std::span<const TokenId> prefix)>;
 
   FakeModel(std::size_t vocabulary, Logits logits) : logits_(std::move(logits)) {
     architecture_.vocabulary = vocabulary;
@@ -38,7 +38,7 @@ class FakeModel final : public model::Model {
     }
   }
 
-  void extend(std::span<const model::TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
+  void extend(std::span<const TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
               const model::LogitSink<float>&, const model::ForwardOptions&) const override {
     refuse();
   }
@@ -66,7 +66,7 @@ class FakeModel final : public model::Model {
   void release_block(std::size_t) const override { refuse(); }
 
  private:
-  static std::span<const model::TokenId> prefix(const model::Batch& batch, std::size_t row) {
+  static std::span<const TokenId> prefix(const model::Batch& batch, std::size_t row) {
     const auto next = std::upper_bound(batch.starts.begin(), batch.starts.end(), row);
     const std::size_t start = *std::prev(next);
     return batch.tokens.subspan(start, row - start + 1);

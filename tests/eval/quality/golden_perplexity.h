@@ -79,7 +79,7 @@ class GoldenPerplexity {
 
   nlohmann::json golden_;
   std::unique_ptr<model::Model> model_;
-  std::vector<model::TokenId> text_;
+  std::vector<TokenId> text_;
   eval::PerplexityOptions options_;
 };
 

@@ -20,7 +20,7 @@ struct Demo {
   std::shared_ptr<const model::Checkpoint> checkpoint;
   model::Architecture architecture;
   std::unique_ptr<model::Model> network;
-  std::vector<model::TokenId> text;
+  std::vector<TokenId> text;
 
   explicit Demo(const std::string& name)
       : checkpoint(model::Checkpoint::open(test::source_path("datasets/demo/" + name))),

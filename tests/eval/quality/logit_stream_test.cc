@@ -13,11 +13,11 @@ using test::FakeModel;
 
 // Ten targets; the fake model hands out chunks of three rows.
 struct LogitStreamTest : testing::Test {
-  std::vector<model::TokenId> text{100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110};
+  std::vector<TokenId> text{100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110};
   std::vector<datasets::Window> windows{{0, 11, 1, 11}};
   WindowBatch batch = make_window_batch(text, windows, std::nullopt);
   std::size_t rows_made = 0;
-  FakeModel model{1, [this](std::span<const model::TokenId> prefix) {
+  FakeModel model{1, [this](std::span<const TokenId> prefix) {
                     ++rows_made;
                     return std::vector<float>{static_cast<float>(prefix.back())};
                   }};
@@ -60,7 +60,7 @@ TEST_F(LogitStreamTest, MayBeLeftAtAnyPoint) {
 }
 
 TEST_F(LogitStreamTest, WhatTheModelThrowsArrivesWhereRowsAreAskedFor) {
-  const FakeModel failing(1, [](std::span<const model::TokenId> prefix) {
+  const FakeModel failing(1, [](std::span<const TokenId> prefix) {
     if (prefix.size() > 5) throw std::runtime_error("no more");
     return std::vector<float>{0.0f};
   });

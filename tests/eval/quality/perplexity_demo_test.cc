@@ -31,7 +31,7 @@ TEST_P(PerplexityOfDemo, DependsNeitherOnBatchesNorOnThreads) {
   const auto checkpoint = model::Checkpoint::open(model());
   const auto architecture = checkpoint->architecture();
   const auto network = model::make_model(architecture, *model::make_float_provider(checkpoint));
-  const std::vector<model::TokenId> text = datasets::read_token_file(tokens(), architecture.vocabulary, 1500);
+  const std::vector<TokenId> text = datasets::read_token_file(tokens(), architecture.vocabulary, 1500);
 
   PerplexityOptions options{.protocol = datasets::Protocol::kSliding, .context = 256, .stride = 100};
   options.batch_tokens = 1;

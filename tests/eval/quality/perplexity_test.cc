@@ -16,7 +16,6 @@ namespace nibble::eval {
 namespace {
 
 using datasets::Protocol;
-using model::TokenId;
 using test::FakeModel;
 using test::near;
 using test::throws_with;

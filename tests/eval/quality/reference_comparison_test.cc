@@ -18,7 +18,6 @@ namespace nibble::eval {
 namespace {
 
 using datasets::Protocol;
-using model::TokenId;
 using test::FakeModel;
 using test::near;
 

@@ -26,7 +26,7 @@ TEST(WindowBatch, WindowsAreGroupedUpToTheTokensAskedFor) {
 }
 
 TEST(WindowBatch, OnlyRowsThatPredictATargetGetLogits) {
-  const std::vector<model::TokenId> text{10, 11, 12, 13, 14, 15, 16};
+  const std::vector<TokenId> text{10, 11, 12, 13, 14, 15, 16};
   const std::vector<Window> windows{{0, 4, 1, 4}, {2, 6, 4, 6}};
   const WindowBatch batch = make_window_batch(text, windows, std::nullopt);
   EXPECT_THAT(batch.tokens, ElementsAre(10, 11, 12, 13, 12, 13, 14, 15));
@@ -36,7 +36,7 @@ TEST(WindowBatch, OnlyRowsThatPredictATargetGetLogits) {
 }
 
 TEST(WindowBatch, BosTakesThePlaceOfEachFirstToken) {
-  const std::vector<model::TokenId> text{10, 11, 12, 13};
+  const std::vector<TokenId> text{10, 11, 12, 13};
   const std::vector<Window> windows{{0, 2, 1, 2}, {2, 4, 3, 4}};
   const WindowBatch batch = make_window_batch(text, windows, 1);
   EXPECT_THAT(batch.tokens, ElementsAre(1, 11, 1, 13));
@@ -45,11 +45,11 @@ TEST(WindowBatch, BosTakesThePlaceOfEachFirstToken) {
 
 TEST(WindowBatch, VisitedLogitsSayWhichTargetsTheyPredict) {
   // Logit 0 is the token itself, logit 1 its position in the window.
-  const test::FakeModel model(2, [](std::span<const model::TokenId> prefix) {
+  const test::FakeModel model(2, [](std::span<const TokenId> prefix) {
     return std::vector<float>{static_cast<float>(prefix.back()), static_cast<float>(prefix.size() - 1)};
   });
-  std::vector<model::TokenId> text(20);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<model::TokenId>(100 + i);
+  std::vector<TokenId> text(20);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<TokenId>(100 + i);
   const std::vector<Window> windows{{0, 8, 1, 8}, {4, 12, 8, 12}, {8, 16, 12, 16}};
   const WindowBatch batch = make_window_batch(text, windows, std::nullopt);
   std::size_t next = 0;

@@ -217,7 +217,7 @@ TEST_F(SweepPlanTest, HeldOutWindowsAreBehindThoseOfTheCalibration) {
   EXPECT_EQ(calibration.windows.tokens, without.calibrations[0].windows.tokens);
   EXPECT_EQ(calibration.key, without.calibrations[0].key);
   EXPECT_TRUE(without.calibrations[0].further.empty());
-  std::vector<model::TokenId> all = calibration.windows.tokens;
+  std::vector<TokenId> all = calibration.windows.tokens;
   all.insert(all.end(), calibration.further.begin(), calibration.further.end());
   EXPECT_EQ(all, longer.calibrations[0].windows.tokens);
   EXPECT_EQ(both.jobs.at(0).cells.at(0).record.id, without.jobs.at(0).cells.at(0).record.id);

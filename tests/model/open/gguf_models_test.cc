@@ -32,7 +32,7 @@ TEST_P(GgufModels, ComputeTheLogitsOfTheirFamily) {
   const auto weights = model::make_float_provider(checkpoint);
   const auto network = model::build_transformer<float>(
       checkpoint->architecture(), *weights, [&](const model::Parameter& layer) { return weights->linear(layer); });
-  const auto prompt = golden["prompt"].get<std::vector<model::TokenId>>();
+  const auto prompt = golden["prompt"].get<std::vector<TokenId>>();
   const Matrix<float> logits = logits_of<float>(*network, prompt);
   std::vector<float> expected;
   for (const auto& row : golden["logits"])
@@ -48,8 +48,7 @@ TEST_P(GgufModels, GiveTheIdsOfTheirTokenizer) {
   ASSERT_EQ(golden["texts"].size(), golden["ids"].size());
   EXPECT_GE(golden["texts"].size(), 10u);
   for (std::size_t i = 0; i < golden["texts"].size(); ++i)
-    EXPECT_EQ(tokenizer->encode(golden["texts"][i].get<std::string>()),
-              golden["ids"][i].get<std::vector<model::TokenId>>())
+    EXPECT_EQ(tokenizer->encode(golden["texts"][i].get<std::string>()), golden["ids"][i].get<std::vector<TokenId>>())
         << golden["texts"][i];
 }
 

@@ -42,7 +42,7 @@ TEST(SynthesizeModel, BothFamiliesLoadAndGiveLogitsOfOrderOne) {
     const TempDir temp;
     synthesize_model(config, temp / "model", {.seed = 3});
     const quant::LoadedModel model = quant::load_model(temp / "model");
-    const std::vector<model::TokenId> tokens{1, 4, 9, 16, 25};
+    const std::vector<TokenId> tokens{1, 4, 9, 16, 25};
     const std::size_t starts[] = {0, 5}, rows[] = {4};
     double squares = 0.0;
     model.transformer->forward({tokens, starts}, rows, [&](auto, MatrixView<const float> logits) {

@@ -19,7 +19,6 @@ namespace {
 using model::Attention;
 using model::CacheKind;
 using model::CacheOptions;
-using model::TokenId;
 
 constexpr std::size_t kWindows = 2, kLength = 48, kPrompt = 8;
 // About a hundred roundings of the logits' own size: what two orders of summation over four blocks differ by.

@@ -15,7 +15,7 @@ using model::Attention;
 
 class ForwardGolden : public testing::TestWithParam<GoldenModel> {};
 
-std::vector<float> losses(const Matrix<float>& logits, std::span<const model::TokenId> ids) {
+std::vector<float> losses(const Matrix<float>& logits, std::span<const TokenId> ids) {
   std::vector<float> result;
   for (std::size_t r = 0; r + 1 < ids.size(); ++r) {
     const auto row = logits.row(r);

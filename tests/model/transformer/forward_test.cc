@@ -19,7 +19,6 @@ namespace {
 
 using model::Architecture;
 using model::Attention;
-using model::TokenId;
 
 class Forward : public testing::TestWithParam<std::string> {
  protected:

@@ -10,8 +10,6 @@
 namespace nibble::test {
 namespace {
 
-using model::TokenId;
-
 class GenerateGolden : public testing::TestWithParam<GoldenModel> {};
 
 TEST_P(GenerateGolden, GreedyIdsAreThoseOfTheReferenceImplementation) {

@@ -12,7 +12,7 @@ namespace nibble::test {
 /// What goes into a loss: sequences of tokens, a target and a weight for each row.
 template <class T>
 struct LossInput {
-  std::vector<model::TokenId> tokens;
+  std::vector<TokenId> tokens;
   std::vector<std::size_t> starts;
   std::vector<std::int64_t> targets;  ///< -1: none
   std::vector<T> weights;

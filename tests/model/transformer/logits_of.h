@@ -12,7 +12,7 @@ namespace nibble::test {
 
 /// Logits of all rows of a batch of sequences with these lengths, from one forward().
 template <class T>
-Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const TokenId> tokens,
                     const std::vector<std::size_t>& lengths, const model::ForwardOptions& options = {},
                     const model::Hooks<T>* hooks = nullptr) {
   Matrix<T> logits(tokens.size(), model.architecture().vocabulary);
@@ -31,7 +31,7 @@ Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::T
 
 /// The same of one sequence.
 template <class T>
-Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
+Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const TokenId> tokens,
                     const model::ForwardOptions& options = {}) {
   return logits_of(model, tokens, std::vector<std::size_t>{tokens.size()}, options);
 }
@@ -39,7 +39,7 @@ Matrix<T> logits_of(const model::Transformer<T>& model, std::span<const model::T
 /// The same from a sequence that starts empty and grows by `steps` tokens, one after the other and again from the first
 /// step, until all are in.
 template <class T>
-Matrix<T> extended_logits_of(model::Sequence<T>& sequence, std::span<const model::TokenId> tokens,
+Matrix<T> extended_logits_of(model::Sequence<T>& sequence, std::span<const TokenId> tokens,
                              const std::vector<std::size_t>& steps, std::size_t vocabulary,
                              const model::ForwardOptions& options = {}) {
   Matrix<T> logits(tokens.size(), vocabulary);
@@ -58,8 +58,8 @@ Matrix<T> extended_logits_of(model::Sequence<T>& sequence, std::span<const model
 }
 
 template <class T>
-Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const model::TokenId> tokens,
-                             std::size_t step, const model::ForwardOptions& options = {}) {
+Matrix<T> extended_logits_of(const model::Transformer<T>& model, std::span<const TokenId> tokens, std::size_t step,
+                             const model::ForwardOptions& options = {}) {
   const auto sequence = model::make_sequence(model, {.capacity = tokens.size()});
   return extended_logits_of(*sequence, tokens, {step}, model.architecture().vocabulary, options);
 }

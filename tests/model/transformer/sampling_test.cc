@@ -15,7 +15,6 @@ namespace nibble::test {
 namespace {
 
 using model::sample_token;
-using model::TokenId;
 
 std::set<TokenId> drawn(const std::vector<float>& logits, const model::SamplingOptions& options) {
   Random random(1);

@@ -15,7 +15,7 @@ class Scratch : public testing::TestWithParam<std::string> {
   static constexpr std::size_t kTokens = 33;
   const model::Architecture architecture = toy_architecture(GetParam());
   const std::unique_ptr<model::Model> network = model::make_model(architecture, ToyWeights(architecture, 1));
-  const std::vector<model::TokenId> tokens = toy_tokens(architecture, kTokens, 1);
+  const std::vector<TokenId> tokens = toy_tokens(architecture, kTokens, 1);
   std::size_t activations() const { return dynamic_cast<const model::Decoder<float>&>(*network).activations(); }
 };
 

@@ -26,8 +26,7 @@ constexpr std::size_t kLength = 20;
 CalibrationText text(std::size_t windows = 3) {
   Random random(5);
   CalibrationText text{.tokens = {}, .window_tokens = kLength, .fingerprint = "text"};
-  for (std::size_t i = 0; i < kLength * windows; ++i)
-    text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  for (std::size_t i = 0; i < kLength * windows; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(40)));
   return text;
 }
 

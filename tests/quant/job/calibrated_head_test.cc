@@ -27,7 +27,7 @@ void calibrate_with_head(const fs::path& model, const fs::path& output, bool hea
   datasets::CalibrationWindows windows;
   windows.length = 20;
   windows.fingerprint = "text";
-  for (int i = 0; i < 20 * 6; ++i) windows.tokens.push_back(static_cast<model::TokenId>((i * 7 + i / 5) % 40));
+  for (int i = 0; i < 20 * 6; ++i) windows.tokens.push_back(static_cast<TokenId>((i * 7 + i / 5) % 40));
   const LoadedModel loaded = load_model(model);
   CalibrationSource source;
   source.tokens = "tokens.u16";
@@ -103,7 +103,7 @@ TEST(Head, SequentialTakesItsStatisticsFromTheFile) {
   calibrate_with_head(dir / "model", dir / "calib.h5");
   calibrate_with_head(dir / "model", dir / "blocks.h5", false);
   CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>(i * 3 % 40));
+  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<TokenId>(i * 3 % 40));
   const auto run = [&](const char* file) {
     return quantize_model({.model = dir / "model",
                            .output = dir / "out",

@@ -61,7 +61,7 @@ Matrix<float> damped(Matrix<float> h, double damping) {
 
 CalibrationText text() {
   CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>((i * 7 + i / 5) % 40));
+  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<TokenId>((i * 7 + i / 5) % 40));
   return text;
 }
 

@@ -29,7 +29,7 @@ constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
 CalibrationText text() {
   Random random(3);
   CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  for (int i = 0; i < 20 * 6; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(40)));
   return text;
 }
 

@@ -154,8 +154,8 @@ TinyModel tiny_mixtral() {
 
 std::vector<float> logits_of_model(const std::filesystem::path& directory) {
   const auto loaded = quant::load_model(directory);
-  std::vector<model::TokenId> tokens(20);
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<model::TokenId>(i * 7 % 40);
+  std::vector<TokenId> tokens(20);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 7 % 40);
   const std::vector<std::size_t> starts{0, tokens.size()};
   std::vector<std::size_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0u);

@@ -67,7 +67,7 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
 
   test::LossInput<float> input;
   Random random(31);
-  for (int i = 0; i < 36; ++i) input.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  for (int i = 0; i < 36; ++i) input.tokens.push_back(static_cast<TokenId>(random.below(40)));
   input.starts = {0, 18, 36};
   const Matrix<float> teacher =
       logits_of(*model::make_model(architecture, *model::make_float_provider(checkpoint)), input.batch());

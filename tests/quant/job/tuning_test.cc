@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 CalibrationText text(std::size_t windows = 16) {
   Random random(3);
   CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (std::size_t i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<model::TokenId>(random.below(40)));
+  for (std::size_t i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(40)));
   return text;
 }
 

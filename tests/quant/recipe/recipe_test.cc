@@ -325,7 +325,7 @@ TEST(Recipe, RefusesRulesWithoutSense) {
   EXPECT_TRUE(refused("layers: [{bits: 3}]", "rule 1", "expected a pattern"));
   EXPECT_TRUE(refused("layers: [3]", "expected a rule"));
   EXPECT_TRUE(refused("layers: {match: a}", "expected a list of rules"));
-  EXPECT_TRUE(refused("layers: [{match: '(', bits: 3}]", "fails at byte 1"));
+  EXPECT_TRUE(refused("layers: [{match: '(', bits: 3}]", "cannot compile the pattern '('", "at byte 1"));
   EXPECT_TRUE(refused("layers: [{match: '', bits: 3}]", "pattern of 1 to 1024 bytes"));
   EXPECT_TRUE(refused("layers: [{match: '" + std::string(2000, 'a') + "', bits: 3}]", "got 2000"));
   EXPECT_TRUE(refused("[1, 2]", "expected sections"));

@@ -20,7 +20,6 @@ using model::Attention;
 using model::CacheKind;
 using model::CacheOptions;
 using model::CacheType;
-using model::TokenId;
 
 constexpr std::size_t kTokens = 70;
 // A window that does not slide within kTokens, nor divides them.

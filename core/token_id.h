@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-namespace nibble::model {
+namespace nibble {
 
 /// The position of a token in the vocabulary.
 using TokenId = std::uint32_t;
 
-}  // namespace nibble::model
+}  // namespace nibble
