@@ -45,10 +45,6 @@ void append_windows(std::vector<double>& all, const std::vector<double>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-std::optional<double> if_finite(double value) {
-  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
 DivergenceMeasures pooled_divergence(const Texts& texts, std::span<const std::uint64_t> tokens) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   DivergenceMeasures pooled;

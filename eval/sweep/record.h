@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
@@ -14,6 +15,11 @@ namespace nibble::eval {
 
 /// Names and texts in order: what a part of a record is about.
 using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// A measured number, or none where it is not finite: the error of a single window, say.
+inline std::optional<double> if_finite(double value) {
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
 
 /// How often the values of a weight fall into bins of equal width over [low, high].
 struct Histogram {

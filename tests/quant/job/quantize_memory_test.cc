@@ -16,7 +16,7 @@
 namespace nibble::quant {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)  // which keeps freed memory
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // freed memory is kept; notes about all of it
 constexpr bool kPeaksTell = false;
 #else
 constexpr bool kPeaksTell = true;
