@@ -262,7 +262,7 @@ SweepRecord parse_record(std::string_view text, std::string_view what) {
   if (reader.has("speeds"))
     for (const JsonFields& speed : reader.objects("speeds")) record.speeds.push_back(parse_speed(speed));
 
-  const std::string status = reader.text("status");
+  const std::string& status = reader.text("status");
   NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError,
                  "{}: 'status': expected \"ok\" or \"failed\", got \"{}\"", what, status);
   if (status == "failed") {

@@ -40,7 +40,7 @@ void require_nothing_else(const JsonFields& fields) {
 
 void read_compressed_tensors(const JsonFields& fields, NarrowConfig& config) {
   const auto require_format = [](const JsonFields& from) {
-    const std::string format = from.text("format");
+    const std::string& format = from.text("format");
     NIBBLE_REQUIRE(format == "float-quantized" || format == "naive-quantized", FormatError,
                    "{}: format: expected \"float-quantized\", got \"{}\", which is not read{}", from.what(),
                    excerpt(format), kHint);

@@ -19,6 +19,7 @@
 #include "core/thread_pool.h"
 #include "quant/job/tuned_network.h"
 #include "quant/job/weight_statistics.h"
+#include "quant/store/quantization_config.h"
 #include "quant/tensor/weight_errors.h"
 #include "quant/tuning/distillation.h"
 

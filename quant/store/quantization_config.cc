@@ -49,7 +49,7 @@ std::size_t extent(const Json& value, const std::string& where) {
 StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   constexpr std::size_t kMostGroup = std::size_t{1} << 40;
   const JsonFields fields(json, where);
-  const std::string format = fields.text("format");
+  const std::string& format = fields.text("format");
   const StorageFormat* known = find_storage_format(format);
   NIBBLE_REQUIRE(known != nullptr && known->coding, FormatError, "{}: format: expected {}, got \"{}\"", where,
                  fmt::join(coded_formats(), ", "), format);

@@ -196,10 +196,12 @@ std::unique_ptr<Sequence<T>> make_sequence(const Transformer<T>& model, std::uni
   return std::make_unique<StateSequence<T>>(model, std::move(cache));
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define NIBBLE_INSTANTIATE(T)                                                                         \
   template class Sequence<T>;                                                                         \
   template std::unique_ptr<Sequence<T>> make_sequence<T>(const Transformer<T>&, const CacheOptions&); \
   template std::unique_ptr<Sequence<T>> make_sequence<T>(const Transformer<T>&, std::unique_ptr<KvCache<T>>);
+// NOLINTEND(bugprone-macro-parentheses)
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::complex<double>)
