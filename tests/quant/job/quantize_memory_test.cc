@@ -56,7 +56,7 @@ std::uint64_t peak_of(const QuantizeOptions& options) {
 }
 
 TEST(QuantizeModel, HoldsAFewWeightsInMemoryNotTheModel) {
-  if (!kPeaksTell) GTEST_SKIP() << "ASan keeps freed memory";
+  if (!kPeaksTell) GTEST_SKIP() << "the sanitizer keeps freed memory";
   const test::TempDir dir;
   write_model(dir / "model", 16);
   const std::uint64_t peak =
