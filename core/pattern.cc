@@ -71,6 +71,8 @@ Pattern::Pattern(std::string_view pattern, Over over, const Limits& limits) {
   compiled_ = std::make_shared<const Compiled>(Compiled{std::move(code), std::move(context), std::string(pattern)});
 }
 
+const std::string& Pattern::text() const { return compiled_->text; }
+
 std::optional<Pattern::Match> Pattern::search(std::string_view text, std::size_t start) const {
   // A search needs a place for its result: one for each thread, as texts have millions of words.
   thread_local const Handle<pcre2_match_data> data = own(pcre2_match_data_create(1, nullptr));

@@ -25,6 +25,8 @@ class Pattern {
   /// limits.pattern_bytes long, kUtf8 and not UTF-8, syntax, or a \C, which could part characters.
   Pattern(std::string_view pattern, Over over, const Limits& limits);
 
+  const std::string& text() const;
+
   /// Where a match begins and ends; \K may put begin behind end.
   struct Match {
     std::size_t begin = 0, end = 0;

@@ -5,7 +5,8 @@
 # under ThreadSanitizer, full disks, clang-tidy over what was touched last, kernels on the tiers of 64-bit Arm under qemu, and
 # the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
-# the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser, of which a whole run has as many as are left of 40.
+# the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser, of which a whole run has as
+# many as are left of 40.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
 # (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
 # that lack an #include).
@@ -71,7 +72,7 @@ if wanted clients; then
 fi
 
 if wanted tsan; then
-  step "ThreadSanitizer: the thread pool and what uses it most (whole jobs of calibration, quantizing, tuning, sweeps: scripts/test.sh tsan)"
+  step "ThreadSanitizer: the thread pool and what uses it most (whole jobs too: scripts/test.sh tsan)"
   tests=(core.tests core.isa_tests)
   if named tsan; then tests+=(calib.collect.tests quant.job.tests quant.tuning.tests eval.sweep.tests); fi
   cmake --preset tsan >/dev/null

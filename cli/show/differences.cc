@@ -7,6 +7,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
+#include "core/excerpt.h"
 
 namespace nibble::cli {
 namespace {
@@ -47,7 +48,7 @@ std::string number(const std::optional<double>& value, const char* format) {
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 40;
   if (text.empty()) return "-";
-  return text.size() <= kMost ? text : text.substr(0, kMost - 1) + "…";
+  return text.size() <= kMost ? text : excerpt(text, kMost - 1);
 }
 
 void print_settings(const std::vector<eval::SettingDiff>& settings) {

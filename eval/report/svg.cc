@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/excerpt.h"
 #include "eval/report/text_escape.h"
 
 namespace nibble::eval {
@@ -42,19 +43,12 @@ double nice_step(double range, double count) {
 constexpr double kLegendLine = 20.0;
 constexpr std::size_t kLongestName = 90;  // bytes that fit a line
 
-std::string cut(const std::string& name) {
-  if (name.size() <= kLongestName) return name;
-  std::size_t end = kLongestName;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0u) == 0x80u) --end;  // not within a character
-  return name.substr(0, end) + "…";
-}
-
 // Where each entry of a legend begins: across, and down from its top.
 std::vector<std::pair<double, double>> legend_places(const std::vector<std::string>& names, double left, double right) {
   std::vector<std::pair<double, double>> places;
   double x = left, y = 0.0;
   for (const std::string& name : names) {
-    const double width = 34.0 + 6.4 * static_cast<double>(cut(name).size());
+    const double width = 34.0 + 6.4 * static_cast<double>(excerpt(name, kLongestName).size());
     if (x > left && x + width > right) {
       x = left;
       y += kLegendLine;
@@ -212,7 +206,7 @@ void draw_legend(Svg& svg, const std::vector<std::string>& names, double left, d
   const auto places = legend_places(names, left, right);
   for (std::size_t s = 0; s < names.size(); ++s) {
     svg.mark(places[s].first + 6.0, top + places[s].second + 10.0, s, "");
-    svg.text(places[s].first + 16.0, top + places[s].second + 14.0, cut(names[s]), "note");
+    svg.text(places[s].first + 16.0, top + places[s].second + 14.0, excerpt(names[s], kLongestName), "note");
   }
 }
 

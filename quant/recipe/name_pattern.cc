@@ -20,8 +20,8 @@ auto as_argument(Work work) {
 
 }  // namespace
 
-NamePattern::NamePattern(std::string text)
-    : text_(std::move(text)), pattern_(as_argument([&] { return Pattern(text_, Pattern::Over::kBytes, kLimits); })) {}
+NamePattern::NamePattern(std::string_view text)
+    : pattern_(as_argument([&] { return Pattern(text, Pattern::Over::kBytes, kLimits); })) {}
 
 bool NamePattern::found_in(std::string_view name) const {
   return as_argument([&] { return pattern_.search(name).has_value(); });

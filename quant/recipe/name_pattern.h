@@ -12,13 +12,12 @@ namespace nibble::quant {
 class NamePattern {
  public:
   /// At most 1024 bytes. Throws InvalidArgument with position and reason when it does not compile.
-  explicit NamePattern(std::string text);
-  const std::string& text() const { return text_; }
+  explicit NamePattern(std::string_view text);
+  const std::string& text() const { return pattern_.text(); }
   /// Whether the pattern matches anywhere in `name`. Throws InvalidArgument when that takes too many steps.
   bool found_in(std::string_view name) const;
 
  private:
-  std::string text_;
   Pattern pattern_;
 };
 

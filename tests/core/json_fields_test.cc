@@ -64,5 +64,20 @@ TEST(JsonFields, RefusesWhatNobodyAskedForWithTheNearestKey) {
   EXPECT_NO_THROW(fields.refuse_unread());
 }
 
+TEST(JsonFields, AllowsOnlyTheKeysThatAreListed) {
+  const Json json = {{"bits", 4u}, {"later", nullptr}};
+  EXPECT_NO_THROW(JsonFields(json, "'f.json'").allow_only({"bits", "group"}));  // null is as good as absent
+  EXPECT_TRUE(refused([&] { JsonFields(json, "'f.json'").allow_only({"bit"}); },
+                      "'f.json': unknown key 'bits'; did you mean 'bit'"));
+}
+
+TEST(JsonFields, AFilledTextIsNotEmpty) {
+  const Json json = {{"name", "x"}, {"empty", ""}};
+  const JsonFields fields(json, "'f.json'");
+  EXPECT_EQ(fields.filled_text("name"), "x");
+  EXPECT_TRUE(refused([&] { fields.filled_text("empty"); }, "'f.json': 'empty' must not be empty"));
+  EXPECT_TRUE(refused([&] { fields.filled_text("none"); }, "'none' is missing"));
+}
+
 }  // namespace
 }  // namespace nibble
