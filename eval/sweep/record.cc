@@ -36,15 +36,7 @@ Json values_json(const Facts& facts) {
 }
 
 Json tensor_json(const TensorRecord& tensor) {
-  Json json{{"name", tensor.name},
-            {"format", tensor.format},
-            {"weights", tensor.weights},
-            {"stored_bits", tensor.stored_bits},
-            {"bits_per_weight", tensor.bits_per_weight},
-            {"relative_weight_error", tensor.relative_weight_error},
-            {"optimality_gap", tensor.optimality_gap}};
-  if (tensor.output_error) json["output_error"] = *tensor.output_error;
-  if (tensor.fisher_error) json["fisher_error"] = *tensor.fisher_error;
+  Json json = json_of(tensor);
   if (!tensor.palette.empty()) json["palette"] = tensor.palette;
   if (tensor.histogram)
     json["histogram"] = {
@@ -95,17 +87,7 @@ Json speed_json(const SpeedRecord& speed) {
 }
 
 TensorRecord parse_tensor(const JsonFields& reader) {
-  TensorRecord tensor{.name = reader.text("name"),
-                      .format = reader.text("format"),
-                      .weights = reader.count("weights"),
-                      .stored_bits = reader.count("stored_bits"),
-                      .bits_per_weight = reader.figure("bits_per_weight"),
-                      .relative_weight_error = reader.figure("relative_weight_error"),
-                      .optimality_gap = reader.figure("optimality_gap"),
-                      .output_error = reader.optional_figure("output_error"),
-                      .fisher_error = reader.optional_figure("fisher_error"),
-                      .palette = {},
-                      .histogram = {}};
+  TensorRecord tensor{quant::parse_tensor_figures(reader), {}, {}};
   if (reader.has("palette")) tensor.palette = reader.figures("palette");
   if (reader.has("histogram")) {
     const JsonFields histogram = reader.object("histogram");

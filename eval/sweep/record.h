@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "quant/store/tensor_figures.h"
+
 namespace nibble::eval {
 
 /// Names and texts in order: what a part of a record is about.
@@ -27,16 +29,8 @@ struct Histogram {
   std::vector<std::uint64_t> counts;
 };
 
-/// What became of one weight: a row of quantization.json, and what a report draws.
-struct TensorRecord {
-  std::string name;    ///< module name; GPT-2's c_attn as .q, .k, .v
-  std::string format;  ///< "palette", "uniform", "int4-block", "block-palette", "float16"
-  std::uint64_t weights = 0;
-  std::uint64_t stored_bits = 0;
-  double bits_per_weight = 0.0;
-  double relative_weight_error = 0.0;
-  double optimality_gap = 0.0;
-  std::optional<double> output_error, fisher_error;
+/// What became of one weight, and what a report draws of it.
+struct TensorRecord : quant::TensorFigures {
   /// Of a weight with one scalar palette for all of it, ascending; else empty.
   std::vector<double> palette;
   /// Of the weight's values; where rows have scales, of the values divided by them, as the palette is.

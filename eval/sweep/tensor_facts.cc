@@ -65,17 +65,7 @@ std::vector<TensorRecord> tensor_records(const quant::QuantizeResult& result,
   std::map<std::string, std::size_t> place;
   for (const quant::TensorResult& tensor : result.tensors) {
     place[tensor.name] = records.size();
-    records.push_back({.name = tensor.name,
-                       .format = tensor.format,
-                       .weights = tensor.weights,
-                       .stored_bits = tensor.stored_bits,
-                       .bits_per_weight = tensor.bits_per_weight,
-                       .relative_weight_error = tensor.relative_weight_error,
-                       .optimality_gap = tensor.optimality_gap,
-                       .output_error = tensor.output_error,
-                       .fisher_error = tensor.fisher_error,
-                       .palette = {},
-                       .histogram = {}});
+    records.push_back({tensor, {}, {}});
   }
   const quant::QuantizedWeights weights = quant::open_quantized_weights(quantized);
   const quant::Plan plan = quant::make_plan(original, architecture, recipe);

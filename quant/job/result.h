@@ -9,28 +9,17 @@
 
 #include "quant/job/budget_result.h"
 #include "quant/recipe/settings.h"
+#include "quant/store/tensor_figures.h"
 #include "quant/tensor/weight_parts.h"
 
 namespace nibble::quant {
 
 /// What happened to one tensor.
-struct TensorResult {
-  std::string name;    ///< checkpoint module name; GPT-2's c_attn appears as .q, .k, .v
-  std::string format;  ///< "palette", "uniform", "int4-block", "block-palette", "float16"
-  std::uint64_t weights = 0;
-  std::uint64_t stored_bits = 0;  ///< everything stored for it: codes, palettes, scales, zeros, outliers, added bias
-  double bits_per_weight = 0.0;
-  double relative_weight_error = 0.0;  ///< ||W - What||_F / ||W||_F
-  double optimality_gap = 0.0;  ///< palettes: certified relative gap of the k-means cost to its optimum; 0 = exact
-  /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, as the Hessian of hessian_kind() has it: X centred or
-  /// its rows weighted where that one is; empty without Hessian statistics.
-  std::optional<double> output_error;
-  /// sum of F (W - What)², F the mean Fisher sensitivity: empty without Fisher statistics.
-  std::optional<double> fisher_error;
+struct TensorResult : TensorFigures {
   /// Solvers: what was added to the Hessian's diagonal, as a share of it: more than the recipe's `damping` where
   /// that did not make it positive definite; and the inputs that were always 0, or constant (centred Hessians).
-  std::optional<double> damping;
-  std::optional<std::uint64_t> silent_inputs;
+  std::optional<double> damping = {};
+  std::optional<std::uint64_t> silent_inputs = {};
   std::optional<double> predicted_loss = {};  ///< with a budget: estimated increase of the loss, nats per token
   double seconds = 0.0;                       ///< that it took, in whichever run
   bool resumed = false;                       ///< an earlier run, which was killed, had finished it

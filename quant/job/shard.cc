@@ -18,16 +18,7 @@ constexpr std::string_view kBiasCorrection = "bias_correction";  // a shard's ow
 TensorResult parse_figures(const std::string& text, const std::string& what) {
   const nlohmann::json json = parse_strict_json(text, what);
   const JsonFields fields(json, what);
-  TensorResult result;
-  result.name = fields.text("name");
-  result.format = fields.text("format");
-  result.weights = fields.count("weights");
-  result.stored_bits = fields.count("stored_bits");
-  result.bits_per_weight = fields.figure("bits_per_weight");
-  result.relative_weight_error = fields.figure("relative_weight_error");
-  result.optimality_gap = fields.figure("optimality_gap");
-  result.output_error = fields.optional_figure("output_error");
-  result.fisher_error = fields.optional_figure("fisher_error");
+  TensorResult result{parse_tensor_figures(fields)};
   result.damping = fields.optional_figure("damping");
   if (fields.has("silent_inputs")) result.silent_inputs = fields.count("silent_inputs");
   result.predicted_loss = fields.optional_figure("predicted_loss");
@@ -43,15 +34,7 @@ bool is_correction(const model::TensorView& tensor, const std::string& weight) {
 }  // namespace
 
 nlohmann::ordered_json figures_json(const TensorResult& result) {
-  nlohmann::ordered_json json{{"name", result.name},
-                              {"format", result.format},
-                              {"weights", result.weights},
-                              {"stored_bits", result.stored_bits},
-                              {"bits_per_weight", result.bits_per_weight},
-                              {"relative_weight_error", result.relative_weight_error},
-                              {"optimality_gap", result.optimality_gap}};
-  if (result.output_error) json["output_error"] = *result.output_error;
-  if (result.fisher_error) json["fisher_error"] = *result.fisher_error;
+  nlohmann::ordered_json json = json_of(result);
   if (result.damping) json["damping"] = *result.damping;
   if (result.silent_inputs) json["silent_inputs"] = *result.silent_inputs;
   if (result.predicted_loss) json["predicted_loss"] = *result.predicted_loss;

@@ -24,9 +24,9 @@ struct WeightStatistics {
 struct WeightParts {
   std::vector<TensorPart> parts;  ///< of a QuantizedTensor, or for float16 the one part "weight", (out, in) F16
   double relative_error = 0.0;    ///< ||W - What||_F / ||W||_F, What as decoded; 0 for W = 0
-  double optimality_gap = 0.0;    ///< TensorResult::optimality_gap
+  double optimality_gap = 0.0;    ///< TensorFigures::optimality_gap
   double fitted_cost = 0.0;       ///< what it is relative to, where rows may come in slices: Palettization::fitted_cost
-  std::optional<double> output_error, fisher_error;  ///< as in TensorResult
+  std::optional<double> output_error, fisher_error;  ///< as in TensorFigures
   std::optional<SolverFigures> solver;               ///< of error feedback and coordinate descent
   /// (out) (W - What) mu, with mu the mean input: what shifting adds to the bias; empty without.
   ///   x What^T + [b + mu (W - What)^T] = (x - mu) What^T + [b + mu W^T]

@@ -21,17 +21,17 @@ std::vector<TensorRecord> tensors_of(unsigned bits, double error, Random& random
   for (std::size_t block = 0; block < kBlocks; ++block)
     for (const char* kind :
          {"attn.c_attn.q", "attn.c_attn.k", "attn.c_attn.v", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
-      TensorRecord tensor{.name = fmt::format("h.{}.{}", block, kind),
-                          .format = "palette",
-                          .weights = 147'456,
-                          .stored_bits = 147'456 * bits + 256,
-                          .bits_per_weight = bits + 0.0417,
-                          .relative_weight_error = error * (1.0 + 0.4 * random.uniform()),
-                          .optimality_gap = 0.0,
-                          .output_error = error * (0.3 + random.uniform()),
-                          .fisher_error = error * error * 1e-4 * std::exp(2.0 * random.normal()),
-                          .palette = {},
-                          .histogram = eval::Histogram{-4.5, 4.5, {}}};
+      TensorRecord tensor{{.name = fmt::format("h.{}.{}", block, kind),
+                           .format = "palette",
+                           .weights = 147'456,
+                           .stored_bits = 147'456 * bits + 256,
+                           .bits_per_weight = bits + 0.0417,
+                           .relative_weight_error = error * (1.0 + 0.4 * random.uniform()),
+                           .optimality_gap = 0.0,
+                           .output_error = error * (0.3 + random.uniform()),
+                           .fisher_error = error * error * 1e-4 * std::exp(2.0 * random.normal())},
+                          {},
+                          eval::Histogram{-4.5, 4.5, {}}};
       const int entries = 1 << bits;
       for (int k = 0; k < entries; ++k) {
         const double place = (k + 0.5) / entries * 2.0 - 1.0;

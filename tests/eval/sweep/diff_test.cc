@@ -14,17 +14,17 @@ namespace nibble::eval {
 namespace {
 
 TensorRecord tensor(const std::string& name, double bits, double error) {
-  return {.name = name,
-          .format = "palette",
-          .weights = 64,
-          .stored_bits = 320,
-          .bits_per_weight = bits,
-          .relative_weight_error = error,
-          .optimality_gap = 0.0,
-          .output_error = std::nullopt,
-          .fisher_error = std::nullopt,
-          .palette = {},
-          .histogram = std::nullopt};
+  return {{.name = name,
+           .format = "palette",
+           .weights = 64,
+           .stored_bits = 320,
+           .bits_per_weight = bits,
+           .relative_weight_error = error,
+           .optimality_gap = 0.0,
+           .output_error = std::nullopt,
+           .fisher_error = std::nullopt},
+          {},
+          std::nullopt};
 }
 
 SweepRecord record(const std::string& bits, std::vector<double> window_nll) {

@@ -35,17 +35,17 @@ SweepRecord example() {
                                  .bits_per_weight = 3.01,
                                  .model_bits_per_weight = 5.0,
                                  .model_bytes = 1000,
-                                 .tensors = {{.name = "h.0.mlp.c_fc",
-                                              .format = "palette",
-                                              .weights = 64,
-                                              .stored_bits = 320,
-                                              .bits_per_weight = 5.0,
-                                              .relative_weight_error = 0.125,
-                                              .optimality_gap = 0.0,
-                                              .output_error = std::nullopt,
-                                              .fisher_error = 1e-9,
-                                              .palette = {-1.0, 1.0},
-                                              .histogram = Histogram{-2.0, 2.0, {1, 62, 1}}}}};
+                                 .tensors = {{{.name = "h.0.mlp.c_fc",
+                                               .format = "palette",
+                                               .weights = 64,
+                                               .stored_bits = 320,
+                                               .bits_per_weight = 5.0,
+                                               .relative_weight_error = 0.125,
+                                               .optimality_gap = 0.0,
+                                               .output_error = std::nullopt,
+                                               .fisher_error = 1e-9},
+                                              {-1.0, 1.0},
+                                              Histogram{-2.0, 2.0, {1, 62, 1}}}}};
   record.environment = {{"commit", "abc"}, {"threads", "2"}};
   record.sources = {{"model", "models/m"}};
   record.command = "nibble sweep --repeat x.json";
