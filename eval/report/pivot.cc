@@ -15,7 +15,9 @@ namespace nibble::eval {
 namespace {
 
 // Names for people that follow from other settings, or say nothing of their own.
-bool is_label(std::string_view name) { return name == "model" || name == "recipe" || name == "evaluation"; }
+bool is_label(std::string_view name) {
+  return name == "model" || name == "recipe" || name == "evaluation" || name == "use";
+}
 
 // Of an evaluation: where it comes from is named by the label.
 bool is_fingerprint(std::string_view name) {

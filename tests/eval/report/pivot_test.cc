@@ -88,6 +88,20 @@ TEST_F(PivotTest, EvaluationsNeverShareATableUnlessAskedTo) {
   EXPECT_EQ(make_pivots(entries_, {"recipe"}, {"evaluation"}).size(), 1u);
 }
 
+TEST_F(PivotTest, WhatATextIsForIsNoSettingOfARow) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  std::vector<SweepRecord> other = records;
+  for (SweepRecord& record : records) record.labels.emplace_back("use", "validation");
+  for (SweepRecord& record : other) {
+    record.labels[2].second = "another text";
+    record.labels.emplace_back("use", "test");
+  }
+  records.insert(records.end(), other.begin(), other.end());
+  use(records);
+  ASSERT_EQ(entries_.back()->setting("use"), "test");
+  EXPECT_EQ(default_pivot(entries_).rows, (SettingNames{"weighting", "scaling", "shifting"}));
+}
+
 TEST_F(PivotTest, TwinsThatNoSettingTellsApartAreAllShown) {
   std::vector<SweepRecord> records = test::example_sweep();
   SweepRecord twin = records[1];
