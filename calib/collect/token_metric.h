@@ -15,7 +15,7 @@
 //   H_I = E[(gᵀ H_O⁻¹ g / out) x xᵀ]        H_O = E[(xᵀ H_I⁻¹ x / in) g gᵀ],
 //
 // of which one step is made from what the run's first windows give without weights. What that is worth, and more steps:
-// docs/results/quality.md, *What tokens weigh*.
+// docs/results/curvature.md, *What tokens weigh*.
 namespace nibble::calib {
 
 /// The first windows of a run, which give the metric: so a run can be extended, and cut into parts.

@@ -98,7 +98,7 @@ defaults:
     {"scalar",
      R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to the diagonal of the Hessians, rows
 # scaled with signs searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred
-# Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/quality.md. A palette per row instead:
+# Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/parts.md. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 )",
      kScalar},
@@ -117,7 +117,7 @@ defaults:
 )"},
     {"scalar-tuned",
      R"(# `scalar`, then its palettes, scales, biases and codes trained end to end towards the float model's distributions on the
-# text that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
+# text that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/tuning.md.
 )",
      kScalar,
      R"(tuning:
@@ -165,7 +165,7 @@ budget:
 )"},
     {"best-tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
-# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/quality.md.
+# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/tuning.md.
 )",
      kWindowed,
      R"(  bits: 4

@@ -16,7 +16,7 @@ namespace nibble::quant {
 
 /// Added to the diagonal of H_O, which is 1 on average: else outputs that have next to no gradient on the text of
 /// calibration take what all others leave, and ruin the few windows of other text where they count
-/// (docs/results/quality.md).
+/// (docs/results/curvature.md).
 inline constexpr float kOutputDamping = 0.1f;
 
 /// What the Hessian of one weight was like.

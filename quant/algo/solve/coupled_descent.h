@@ -29,7 +29,7 @@ struct CoupledDescentResult : DescentResult {
 };
 
 /// The most sweeps of coupled_descent() that a weight is worth: sums over outputs too move codes more slowly, and go on
-/// gaining on other text (docs/results/quality.md).
+/// gaining on other text (docs/results/curvature.md).
 constexpr std::size_t kMostCoupledSweeps = 8;
 
 /// coordinate_descent() for the loss tr(H_O Δ H_I Δᵀ): input by input, each code in turn becomes the best one while all

@@ -15,7 +15,7 @@ namespace nibble::quant {
 namespace {
 
 // Rows of a piece of a stream that is searched anew while the rest stays: longer ones gain no more, shorter ones are
-// too stiff between windows that are given (docs/results/quality.md).
+// too stiff between windows that are given (docs/results/curvature.md).
 constexpr std::size_t kSearchedRows = 32, kLeastSearchedRows = 4;
 
 // Rows [first, first + count) of streams whose windows before them are known.
