@@ -26,36 +26,56 @@ std::string series_setting(const Entries& entries) {
   return {};
 }
 
+std::string drawn_loss(const Entry& entry) { return entry.to_baseline ? millinat_difference(*entry.to_baseline) : "0"; }
+
+// What is drawn upwards. Loss is paired with the baseline's, so its errors are small beside those of perplexities,
+// which hold how hard the text is.
+enum class Upwards { kDivergence, kLoss, kPerplexity };
+
 // What is drawn over what.
 struct Axes {
-  Ranking ranking;  // upwards
+  Upwards upwards = Upwards::kPerplexity;
   bool whole_model = false;
 
+  Ranking ranking() const { return {.by_divergence = upwards == Upwards::kDivergence}; }
   double bits(const Entry* entry) const {
     const CellMeasures& measures = *entry->record.measures;
     return whole_model ? measures.model_bits_per_weight : measures.bits_per_weight;
   }
-  double figure(const Entry* entry) const { return ranking.value(*entry); }
+  double figure(const Entry* entry) const {
+    if (upwards != Upwards::kLoss) return ranking().value(*entry);
+    return entry->to_baseline ? entry->to_baseline->mean * 1e3 : 0.0;
+  }
   // Two standard errors, 0 where there are none.
   double error(const Entry* entry) const {
     const CellMeasures& measures = *entry->record.measures;
-    const double one = ranking.by_divergence
-                           ? (measures.divergence ? measures.divergence->stderr_nats.value_or(0.0) * 1e3 : 0.0)
-                           : measures.perplexity_stderr.value_or(0.0);
+    double one = measures.perplexity_stderr.value_or(0.0);
+    if (upwards == Upwards::kDivergence)
+      one = measures.divergence ? measures.divergence->stderr_nats.value_or(0.0) * 1e3 : 0.0;
+    if (upwards == Upwards::kLoss) one = entry->to_baseline ? entry->to_baseline->standard_error * 1e3 : 0.0;
     return kUndecidedWithin * one;
   }
-  const char* figure_name() const { return ranking.by_divergence ? "KL divergence" : "Perplexity"; }
+  std::string text(const Entry& entry) const {
+    return upwards == Upwards::kLoss ? drawn_loss(entry) : ranking().text(entry);
+  }
+  std::string name() const {
+    return upwards == Upwards::kLoss ? "loss over the baseline, millinats per token" : ranking().name();
+  }
+  // Whether a figure can be drawn: only losses may be 0 or less.
+  bool has(double figure) const { return std::isfinite(figure) && (upwards == Upwards::kLoss || figure > 0.0); }
   std::string title() const {
-    return fmt::format("{} over bits per weight{}", figure_name(), whole_model ? " of the whole model" : "");
+    const char* what = upwards == Upwards::kDivergence ? "KL divergence"
+                       : upwards == Upwards::kLoss     ? "Loss"
+                                                       : "Perplexity";
+    return fmt::format("{} over bits per weight{}", what, whole_model ? " of the whole model" : "");
   }
 };
 
 std::string point_label(const Axes& axes, const Entry& entry) {
   std::string text = fmt::format("{}: {:.3f} bits per weight, {} {}", entry.setting("recipe"), axes.bits(&entry),
-                                 axes.ranking.name(), axes.ranking.text(entry));
-  if (entry.to_baseline)
-    text += fmt::format("; loss {} ± {:.2f} millinats over the baseline",
-                        signed_number(entry.to_baseline->mean * 1e3, 2), entry.to_baseline->standard_error * 1e3);
+                                 axes.name(), axes.text(entry));
+  if (entry.to_baseline && axes.upwards != Upwards::kLoss)
+    text += fmt::format("; loss {} millinats over the baseline", drawn_loss(entry));
   return text;
 }
 
@@ -65,8 +85,8 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
   for (const Entry* entry : comparable) {
     const double figure = axes.figure(entry);
     if (is_float_model(*entry)) {
-      if (!axes.ranking.by_divergence && std::isfinite(figure) && figure > 0.0) reference = entry;
-    } else if (std::isfinite(figure) && figure > 0.0 && std::isfinite(axes.bits(entry))) {
+      if (axes.upwards == Upwards::kPerplexity && axes.has(figure)) reference = entry;
+    } else if (axes.has(figure) && std::isfinite(axes.bits(entry))) {
       points.push_back(entry);
     }
   }
@@ -95,12 +115,12 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
     names.push_back(fmt::format("{} {}", setting, series[i].empty() ? "default" : series[i]));
   const double top = 24.0 + legend_height(names, kParetoLeft, kParetoRight), bottom = top + kParetoPlot;
   const Axis x(axes.bits(points.front()), axes.bits(points.back()), kParetoLeft, kParetoRight);
-  const Axis y(low, high, bottom, top, high / low > kLogarithmicFrom);
+  const Axis y(low, high, bottom, top, low > 0.0 && high / low > kLogarithmicFrom);
   Svg svg(kParetoWidth, bottom + kParetoFoot, axes.title());
   draw_axes(svg, x, y, kParetoLeft, kParetoRight, top, bottom,
             axes.whole_model ? "bits per weight, all stored bits over all parameters"
                              : "bits per weight, all stored bits of the blocks' linear layers",
-            fmt::format("{}{}", axes.ranking.name(), y.logarithmic() ? " (logarithmic)" : ""));
+            fmt::format("{}{}", axes.name(), y.logarithmic() ? " (logarithmic)" : ""));
   if (reference != nullptr) {
     const double level = y(axes.figure(reference));
     svg.line(kParetoLeft, level, kParetoRight, level, "reference");
@@ -139,14 +159,14 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
                 .svg = svg.finish(),
                 .data = {.title = "",
                          .caption = "",
-                         .columns = {"front", "recipe", "bits/weight", axes.ranking.name()},
+                         .columns = {"front", "recipe", "bits/weight", axes.name()},
                          .rows = {},
                          .warnings = {}}};
   for (const Entry* entry : points)
     figure.data.rows.push_back({{.text = number_of(entry)},
                                 {.text = std::string(entry->setting("recipe")), .is_number = false},
                                 {.text = fmt::format("{:.3f}", axes.bits(entry))},
-                                {.text = axes.ranking.text(*entry)}});
+                                {.text = axes.text(*entry)}});
   return figure;
 }
 
@@ -154,13 +174,15 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
 
 std::vector<Figure> pareto_figures(const Entries& comparable) {
   std::vector<Figure> figures;
-  const bool divergence = ranking_of(comparable).by_divergence;
-  for (const bool by_divergence : {true, false})
-    for (const bool whole_model : {false, true}) {
-      if (by_divergence && !divergence) continue;
-      const Axes axes{.ranking = {.by_divergence = by_divergence}, .whole_model = whole_model};
-      if (auto figure = pareto_figure(axes, comparable)) figures.push_back(std::move(*figure));
-    }
+  std::vector<Upwards> drawn;
+  if (ranking_of(comparable).by_divergence) drawn.push_back(Upwards::kDivergence);
+  const bool losses =
+      std::ranges::all_of(comparable, [](const Entry* entry) { return entry->to_baseline || entry->is_baseline; });
+  drawn.push_back(losses ? Upwards::kLoss : Upwards::kPerplexity);
+  for (const Upwards upwards : drawn)
+    for (const bool whole_model : {false, true})
+      if (auto figure = pareto_figure({.upwards = upwards, .whole_model = whole_model}, comparable))
+        figures.push_back(std::move(*figure));
   return figures;
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "eval/report/figures.h"
+
 namespace nibble::eval {
 namespace {
 
@@ -32,6 +34,12 @@ int millinat_decimals(double error) {
   constexpr int kUsual = 3, kMost = 9;
   if (!(error > 0.0)) return kUsual;
   return std::clamp(static_cast<int>(std::ceil(-std::log10(error))), kUsual, kMost);
+}
+
+std::string millinat_difference(const PairedDifference& difference) {
+  const double error = difference.standard_error * 1e3;
+  const int decimals = millinat_decimals(error);
+  return fmt::format("{} ± {:.{}f}", signed_number(difference.mean * 1e3, decimals), error, decimals);
 }
 
 bool is_float_model(const Entry& entry) { return fact(entry.record.configuration, "recipe") == "null"; }

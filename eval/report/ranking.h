@@ -37,6 +37,9 @@ struct Ranking {
 /// How many decimals millinats have beside their error: three, and more where the error would have no digit of its own.
 int millinat_decimals(double error);
 
+/// "+0.0213 ± 0.0004": in millinats, with as many decimals as the error needs.
+std::string millinat_difference(const PairedDifference& difference);
+
 /// Whether it is no more than kUndecidedWithin standard errors from zero.
 bool is_undecided(const PairedDifference& difference);
 

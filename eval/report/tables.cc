@@ -73,12 +73,6 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string millinat_difference(const PairedDifference& over) {
-  const double error = over.standard_error * 1e3;
-  const int decimals = millinat_decimals(error);
-  return fmt::format("{} ± {:.{}f}", signed_number(over.mean * 1e3, decimals), error, decimals);
-}
-
 }  // namespace
 
 std::string calibration_sample(const Entry& entry, const SettingNames& shown) {

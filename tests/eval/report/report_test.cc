@@ -56,7 +56,7 @@ TEST_F(ReportTest, TheAblationFitsOneSmallPageThatFetchesNothing) {
 
 TEST_F(ReportTest, EveryFigureIsThereWithATableAndMarksForTheKeyboard) {
   const std::string page = html(test::example_sweep());
-  for (const char* title : {"Perplexity over bits per weight", "What each single modification does",
+  for (const char* title : {"Loss over bits per weight", "What each single modification does",
                             "Error and sensitivity per layer", "Weights and their palettes"})
     EXPECT_GE(count(page, std::string("<h3>") + title), 1u) << title;
   EXPECT_GE(count(page, "<svg"), 9u);  // three, and for each of three widths two
@@ -133,13 +133,33 @@ TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   const std::string page = html(records);
   for (const char* title :
        {"KL divergence over bits per weight (", "KL divergence over bits per weight of the whole model",
-        "Perplexity over bits per weight of the whole model"})
+        "Loss over bits per weight (", "Loss over bits per weight of the whole model"})
     EXPECT_EQ(count(page, std::string("<h3>") + title), 1u) << title;
+  EXPECT_EQ(count(page, "<h3>Perplexity over"), 0u);
 
   // One cell without: perplexities, as before.
   records[5].measures->divergence.reset();
   const Report without = build_report(load(records), {});
   EXPECT_NE(list_of(without).rows[1][0].text, records.back().labels[1].second);
+}
+
+TEST_F(ReportTest, LossOverTheBaselineIsDrawnWhereThereIsOne) {
+  const std::vector<SweepRecord> records = test::example_sweep();
+  const ReportInput input = load(records);
+  const Entry* drawn = nullptr;
+  for (const Entry& entry : input.entries)
+    if (entry.to_baseline) drawn = &entry;
+  ASSERT_NE(drawn, nullptr);
+  const std::string page = html(records), loss = millinat_difference(*drawn->to_baseline);
+  EXPECT_GE(count(page, fmt::format("bits per weight, loss over the baseline, millinats per token {}<", loss)), 1u);
+}
+
+TEST_F(ReportTest, PerplexityIsDrawnWhereThereIsNoBaseline) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.erase(records.begin());  // the float model
+  const std::string page = html(records);
+  EXPECT_EQ(count(page, "<h3>Loss over"), 0u);
+  EXPECT_EQ(count(page, "<h3>Perplexity over"), 2u);
 }
 
 // The float model and two cells of 4 bits, the second with shifting.
