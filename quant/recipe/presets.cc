@@ -46,6 +46,40 @@ constexpr std::string_view kWindowed = R"(defaults:
   codebook_iterations: 4
 )";
 
+// Formats that other programs read, and behind them, for the presets that end with `-solved`, how codes are solved for.
+// No biases are corrected: programs read none where the model has none.
+constexpr std::string_view kIq4Nl = R"(defaults:
+  format: block-palette
+  palette: iq4_nl
+  group_size: 32
+)";
+constexpr std::string_view kGgufQ4 = R"(defaults:
+  format: int4-block
+  group_size: 32
+  int4_scale: extreme-8
+)";
+constexpr std::string_view kGgufQ5 = R"(defaults:
+  format: uniform
+  bits: 5
+  group_size: 32
+)";
+constexpr std::string_view kMlx = R"(defaults:
+  format: int4-block
+  group_size: 64
+  int4_scale: extreme-8
+)";
+constexpr std::string_view kCompressedTensors = R"(defaults:
+  format: int4-block
+  group_size: 128
+  int4_scale: absmax-7.5
+)";
+constexpr std::string_view kSearched = "  search: error\n";
+constexpr std::string_view kSolved = R"(  search: hessian
+  solver: coordinate-descent
+  hessian: guided
+  output_hessian: true
+)";
+
 constexpr auto kPresets = std::to_array<Preset>({
     {"palette", R"(# One palette of 16 values for each tensor, by exact k-means. Needs no calibration.
 defaults:
@@ -55,11 +89,8 @@ defaults:
 )"},
     {"int4-block",
      R"(# Blocks of 32 inputs, 4-bit integers times a float16 scale (the layout of Q4_0). Needs no calibration.
-defaults:
-  format: int4-block
-  group_size: 32
-  int4_scale: extreme-8
-)"},
+)",
+     kGgufQ4},
     {"whole-tensor",
      R"(# "Whole-Tensor 4 Bit Quantization" (Panaro 2024), step for step: Fisher-weighted k-means over the whole tensor
 # after dividing each output row by its standard deviation, signs flipped to align the rows' skews, and the bias
@@ -184,12 +215,13 @@ defaults:
 )"},
     {"iq4_nl",
      R"(# The values of ggml's IQ4_NL: sixteen integers, denser near 0, times a float16 scale for 32 inputs.
-defaults:
-  format: block-palette
-  palette: iq4_nl
-  group_size: 32
-  search: error
-)"},
+)",
+     kIq4Nl, kSearched},
+    {"iq4_nl-solved",
+     R"(# `iq4_nl`, each scale searched and each code solved for under the Hessians of a layer's inputs and of its outputs: a file
+# like any other of IQ4_NL that diverges a third as much and less (docs/exports.md).
+)",
+     kIq4Nl, kSolved},
     {"mxfp4",
      R"(# MXFP4 (OCP MX 1.0): 4-bit floats (E2M1) times a power of two (E8M0) for 32 inputs.
 defaults:
@@ -211,21 +243,21 @@ defaults:
     {"gguf-q4_0",
      R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
 # the least squared error. Needs no calibration.
-defaults:
-  format: int4-block
-  group_size: 32
-  int4_scale: extreme-8
-  search: error
-)"},
+)",
+     kGgufQ4, kSearched},
+    {"gguf-q4_0-solved",
+     R"(# `gguf-q4_0`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+)",
+     kGgufQ4, kSolved},
     {"gguf-q5_0",
      R"(# What `nibble export --format gguf` writes as Q5_0: 5 bits and a float16 scale for 32 inputs, searched. Needs no
 # calibration.
-defaults:
-  format: uniform
-  bits: 5
-  group_size: 32
-  search: error
-)"},
+)",
+     kGgufQ5, kSearched},
+    {"gguf-q5_0-solved",
+     R"(# `gguf-q5_0`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+)",
+     kGgufQ5, kSolved},
     {"gguf-q8_0",
      R"(# What `nibble export --format gguf` writes as Q8_0: 8 bits and a float16 scale for 32 inputs. Needs no calibration.
 defaults:
@@ -236,21 +268,22 @@ defaults:
     {"mlx-4bit",
      R"(# What `nibble export --format mlx` holds in its usual form: 4 bits and a float16 scale for 64 inputs, each scale
 # searched for the least squared error. Needs no calibration.
-defaults:
-  format: int4-block
-  group_size: 64
-  int4_scale: extreme-8
-  search: error
-)"},
+)",
+     kMlx, kSearched},
+    {"mlx-4bit-solved",
+     R"(# `mlx-4bit`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+)",
+     kMlx, kSolved},
     {"compressed-tensors-4bit",
      R"(# What `nibble export --format compressed-tensors` (and gptq, awq) holds in its usual form: 4 bits and a float16 scale
 # for 128 inputs, positive as quantizers there make them, searched for the least squared error. Needs no calibration.
-defaults:
-  format: int4-block
-  group_size: 128
-  int4_scale: absmax-7.5
-  search: error
-)"},
+)",
+     kCompressedTensors, kSearched},
+    {"compressed-tensors-4bit-solved",
+     R"(# `compressed-tensors-4bit` (and for gptq), scales searched and codes solved for under the Hessians of a layer's inputs and
+# outputs (docs/exports.md).
+)",
+     kCompressedTensors, kSolved},
     {"ane-palette",
      R"(# What `nibble export --format coreml` holds exactly and the Neural Engine decodes by itself: a palette of 16 float16
 # values for each group of 16 output rows, by exact k-means. Needs no calibration.
@@ -263,11 +296,8 @@ defaults:
     {"gptq-4bit",
      R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128
 # inputs, error feedback through the inverse Hessian.
-defaults:
-  format: int4-block
-  group_size: 128
-  int4_scale: absmax-7.5
-  solver: gptq
+)",
+     kCompressedTensors, R"(  solver: gptq
   hessian: plain
   act_order: true
   damping: 0.01

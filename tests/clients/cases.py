@@ -22,6 +22,7 @@ MODELS = {
     "llama-zeros": (f"{DEMO}/llama-demo", [*INT4, "--set", "zero_point=true", "--set", "int4_scale=minmax"]),
     "llama-8": (f"{DEMO}/llama-demo", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=64"]),
     "llama-widths": (f"{DEMO}/llama-demo", ["--recipe", "widths.yaml"]),
+    "llama-iq4": (f"{DEMO}/llama-demo", ["--preset", "iq4_nl"]),
     "stories": (f"{MODELS_BESIDE}/stories260k", ["--recipe", "down_proj.yaml"]),  # SentencePiece vocabulary, which begins a text with a token of its own
     "qwen2": (f"{FAMILIES}/qwen2", INT4),  # biases of q, k, v
     "fused": (f"{FAMILIES}/phi3", INT4),  # (not called phi3: llama.cpp goes by such a name, and wants Phi's special tokens) q, k, v in one tensor, gate and up in one
@@ -49,6 +50,7 @@ EXPORTS = [
     ("gguf", "llama-zeros", ["llama_cpp"]),
     ("gguf", "llama-8", ["llama_cpp"]),
     ("gguf", "llama-widths", ["llama_cpp"]),
+    ("gguf", "llama-iq4", ["llama_cpp"]),
     ("gguf", "stories", ["llama_cpp"]),
     ("mlx", "gpt2", ["mlx"]),
     ("mlx", "llama", ["mlx"]),

@@ -257,10 +257,10 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{format: block-palette}",
         "{format: block-palette, bits: 2, group_size: 16, weighting: fisher}",
         "{format: block-palette, palette: iq4_nl, search: hessian, solver: coordinate-descent}",
-        "{format: block-palette, bits: 3, block_scale: e4m3, search: weighted, weighting: magnitude, "
-        "joint_iterations: 3}",
-        "{format: block-palette, palette: fp4, block_scale: e8m0, solver: gptq, static_groups: false, act_order: "
-        "false, shifting: true, input_scaling: awq}",
+        ("{format: block-palette, bits: 3, block_scale: e4m3, search: weighted, weighting: magnitude, "
+         "joint_iterations: 3}"),
+        ("{format: block-palette, palette: fp4, block_scale: e8m0, solver: gptq, static_groups: false, act_order: "
+         "false, shifting: true, input_scaling: awq}"),
         "{bits: 2, window_bits: 6}",
         "{bits: 3, window_bits: 10, scaling: absmax, joint_iterations: 4, weighting: fisher}",
         "{bits: 4, window_bits: 8, palette_dtype: int8, solver: gptq, codebook_iterations: 2, input_scaling: awq}",
@@ -477,6 +477,15 @@ TEST(Recipe, CanonicalTextFillsInEveryDefaultThatMeansSomething) {
 TEST(Recipe, TheOrderOfKeysDoesNotChangeTheCanonicalText) {
   EXPECT_EQ(Recipe::parse("defaults: {bits: 3, scaling: std}", "r").canonical_text(),
             Recipe::parse("defaults: {scaling: std, bits: 3, sign: plain}", "r").canonical_text());
+}
+
+TEST(Presets, SolvedOnesAreTheirBasesButForWhatSolves) {
+  for (const std::string base : {"iq4_nl", "gguf-q4_0", "gguf-q5_0", "mlx-4bit", "compressed-tensors-4bit"}) {
+    Recipe expected = Recipe::preset(base);
+    for (const char* setting : {"search=hessian", "solver=coordinate-descent", "hessian=guided", "output_hessian=true"})
+      expected.apply_set(setting);
+    EXPECT_EQ(Recipe::preset(base + "-solved").canonical_text(), expected.canonical_text()) << base;
+  }
 }
 
 TEST(Presets, AreValidAndPrintable) {

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "export/export_checkpoint.h"
+#include "quant/recipe/recipe.h"
+#include "tests/export/directory_support.h"
+#include "tests/export/gguf_support.h"
+#include "tests/quant/job/calibrated_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+
+// Presets whose codes are solved for stay within what the programs hold that they are made for.
+
+namespace nibble::test {
+namespace {
+
+struct SolvedCase {
+  const char *preset, *format, *output;
+};
+constexpr SolvedCase kSolvedCases[] = {
+    {"iq4_nl-solved", "gguf", "out.gguf"},
+    {"gguf-q4_0-solved", "gguf", "out.gguf"},
+    {"gguf-q5_0-solved", "gguf", "out.gguf"},
+    {"mlx-4bit-solved", "mlx", "out"},
+    {"compressed-tensors-4bit-solved", "gptq", "out"},
+    {"compressed-tensors-4bit-solved", "compressed-tensors", "out"},
+};
+
+TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
+  const TempDir dir;
+  write_small_llama(
+      dir / "model",
+      {{"hidden_size", 128}, {"intermediate_size", 256}, {"num_attention_heads", 8}, {"num_key_value_heads", 8}});
+  write_calibration(dir / "calib.h5", dir / "model");
+  for (const SolvedCase& one : kSolvedCases) {
+    SCOPED_TRACE(testing::Message() << one.preset << " for " << one.format);
+    const quant::Recipe recipe = quant::Recipe::preset(one.preset);
+    EXPECT_NO_THROW(exporting::require_exportable(exporting::find_exporter(one.format), dir / "model", recipe));
+    quantize(dir / "model", dir / "q", quant::Recipe::preset_text(one.preset), {dir / "calib.h5"});
+    const exporting::ExportResult result = export_to(one.format, dir / "q", dir / one.output);
+    EXPECT_EQ(result.coded, 2u * 7u);
+    EXPECT_EQ(result.read_back.rounded, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace nibble::test
