@@ -3,13 +3,16 @@
 # validation and test text) and writes a table of each. A run that was interrupted goes on with the same command.
 set -euo pipefail
 
+# One table of all models: these; the others are long, and have one for each.
+together=" methods test guide novels gptq head blocks exports inputs_scaled rotation ladder ladder_windows "
+
 usage() {
-  cat <<'TEXT'
+  cat <<TEXT
 Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all models, all of scripts/evidence/*.yaml)
        scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts and for ladder and ladder_windows three more models, see their tops) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
-docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but methods, test, guide, novels, gptq, head, blocks, exports, inputs_scaled, rotation, ladder and ladder_windows. Cells that are there stay: to make a table with another version of the
+docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but:${together% }. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
 --check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
@@ -42,9 +45,6 @@ done
 mkdir -p "$out" build/evidence
 # Cached calibrations do not know which program made them: each has a cache of its own. Those of others that are not in use can go.
 cache=build/evidence/cache-$(sha256sum "$nibble" | cut -c1-12)
-
-# One table of all models: these; the others are long, and have one for each.
-together=" methods test guide novels gptq head blocks exports inputs_scaled rotation ladder ladder_windows "
 
 models_of() { sed -n 's/^  - {path: .*name: \([^ },]*\)}.*/\1/p' "scripts/evidence/$1.yaml"; }
 

@@ -16,15 +16,10 @@ import sys
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients"))
+from compare import log_softmax  # noqa: E402
 from programs import llama_cpp  # noqa: E402
 
 WINDOW = llama_cpp.CONTEXT
-
-
-def log_probabilities(loaded, window):
-    logits = loaded.logits(window)[:-1].astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
 def main():
@@ -43,10 +38,10 @@ def main():
     means = {path: [] for path in arguments.files}
     for w in range(count):
         window = ids[w * WINDOW : (w + 1) * WINDOW]
-        log_p = log_probabilities(reference, window)
+        log_p = log_softmax(reference.logits(window)[:-1])
         p = np.exp(log_p)
         for path, loaded in quantized.items():
-            means[path].append(float((p * (log_p - log_probabilities(loaded, window))).sum(axis=1).mean()))
+            means[path].append(float((p * (log_p - log_softmax(loaded.logits(window)[:-1]))).sum(axis=1).mean()))
     for path, values in means.items():
         error = statistics.stdev(values) / math.sqrt(count)
         print(f"{path.name}: {1e3 * statistics.fmean(values):.3f} ± {1e3 * error:.3f} over {count} windows ({quantized[path].notes.split(';')[0]})")
