@@ -11,9 +11,11 @@ one of them has is left out. Both sweeps must have measured the same windows.
 
 import argparse
 import json
-import math
 import pathlib
-import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from evidence_table import UNDECIDED, mean_and_error  # noqa: E402
 
 
 def windows_of(directory):
@@ -32,8 +34,7 @@ def windows_of(directory):
 def difference(before, after):
     if len(before) != len(after):
         raise SystemExit(f"expected the same windows, got {len(before)} and {len(after)}")
-    changes = [1000 * (b - a) for a, b in zip(before, after)]
-    return statistics.mean(changes), statistics.stdev(changes) / math.sqrt(len(changes))
+    return mean_and_error([1000 * (b - a) for a, b in zip(before, after)])
 
 
 def of_model(cells, model):
@@ -59,7 +60,7 @@ def main():
         raise SystemExit("no cell is in both")
     for cell in sorted(both):
         mean, error = difference(a[cell], b[cell])
-        print(f"{', '.join(filter(None, cell))}: {mean:+.4f} ± {error:.4f}{', undecided' if abs(mean) <= 2 * error else ''}")
+        print(f"{', '.join(filter(None, cell))}: {mean:+.4f} ± {error:.4f}{', undecided' if abs(mean) <= UNDECIDED * error else ''}")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,14 @@ positions with a next token, ± standard error from window means. llama.cpp roun
 is in these figures and not in `nibble perplexity --reference`."""
 
 import argparse
-import math
 import pathlib
-import statistics
 import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients")]
 from compare import log_softmax  # noqa: E402
+from evidence_table import mean_and_error  # noqa: E402
 from programs import llama_cpp  # noqa: E402
 
 WINDOW = llama_cpp.CONTEXT
@@ -43,8 +42,8 @@ def main():
         for path, loaded in quantized.items():
             means[path].append(float((p * (log_p - log_softmax(loaded.logits(window)[:-1]))).sum(axis=1).mean()))
     for path, values in means.items():
-        error = statistics.stdev(values) / math.sqrt(count)
-        print(f"{path.name}: {1e3 * statistics.fmean(values):.3f} ± {1e3 * error:.3f} over {count} windows ({quantized[path].notes.split(';')[0]})")
+        mean, error = mean_and_error(values)
+        print(f"{path.name}: {1e3 * mean:.3f} ± {1e3 * error:.3f} over {count} windows ({quantized[path].notes.split(';')[0]})")
 
 
 if __name__ == "__main__":
