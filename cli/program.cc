@@ -17,8 +17,8 @@
 #include "cli/terminal/signals.h"
 #include "cli/version.h"
 #include "core/error.h"
-#include "core/program_identity.h"
-#include "core/suggest.h"
+#include "core/machine/program_identity.h"
+#include "core/text/suggest.h"
 
 namespace nibble::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "cli/command.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
-#include "core/gemm.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::cli {
 namespace {

@@ -1,4 +1,4 @@
-# Tiers of instructions, as core/isa.h lists them, and the files each one adds: *_avx2.cc, *_avx2_vnni.cc, *_avx512.cc (avx512-base),
+# Tiers of instructions, as core/machine/isa.h lists them, and the files each one adds: *_avx2.cc, *_avx2_vnni.cc, *_avx512.cc (avx512-base),
 # *_avx512_vnni.cc, *_avx512_vbmi.cc, *_amx.cc; *_neon.cc, *_neon_dotprod.cc, *_neon_i8mm.cc. A kernel has those that its instructions make faster; choose_variant() finds the best one.
 # nibble_isa_sources(core x86_avx512 convert_avx512.cc …) adds sources compiled with the flags of one tier, and defines NIBBLE_HAVE_X86_AVX512 for the target. Such a file holds intrinsics and plain types only: an inline function of a
 # shared header, compiled here, could be the copy that the linker keeps for the whole program.

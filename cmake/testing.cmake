@@ -17,7 +17,7 @@ target_compile_options(nibble_test_options INTERFACE
 # The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests),
 # because compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where
 # its own names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a
-# run per tier of instructions with NIBBLE_FORCE_ISA (core/isa.h); on a processor that lacks one, those runs show as skipped. Tiers
+# run per tier of instructions with NIBBLE_FORCE_ISA (core/machine/isa.h); on a processor that lacks one, those runs show as skipped. Tiers
 # that few kernels tell apart run all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly
 # run under an emulator.
 set(NIBBLE_TIERS scalar)

@@ -8,7 +8,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 #include "core/random.h"
 #include "datasets/token_file.h"
 

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/strict_json.h"
+#include "core/text/strict_json.h"
 #include "datasets/text_source.h"
 #include "model/tokenizer/utf8.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/choice.h"
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/choice.h"
+#include "core/text/suggest.h"
 
 namespace nibble::datasets {
 namespace {

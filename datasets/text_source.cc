@@ -1,7 +1,7 @@
 #include "datasets/text_source.h"
 
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "model/tokenizer/utf8.h"
 
 namespace nibble::datasets {

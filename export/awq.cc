@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"
 #include "export/packed_rows.h"

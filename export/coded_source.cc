@@ -8,7 +8,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/strict_json.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/tensor_text.h"
 
 namespace nibble::exporting {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/json_fields.h"
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
+#include "core/text/json_fields.h"
 #include "export/program_families.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"

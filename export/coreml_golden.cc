@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "core/random.h"
 #include "export/coreml/network.h"
 #include "export/probe_logits.h"

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/file_lock.h"
-#include "core/output_directory.h"
-#include "core/output_file.h"
-#include "core/suggest.h"
+#include "core/files/file_lock.h"
+#include "core/files/output_directory.h"
+#include "core/files/output_file.h"
+#include "core/text/suggest.h"
 #include "export/export_plan.h"
 #include "export/output_path.h"
 #include "export/read_back.h"

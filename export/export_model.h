@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "export/storage.h"
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 
 namespace nibble::exporting {
 

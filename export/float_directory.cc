@@ -1,7 +1,7 @@
 #include "export/float_directory.h"
 
 #include "core/checked_math.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "export/float_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/open/companions.h"

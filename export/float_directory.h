@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "core/progress.h"
 #include "export/exporter.h"
 

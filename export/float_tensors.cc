@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::exporting {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "export/export_model.h"
 
 namespace nibble::exporting {

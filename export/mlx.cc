@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"
 #include "export/mlx_network.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/format/codes.h"
 
 namespace nibble::exporting {

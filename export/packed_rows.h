@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "export/integer_grid.h"
 #include "export/quantized_directory.h"
 

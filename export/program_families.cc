@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 #include "export/mlx_network.h"
 
 namespace nibble::exporting {

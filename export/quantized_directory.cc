@@ -9,8 +9,8 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/thread_pool.h"
+#include "core/files/output_file.h"
+#include "core/machine/thread_pool.h"
 #include "export/float_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/open/companions.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/output_directory.h"
+#include "core/files/output_directory.h"
 #include "core/random.h"
 #include "export/export_model.h"
 #include "export/float_directory.h"

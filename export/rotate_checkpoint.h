@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "core/progress.h"
 #include "model/rotate/rotated_weights.h"
 

@@ -11,7 +11,7 @@ import re
 import sys
 
 # folder -> folders it may include from, besides itself; a file belongs to the longest entry that holds it
-CORE = {"core"}
+CORE = {"core", "core/text", "core/files", "core/machine", "core/simd", "core/matrix"}
 NETWORK = CORE | {"model/architecture", "model/checkpoint", "model/transformer"}
 MODEL = NETWORK | {"model/tokenizer", "model/open"}
 CALIB = MODEL | {"datasets", "calib/stats", "calib/collect"}
@@ -22,6 +22,11 @@ ALGO = ROUNDING | KMEANS | PALETTES | {f"quant/algo/{folder}" for folder in ("ve
 JOB = CALIB | STORE | ALGO | {"quant/tuning", "quant/tensor", "quant/job"}
 ALLOWED = {
     "core": set(),
+    "core/text": {"core"},
+    "core/files": {"core"},
+    "core/machine": {"core"},
+    "core/simd": set(),
+    "core/matrix": {"core", "core/machine", "core/simd"},
     "model/architecture": CORE,
     "model/checkpoint": CORE | {"model/architecture"},
     "model/tokenizer": CORE,

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::calib {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "calib/stats/layer_stats.h"
 #include "calib/stats/run_settings.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 // Sums of a batch of windows into LayerSums. Window w is the rows [windows[w], windows[w + 1]) of X and dY; it may be
 // empty, as for an expert that no token of it chose. Every
 // element is summed by one thread in the order of the rows, in tiles of fixed size, so the number of threads does not
-// change a bit. Products of a window are float GEMMs (core/gemm.h); sums over windows are double.
+// change a bit. Products of a window are float GEMMs (core/matrix/gemm.h); sums over windows are double.
 
 namespace nibble::calib {
 

@@ -13,9 +13,9 @@
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/hash.h"
-#include "core/program_identity.h"
+#include "core/files/hash.h"
+#include "core/machine/program_identity.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::calib {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "calib/collect/block_sums.h"
 #include "calib/stats/run_settings.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::calib {

@@ -9,8 +9,8 @@
 #include "calib/collect/token_metric.h"
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::calib {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/output_file.h"
+#include "core/files/hash.h"
+#include "core/files/output_file.h"
 
 namespace nibble::calib {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::calib {
 

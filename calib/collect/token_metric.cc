@@ -5,7 +5,7 @@
 
 #include "calib/stats/derived.h"
 #include "core/error.h"
-#include "core/inverse_factor.h"
+#include "core/matrix/inverse_factor.h"
 
 namespace nibble::calib {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "calib/stats/layer_stats.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 // What Guide::kWhitened weighs tokens by. H_I ⊗ H_O stands for E[(x xᵀ) ⊗ (g gᵀ)] of a layer's centred inputs x and the
 // gradients g at its outputs. Solvers push errors into directions in which both factors are small, so these have to be

@@ -11,10 +11,10 @@
 
 #include "calib/stats/run_settings.h"
 #include "core/error.h"
-#include "core/file_lock.h"
-#include "core/hash.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/file_lock.h"
+#include "core/files/hash.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 
 namespace nibble::calib {
 namespace {

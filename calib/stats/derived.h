@@ -6,7 +6,7 @@
 
 #include "calib/stats/hessian_kind.h"
 #include "calib/stats/layer_stats.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 // The one place where sums are divided by counts. N = tokens, S = samples (windows). Every function throws
 // InvalidArgument, naming the layer, when it lacks the statistics asked for or has seen no tokens.

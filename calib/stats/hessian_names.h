@@ -3,7 +3,7 @@
 #include <array>
 
 #include "calib/stats/hessian_kind.h"
-#include "core/choice.h"
+#include "core/text/choice.h"
 
 namespace nibble::calib {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "calib/stats/statistic_set.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::calib {
 

@@ -9,7 +9,7 @@
 #include "calib/stats/stats_writer.h"
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 
 namespace nibble::calib {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <span>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 
 namespace nibble::calib {
 namespace {

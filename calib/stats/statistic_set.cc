@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 
 namespace nibble::calib {
 namespace {

@@ -11,7 +11,7 @@
 #include "calib/stats/stats_schema.h"
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 
 namespace nibble::calib {
 namespace {

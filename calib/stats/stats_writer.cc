@@ -8,7 +8,7 @@
 #include "calib/stats/hdf5_write.h"
 #include "calib/stats/stats_schema.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 
 namespace nibble::calib {
 namespace {

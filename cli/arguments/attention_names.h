@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::cli {

@@ -1,8 +1,8 @@
 #include "cli/arguments/cache_arguments.h"
 
 #include "cli/arguments/options.h"
-#include "core/choice.h"
 #include "core/error.h"
+#include "core/text/choice.h"
 #include "model/transformer/cache/cache_names.h"
 
 namespace nibble::cli {

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "core/choice.h"
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
+#include "core/text/choice.h"
 
 namespace nibble::cli {
 

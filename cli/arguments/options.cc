@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 
 namespace nibble::cli {
 namespace {

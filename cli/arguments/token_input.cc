@@ -8,7 +8,7 @@
 
 #include "cli/arguments/options.h"
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
 #include "model/open/open_model.h"

@@ -20,8 +20,8 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {

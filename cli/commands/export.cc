@@ -17,8 +17,8 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
-#include "core/choice.h"
 #include "core/error.h"
+#include "core/text/choice.h"
 #include "export/export_checkpoint.h"
 #include "model/open/open_model.h"
 

@@ -24,7 +24,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/text_stream.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/open/open_model.h"
 #include "model/transformer/sampling.h"
 #include "quant/store/load_model.h"

@@ -17,7 +17,7 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "eval/inspect/inspect_model.h"
 #include "eval/inspect/model_graph.h"
 #include "model/open/open_model.h"

@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "eval/report/build_report.h"
 #include "eval/report/pooled_texts.h"
 #include "eval/report/report_input.h"

@@ -21,8 +21,8 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
-#include "core/choice.h"
 #include "core/error.h"
+#include "core/text/choice.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {

@@ -7,7 +7,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 
 namespace nibble::cli {
 namespace {

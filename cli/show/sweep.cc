@@ -12,7 +12,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/sweep_cost.h"
 

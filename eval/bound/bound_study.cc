@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/view_source.h"
+#include "core/matrix/view_source.h"
 #include "eval/quality/statistics.h"
 #include "quant/job/calibration.h"
 #include "quant/job/weight_statistics.h"

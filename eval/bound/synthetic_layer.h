@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calib/stats/layer_stats.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "eval/bound/water_filling.h"
 
 namespace nibble::eval {

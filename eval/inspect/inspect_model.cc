@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/architecture/tensor_names.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/narrow_tensors.h"

@@ -4,8 +4,8 @@
 #include <functional>
 #include <tuple>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "model/checkpoint/narrow_tensors.h"
 #include "model/checkpoint/weights.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "eval/quality/protocol_run.h"
 
 namespace nibble::eval {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "eval/quality/log_sum_exp_kernels.h"
 
 namespace nibble::eval {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/quality/log_sum_exp.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/quality/window_batch.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/quality/logit_stream.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/quality/softmax_comparison.h"

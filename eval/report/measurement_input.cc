@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 
 namespace nibble::eval {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 
 namespace nibble::eval {
 namespace {

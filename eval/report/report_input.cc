@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 #include "eval/report/measurement_input.h"
 
 namespace nibble::eval {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "eval/report/text_escape.h"
 
 namespace nibble::eval {

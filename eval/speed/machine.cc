@@ -11,13 +11,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/bf16_gemm.h"
 #include "core/checked_math.h"
-#include "core/dtype.h"
-#include "core/gemm.h"
-#include "core/matrix_view.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/bf16_gemm.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/gemm.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "eval/speed/machine_kernels.h"
 
 namespace nibble::eval {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::eval {
 namespace {

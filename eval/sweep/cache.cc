@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 
 namespace nibble::eval {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 
 namespace nibble::eval {
 namespace {

@@ -7,11 +7,11 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/error_sum.h"
-#include "core/matrix_view.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
-#include "core/thread_pool.h"
+#include "core/files/output_file.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/error_sum.h"
+#include "core/matrix/matrix_view.h"
+#include "core/text/strict_json.h"
 #include "core/weighted_mean.h"
 #include "model/architecture/architecture.h"
 #include "model/open/open_model.h"

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
-#include "core/gemm.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::eval {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 #include "eval/sweep/yaml_section.h"
 #include "quant/recipe/recipe_keys.h"
 

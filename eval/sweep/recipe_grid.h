@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/yaml.h"
+#include "core/text/yaml.h"
 #include "eval/sweep/sweep_spec.h"
 
 namespace nibble::eval {

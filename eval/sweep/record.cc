@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/json_fields.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/output_file.h"
+#include "core/text/json_fields.h"
+#include "core/text/strict_json.h"
 
 namespace nibble::eval {
 namespace {

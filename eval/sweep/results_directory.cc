@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/hash.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 
 namespace nibble::eval {
 namespace {

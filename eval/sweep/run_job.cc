@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "core/error_kind.h"
-#include "core/output_file.h"
-#include "core/thread_pool.h"
+#include "core/files/output_file.h"
+#include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/tensor_facts.h"

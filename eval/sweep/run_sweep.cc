@@ -15,7 +15,7 @@
 
 #include "calib/collect/collector.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/sweep/cache.h"
 #include "eval/sweep/results_directory.h"

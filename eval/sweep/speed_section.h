@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-#include "core/yaml.h"
+#include "core/text/yaml.h"
 #include "eval/sweep/sweep_spec.h"
 
 namespace nibble::eval {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "calib/collect/plan.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/speed/work.h"

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/suggest.h"
+#include "core/files/output_file.h"
+#include "core/text/suggest.h"
 #include "eval/sweep/recipe_grid.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/yaml_section.h"

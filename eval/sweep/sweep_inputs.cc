@@ -6,7 +6,7 @@
 #include "calib/collect/plan.h"
 #include "calib/collect/token_metric.h"
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
 #include "model/open/open_model.h"

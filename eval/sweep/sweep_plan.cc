@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/hash.h"
-#include "core/program_identity.h"
+#include "core/files/hash.h"
+#include "core/machine/program_identity.h"
+#include "core/matrix/gemm.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/sweep/given_checkpoint.h"

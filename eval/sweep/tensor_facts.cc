@@ -4,9 +4,9 @@
 #include <cstring>
 #include <map>
 
-#include "core/dtype.h"
-#include "core/matrix_view.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/job/plan.h"
 #include "quant/store/model_weights.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/yaml.h"
+#include "core/text/yaml.h"
 
 namespace nibble::eval {
 

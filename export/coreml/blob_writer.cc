@@ -6,8 +6,8 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/output_file.h"
+#include "core/files/hash.h"
+#include "core/files/output_file.h"
 
 namespace nibble::coreml {
 namespace {

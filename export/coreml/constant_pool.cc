@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::coreml {
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "export/coreml/bit_stream.h"
 
 namespace nibble::coreml {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "export/coreml/blob_reader.h"
 #include "export/coreml/mil.h"
 

@@ -5,8 +5,8 @@
 #include <cctype>
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "export/coreml/type_inference.h"
 
 namespace nibble::coreml {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/protobuf.h"
+#include "core/text/protobuf.h"
 #include "export/coreml/mil.h"
 
 namespace nibble::coreml {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/hash.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/mapped_file.h"
 
 namespace nibble::coreml {

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "quant/format/codes.h"
 
 namespace nibble::coreml {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "export/coreml/blob_writer.h"
 #include "export/coreml/mil.h"
 #include "export/coreml/rounding.h"

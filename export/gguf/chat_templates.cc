@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 
 namespace nibble::exporting {
 namespace {

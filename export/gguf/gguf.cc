@@ -4,9 +4,9 @@
 #include <set>
 
 #include "core/checked_math.h"
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "export/exporter.h"
 #include "export/float_tensors.h"
 #include "export/gguf/blocks.h"

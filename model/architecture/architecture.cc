@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 
 namespace nibble::model {
 namespace {

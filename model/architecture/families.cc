@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/strict_json.h"
-#include "core/suggest.h"
+#include "core/text/strict_json.h"
+#include "core/text/suggest.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/parts.h"

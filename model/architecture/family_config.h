@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 #include "model/architecture/architecture.h"
 
 namespace nibble::model {

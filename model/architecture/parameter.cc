@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 
 namespace nibble::model {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/tensor_view.h"
 #include "model/checkpoint/weight_provider.h"

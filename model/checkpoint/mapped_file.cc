@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "core/hash.h"
+#include "core/files/hash.h"
 
 namespace nibble::model {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/json_fields.h"
-#include "core/strict_json.h"
+#include "core/text/excerpt.h"
+#include "core/text/json_fields.h"
+#include "core/text/strict_json.h"
 
 namespace nibble::model {
 namespace {

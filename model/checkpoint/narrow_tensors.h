@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "model/architecture/parameter.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/narrow_config.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {

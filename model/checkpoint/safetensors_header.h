@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model {
 

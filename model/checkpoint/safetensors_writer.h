@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model {
 
@@ -24,7 +24,7 @@ struct TensorDeclaration {
 
 /// Writes one safetensors file, tensor after tensor, without holding them: all are declared first (the header comes
 /// first in the file), then their bytes follow in the same order, in pieces of any size. The header is padded with
-/// spaces so that the data starts at a multiple of 8 bytes. NAME.partial until commit() (core/output_file.h).
+/// spaces so that the data starts at a multiple of 8 bytes. NAME.partial until commit() (core/files/output_file.h).
 class SafetensorsWriter {
  public:
   /// Throws InvalidArgument for duplicate or impossible names, FormatError when the file cannot be created or the sizes

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/output_file.h"
+#include "core/text/excerpt.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {

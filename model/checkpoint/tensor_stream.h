@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 
 namespace nibble::model {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "model/architecture/parameter.h"
 
 namespace nibble::model {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weight_provider.h"
 

@@ -1,5 +1,5 @@
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "model/gguf/block_decode.h"
 #include "model/gguf/block_load.h"
 

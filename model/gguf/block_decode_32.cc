@@ -1,7 +1,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "model/gguf/block_decode.h"
 #include "model/gguf/block_load.h"
 

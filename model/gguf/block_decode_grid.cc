@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "model/gguf/block_decode.h"
 #include "model/gguf/block_grids.h"
 #include "model/gguf/block_load.h"

@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "model/gguf/block_decode.h"
 
 namespace nibble::model {

@@ -6,8 +6,8 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/suggest.h"
+#include "core/text/excerpt.h"
+#include "core/text/suggest.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "model/gguf/gguf_file.h"
 
 namespace nibble::model {

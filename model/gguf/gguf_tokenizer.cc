@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/suggest.h"
+#include "core/text/excerpt.h"
+#include "core/text/suggest.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/gguf/gguf_pre_tokenizers.h"
 #include "model/gguf/gguf_tokenizer_spec.h"

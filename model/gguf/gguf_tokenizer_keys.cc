@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/gguf/gguf_pre_tokenizers.h"
 #include "model/gguf/gguf_tokenizer.h"

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "model/checkpoint/safetensors_file.h"
 
 namespace nibble::model {

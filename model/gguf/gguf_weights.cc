@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/gguf/gguf_source.h"
 

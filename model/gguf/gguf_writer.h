@@ -24,7 +24,7 @@ struct GgufDeclaration {
 /// Writes one GGUF file (version 3), tensor after tensor, without holding them: all are declared first, then their
 /// bytes follow in the same order, in pieces of any size. Each tensor is padded with zeros to the alignment, the last
 /// one too, and begins where the one before ends, as llama.cpp demands. NAME.partial until commit()
-/// (core/output_file.h). Memory: the header.
+/// (core/files/output_file.h). Memory: the header.
 class GgufWriter {
  public:
   /// The alignment is `general.alignment` of `metadata`, else 32. Throws InvalidArgument for duplicate or impossible

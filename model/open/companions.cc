@@ -1,7 +1,7 @@
 #include "model/open/companions.h"
 
-#include "core/output_directory.h"
-#include "core/output_file.h"
+#include "core/files/output_directory.h"
+#include "core/files/output_file.h"
 #include "model/gguf/gguf_file.h"
 #include "model/gguf/gguf_tokenizer.h"
 #include "model/gguf/gguf_tokenizer_spec.h"

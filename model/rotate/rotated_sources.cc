@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "core/matrix_view.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::model {
 namespace {

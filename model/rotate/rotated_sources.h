@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "model/rotate/rotation.h"
 
 namespace nibble::model {

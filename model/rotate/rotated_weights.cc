@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/checkpoint/weights.h"
 #include "model/rotate/rotated_sources.h"
 #include "model/rotate/rotation.h"

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/checked_math.h"
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/output_directory.h"
+#include "core/files/output_directory.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "model/architecture/families.h"
 #include "model/checkpoint/safetensors_writer.h"
 

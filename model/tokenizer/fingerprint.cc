@@ -5,7 +5,7 @@
 #include <span>
 #include <variant>
 
-#include "core/hash.h"
+#include "core/files/hash.h"
 
 namespace nibble::model {
 namespace {

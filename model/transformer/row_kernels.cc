@@ -1,6 +1,6 @@
 #include "model/transformer/row_kernels.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "model/transformer/row_ops_generic.h"
 
 namespace nibble::model::row_kernels {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "core/linear_op.h"
-#include "core/matrix_view.h"
+#include "core/matrix/linear_op.h"
+#include "core/matrix/matrix_view.h"
 #include "core/token_id.h"
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/weights.h"
@@ -51,11 +51,11 @@ using LogitGradient = std::function<void(std::span<const std::size_t> rows, Matr
 /// values of T per token (model/architecture/architecture.h). For GPT-2 and Llama, with n = 1 or 2, these are
 ///   forward   2 hidden + 2 q_width + 2 kv_width + n intermediate,
 ///   backward  5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads;
-/// and at most 32 MB of logits, which exist only in chunks of rows. The weights stay where they are (core/linear_op.h).
-/// Results: the number of threads changes no bit. A sequence gives the same bits alone and in a batch when all
-/// sequences before it have a multiple of 512 tokens and its own length is one; otherwise they agree to rounding,
-/// because the matrix library may sum the last rows of a tile in another order. Threads: const calls use the thread
-/// pool inside; several transformers may be used at once, one call per object at a time.
+/// and at most 32 MB of logits, which exist only in chunks of rows. The weights stay where they are
+/// (core/matrix/linear_op.h). Results: the number of threads changes no bit. A sequence gives the same bits alone and
+/// in a batch when all sequences before it have a multiple of 512 tokens and its own length is one; otherwise they
+/// agree to rounding, because the matrix library may sum the last rows of a tile in another order. Threads: const calls
+/// use the thread pool inside; several transformers may be used at once, one call per object at a time.
 template <class T>
 class Transformer {
  public:

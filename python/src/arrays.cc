@@ -4,8 +4,8 @@
 #include <functional>
 #include <limits>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/rounding/finite.h"
 
 namespace nibble::python {

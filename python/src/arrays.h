@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::python {
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/suggest.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/text/suggest.h"
 #include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"

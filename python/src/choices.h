@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "core/choice.h"
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
+#include "core/text/choice.h"
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/palettes/row_scales.h"
 #include "quant/algo/palettes/scaled_palette.h"

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "core/choice.h"
 #include "core/error.h"
 #include "core/stopped.h"
+#include "core/text/choice.h"
 #include "eval/quality/continuations.h"
 #include "model/open/open_model.h"
 #include "model/transformer/cache/cache_names.h"

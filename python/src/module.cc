@@ -4,10 +4,10 @@
 #include <string>
 
 #include "cli/version.h"
-#include "core/gemm.h"
-#include "core/isa.h"
-#include "core/program_identity.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/program_identity.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/errors.h"

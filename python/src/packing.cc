@@ -3,7 +3,7 @@
 #include <span>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "quant/format/codes.h"

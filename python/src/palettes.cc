@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/choices.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/choice.h"
 #include "core/error.h"
+#include "core/text/choice.h"
 #include "datasets/text_source.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/softmax_comparison.h"

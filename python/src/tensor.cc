@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
-#include "core/view_source.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/view_source.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "quant/format/codes.h"

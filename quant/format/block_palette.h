@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::quant {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/large_buffer.h"
+#include "core/machine/large_buffer.h"
 #include "quant/format/codes.h"
 #include "quant/format/quantized_tensor.h"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/linear_op.h"
-#include "core/matrix_view.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/linear_op.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/format/block_palette.h"
 #include "quant/format/windowed_codes.h"
 

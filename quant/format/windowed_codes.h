@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::quant {
 

@@ -9,8 +9,8 @@
 
 #include "calib/collect/block_sums.h"
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/strict_json.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
 #include "quant/job/growing_model.h"
 #include "quant/job/shard_source.h"
 #include "quant/job/shifted_bias.h"

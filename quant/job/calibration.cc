@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/thread_pool.h"
+#include "core/files/hash.h"
+#include "core/machine/thread_pool.h"
 #include "model/checkpoint/mapped_file.h"
 #include "quant/job/hessian_choice.h"
 #include "quant/recipe/recipe_keys.h"

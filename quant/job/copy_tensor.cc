@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/error_sum.h"
+#include "core/matrix/error_sum.h"
 #include "model/checkpoint/tensor_checks.h"
 
 namespace nibble::quant {

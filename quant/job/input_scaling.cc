@@ -8,7 +8,7 @@
 
 #include "calib/stats/derived.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/solve/hessian.h"
 #include "quant/job/copy_tensor.h"
 #include "quant/job/hessian_choice.h"

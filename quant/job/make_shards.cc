@@ -4,7 +4,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/job/memory_gate.h"
 #include "quant/job/weight_statistics.h"
 #include "quant/tensor/quantize_tensor.h"

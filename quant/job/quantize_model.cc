@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/hash.h"
-#include "core/output_directory.h"
-#include "core/program_identity.h"
-#include "core/scratch_memory.h"
-#include "core/thread_pool.h"
+#include "core/files/hash.h"
+#include "core/files/output_directory.h"
+#include "core/machine/program_identity.h"
+#include "core/machine/scratch_memory.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "model/open/companions.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"

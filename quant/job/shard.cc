@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/json_fields.h"
-#include "core/strict_json.h"
+#include "core/files/hash.h"
+#include "core/text/json_fields.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors_file.h"
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "quant/store/quantization_config.h"
 
 namespace nibble::quant {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "quant/job/plan.h"
 #include "quant/job/shard.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/gemm.h"
 #include "quant/job/shard_source.h"
 #include "quant/job/shifted_bias.h"
 #include "quant/store/quantization_config.h"

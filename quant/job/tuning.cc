@@ -13,10 +13,10 @@
 
 #include "calib/collect/residual_store.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/strict_json.h"
-#include "core/thread_pool.h"
+#include "core/text/strict_json.h"
 #include "quant/job/tuned_network.h"
 #include "quant/job/weight_statistics.h"
 #include "quant/store/quantization_config.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "calib/stats/derived.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/job/hessian_choice.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/row_slices.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 #include "quant/recipe/recipe.h"
 
 namespace nibble::quant {

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/choice.h"
 #include "core/error.h"
-#include "core/output_file.h"
-#include "core/suggest.h"
-#include "core/yaml.h"
+#include "core/files/output_file.h"
+#include "core/text/choice.h"
+#include "core/text/suggest.h"
+#include "core/text/yaml.h"
 #include "quant/recipe/name_pattern.h"
 #include "quant/recipe/recipe_keys.h"
 

@@ -10,9 +10,9 @@
 #include <type_traits>
 
 #include "calib/stats/hessian_names.h"
-#include "core/choice.h"
 #include "core/error.h"
-#include "core/suggest.h"
+#include "core/text/choice.h"
+#include "core/text/suggest.h"
 #include "quant/format/windowed_codes.h"
 
 namespace nibble::quant {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/json_fields.h"
-#include "core/strict_json.h"
+#include "core/text/json_fields.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/narrow_config.h"
 
 namespace nibble::quant {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/recipe/settings.h"
 #include "quant/tensor/weight_parts.h"

@@ -1,6 +1,6 @@
 #include "quant/tensor/error_kernels.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::error_kernels {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/kmeans/weighted_values.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/format/quantized_tensor.h"

@@ -6,8 +6,8 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/matrix_view.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/blocks/block_search.h"
 #include "quant/algo/rounding/finite.h"

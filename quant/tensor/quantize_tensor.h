@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "quant/recipe/settings.h"
 #include "quant/tensor/row_slices.h"
 #include "quant/tensor/weight_parts.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/large_buffer.h"
+#include "core/machine/large_buffer.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/recipe/settings.h"
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/matrix_view.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/blocks/block_palette.h"
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/palettes/outliers.h"

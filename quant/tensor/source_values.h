@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "core/linear_op.h"
-#include "core/matrix_view.h"
+#include "core/matrix/linear_op.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/kmeans/weighted_values.h"
 #include "quant/recipe/settings.h"
 #include "quant/tensor/weight_parts.h"

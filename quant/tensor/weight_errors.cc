@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error_sum.h"
-#include "core/gemm.h"
+#include "core/matrix/error_sum.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::quant {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/tensor/solve_codes.h"
 

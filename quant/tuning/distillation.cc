@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/row_ops.h"
 
 namespace nibble::quant {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::quant {

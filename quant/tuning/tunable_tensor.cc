@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/palettes/palette_rounding.h"
 
 namespace nibble::quant {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 
 namespace nibble::quant {

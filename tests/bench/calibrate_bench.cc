@@ -10,9 +10,9 @@
 #include <functional>
 
 #include "calib/collect/collector.h"
-#include "core/gemm.h"
-#include "core/memory.h"
-#include "core/thread_pool.h"
+#include "core/machine/memory.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "tests/model/transformer/golden_files.h"
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/files.h"

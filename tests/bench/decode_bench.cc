@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/architecture/families.h"
 #include "model/architecture/known_shapes.h"
 #include "model/transformer/build.h"

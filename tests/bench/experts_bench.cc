@@ -12,11 +12,11 @@
 #include <numeric>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "model/transformer/layers/experts.h"
 #include "model/transformer/layers/mlp.h"
 #include "tests/bench/measure.h"

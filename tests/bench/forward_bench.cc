@@ -14,10 +14,10 @@
 #include <map>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/gemm.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/gemm.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/transformer/transformer.h"
 #include "tests/support/files.h"

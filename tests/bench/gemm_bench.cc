@@ -1,5 +1,5 @@
-// Which library stands behind core/gemm.h? One thread, Y = X Wᵀ on the layer shapes of GPT-2 and Llama-3.1-8B and on
-// the tiles that DecodingLinear hands out. Prints GFLOP/s, median of 5 runs. Results: docs/results/gemm.md.
+// Which library stands behind core/matrix/gemm.h? One thread, Y = X Wᵀ on the layer shapes of GPT-2 and Llama-3.1-8B
+// and on the tiles that DecodingLinear hands out. Prints GFLOP/s, median of 5 runs. Results: docs/results/gemm.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/gemm.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/matrix/gemm.h"
 #include "core/random.h"
 #include "tests/bench/gemm_eigen.h"
 #include "tests/bench/measure.h"

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/gemm.h"
-#include "core/matrix_view.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/blocks/grid_columns.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/palettize.h"

@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 
-#include "core/gemm.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "eval/speed/machine.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "tests/bench/measure.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/kmeans/palette.h"
 #include "tests/bench/measure.h"
 

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "eval/speed/machine.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "quant/kernels/packing/packed_weight.h"

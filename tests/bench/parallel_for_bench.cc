@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "tests/bench/measure.h"
 
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/isa.h"
-#include "core/matrix_view.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/blocks/block_search.h"
 #include "quant/algo/kmeans/palette.h"

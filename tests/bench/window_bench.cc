@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/isa.h"
-#include "core/matrix_view.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/windows/window_search.h"
 #include "quant/algo/windows/windowed_palette.h"
 #include "tests/bench/measure.h"

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "quant/kernels/linear/window_products.h"
 #include "quant/kernels/packing/huge_buffer.h"

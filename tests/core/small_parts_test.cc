@@ -11,10 +11,10 @@
 #include "core/checked_math.h"
 #include "core/error.h"
 #include "core/error_kind.h"
-#include "core/hash.h"
-#include "core/memory.h"
+#include "core/files/hash.h"
+#include "core/machine/memory.h"
 #include "core/random.h"
-#include "core/suggest.h"
+#include "core/text/suggest.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 

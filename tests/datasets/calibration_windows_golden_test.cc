@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "core/memory.h"
+#include "core/machine/memory.h"
 #include "datasets/calibration_windows.h"
 #include "tests/support/files.h"
 

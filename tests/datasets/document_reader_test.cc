@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/machine/memory.h"
 #include "tests/datasets/compress.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/gemm.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/kmeans/palette.h"
 
 int main() {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "quant/store/model_weights.h"
 #include "tests/support/fake_family.h"
 #include "tests/support/files.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "export/export_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
 #include "tests/support/tiny_checkpoint.h"

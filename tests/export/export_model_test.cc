@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "export/gguf/blocks.h"
 #include "export/gguf/chat_templates.h"
 #include "model/gguf/gguf_file.h"

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "core/strict_json.h"
+#include "core/text/strict_json.h"
 #include "eval/report/measurement_input.h"
 #include "eval/report/published.h"
 #include "tests/fuzz/fuzz.h"

@@ -6,7 +6,7 @@
 #include <malloc.h>
 #endif
 
-#include "core/memory.h"
+#include "core/machine/memory.h"
 
 namespace nibble::test {
 

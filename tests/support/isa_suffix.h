@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::test {
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "tests/support/tiers.h"
 
 // main() of every test: asked for an instruction set that this processor lacks, the run is skipped (77), not passed; so

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
 #include "tests/support/files.h"
 

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/protobuf.h"
+#include "core/text/excerpt.h"
+#include "core/text/protobuf.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"
 #include "model/tokenizer/utf8.h"

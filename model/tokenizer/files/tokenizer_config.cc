@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/strict_json.h"
+#include "core/text/excerpt.h"
+#include "core/text/strict_json.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"
 

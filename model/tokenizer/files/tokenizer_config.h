@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 #include "model/tokenizer/spec.h"
 #include "model/tokenizer/split/added_tokens.h"
 

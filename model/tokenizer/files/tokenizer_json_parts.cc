@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 #include "model/tokenizer/files/character_lists.h"
 #include "model/tokenizer/utf8.h"
 

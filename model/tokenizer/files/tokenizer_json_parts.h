@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/json_fields.h"
+#include "core/text/json_fields.h"
 #include "model/tokenizer/spec.h"
 
 namespace nibble::model {

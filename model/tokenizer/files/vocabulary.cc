@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/excerpt.h"
+#include "core/text/excerpt.h"
 
 namespace nibble::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/pattern.h"
+#include "core/text/pattern.h"
 
 namespace nibble::model {
 

@@ -1,7 +1,7 @@
 #include "model/transformer/cache/attention_kernels.h"
 
-#include "core/dtype.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model::attention_kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::model {
 

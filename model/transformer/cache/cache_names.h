@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 #include "model/transformer/cache/cache_options.h"
 
 namespace nibble::model {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/checked_math.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/cache/attention_kernels.h"
 #include "model/transformer/layers/attention_tiles.h"
 #include "model/transformer/row_ops.h"

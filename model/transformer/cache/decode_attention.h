@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/cache/kv_store.h"
 #include "model/transformer/layers/attention.h"
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/cache/attention_kernels.h"
 #include "model/transformer/cache/cache_element.h"
 

@@ -3,7 +3,7 @@
 #include <complex>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/cache/cache_layout.h"
 
 namespace nibble::model {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/matrix_view.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/matrix_view.h"
 #include "model/architecture/architecture.h"
 #include "model/transformer/layers/linear.h"
 #include "model/transformer/row_ops.h"

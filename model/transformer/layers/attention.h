@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/layers/kv_source.h"
 #include "model/transformer/transformer.h"
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "model/transformer/layers/attention.h"
 #include "model/transformer/layers/attention_tiles.h"
 #include "model/transformer/row_ops.h"

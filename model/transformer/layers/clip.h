@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/matrix_view.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/scalar.h"
 
 namespace nibble::model {

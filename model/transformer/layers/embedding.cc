@@ -3,7 +3,7 @@
 #include <complex>
 #include <vector>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/scalar.h"
 
 namespace nibble::model {

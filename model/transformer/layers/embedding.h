@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "core/linear_op.h"
-#include "core/matrix_view.h"
+#include "core/matrix/linear_op.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/layers/norm.h"
 #include "model/transformer/transformer.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/layers/linear.h"
 #include "model/transformer/layers/routing.h"
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/gemm.h"
-#include "core/matrix_view.h"
+#include "core/matrix/gemm.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::model {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "core/linear_op.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/linear_op.h"
 #include "model/transformer/hooks.h"
 #include "model/transformer/row_ops.h"
 

@@ -4,7 +4,7 @@
 #include <complex>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/scalar.h"
 
 namespace nibble::model {

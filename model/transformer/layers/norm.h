@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/architecture/architecture.h"
 
 namespace nibble::model {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <complex>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 
 namespace nibble::model {
 namespace {

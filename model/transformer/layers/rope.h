@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/architecture/rotary.h"
 #include "model/transformer/layers/layout.h"
 #include "model/transformer/scalar.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <complex>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/row_ops.h"
 
 namespace nibble::model {

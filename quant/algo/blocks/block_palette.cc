@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/checked_math.h"
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/blocks/palette_block_kernels.h"
 #include "quant/algo/kmeans/assign_kernels.h"
 #include "quant/algo/kmeans/palette.h"

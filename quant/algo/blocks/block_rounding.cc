@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/checked_math.h"
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/rounding/block_kernels.h"
 #include "quant/algo/rounding/finite.h"
 

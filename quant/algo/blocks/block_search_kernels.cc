@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::block_search_kernels {
 namespace {

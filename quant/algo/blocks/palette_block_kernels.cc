@@ -1,6 +1,6 @@
 #include "quant/algo/blocks/palette_block_kernels.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::palette_block_kernels {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "quant/algo/kmeans/assign_kernels.h"
 #include "quant/algo/kmeans/palette.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/large_buffer.h"
+#include "core/machine/large_buffer.h"
 
 namespace nibble::quant {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::segmentation_kernels {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/large_buffer.h"
+#include "core/machine/large_buffer.h"
 
 namespace nibble::quant {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "core/large_buffer.h"
-#include "core/matrix_view.h"
+#include "core/machine/large_buffer.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::quant {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::quant {
 

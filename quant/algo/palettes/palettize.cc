@@ -7,7 +7,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/kmeans/palette.h"
 #include "quant/algo/palettes/palette_rounding.h"
 #include "quant/algo/rounding/finite.h"

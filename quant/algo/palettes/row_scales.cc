@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/kmeans/palette.h"
 #include "quant/algo/rounding/finite.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 // One scale per output row of a weight: W'_ij = W_ij / s_i is what palettes are fitted to. docs/methods.md.
 namespace nibble::quant {

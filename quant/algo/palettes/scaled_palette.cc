@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/kmeans/palette.h"
 
 namespace nibble::quant {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/palettes/row_scales.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 
 namespace nibble::quant {
 namespace {

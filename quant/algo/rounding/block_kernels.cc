@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::block_kernels {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/palettes/palette_rounding.h"
 #include "quant/algo/solve/coupled_fit.h"
 #include "quant/algo/solve/palette_rows.h"

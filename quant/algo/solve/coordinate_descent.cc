@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/solve/hessian.h"
 
 namespace nibble::quant {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/gemm.h"
+#include "core/matrix/gemm.h"
 
 namespace nibble::quant {
 namespace {

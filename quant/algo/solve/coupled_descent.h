@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/rounding/column_rounding.h"
 #include "quant/algo/solve/coordinate_descent.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/gemm.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/solve/error_feedback.h"
 
 namespace nibble::quant {

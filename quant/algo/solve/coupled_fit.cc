@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/checked_math.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/solve/coupled_descent.h"
 #include "quant/algo/solve/palette_rows.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/rounding/finite.h"
 
 namespace nibble::quant {

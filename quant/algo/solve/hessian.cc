@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "core/gemm.h"
-#include "core/inverse_factor.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
+#include "core/matrix/inverse_factor.h"
 
 namespace nibble::quant {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 
 namespace nibble::quant {
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <span>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/matrix_view.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/palettes/palette_weight.h"
 
 // Of weights as palettes, scales and codes, row by row: for the updates of palettes and scales.

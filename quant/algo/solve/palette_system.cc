@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "quant/algo/solve/palette_rows.h"
 
 namespace nibble::quant {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/palettes/palette_weight.h"
 
 namespace nibble::quant {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/matrix_view.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/palettes/palette_weight.h"
 #include "quant/algo/solve/coordinate_descent.h"
 #include "quant/algo/solve/hessian.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/checked_math.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/vectors/vector_kernels.h"
 
 namespace nibble::quant {

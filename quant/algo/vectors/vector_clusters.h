@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/large_buffer.h"
+#include "core/machine/large_buffer.h"
 #include "core/random.h"
 
 namespace nibble::quant {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant::vector_kernels {
 

@@ -7,8 +7,8 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/palettes/palette_rounding.h"
 #include "quant/algo/rounding/finite.h"
 #include "quant/algo/vectors/vector_clusters.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "quant/format/windowed_codes.h"
 
 namespace nibble::quant::viterbi_kernels {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/format/windowed_codes.h"
 
 namespace nibble::quant {

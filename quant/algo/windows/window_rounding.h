@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/rounding/column_rounding.h"
 #include "quant/algo/windows/window_search.h"
 

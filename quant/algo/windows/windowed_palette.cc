@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/palettes/palette_rounding.h"
 #include "quant/algo/windows/window_search.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/matrix_view.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/palettes/palette_weight.h"
 #include "quant/algo/palettes/row_scales.h"
 

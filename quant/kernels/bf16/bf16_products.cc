@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/bf16_gemm.h"
 #include "core/checked_math.h"
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/isa.h"
-#include "core/linear_checks.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/bf16_gemm.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/linear_checks.h"
 #include "quant/kernels/bf16/bf16_tile_products.h"
 
 namespace nibble::quant {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/checked_math.h"
-#include "core/dtype.h"
-#include "core/linear_checks.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
+#include "core/matrix/linear_checks.h"
 #include "quant/kernels/packing/line_vector.h"
 
 namespace nibble::quant {

@@ -1,6 +1,6 @@
 #include "quant/kernels/bf16/bf16_tiles.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant {
 

@@ -1,6 +1,6 @@
 #include "quant/kernels/exact/exact_matvec.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "quant/kernels/packing/code_layout.h"
 
 namespace nibble::quant {

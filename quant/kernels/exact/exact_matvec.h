@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "quant/kernels/packing/packed_kind.h"
 
 namespace nibble::quant {

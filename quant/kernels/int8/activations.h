@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/kernels/int8/int8_matvec.h"
 #include "quant/kernels/packing/code_layout.h"
 #include "quant/kernels/packing/line_vector.h"

@@ -1,6 +1,6 @@
 #include "quant/kernels/int8/int8_matmul.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant {
 

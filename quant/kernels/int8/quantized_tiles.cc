@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/checked_math.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/int8/activations.h"
 #include "quant/kernels/packing/code_layout.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/choice.h"
+#include "core/text/choice.h"
 
 namespace nibble::quant {
 

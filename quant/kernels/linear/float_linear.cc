@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/exact/float_matvec.h"
 #include "quant/kernels/int8/activations.h"
 #include "quant/kernels/linear/packed_linear.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/linear/packed_products.h"
 #include "quant/kernels/linear/token_groups.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/checked_math.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/int8/quantized_tiles.h"
 #include "quant/kernels/linear/packed_products.h"
 

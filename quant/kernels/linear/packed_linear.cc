@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "quant/kernels/int8/int8_matvec.h"
 #include "quant/kernels/linear/packed_products.h"
 #include "quant/kernels/linear/packed_source.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "quant/format/quantized_tensor.h"
 #include "quant/kernels/linear/compute.h"
 #include "quant/kernels/packing/packed_weight.h"

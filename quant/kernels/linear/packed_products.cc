@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/linear/token_groups.h"
 
 namespace nibble::quant {

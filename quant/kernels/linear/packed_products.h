@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/kernels/exact/exact_matvec.h"
 #include "quant/kernels/int8/activations.h"
 #include "quant/kernels/int8/int8_matmul.h"

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/linear_op.h"
+#include "core/matrix/linear_op.h"
 #include "quant/kernels/exact/panel_decode.h"
 #include "quant/kernels/packing/packed_weight.h"
 

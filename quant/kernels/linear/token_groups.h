@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "core/checked_math.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 
 namespace nibble::quant {
 

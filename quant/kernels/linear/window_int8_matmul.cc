@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "core/checked_math.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/int8/int8_matmul.h"
 #include "quant/kernels/linear/window_products.h"
 

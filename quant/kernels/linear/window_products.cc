@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/linear/packed_products.h"
 #include "quant/kernels/linear/token_groups.h"
 #include "quant/kernels/windows/window_kernels.h"

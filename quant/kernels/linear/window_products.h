@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/kernels/packing/packed_weight.h"
 #include "quant/kernels/windows/window_kernels.h"
 

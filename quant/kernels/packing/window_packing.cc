@@ -6,7 +6,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 
 namespace nibble::quant {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 
 // The vector type of code_vectors.h and exact_matvec_simd.h for every other processor, in the compiler's own vectors,
 // which it maps to whatever the processor has.

@@ -1,6 +1,6 @@
 #include "quant/kernels/windows/window_kernels.h"
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 
 namespace nibble::quant {
 namespace {

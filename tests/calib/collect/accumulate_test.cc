@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "tests/support/compare.h"
 
 namespace nibble::calib {

@@ -10,7 +10,7 @@
 #include "calib/stats/derived.h"
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/architecture/families.h"
 #include "model/architecture/known_shapes.h"
 #include "tests/calib/collect/toy_calibration.h"

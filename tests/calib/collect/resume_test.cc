@@ -10,8 +10,8 @@
 
 #include "calib/collect/collector.h"
 #include "core/error.h"
-#include "core/program_identity.h"
-#include "core/thread_pool.h"
+#include "core/machine/program_identity.h"
+#include "core/machine/thread_pool.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/throws.h"
 

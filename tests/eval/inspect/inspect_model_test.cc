@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
 #include "tests/quant/job/tiny_models.h"

@@ -1,5 +1,5 @@
-#include "core/gemm.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/gemm.h"
 #include "tests/eval/quality/golden_perplexity.h"
 
 namespace nibble::eval {

@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "tests/eval/quality/fake_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/bf16_gemm.h"
+#include "core/matrix/bf16_gemm.h"
 #include "eval/speed/machine_kernels.h"
 #include "tests/model/transformer/toy_weights.h"
 #include "tests/support/compare.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "eval/sweep/claims.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"

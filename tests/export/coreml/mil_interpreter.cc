@@ -7,7 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "export/coreml/constant_source.h"
 
 namespace nibble::test {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files/output_file.h"
 #include "export/coreml/network.h"
 #include "tests/export/coreml/mil_interpreter.h"
 #include "tests/export/coreml/packages.h"

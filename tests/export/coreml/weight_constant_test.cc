@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "export/coreml/constant_pool.h"
 #include "export/coreml/constant_source.h"
 #include "export/coreml/graph.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 #include "tests/support/tiny_checkpoint.h"

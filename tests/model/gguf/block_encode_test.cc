@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

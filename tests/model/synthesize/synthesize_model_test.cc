@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "model/architecture/families.h"
 #include "model/architecture/known_shapes.h"
 #include "quant/store/load_model.h"

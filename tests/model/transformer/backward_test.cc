@@ -5,8 +5,8 @@
 #include <complex>
 #include <map>
 
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "model/transformer/build.h"
 #include "tests/model/transformer/gradients_of.h"
 #include "tests/model/transformer/toy_weights.h"

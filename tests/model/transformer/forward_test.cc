@@ -5,7 +5,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/transformer/transformer.h"
 #include "tests/model/transformer/logits_of.h"
 #include "tests/model/transformer/naive_transformer.h"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/strict_json.h"
+#include "core/text/strict_json.h"
 #include "model/transformer/sampling.h"
 #include "tests/model/transformer/golden_files.h"
 #include "tests/support/files.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "tests/support/files.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::test {

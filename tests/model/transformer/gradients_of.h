@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/gemm.h"
+#include "core/matrix/gemm.h"
 #include "model/transformer/transformer.h"
 
 namespace nibble::test {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/weights.h"
 

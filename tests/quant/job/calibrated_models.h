@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calib/stats/layer_stats.h"
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "model/architecture/architecture.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"

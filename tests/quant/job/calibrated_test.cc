@@ -7,8 +7,8 @@
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"

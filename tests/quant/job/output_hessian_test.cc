@@ -12,7 +12,7 @@
 #include "calib/stats/stats_file.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "model/synthesize/synthesize_model.h"
 #include "quant/algo/kmeans/sensitivity.h"
 #include "quant/algo/palettes/palette_columns.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/memory.h"
-#include "core/thread_pool.h"
+#include "core/machine/memory.h"
+#include "core/machine/thread_pool.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"

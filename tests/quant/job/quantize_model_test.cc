@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/algo/blocks/block_rounding.h"

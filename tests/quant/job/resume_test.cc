@@ -13,8 +13,8 @@
 
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
-#include "core/output_directory.h"
-#include "core/program_identity.h"
+#include "core/files/output_directory.h"
+#include "core/machine/program_identity.h"
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"

@@ -6,9 +6,9 @@
 
 #include "calib/collect/plan.h"
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/machine/memory.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
 #include "tests/quant/job/calibrated_models.h"

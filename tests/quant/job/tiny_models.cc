@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "quant/store/load_model.h"
 #include "tests/support/files.h"
 

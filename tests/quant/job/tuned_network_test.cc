@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
 #include "quant/job/job_reporter.h"
 #include "quant/job/make_shards.h"

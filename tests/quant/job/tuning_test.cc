@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
 #include "quant/format/quantized_tensor.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "core/random.h"
 #include "tests/support/compare.h"
 

@@ -11,8 +11,8 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/quantization_config.h"
 #include "tests/support/compare.h"

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "tests/support/compare.h"
 
 namespace nibble::test {

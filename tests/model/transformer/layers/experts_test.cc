@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "tests/model/transformer/layers/toy_layers.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

@@ -7,10 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/solve/error_feedback.h"
 #include "quant/algo/solve/hessian.h"
 #include "tests/support/compare.h"

@@ -7,10 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 

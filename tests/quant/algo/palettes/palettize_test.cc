@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/kmeans/palette.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

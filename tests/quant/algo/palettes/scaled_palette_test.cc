@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/kmeans/palette.h"
 #include "quant/algo/kmeans/sensitivity.h"
 #include "tests/support/compare.h"

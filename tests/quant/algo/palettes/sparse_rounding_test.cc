@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/solve/codebook_update.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/solve/refine_palettes.h"
 #include "tests/quant/algo/solve/hessian_problem.h"

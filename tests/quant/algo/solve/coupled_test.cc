@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/palettes/outliers.h"
 #include "quant/algo/palettes/palette_columns.h"
 #include "quant/algo/palettes/palettize.h"

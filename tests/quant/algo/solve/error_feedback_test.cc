@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "quant/algo/blocks/grid_columns.h"
 #include "quant/algo/kmeans/palette.h"
 #include "quant/algo/palettes/palette_columns.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "core/random.h"
 
 // Weights and Hessians for tests of error feedback.

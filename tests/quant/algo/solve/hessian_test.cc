@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/machine/thread_pool.h"
 #include "tests/quant/algo/solve/hessian_problem.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

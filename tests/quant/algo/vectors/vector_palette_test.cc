@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 

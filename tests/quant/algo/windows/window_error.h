@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/matrix_view.h"
+#include "core/matrix/matrix_view.h"
 #include "quant/algo/windows/window_rounding.h"
 
 namespace nibble::quant {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "core/random.h"
 #include "quant/format/windowed_codes.h"
 #include "tests/support/compare.h"

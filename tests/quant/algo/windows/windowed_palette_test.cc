@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/algo/solve/codebook_update.h"
 #include "quant/algo/solve/coordinate_descent.h"

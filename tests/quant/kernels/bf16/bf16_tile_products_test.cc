@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
 
 // What lies around a processor's matrix registers, with products in plain loops in their place: on every processor.

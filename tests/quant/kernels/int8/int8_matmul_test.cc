@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/dtype.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "quant/kernels/linear/packed_products.h"
 #include "tests/quant/kernels/example_tensors.h"

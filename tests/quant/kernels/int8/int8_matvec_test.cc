@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/dtype.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/kernels/int8/activations.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "quant/kernels/linear/packed_products.h"

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "core/dtype.h"
 #include "core/error.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
+#include "core/matrix/dtype.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "tests/quant/kernels/example_tensors.h"
 #include "tests/support/compare.h"

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/isa.h"
-#include "core/thread_pool.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "quant/kernels/packing/packed_weight.h"
 #include "tests/quant/kernels/example_tensors.h"
 #include "tests/support/compare.h"

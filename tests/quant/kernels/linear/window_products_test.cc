@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
+#include "core/machine/thread_pool.h"
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "tests/support/compare.h"
 #include "tests/support/isa_suffix.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/isa.h"
+#include "core/machine/isa.h"
 #include "core/random.h"
 #include "quant/kernels/packing/window_packing.h"
 #include "tests/support/compare.h"

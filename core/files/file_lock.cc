@@ -1,0 +1,61 @@
+#include "core/files/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+
+namespace nibble {
+namespace {
+
+FormatError is_being_written(const std::filesystem::path& what) {
+  return FormatError(fmt::format("'{}': another process is writing it", what.string()));
+}
+
+}  // namespace
+
+std::optional<int> lock_file(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+  const int error = errno;
+  ::close(descriptor);
+  if (error == EWOULDBLOCK) return std::nullopt;
+  throw errno_error(fmt::format("cannot lock '{}'", file.string()), error);
+}
+
+FileLock::FileLock(std::filesystem::path file, const std::filesystem::path& what) : file_(std::move(file)) {
+  const auto descriptor = lock_file(file_);
+  if (!descriptor) throw is_being_written(what);
+  descriptor_ = *descriptor;
+}
+
+FileLock::~FileLock() { ::close(descriptor_); }
+
+void FileLock::remove_file() {
+  std::error_code error;
+  std::filesystem::remove(file_, error);
+  if (error) throw FormatError(fmt::format("cannot remove '{}': {}", file_.string(), error.message()), error);
+}
+
+DirectoryLock::DirectoryLock(const std::filesystem::path& directory, const std::filesystem::path& what)
+    : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) throw errno_error(fmt::format("cannot open '{}'", directory.string()), errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw is_being_written(what);
+}
+
+DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
+
+bool DirectoryLock::is(const std::filesystem::path& path) const {
+  struct stat mine = {}, there = {};
+  return ::fstat(descriptor_, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
+}  // namespace nibble

@@ -1,0 +1,188 @@
+#include "core/files/output_directory.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "core/error.h"
+#include "core/files/output_file.h"
+
+namespace nibble {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 12> kCompanions{"tokenizer.json",      "tokenizer_config.json",
+                                                       "vocab.json",          "merges.txt",
+                                                       "tokenizer.model",     "special_tokens_map.json",
+                                                       "added_tokens.json",   "generation_config.json",
+                                                       "chat_template.jinja", "LICENSE",
+                                                       "LICENSE.txt",         "README.md"};
+
+constexpr std::string_view kState = "scratch/fingerprint", kLock = "lock";
+
+fs::path without_trailing_slash(const fs::path& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+void require_ok(const std::error_code& error, std::string_view action, const fs::path& path) {
+  if (error) throw FormatError(fmt::format("cannot {} '{}': {}", action, path.string(), error.message()), error);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  require_ok(error, "remove", path);
+}
+
+void move_into_place(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  require_ok(error, "rename into place", to);
+}
+
+// Gives each of two directories the other's name, in one step. False where the file system cannot.
+bool exchange(const fs::path& one, const fs::path& other) {
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return true;
+  const int error = errno;
+  if (error != EINVAL && error != ENOSYS && error != ENOTSUP)
+    throw errno_error(fmt::format("cannot exchange '{}' and '{}'", one.string(), other.string()), error);
+#else
+  static_cast<void>(one), static_cast<void>(other);
+#endif
+  return false;
+}
+
+// A Core ML package: a manifest, a folder of data, and nothing else.
+bool is_package(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path / "Manifest.json", error) || !fs::is_directory(path / "Data", error)) return false;
+  return std::distance(fs::directory_iterator(path, error), fs::directory_iterator()) == 2;
+}
+
+// A model directory: config.json, and nothing but files in it; or a package.
+bool is_model_directory(const fs::path& path) {
+  std::error_code error;
+  if (is_package(path)) return true;
+  if (!fs::is_directory(path, error) || !fs::exists(path / "config.json", error)) return false;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (!entry->is_regular_file(error)) return false;
+  return !error;
+}
+
+void require_replaceable(const fs::path& path) {
+  NIBBLE_REQUIRE(is_model_directory(path), InvalidArgument,
+                 "'{}' exists and is not a model directory (config.json and other files only); remove it first",
+                 path.string());
+}
+
+// As exchange(), in two steps: `path` is gone for a moment, but comes back should its place not be taken.
+void exchange_slowly(const fs::path& partial, const fs::path& path, const fs::path& replaced) {
+  move_into_place(path, replaced);
+  try {
+    move_into_place(partial, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::rename(replaced, path, ignored);
+    throw;
+  }
+}
+
+// What a killed run leaves: a lock file, made before anything else, until at last the complete directory.
+void require_ours(const fs::path& partial) {
+  std::error_code error;
+  const bool ours = fs::is_directory(partial, error) &&
+                    (fs::exists(partial / kLock, error) || fs::is_empty(partial, error) || is_model_directory(partial));
+  NIBBLE_REQUIRE(ours, InvalidArgument, "'{}' is not left from an earlier run; remove it first", partial.string());
+}
+
+void clear_except_lock(const fs::path& partial) {
+  std::vector<fs::path> old;
+  std::error_code error;
+  for (fs::directory_iterator entry(partial, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename() != kLock) old.push_back(entry->path());
+  require_ok(error, "read", partial);
+  for (const fs::path& path : old) remove_tree(path);
+}
+
+void copy_into(const fs::path& file, const fs::path& directory) {
+  std::ifstream source(file, std::ios::binary);
+  NIBBLE_REQUIRE(source.good(), FormatError, "cannot open '{}'", file.string());
+  OutputFile copy(directory / file.filename());
+  std::vector<char> buffer(1 << 20);
+  while (source.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), source.gcount() > 0)
+    copy.write(std::string_view(buffer.data(), static_cast<std::size_t>(source.gcount())));
+  NIBBLE_REQUIRE(source.eof(), FormatError, "cannot read '{}'", file.string());
+  copy.commit();
+}
+
+}  // namespace
+
+void copy_companions(const fs::path& model, const fs::path& directory) {
+  std::error_code error;
+  for (const std::string_view name : kCompanions)
+    if (fs::is_regular_file(model / name, error)) copy_into(model / name, directory);
+}
+
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::string& fingerprint)
+    : path_(without_trailing_slash(path)), partial_(path_.string() + ".partial") {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path_, error))) {
+    NIBBLE_REQUIRE(overwrite, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
+    require_replaceable(path_);
+  }
+  for (int attempt = 0; attempt < 3; ++attempt) {  // again where it got its final name just before it was locked
+    if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
+    fs::create_directories(partial_, error);
+    require_ok(error, "create", partial_);
+    directory_lock_.emplace(partial_, partial_);
+    if (directory_lock_->is(partial_)) break;
+  }
+  lock_.emplace(partial_ / kLock, partial_);
+  const bool resume = fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == fingerprint;
+  if (resume) return;
+  clear_except_lock(partial_);
+  fs::create_directories(scratch(), error);
+  require_ok(error, "create", scratch());
+  write_file(partial_ / kState, fingerprint);
+}
+
+OutputDirectory::~OutputDirectory() = default;
+
+void OutputDirectory::add_text(std::string_view name, std::string_view text) const {
+  write_file(partial_ / name, text);
+}
+
+void OutputDirectory::discard() {
+  std::error_code error;
+  fs::remove_all(partial_, error);  // what is left of it, a later run clears
+}
+
+void OutputDirectory::publish() {
+  remove_tree(scratch());
+  lock_->remove_file();
+  std::error_code error;
+  sync_directory(partial_);
+  const fs::path replaced = path_.string() + ".replaced";
+  const bool replaces = fs::exists(fs::symlink_status(path_, error));
+  if (replaces && fs::exists(fs::symlink_status(replaced, error))) require_replaceable(replaced), remove_tree(replaced);
+  if (!replaces) {
+    move_into_place(partial_, path_);
+  } else if (exchange(partial_, path_)) {
+    move_into_place(partial_, replaced);  // another run may want that name
+  } else {
+    exchange_slowly(partial_, path_, replaced);
+  }
+  sync_directory(path_.parent_path());
+  if (replaces) remove_tree(replaced);
+}
+
+}  // namespace nibble

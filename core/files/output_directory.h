@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/files/file_lock.h"
+
+namespace nibble {
+
+/// A directory that appears under its name only when it is complete. It is built as NAME.partial, which outlives a
+/// killed process: a later run with the same fingerprint finds what was finished under scratch(), another fingerprint
+/// starts afresh.
+///
+/// Throws InvalidArgument: NAME exists and `overwrite` is false, or is not a model directory (only config.json,
+/// weights and the like are ever replaced); NAME.partial is there and is not one of ours. FormatError: the file system
+/// says no, or another process is building the same directory.
+class OutputDirectory {
+ public:
+  OutputDirectory(const std::filesystem::path& path, bool overwrite, const std::string& fingerprint);
+  ~OutputDirectory();
+  OutputDirectory(const OutputDirectory&) = delete;
+  OutputDirectory& operator=(const OutputDirectory&) = delete;
+
+  /// Where the files of the finished directory go.
+  const std::filesystem::path& partial() const { return partial_; }
+  /// Where intermediate files go; removed by publish().
+  std::filesystem::path scratch() const { return partial_ / "scratch"; }
+  /// Writes a file into partial(), flushed to disk.
+  void add_text(std::string_view name, std::string_view text) const;
+  /// Removes all of it, for work that a later run could not go on with.
+  void discard();
+  /// Everything is written: removes scratch files, flushes, and gives the directory its name.
+  void publish();
+
+ private:
+  std::filesystem::path path_, partial_;
+  std::optional<DirectoryLock> directory_lock_;  // stays when publish() has removed the file and changes the name
+  std::optional<FileLock> lock_;
+};
+
+/// Copies what travels along with a model, where it is there, flushed: the tokenizer's files, licence, README.
+void copy_companions(const std::filesystem::path& model, const std::filesystem::path& directory);
+
+}  // namespace nibble

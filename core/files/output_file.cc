@@ -1,0 +1,132 @@
+#include "core/files/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace nibble {
+namespace {
+
+[[noreturn]] void fail(std::string_view action, const std::filesystem::path& path) {
+  const int error = errno;
+  throw errno_error(fmt::format("{} '{}'", action, path.string()), error);
+}
+
+std::mutex unflushed_mutex;
+std::vector<std::string> unflushed;  // prefixes, one for each UnflushedDirectory alive
+
+std::string prefix_of(const std::filesystem::path& directory) {
+  return (std::filesystem::absolute(directory) / "").lexically_normal().string();
+}
+
+bool is_flushed(const std::filesystem::path& path) {
+  const std::lock_guard lock(unflushed_mutex);
+  if (unflushed.empty()) return true;
+  const std::string name = std::filesystem::absolute(path).lexically_normal().string();
+  return std::none_of(unflushed.begin(), unflushed.end(),
+                      [&](const std::string& prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), partial_(path_.string() + ".partial") {
+  file_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file_ < 0) fail("cannot create", partial_);
+}
+
+OutputFile::~OutputFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(partial_.c_str());
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file_, bytes.data(), bytes.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail("cannot write", partial_);
+    }
+    written_ += static_cast<std::uint64_t>(count);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void OutputFile::commit() {
+  if (is_flushed(path_) && ::fsync(file_) != 0) fail("cannot flush", partial_);
+  const bool closed = ::close(file_) == 0;
+  file_ = -1;  // closed, even where that failed: the destructor leaves things alone
+  if (!closed || ::rename(partial_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(partial_.c_str());
+    errno = error;
+    fail(closed ? "cannot rename into place" : "cannot close", closed ? path_ : partial_);
+  }
+  sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+}
+
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  write_file(path, std::as_bytes(std::span(text)));
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail("cannot open", path);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = ::read(file, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int saved = errno;
+      ::close(file);
+      errno = saved;
+      fail("cannot read", path);
+    }
+    if (count == 0) break;
+    text.append(buffer, static_cast<std::size_t>(count));
+    if (text.size() > limit) {
+      ::close(file);
+      throw FormatError(fmt::format("'{}': expected at most {} bytes; is this the right file?", path.string(), limit));
+    }
+  }
+  ::close(file);
+  return text;
+}
+
+UnflushedDirectory::UnflushedDirectory(const std::filesystem::path& directory) : prefix_(prefix_of(directory)) {
+  const std::lock_guard lock(unflushed_mutex);
+  unflushed.push_back(prefix_);
+}
+
+UnflushedDirectory::~UnflushedDirectory() {
+  const std::lock_guard lock(unflushed_mutex);
+  unflushed.erase(std::find(unflushed.begin(), unflushed.end(), prefix_));
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  if (!is_flushed(directory / "")) return;
+  const int file = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) fail("cannot open directory", directory);
+  const int status = ::fsync(file);
+  ::close(file);
+  if (status != 0) fail("cannot flush directory", directory);
+}
+
+}  // namespace nibble

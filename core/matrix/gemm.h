@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "core/matrix/matrix_view.h"
+#include "core/matrix/transpose.h"
+
+namespace nibble {
+
+/// C = alpha * op(A) op(B) + beta * C on the calling thread: the one door to matrix products.
+///
+/// Shapes   op(A) (m, k), op(B) (k, n), C (m, n), all row-major views. beta = 0 overwrites C, whatever it held.
+/// T        float (oneDNN; Eigen on Arm and when NIBBLE_FORCE_ISA=scalar), double and std::complex<double> (Eigen; for
+/// checks). Result   accumulates in T; the same call gives the same bits on the same processor and library. Requires C
+/// does not overlap A or B. Throws InvalidArgument when the shapes do not fit. Why this library: docs/results/gemm.md.
+template <class T>
+void gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
+          MatrixView<T> c);
+
+/// The same on all threads: C is cut into tiles of a fixed size, each one gemm(), so the number of threads does not
+/// change the result.
+template <class T>
+void parallel_gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b,
+                   T beta, MatrixView<T> c);
+
+/// Whether a row of C has the same bits whatever rows stand beside it, so that how many windows of tokens a product
+/// takes at once changes nothing. Not so where floats are multiplied with AVX2: the library's kernels for the last one
+/// to three rows of a tile add in another order than those for the others.
+bool gemm_rows_stand_alone();
+
+/// Library, version and instruction set behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512": part of every fingerprint.
+std::string gemm_identity();
+
+}  // namespace nibble

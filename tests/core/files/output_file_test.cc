@@ -1,0 +1,74 @@
+#include "core/files/output_file.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "tests/support/throws.h"
+
+namespace nibble {
+namespace {
+
+TEST(OutputFile, TheFinalNameAppearsOnlyAtCommit) {
+  const test::TempDir dir;
+  {
+    OutputFile file(dir / "a.bin");
+    file.write("hello ");
+    file.write("world");
+    EXPECT_EQ(file.bytes_written(), 11u);
+    EXPECT_FALSE(std::filesystem::exists(dir / "a.bin"));
+    EXPECT_TRUE(std::filesystem::exists(dir / "a.bin.partial"));
+    file.commit();
+  }
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "hello world");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+}
+
+TEST(OutputFile, WithoutCommitNothingIsLeftAndTheOldFileStays) {
+  const test::TempDir dir;
+  test::write_file(dir / "a.bin", "old");
+  { OutputFile(dir / "a.bin").write("new"); }
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "old");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+}
+
+TEST(OutputFile, AFailedRenameLeavesNothing) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "a.bin/in the way");
+  OutputFile file(dir / "a.bin");
+  file.write("new");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { file.commit(); }, "cannot rename", "a.bin", "directory"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "a.bin/in the way"));
+}
+
+TEST(OutputFile, NamesTheFileAndTheReason) {
+  const test::TempDir dir;
+  EXPECT_TRUE(
+      test::throws_with<FormatError>([&] { OutputFile(dir / "absent/a.bin"); }, "absent/a.bin", "No such file"));
+}
+
+TEST(OutputFile, AFullDiskIsAnError) {
+  const test::TempDir dir;
+  std::filesystem::create_symlink("/dev/full", dir / "a.bin.partial");
+  OutputFile file(dir / "a.bin");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { file.write("x"); }, "a.bin", "No space left"));
+  try {
+    file.write("x");
+  } catch (const FormatError& error) {
+    EXPECT_EQ(error.code, std::errc::no_space_on_device);
+  }
+}
+
+TEST(ReadTextFile, RefusesWhatIsTooLongOrAbsent) {
+  const test::TempDir dir;
+  test::write_file(dir / "t", std::string(100, 'x'));
+  EXPECT_EQ(read_text_file(dir / "t", 100).size(), 100u);
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { read_text_file(dir / "t", 99); }, "at most 99 bytes"));
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { read_text_file(dir / "u", 99); }, "cannot open", "u'"));
+}
+
+}  // namespace
+}  // namespace nibble

@@ -1,0 +1,46 @@
+#include "core/text/strict_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/error.h"
+#include "tests/support/throws.h"
+
+namespace nibble {
+namespace {
+
+testing::AssertionResult refused(const std::string& text, std::string_view word) {
+  return test::throws_with<FormatError>([&] { parse_strict_json(text, "thing.json"); }, "thing.json", word);
+}
+
+TEST(StrictJson, ParsesWhatIsValid) {
+  const auto json = parse_strict_json(R"({"a": [1, {"a": "x"}], "b": {"a": null}})", "t");
+  EXPECT_EQ(json["a"][1]["a"], "x");
+  EXPECT_TRUE(json["b"]["a"].is_null());
+}
+
+TEST(StrictJson, DuplicateKeysAreNamedAtAnyDepth) {
+  EXPECT_TRUE(refused(R"({"a": 1, "a": 2})", "duplicate key 'a'"));
+  EXPECT_TRUE(refused(R"({"x": [{"b": 1, "c": 2, "b": 3}]})", "duplicate key 'b'"));
+  EXPECT_TRUE(refused(R"({"\u0061": 1, "a": 2})", "duplicate key 'a'"));
+}
+
+TEST(StrictJson, DepthIsLimited) {
+  EXPECT_NO_THROW(parse_strict_json(std::string(64, '[') + std::string(64, ']'), "t"));
+  EXPECT_TRUE(refused(std::string(65, '[') + std::string(65, ']'), "nested more than 64"));
+  EXPECT_TRUE(refused(std::string(1000000, '['), "nested more than 64"));
+}
+
+TEST(StrictJson, BrokenTextIsRefused) {
+  EXPECT_TRUE(refused("", "not valid JSON"));
+  EXPECT_TRUE(refused("{", "not valid JSON"));
+  EXPECT_TRUE(refused("{} x", "not valid JSON"));
+  EXPECT_TRUE(refused(std::string("{}\0 x", 5), "zero byte"));
+  EXPECT_TRUE(refused("{\"a\": \"\xff\"}", "not valid JSON"));
+  EXPECT_TRUE(refused(R"({"a": 1e999})", "not valid JSON"));
+}
+
+}  // namespace
+}  // namespace nibble
