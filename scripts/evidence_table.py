@@ -215,6 +215,8 @@ def main():
     alone = directory.name.removeprefix(f"{sweep.stem}-")  # scripts/evidence.sh --model
     arguments = f"--model {alone} {sweep.stem}" if alone != directory.name else sweep.stem
     loss = " and loss (over the float model)" if any(cell.recipe == "float" for cell in cells) else ""
+    if "-" in environment["commit"]:
+        sys.exit(f"these cells are of a program with changes that no commit has ({environment['commit']}): commit, build, and make them anew")
     print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of {hashed} {sweep_hash.hexdigest()[:12]}) with the program of commit "
           f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. {calibration_of(cells)}"
           f"KL(float ‖ quantized){loss} in millinats per token ± {error}; what is inside two standard errors is "
