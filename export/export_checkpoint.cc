@@ -225,6 +225,12 @@ std::vector<ListedFit> listed_fits(const Exporter& exporter) {
          .group_size = group,
          .block_palette = palette,
          .scale_type = scale});
+  add({.format = Format::kUniform, .bits = 3, .group_size = 16, .super_block = 256});
+  add({.format = Format::kBlockPalette,
+       .bits = 4,
+       .group_size = 32,
+       .block_palette = quant::BlockPalette::kIq4Nl,
+       .super_block = 256});
   std::vector<ListedFit> fits;
   for (const Storage& storage : storages) fits.push_back({storage.text(), exporter.fit(storage)});
   return fits;

@@ -19,7 +19,8 @@ bool Storage::same_codes(const Storage& other) const {
   return format == other.format && bits == other.bits && group_size == other.group_size &&
          cluster_dim == other.cluster_dim && window_bits == other.window_bits && zero_points == other.zero_points &&
          row_scales == other.row_scales && outliers == other.outliers && block_palette == other.block_palette &&
-         scale_type == other.scale_type && palette_dtype == other.palette_dtype && cols == other.cols;
+         scale_type == other.scale_type && super_block == other.super_block && palette_dtype == other.palette_dtype &&
+         cols == other.cols;
 }
 
 std::string Storage::text() const {
@@ -36,6 +37,7 @@ std::string Storage::text() const {
   spec.window_bits = window_bits;
   spec.block_palette = block_palette;
   spec.scale_type = scale_type;
+  spec.super_block = super_block;
   std::string text = quant::storage_text({format, spec});
   if (palette() && palette_dtype == quant::PaletteDtype::kInt8) text += " of int8";
   if (palette() && palette_dtype == quant::PaletteDtype::kFloat32) text += " of float32";
@@ -58,6 +60,7 @@ Storage storage_of(const quant::MappedQuantizedWeight& weight) {
                   .outliers = tensor.find("outlier_rows") != nullptr,
                   .block_palette = spec.block_palette,
                   .scale_type = spec.scale_type,
+                  .super_block = spec.super_block,
                   .rows = spec.rows,
                   .cols = spec.cols};
   if (const quant::TensorPart* palette = tensor.find("palette"))
@@ -81,6 +84,7 @@ Storage storage_of(const quant::TensorSettings& settings, std::size_t rows, std:
           .outliers = settings.keeps_outliers(),
           .block_palette = spec.block_palette,
           .scale_type = spec.scale_type,
+          .super_block = spec.super_block,
           .palette_dtype = settings.palette_dtype,
           .rows = rows,
           .cols = cols};

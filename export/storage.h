@@ -23,6 +23,7 @@ struct Storage {
   bool outliers = false;        ///< palettes: some weights kept apart
   quant::BlockPalette block_palette = quant::BlockPalette::kLearned;  ///< block palettes
   quant::ScaleType scale_type = quant::ScaleType::kFloat16;           ///< block palettes
+  std::size_t super_block = 0;  ///< blocks, with a palette or not: inputs whose scales are multiples of one step, or 0
   quant::PaletteDtype palette_dtype = quant::PaletteDtype::kFloat16;
   std::size_t rows = 0, cols = 0;
   std::string foreign = {};  ///< what another program stored that is read as floats: "Q4_K", "mxfp4"; or empty

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "core/error.h"
+#include "core/matrix/dtype.h"
 #include "model/gguf/block_encode.h"
 #include "quant/format/codes.h"
 
@@ -15,6 +18,18 @@ namespace {
 using model::BlockType;
 
 constexpr std::size_t kBlock = 32;
+
+constexpr std::size_t kSuperBlock = 256;
+
+/// The type of super-blocks with such codes and blocks.
+std::optional<BlockType> super_block_type(const Storage& storage) {
+  if (storage.super_block != kSuperBlock) return std::nullopt;
+  if (storage.has_block_palette() && storage.block_palette == quant::BlockPalette::kIq4Nl && storage.group_size == 32)
+    return BlockType::kIQ4_XS;
+  if (storage.blocks() && storage.bits == 3 && storage.group_size == 16 && !storage.zero_points)
+    return BlockType::kQ3_K;
+  return std::nullopt;
+}
 
 std::string nearest_blocks(unsigned bits) {
   return bits <= 4 ? "format: int4-block, group_size: 32"
@@ -62,6 +77,13 @@ GgufFit gguf_fit(const Storage& storage) {
     return {Fit::refused("of palettes that blocks scale it has IQ4_NL's with float16 and MXFP4's with e8m0",
                          "palette: iq4_nl, block_scale: float16, group_size: 32"),
             {}};
+  if (const auto type = super_block_type(storage); type && storage.cols % kSuperBlock == 0)
+    return {Fit::exact(), *type};
+  if (super_block_type(storage) == BlockType::kQ3_K)
+    return {Fit::refused(
+                fmt::format("rows of {} inputs are no whole number of super-blocks of {}", storage.cols, kSuperBlock),
+                nearest),
+            {}};
   if (storage.cols % kBlock != 0)
     return {Fit::refused(fmt::format("rows of {} inputs are no whole number of blocks of {}", storage.cols, kBlock),
                          "format: float16"),
@@ -107,6 +129,51 @@ void encode_mxfp4_row(const quant::QuantizedTensor& tensor, std::size_t row, std
   model::encode_mxfp4_blocks(scratch.codes, scratch.exponents, blocks);
 }
 
+/// The step of a super-block's scales, and how many times it each of them is.
+std::uint16_t split_scales(std::span<const std::uint16_t> scales, std::span<std::int8_t> multiples) {
+  constexpr double kUnit = 0x1p-24;  // of which every float16 is a whole multiple
+  std::int64_t step = 0, least = 0, most = 0;
+  for (const std::uint16_t bits : scales) {
+    const auto units = static_cast<std::int64_t>(static_cast<double>(f16_to_f32(bits)) / kUnit);
+    step = std::gcd(step, units);
+    least = std::min(least, units);
+    most = std::max(most, units);
+  }
+  if (step == 0) step = 1;
+  if (most == 32 * step) step = -step;  // -32 is a multiple of its own, 32 is none
+  const float value = static_cast<float>(static_cast<double>(step) * kUnit);
+  NIBBLE_REQUIRE(least / step >= -32 && least / step <= 31 && most / step >= -32 && most / step <= 31 &&
+                     round_to_f16(value) == value,
+                 FormatError, "scales from {} to {} are no multiples from -32 to 31 of one float16",
+                 static_cast<double>(least) * kUnit, static_cast<double>(most) * kUnit);
+  for (std::size_t b = 0; b < scales.size(); ++b)
+    multiples[b] =
+        static_cast<std::int8_t>(static_cast<std::int64_t>(static_cast<double>(f16_to_f32(scales[b])) / kUnit) / step);
+  return f32_to_f16(value);
+}
+
+void encode_super_block_row(const quant::QuantizedTensor& tensor, std::size_t row, BlockType type,
+                            std::span<std::byte> blocks, BlockScratch& scratch) {
+  const quant::TensorSpec& spec = tensor.spec();
+  const std::size_t groups = spec.blocks(), together = kSuperBlock / spec.group_size;
+  scratch.codes.resize(spec.cols);
+  scratch.scales.resize(groups);
+  scratch.multiples.resize(groups);
+  quant::unpack_codes(tensor.code_row(row), spec.bits, scratch.codes);
+  std::memcpy(scratch.scales.data(), tensor.find("block_scale")->bytes.data() + 2 * row * groups, 2 * groups);
+  std::vector<std::uint16_t> steps(groups / together);
+  for (std::size_t b = 0; b < steps.size(); ++b) {
+    try {
+      steps[b] = split_scales(std::span<const std::uint16_t>(scratch.scales).subspan(b * together, together),
+                              std::span(scratch.multiples).subspan(b * together, together));
+    } catch (const FormatError& error) {
+      throw FormatError(
+          fmt::format("{}.block_scale: row {}, inputs from {}: {}", tensor.name(), row, b * kSuperBlock, error.what()));
+    }
+  }
+  model::encode_super_blocks(type, scratch.codes, scratch.multiples, steps, blocks);
+}
+
 }  // namespace
 
 void encode_coded_row(const ExportPart& part, std::size_t row, BlockType type, std::span<std::byte> blocks,
@@ -115,6 +182,8 @@ void encode_coded_row(const ExportPart& part, std::size_t row, BlockType type, s
   const quant::TensorSpec& spec = tensor.spec();
   const quant::TensorPart& scales = *tensor.find("block_scale");
   if (type == BlockType::kMXFP4) return encode_mxfp4_row(tensor, row, blocks, scratch);
+  if (type == BlockType::kQ3_K || type == BlockType::kIQ4_XS)
+    return encode_super_block_row(tensor, row, type, blocks, scratch);
   const quant::TensorPart* const zeros = tensor.find("block_zero");
   const std::size_t groups = spec.blocks(), group = spec.group_size == 0 ? spec.cols : spec.group_size;
   const std::size_t count = spec.cols / kBlock;

@@ -141,8 +141,12 @@ class GgufExport {
         return 7;
       case BlockType::kQ5_0:
         return 8;
+      case BlockType::kQ3_K:
+        return 11;
       case BlockType::kIQ4_NL:
         return 25;
+      case BlockType::kIQ4_XS:
+        return 30;
       case BlockType::kBF16:
         return 32;
       case BlockType::kMXFP4:
@@ -217,7 +221,7 @@ class GgufExport {
     const std::vector<Row> rows = rows_of(tensor);
     const std::size_t row_bytes = tensor.shape.back() / info.weights * info.bytes;
     const std::size_t batch = std::max<std::size_t>(1, kBatchBytes / row_bytes);
-    const bool coded = type == BlockType::kMXFP4 || model::find_code_block_type(type) != nullptr;
+    const bool coded = type != BlockType::kF32 && type != BlockType::kF16 && type != BlockType::kBF16;
     std::vector<std::byte> bytes;
     for (std::size_t begin = 0; begin < rows.size(); begin += batch) {
       const std::span<const Row> some = std::span(rows).subspan(begin, std::min(batch, rows.size() - begin));

@@ -2,6 +2,7 @@
 #include "core/matrix/dtype.h"
 #include "model/gguf/block_decode.h"
 #include "model/gguf/block_load.h"
+#include "model/gguf/super_blocks.h"
 
 namespace nibble::model::decode {
 namespace {
@@ -12,12 +13,6 @@ struct Q2_K {
   std::uint8_t scales[16];  // of 16 weights each: scale below, minimum above
   std::uint8_t codes[64];
   std::uint16_t d, least;
-};
-struct Q3_K {
-  std::uint8_t third[32];  // bit s of byte l: the third bit of weight 32 s + l; clear means 4 less
-  std::uint8_t codes[64];
-  std::uint8_t scales[12];
-  std::uint16_t d;
 };
 struct Q4_K {
   std::uint16_t d, least;
@@ -41,11 +36,6 @@ struct Q8_K {
   std::int8_t codes[kWeights256];
   std::int16_t sums[16];  // of 16 codes each: for products, not for values
 };
-struct Iq4Xs {
-  std::uint16_t d, scales_high;
-  std::uint8_t scales_low[4];
-  std::uint8_t codes[128];
-};
 struct Tq1 {
   std::uint8_t first[32], second[16], third[4];
   std::uint16_t d;
@@ -54,8 +44,8 @@ struct Tq2 {
   std::uint8_t codes[64];
   std::uint16_t d;
 };
-static_assert(sizeof(Q2_K) == 84 && sizeof(Q3_K) == 110 && sizeof(Q4_K) == 144 && sizeof(Q5_K) == 176);
-static_assert(sizeof(Q6_K) == 210 && sizeof(Q8_K) == 292 && sizeof(Iq4Xs) == 136);
+static_assert(sizeof(Q2_K) == 84 && sizeof(Q4_K) == 144 && sizeof(Q5_K) == 176);
+static_assert(sizeof(Q6_K) == 210 && sizeof(Q8_K) == 292);
 static_assert(sizeof(Tq1) == 54 && sizeof(Tq2) == 66);
 
 /// The scales and minimums, 6 bits each, of the 8 sub-blocks of Q4_K and Q5_K. Sub-blocks 0 to 3 have theirs in the low

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/matrix/dtype.h"
+#include "model/gguf/super_blocks.h"
 
 namespace nibble::model {
 namespace {
@@ -106,6 +107,63 @@ void encode_mxfp4_blocks(std::span<const std::uint8_t> codes, std::span<const st
     output.put(exponents[b]);
     output.put_nibbles(codes.data() + b * kWeights);
   }
+}
+
+namespace {
+
+constexpr std::size_t kSuperBlock = 256;
+
+void put_q3_k(const std::uint8_t* codes, const std::int8_t* multiples, std::uint16_t step, std::byte* at) {
+  Q3_K block{};
+  block.d = step;
+  for (std::size_t j = 0; j < kSuperBlock; ++j) {
+    const std::size_t s = j / 32, l = j % 32, shift = 2 * (s % 4);
+    block.codes[s / 4 * 32 + l] = static_cast<std::uint8_t>(block.codes[s / 4 * 32 + l] | (codes[j] & 3u) << shift);
+    block.third[l] = static_cast<std::uint8_t>(block.third[l] | (codes[j] >> 2 & 1u) << s);
+  }
+  for (std::size_t i = 0; i < 16; ++i) {
+    const auto scale = static_cast<unsigned>(multiples[i] + 32);
+    std::uint8_t &low = block.scales[i % 8], &high = block.scales[8 + i % 4];
+    low = static_cast<std::uint8_t>(low | (scale & 15u) << (i < 8 ? 0 : 4));
+    high = static_cast<std::uint8_t>(high | scale >> 4 << (2 * (i / 4)));
+  }
+  std::memcpy(at, &block, sizeof block);
+}
+
+void put_iq4_xs(const std::uint8_t* codes, const std::int8_t* multiples, std::uint16_t step, std::byte* at) {
+  Iq4Xs block{};
+  block.d = step;
+  for (std::size_t s = 0; s < 8; ++s) {
+    const auto scale = static_cast<unsigned>(multiples[s] + 32);
+    std::uint8_t& low = block.scales_low[s / 2];
+    low = static_cast<std::uint8_t>(low | (scale & 15u) << (s % 2 * 4));
+    block.scales_high = static_cast<std::uint16_t>(block.scales_high | scale >> 4 << (2 * s));
+    for (std::size_t j = 0; j < kHalf; ++j)
+      block.codes[kHalf * s + j] = static_cast<std::uint8_t>(codes[32 * s + j] | codes[32 * s + j + kHalf] << 4);
+  }
+  std::memcpy(at, &block, sizeof block);
+}
+
+}  // namespace
+
+void encode_super_blocks(BlockType type, std::span<const std::uint8_t> codes, std::span<const std::int8_t> multiples,
+                         std::span<const std::uint16_t> steps, std::span<std::byte> blocks) {
+  const BlockTypeInfo& info = block_type_info(type);
+  NIBBLE_REQUIRE(type == BlockType::kQ3_K || type == BlockType::kIQ4_XS, InvalidArgument,
+                 "encoding {}: of super-blocks Q3_K and IQ4_XS can be written", info.name);
+  const bool q3 = type == BlockType::kQ3_K;
+  const std::size_t scales = q3 ? 16 : 8;
+  NIBBLE_REQUIRE(codes.size() == steps.size() * kSuperBlock && multiples.size() == steps.size() * scales &&
+                     blocks.size() == steps.size() * info.bytes,
+                 InvalidArgument, "encoding {}: {} steps, {} multiples and {} codes for {} bytes", info.name,
+                 steps.size(), multiples.size(), codes.size(), blocks.size());
+  check_codes(info.name, codes, q3 ? 8 : 16);
+  const auto bad = std::find_if(multiples.begin(), multiples.end(), [](int k) { return k < -32 || k > 31; });
+  NIBBLE_REQUIRE(bad == multiples.end(), InvalidArgument, "encoding {}: multiple {} at {}; expected -32 to 31",
+                 info.name, static_cast<int>(*bad), bad - multiples.begin());
+  for (std::size_t b = 0; b < steps.size(); ++b)
+    (q3 ? put_q3_k : put_iq4_xs)(codes.data() + b * kSuperBlock, multiples.data() + b * scales, steps[b],
+                                 blocks.data() + b * info.bytes);
 }
 
 void encode_floats(BlockType type, std::span<const float> values, std::span<std::byte> blocks) {

@@ -31,6 +31,12 @@ void encode_blocks(BlockType type, std::span<const std::uint8_t> codes, std::spa
 void encode_mxfp4_blocks(std::span<const std::uint8_t> codes, std::span<const std::uint8_t> exponents,
                          std::span<std::byte> blocks);
 
+/// Q3_K and IQ4_XS: blocks of 256 weights, whose scales are whole multiples of a step. `codes` as in encode_blocks()
+/// (Q3_K: value = (code - 4) scale), `multiples` -32 to 31 for each 16 (IQ4_XS: 32) weights, `steps` as bits of
+/// binary16, one per block. Throws InvalidArgument for other types, sizes, codes and multiples.
+void encode_super_blocks(BlockType type, std::span<const std::uint8_t> codes, std::span<const std::int8_t> multiples,
+                         std::span<const std::uint16_t> steps, std::span<std::byte> blocks);
+
 /// Values as F32, F16 or BF16 at `blocks`. Throws InvalidArgument for other types and sizes, and, naming the first such
 /// value, where `values` are not exactly representable: rounding is for the caller to decide.
 void encode_floats(BlockType type, std::span<const float> values, std::span<std::byte> blocks);

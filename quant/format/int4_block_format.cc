@@ -9,7 +9,7 @@ constexpr unsigned kBits[] = {4};
 constexpr std::size_t kGroupSizes[] = {16, 32, 64, 128, 256};
 constexpr std::string_view kKeys[] = {"group_size", "search",         "weighting",  "shifting",      "solver",
                                       "hessian",    "output_hessian", "act_order",  "static_groups", "damping",
-                                      "sequential", "int4_scale",     "zero_point", "input_scaling"};
+                                      "damping_by", "sequential",     "int4_scale", "zero_point",    "input_scaling"};
 
 std::string describe(const TensorSpec& spec) { return fmt::format("int4-block {}", spec.group_size); }
 

@@ -6,11 +6,31 @@ namespace nibble::quant {
 namespace {
 
 constexpr unsigned kBits[] = {1, 2, 3, 4, 5, 6, 7, 8};
-constexpr std::string_view kKeys[] = {
-    "bits",        "granularity",   "group_size",         "palette_dtype",  "scaling",          "cluster_dim",
-    "window_bits", "weighting",     "weighting_scale",    "sign",           "joint_iterations", "shifting",
-    "solver",      "hessian",       "output_hessian",     "act_order",      "damping",          "codebook_iterations",
-    "sequential",  "input_scaling", "outliers_sensitive", "outliers_large", "outliers_saving",  "seed"};
+constexpr std::string_view kKeys[] = {"bits",
+                                      "granularity",
+                                      "group_size",
+                                      "palette_dtype",
+                                      "scaling",
+                                      "cluster_dim",
+                                      "window_bits",
+                                      "weighting",
+                                      "weighting_scale",
+                                      "sign",
+                                      "joint_iterations",
+                                      "shifting",
+                                      "solver",
+                                      "hessian",
+                                      "output_hessian",
+                                      "act_order",
+                                      "damping",
+                                      "damping_by",
+                                      "codebook_iterations",
+                                      "sequential",
+                                      "input_scaling",
+                                      "outliers_sensitive",
+                                      "outliers_large",
+                                      "outliers_saving",
+                                      "seed"};
 
 std::string describe(const TensorSpec& spec) {
   if (spec.windowed()) return fmt::format("palette {}-bit window-{} tensor", spec.bits, spec.window_bits);

@@ -31,6 +31,9 @@ struct TensorSpec {
   unsigned window_bits = 0;     ///< palette: codes are windows of so many bits (windowed_codes.h); 0 = codes of `bits`
   BlockPalette block_palette = BlockPalette::kLearned;  ///< block palettes: of fixed ones `bits` is 4
   ScaleType scale_type = ScaleType::kFloat16;           ///< block palettes
+  /// Blocks, with a palette or not: in every so many inputs of a row, scales are whole multiples, -32 to 31, of one
+  /// float16 (quant/algo/blocks/super_blocks.h), which exports of super-blocks want; 0: scales are any
+  std::size_t super_block = 0;
 
   std::size_t codes_per_row() const { return cols / cluster_dim; }
   bool windowed() const { return window_bits != 0; }

@@ -7,13 +7,15 @@ namespace {
 
 constexpr unsigned kBits[] = {2, 3, 4, 5, 6, 7, 8};
 constexpr std::size_t kGroupSizes[] = {0, 16, 32, 64, 128, 256};
-constexpr std::string_view kKeys[] = {"bits",    "group_size", "search",         "weighting",    "shifting",
-                                      "solver",  "hessian",    "output_hessian", "act_order",    "static_groups",
-                                      "damping", "sequential", "zero_point",     "input_scaling"};
+constexpr std::string_view kKeys[] = {"bits",       "group_size",    "search",        "weighting",
+                                      "shifting",   "solver",        "hessian",       "output_hessian",
+                                      "act_order",  "static_groups", "damping",       "damping_by",
+                                      "sequential", "zero_point",    "input_scaling", "super_block"};
 
 std::string describe(const TensorSpec& spec) {
-  return fmt::format("uniform {}-bit {}", spec.bits,
-                     spec.group_size == 0 ? "row" : fmt::format("block {}", spec.group_size));
+  return fmt::format("uniform {}-bit {}{}", spec.bits,
+                     spec.group_size == 0 ? "row" : fmt::format("block {}", spec.group_size),
+                     spec.super_block == 0 ? "" : fmt::format(" in {}", spec.super_block));
 }
 
 }  // namespace

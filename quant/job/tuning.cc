@@ -263,6 +263,7 @@ constexpr std::array<Trainable, 3> kTrainable{
       [](const TensorSettings& s) { return s.has_palette() || s.learns_block_palette(); }},
      {&Tuning::scales, "scales in float16",
       [](const TensorSettings& s) {
+        if (s.super_block != 0) return false;  // training would not keep them multiples of a step
         return s.has_palette() ? s.scaling != Scaling::kNone
                                : !s.has_block_palette() || s.block_scale == ScaleType::kFloat16;
       }},

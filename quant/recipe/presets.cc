@@ -53,6 +53,18 @@ constexpr std::string_view kIq4Nl = R"(defaults:
   palette: iq4_nl
   group_size: 32
 )";
+constexpr std::string_view kIq4Xs = R"(defaults:
+  format: block-palette
+  palette: iq4_nl
+  group_size: 32
+  super_block: 256
+)";
+constexpr std::string_view kGgufQ3K = R"(defaults:
+  format: uniform
+  bits: 3
+  group_size: 16
+  super_block: 256
+)";
 constexpr std::string_view kGgufQ4 = R"(defaults:
   format: int4-block
   group_size: 32
@@ -72,6 +84,12 @@ constexpr std::string_view kCompressedTensors = R"(defaults:
   format: int4-block
   group_size: 128
   int4_scale: absmax-7.5
+)";
+constexpr std::string_view kAnePalette = R"(defaults:
+  format: palette
+  bits: 4
+  granularity: channel-group
+  group_size: 16
 )";
 constexpr std::string_view kSearched = "  search: error\n";
 constexpr std::string_view kSolved = R"(  search: hessian
@@ -115,7 +133,8 @@ defaults:
   weighting: fisher
 )"},
     {"gptq",
-     R"(# GPTQ (Frantar et al. 2023): error feedback through the inverse Hessian on a min-max grid per output row.
+     R"(# GPTQ (Frantar et al. 2023): error feedback through the inverse Hessian, damped by its mean diagonal, on a min-max grid per
+# output row. Models with a few loud inputs: --set damping_by=own (docs/results/damping.md)
 defaults:
   format: uniform
   bits: 4
@@ -125,6 +144,7 @@ defaults:
   hessian: plain
   act_order: true
   damping: 0.01
+  damping_by: mean
 )"},
     {"scalar",
      R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to the diagonal of the Hessians, rows
@@ -135,8 +155,8 @@ defaults:
      kScalar},
     {"scalar-mixed",
      R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
-# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. Up to 3 % better, with --text (or --tokens):
-# --set budget.probe_windows=16 (docs/results/budget.md). A palette per row instead:
+# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. With --text (or --tokens),
+# probes, up to 6 % better at 2.08 bits (docs/results/budget.md): --set budget.probe_windows=16. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 )",
@@ -165,8 +185,8 @@ defaults:
 )",
      kWindowed, "  bits: 2\n  window_bits: 6\n"},
     {"windowed-mixed",
-     R"(# `windowed` with the bits of each tensor's streams chosen by predicted loss, 2.1 bits all-in over all of them: at that size
-# half the divergence of 2 bits everywhere (docs/results/windowed.md). Another: --set budget.bits_per_weight=3.1
+     R"(# `windowed` with the bits of each tensor's streams chosen by predicted loss, 2.1 bits all-in over all of them.
+# What budgets bring: docs/results/budget.md. Another size: --set budget.bits_per_weight=3.1
 )",
      kWindowed,
      R"(  bits: 2
@@ -177,8 +197,8 @@ budget:
   granularity: [tensor]
 )"},
     {"best",
-     R"(# The least divergence that was measured at any width with the same width in every tensor and without tuning
-# (docs/results/quality.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
+     R"(# The least divergence of all methods that were measured, at any width, with the same width in every tensor and without tuning
+# (docs/results/quality.md; on one of two models a form of it had 1 % less at 4 bits, another 2 % at 2: parts.md, curvature.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
@@ -222,6 +242,15 @@ defaults:
 # like any other of IQ4_NL that diverges a third as much and less (docs/exports.md).
 )",
      kIq4Nl, kSolved},
+    {"iq4_xs",
+     R"(# What `nibble export --format gguf` writes as IQ4_XS: the values of IQ4_NL, scales of 6 bits for 32 inputs times a float16
+# for 256. Needs no calibration.
+)",
+     kIq4Xs, kSearched},
+    {"iq4_xs-solved",
+     R"(# `iq4_xs`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+)",
+     kIq4Xs, kSolved},
     {"mxfp4",
      R"(# MXFP4 (OCP MX 1.0): 4-bit floats (E2M1) times a power of two (E8M0) for 32 inputs.
 defaults:
@@ -240,6 +269,15 @@ defaults:
   group_size: 16
   search: error
 )"},
+    {"gguf-q3_k",
+     R"(# What `nibble export --format gguf` writes as Q3_K: 3 bits, scales of 6 bits for 16 inputs times a float16 for 256. Needs
+# no calibration.
+)",
+     kGgufQ3K, kSearched},
+    {"gguf-q3_k-solved",
+     R"(# `gguf-q3_k`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+)",
+     kGgufQ3K, kSolved},
     {"gguf-q4_0",
      R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
 # the least squared error. Needs no calibration.
@@ -287,11 +325,17 @@ defaults:
     {"ane-palette",
      R"(# What `nibble export --format coreml` holds exactly and the Neural Engine decodes by itself: a palette of 16 float16
 # values for each group of 16 output rows, by exact k-means. Needs no calibration.
-defaults:
-  format: palette
-  bits: 4
-  granularity: channel-group
-  group_size: 16
+)",
+     kAnePalette},
+    {"ane-palette-solved",
+     R"(# `ane-palette`, palettes and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md). Fewer
+# bits: --set bits=3
+)",
+     kAnePalette, R"(  weighting: hessian
+  solver: coordinate-descent
+  hessian: guided
+  output_hessian: true
+  codebook_iterations: 4
 )"},
     {"gptq-4bit",
      R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128

@@ -154,6 +154,17 @@ RecipeKey window_bits_key() {
   return key;
 }
 
+RecipeKey super_block_key() {
+  RecipeKey key = key_of("super_block", &TensorSettings::super_block, always, "uniform and block-palette");
+  key.printed_by_default = false;  // recipes without super-blocks stay what they were
+  key.assign = [](TensorSettings& s, std::string_view text) {
+    NIBBLE_REQUIRE(text == "0" || text == "256", InvalidArgument,
+                   "super_block: expected 0 (scales of any value) or 256 (inputs, as GGUF has them), got '{}'", text);
+    parse_integer(text, s.super_block);
+  };
+  return key;
+}
+
 // The words of keys, in the order of docs/recipe.md.
 constexpr std::array<Choice<Granularity>, 3> kGranularities{{{"tensor", Granularity::kTensor},
                                                              {"channel-group", Granularity::kChannelGroup},
@@ -183,6 +194,7 @@ constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale:
                                                         {"absmax-7", Int4Scale::kAbsmax7},
                                                         {"absmax-7.5", Int4Scale::kAbsmax7_5},
                                                         {"minmax", Int4Scale::kMinmax}}};
+constexpr std::array<Choice<DampingBy>, 2> kDampingUnits{{{"own", DampingBy::kOwn}, {"mean", DampingBy::kMean}}};
 constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
     {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
 constexpr std::array<Choice<BlockPalette>, 4> kPaletteChoices{{{"learned", BlockPalette::kLearned},
@@ -199,6 +211,13 @@ constexpr std::array<Choice<LossEstimate>, 5> kLossEstimates{{{"auto", LossEstim
 
 RecipeKey output_hessian_key() {
   RecipeKey key = flag("output_hessian", &TensorSettings::output_hessian, is_solved, "solver: coordinate-descent");
+  key.printed_by_default = false;  // recipes without it stay what they were
+  return key;
+}
+
+RecipeKey damping_by_key() {
+  RecipeKey key =
+      choice("damping_by", &TensorSettings::damping_by, kDampingUnits, is_solved, "solver: gptq or coordinate-descent");
   key.printed_by_default = false;  // recipes without it stay what they were
   return key;
 }
@@ -238,6 +257,7 @@ std::vector<RecipeKey> make_keys() {
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
       flag("static_groups", &S::static_groups, is_solved, "int4-block, uniform and block-palette with a solver"),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
+      damping_by_key(),
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
                            "a palette with solver: gptq or coordinate-descent"),
       flag("sequential", &S::sequential, always, kCodedOnly),
@@ -247,6 +267,7 @@ std::vector<RecipeKey> make_keys() {
       number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),
       number("outliers_large", &S::outliers_large, 0.0, 0.5, always, kPaletteOnly),
       number("outliers_saving", &S::outliers_saving, 0.0, 0.5, always, kPaletteOnly),
+      super_block_key(),
       count<std::uint64_t>(
           "seed", &TensorSettings::seed, ~std::uint64_t{0}, starts_at_random,
           "palettes of vectors (cluster_dim) or windows (window_bits): others start nowhere at random"),
@@ -303,6 +324,21 @@ void check_block_palette(const TensorSettings& s) {
                  "needs search: error or weighted");
 }
 
+// What scales that are multiples of a shared step cannot go with.
+void check_super_block(const TensorSettings& s) {
+  const std::size_t group = s.effective_group_size();
+  NIBBLE_REQUIRE(
+      group != 0 && group < s.super_block, InvalidArgument,
+      "super_block: several blocks of {} inputs share a step: it needs group_size: 16, 32, 64 or 128, got {}",
+      s.super_block, group);
+  NIBBLE_REQUIRE(!s.zero_point, InvalidArgument,
+                 "super_block: its blocks have scales alone: it needs zero_point: false");
+  NIBBLE_REQUIRE(!s.has_block_palette() || s.block_scale == ScaleType::kFloat16, InvalidArgument,
+                 "super_block: its scales are multiples of a float16: it needs block_scale: float16");
+  NIBBLE_REQUIRE(s.static_groups, InvalidArgument,
+                 "super_block: scales are chosen for all blocks at once: it needs static_groups: true");
+}
+
 }  // namespace
 
 void check_combination(const TensorSettings& s) {
@@ -311,6 +347,7 @@ void check_combination(const TensorSettings& s) {
                  "bits: expected {} with format: {}, got {}", fmt::join(format.bits, ", "), format.name, s.bits);
   if (s.has_palette() && s.window_bits != 0) check_windows(s);
   if (s.has_block_palette()) check_block_palette(s);
+  if (format.takes("super_block") && s.super_block != 0) check_super_block(s);
   if (s.group_size) {
     NIBBLE_REQUIRE(format.group_sizes.empty() || contains(format.group_sizes, *s.group_size), InvalidArgument,
                    "group_size: expected {} inputs per block with {}{}, got {}", fmt::join(format.group_sizes, ", "),

@@ -20,6 +20,7 @@ enum class Solver : std::uint8_t { kNearest, kGptq, kCoordinateDescent };
 using calib::HessianKind;
 enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax };
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
+enum class DampingBy : std::uint8_t { kOwn, kMean };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
 
 /// How a budget predicts losses (predicted_loss.h): kAuto by what calibration there is and how errors arise.
@@ -46,11 +47,13 @@ struct TensorSettings {
   bool act_order = true;
   bool static_groups = true;
   double damping = 0.01;
+  DampingBy damping_by = DampingBy::kOwn;
   std::uint64_t codebook_iterations = 0;
   bool sequential = false;
   bool zero_point = false;
   BlockPalette palette = BlockPalette::kLearned;  ///< of block palettes
   ScaleType block_scale = ScaleType::kFloat16;    ///< of block palettes
+  std::size_t super_block = 0;                    ///< of blocks: TensorSpec::super_block
   Int4Scale int4_scale = Int4Scale::kExtreme8;
   ScaleSearch search = ScaleSearch::kNone;
   InputScaling input_scaling = InputScaling::kNone;

@@ -46,6 +46,11 @@ std::size_t extent(const Json& value, const std::string& where) {
   return value.get<std::size_t>();
 }
 
+bool holds_super_blocks(const TensorSpec& spec) {
+  return spec.coding != Coding::kPalette && spec.scale_type == ScaleType::kFloat16 && spec.group_size != 0 &&
+         spec.super_block > spec.group_size && spec.super_block % spec.group_size == 0;
+}
+
 StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
   constexpr std::size_t kMostGroup = std::size_t{1} << 40;
   const JsonFields fields(json, where);
@@ -71,6 +76,11 @@ StoredTensor parse_stored_tensor(const Json& json, const std::string& where) {
     stored.spec.scale_type =
         named<ScaleType>(fields.text("block_scale"), kScaleTypes, scale_type_name, where, "block_scale");
   }
+  stored.spec.super_block = fields.integer_or("super_block", 0, 0, kMostGroup);
+  NIBBLE_REQUIRE(stored.spec.super_block == 0 || holds_super_blocks(stored.spec), FormatError,
+                 "{}: super_block: expected a multiple of group_size above it, and blocks with float16 scales, got {} "
+                 "with group_size {}",
+                 where, stored.spec.super_block, stored.spec.group_size);
   fields.refuse_unread();
   return stored;
 }
@@ -98,6 +108,7 @@ OrderedJson stored_tensor_json(const StoredTensor& stored) {
     json["palette"] = block_palette_name(stored.spec.block_palette);
     json["block_scale"] = scale_type_name(stored.spec.scale_type);
   }
+  if (stored.spec.super_block != 0) json["super_block"] = stored.spec.super_block;
   return json;
 }
 
@@ -115,7 +126,8 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
            .cluster_dim = settings.cluster_dim,
            .window_bits = settings.has_palette() ? settings.window_bits : 0,
            .block_palette = settings.palette,
-           .scale_type = settings.block_scale}};
+           .scale_type = settings.block_scale,
+           .super_block = settings.super_block}};
 }
 
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what) {

@@ -1,6 +1,7 @@
 #include "quant/tensor/block_palette_tensor.h"
 
 #include "quant/algo/blocks/block_palette.h"
+#include "quant/algo/blocks/super_blocks.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/palette_tensor.h"
 
@@ -19,6 +20,7 @@ QuantizedTensor block_palette_tensor(const std::string& name, const Matrix<float
   BlockPaletteRounding rounded = settings.search == ScaleSearch::kHessian
                                      ? round_block_palette_hessian(w, given, statistics.hessian, options)
                                      : round_block_palette(w, given, options);
+  if (settings.super_block != 0) share_steps(w, options, settings.super_block, rounded);
   made.optimality_gap = rounded.optimality_gap;
   if (settings.solver != Solver::kNearest)
     made.solver =

@@ -10,6 +10,7 @@
 #include "core/matrix/matrix_view.h"
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/blocks/block_search.h"
+#include "quant/algo/blocks/super_blocks.h"
 #include "quant/algo/rounding/finite.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/block_palette_tensor.h"
@@ -22,7 +23,10 @@ namespace nibble::quant {
 namespace {
 
 BlockScale block_scale(const TensorSettings& settings) {
-  if (!settings.stored_as().takes("int4_scale")) return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
+  if (!settings.stored_as().takes("int4_scale")) {
+    if (settings.super_block != 0) return BlockScale::kExtreme;  // multiples of either sign: every code is used
+    return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
+  }
   switch (settings.int4_scale) {
     case Int4Scale::kExtreme8:
       return BlockScale::kExtreme;
@@ -73,6 +77,7 @@ QuantizedTensor block_tensor(const std::string& name, const Matrix<float>& w, co
   const BlockRoundingOptions grid{
       .bits = settings.bits, .block = settings.effective_group_size(), .scale = block_scale(settings)};
   BlockRounding rounded = nearest_blocks(w, settings, grid, statistics);
+  if (settings.super_block != 0) share_steps(w, grid, settings.super_block, rounded);
   if (settings.solver != Solver::kNearest)
     made.solver = solve_block_codes(w, statistics.hessian, statistics.output_hessian, settings, grid, rounded);
   return make_block_tensor(name, stored_tensor(settings, w.rows(), w.cols()).spec, rounded.codes.values(),

@@ -18,8 +18,11 @@
 namespace nibble::quant {
 namespace {
 
-HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings) {
-  return factor_hessian(h.view(), {.damping = settings.damping, .act_order = settings.act_order});
+HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings, bool act_order) {
+  return factor_hessian(h.view(),
+                        {.damping = settings.damping,
+                         .unit = settings.damping_by == DampingBy::kMean ? DampingUnit::kMean : DampingUnit::kOwn,
+                         .act_order = act_order});
 }
 
 /// H with the factor's damping on its diagonal, for coordinate descent: H alone would be fitted to what little the
@@ -34,12 +37,12 @@ Matrix<float> damped(const Matrix<float>& h, const HessianFactor& factor) {
 /// What codes of a weight are solved under: H and, where there is one, H_O.
 struct Problem {
   Problem(const Matrix<float>& weight, const Matrix<float>& h, const Matrix<float>& h_out, const TensorSettings& given)
-      : w(weight), settings(given), inputs(factor_for(h, settings)), objective(damped(h, inputs)) {
+      : w(weight), settings(given), inputs(factor_for(h, settings, settings.act_order)), objective(damped(h, inputs)) {
     if (h_out.size() == 0) return;
     coupling = h_out;
     for (std::size_t i = 0; i < coupling.rows(); ++i) coupling(i, i) += kOutputDamping;
     // Streams of windows run down the outputs as they come.
-    outputs = factor_hessian(std::as_const(coupling).view(), {.damping = settings.damping, .act_order = false});
+    outputs = factor_for(coupling, settings, false);
     coupling = damped(coupling, *outputs);
   }
 
@@ -124,7 +127,7 @@ SolverFigures solve_window_codes(const Matrix<float>& w, const Matrix<float>& h,
 }
 
 std::vector<double> compensated_costs(const Matrix<float>& h, const TensorSettings& settings) {
-  const HessianFactor factor = factor_for(h, settings);
+  const HessianFactor factor = factor_for(h, settings, settings.act_order);
   std::vector<double> inverse(h.rows()), costs(h.rows());
   for (std::size_t p = 0; p < h.rows(); ++p)
     for (std::size_t q = p; q < h.rows(); ++q)

@@ -82,7 +82,8 @@ std::vector<float> block_scales_of(const QuantizedTensor& at, std::size_t row) {
 TunableTensor::TunableTensor(QuantizedTensor start, const Tunables& which)
     : start_(std::move(start)), fixed_(code_values(start_)) {
   palette_values_ = which.palettes ? fixed_.palette.size() : 0;
-  scale_values_ = which.scales ? fixed_.scale.size() : 0;
+  const bool own_scales = start_.spec().super_block == 0;  // training would not keep multiples of a step what they are
+  scale_values_ = which.scales && own_scales ? fixed_.scale.size() : 0;
   values_.assign(fixed_.palette.begin(), fixed_.palette.begin() + static_cast<std::ptrdiff_t>(palette_values_));
   units_.assign(palette_values_, root_mean_square(fixed_.palette));
   const float typical = root_mean_square(fixed_.scale);

@@ -13,6 +13,8 @@ RECIPES = {
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
     # three widths at once: what per-layer settings are for
     "widths.yaml": "defaults: {format: uniform, bits: 4, group_size: 32}\nlayers: [{match: 'down_proj', bits: 8}, {match: 'up_proj', bits: 3}]\n",
+    # super-blocks of 256 inputs, which down_proj alone has: Q3_K and IQ4_XS
+    "super_blocks.yaml": "defaults: {format: block-palette, palette: iq4_nl, search: error}\nlayers: [{match: '[0-2]\\\\.mlp\\\\.down_proj', format: uniform, bits: 3, group_size: 16, super_block: 256}, {match: 'down_proj', super_block: 256}]\n",
 }
 
 # name: (float checkpoint, how it is quantized)
@@ -23,6 +25,7 @@ MODELS = {
     "llama-8": (f"{DEMO}/llama-demo", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=64"]),
     "llama-widths": (f"{DEMO}/llama-demo", ["--recipe", "widths.yaml"]),
     "llama-iq4": (f"{DEMO}/llama-demo", ["--preset", "iq4_nl"]),
+    "llama-super": (f"{MODELS_BESIDE}/llama-novels", ["--recipe", "super_blocks.yaml"]),
     "stories": (f"{MODELS_BESIDE}/stories260k", ["--recipe", "down_proj.yaml"]),  # SentencePiece vocabulary, which begins a text with a token of its own
     "qwen2": (f"{FAMILIES}/qwen2", INT4),  # biases of q, k, v
     "fused": (f"{FAMILIES}/phi3", INT4),  # (not called phi3: llama.cpp goes by such a name, and wants Phi's special tokens) q, k, v in one tensor, gate and up in one
@@ -51,6 +54,7 @@ EXPORTS = [
     ("gguf", "llama-8", ["llama_cpp"]),
     ("gguf", "llama-widths", ["llama_cpp"]),
     ("gguf", "llama-iq4", ["llama_cpp"]),
+    ("gguf", "llama-super", ["llama_cpp"]),
     ("gguf", "stories", ["llama_cpp"]),
     ("mlx", "gpt2", ["mlx"]),
     ("mlx", "llama", ["mlx"]),

@@ -120,6 +120,79 @@ TEST(GgufFit, RefusesWhatBlocksOf32CannotHold) {
   EXPECT_EQ(gguf_fit(palette).fit.nearest, "format: uniform, bits: 6, group_size: 32");
 }
 
+Storage in_super_blocks(Storage storage) {
+  storage.super_block = 256;
+  return storage;
+}
+
+TEST(GgufFit, TakesSuperBlocksOfItsTypesAlone) {
+  EXPECT_EQ(gguf_fit(in_super_blocks(blocks(3, 16, false))).type, BlockType::kQ3_K);
+  EXPECT_EQ(gguf_fit(in_super_blocks(blocks(3, 16, false))).fit.kind, Fit::Kind::kExact);
+  const Storage iq4{.format = quant::Format::kBlockPalette,
+                    .bits = 4,
+                    .group_size = 32,
+                    .block_palette = quant::BlockPalette::kIq4Nl,
+                    .rows = 8,
+                    .cols = 4096};
+  EXPECT_EQ(gguf_fit(in_super_blocks(iq4)).type, BlockType::kIQ4_XS);
+  EXPECT_EQ(gguf_fit(iq4).type, BlockType::kIQ4_NL);
+  Storage ragged = in_super_blocks(iq4);  // multiples of a step are float16 scales too
+  ragged.cols = 4096 + 32;
+  EXPECT_EQ(gguf_fit(ragged).type, BlockType::kIQ4_NL);
+  EXPECT_THAT(gguf_fit(in_super_blocks(blocks(3, 16, false, 384))).fit.why,
+              testing::HasSubstr("rows of 384 inputs are no whole number of super-blocks of 256"));
+  EXPECT_EQ(gguf_fit(in_super_blocks(blocks(4, 32, false))).type, BlockType::kQ4_0);
+  EXPECT_EQ(gguf_fit(in_super_blocks(blocks(2, 16, false))).fit.kind, Fit::Kind::kRefused);
+}
+
+/// A model whose rows are super-blocks, quantized so, and its matrix of up to 256 inputs.
+struct SuperBlockModel {
+  TempDir dir;
+  explicit SuperBlockModel(const char* settings) {
+    write_small_llama(dir / "model", {{"hidden_size", 256}, {"intermediate_size", 512}, {"num_attention_heads", 4}});
+    test::write_calibration(dir / "calib.h5", dir / "model");
+    test::quantize(dir / "model", dir / "q", fmt::format("defaults: {{{}}}", settings), {dir / "calib.h5"});
+  }
+};
+
+TEST(GgufExport, HoldsTheVeryValuesOfSuperBlocks) {
+  for (const auto& [settings, type] :
+       {std::pair{"format: uniform, bits: 3, group_size: 16, super_block: 256", BlockType::kQ3_K},
+        {"format: uniform, bits: 3, group_size: 16, super_block: 256, search: error, solver: gptq", BlockType::kQ3_K},
+        {"format: block-palette, palette: iq4_nl, search: error, super_block: 256", BlockType::kIQ4_XS},
+        {"format: block-palette, palette: iq4_nl, super_block: 256, solver: coordinate-descent", BlockType::kIQ4_XS}}) {
+    SCOPED_TRACE(settings);
+    const SuperBlockModel model(settings);
+    const ExportResult result = export_gguf(model.dir / "q", model.dir / "q.gguf");
+    EXPECT_EQ(result.coded, 14u);
+    EXPECT_EQ(result.read_back.rounded, 0u);
+    const auto file = GgufFile::open(model.dir / "q.gguf");
+    const GgufTensor& down = file->tensor("blk.1.ffn_down.weight");
+    ASSERT_EQ(down.type, type);
+    std::vector<float> values(256u * 512u);
+    model::block_type_info(type).decode(down.data.data(), values.size() / 256, values.data());
+    for (const auto& layer : test::layers_of(test::config_of(model.dir / "q"))) {
+      if (layer.module != "model.layers.1.mlp.down_proj") continue;
+      const Matrix<float> source = test::weight_of(model.dir / "q", layer);
+      ASSERT_EQ(source.size(), values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], source.values()[i]) << i;  // -0 is 0
+    }
+    EXPECT_EQ(std::get<std::uint32_t>(file->metadata().find("general.file_type")->get()),
+              type == BlockType::kQ3_K ? 11u : 30u);
+  }
+}
+
+TEST(GgufExport, RefusesScalesThatAreNoMultiplesOfAStep) {
+  const SuperBlockModel model("format: uniform, bits: 3, group_size: 16");
+  auto config = nlohmann::json::parse(test::read_file(model.dir / "q" / "config.json"));
+  for (auto& [name, tensor] : config["quantization_config"]["tensors"].items()) tensor["super_block"] = 256;
+  test::write_file(model.dir / "q" / "config.json", config.dump());
+  EXPECT_TRUE(throws_with<FormatError>([&] { export_gguf(model.dir / "q", model.dir / "q.gguf"); },
+                                       "block_scale: row 0", "inputs from 0",
+                                       "no multiples from -32 to 31 of one float16"));
+  EXPECT_FALSE(std::filesystem::exists(model.dir / "q.gguf"));
+}
+
 struct Recipe {
   const char* settings;
   BlockType type;

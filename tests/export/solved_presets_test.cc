@@ -22,16 +22,19 @@ constexpr SolvedCase kSolvedCases[] = {
     {"iq4_nl-solved", "gguf", "out.gguf"},
     {"gguf-q4_0-solved", "gguf", "out.gguf"},
     {"gguf-q5_0-solved", "gguf", "out.gguf"},
+    {"iq4_xs-solved", "gguf", "out.gguf"},
+    {"gguf-q3_k-solved", "gguf", "out.gguf"},
     {"mlx-4bit-solved", "mlx", "out"},
     {"compressed-tensors-4bit-solved", "gptq", "out"},
     {"compressed-tensors-4bit-solved", "compressed-tensors", "out"},
+    {"ane-palette-solved", "coreml", "out.mlpackage"},
 };
 
 TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
   const TempDir dir;
   write_small_llama(
       dir / "model",
-      {{"hidden_size", 128}, {"intermediate_size", 256}, {"num_attention_heads", 8}, {"num_key_value_heads", 8}});
+      {{"hidden_size", 256}, {"intermediate_size", 256}, {"num_attention_heads", 8}, {"num_key_value_heads", 8}});
   write_calibration(dir / "calib.h5", dir / "model");
   for (const SolvedCase& one : kSolvedCases) {
     SCOPED_TRACE(testing::Message() << one.preset << " for " << one.format);

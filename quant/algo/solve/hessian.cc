@@ -90,7 +90,8 @@ HessianFactor factor_hessian(MatrixView<const T> h, const FactorOptions& options
   for (double share = options.damping; share <= kLargestDamping; share = share > 0.0 ? 10.0 * share : kFirstDamping) {
     factor.damping_share = share;
     for (std::size_t j = 0; j < n; ++j)
-      factor.damping[j] = share * (factor.silent[j] == 0 ? static_cast<double>(h(j, j)) : mean);
+      factor.damping[j] =
+          share * (factor.silent[j] == 0 && options.unit == DampingUnit::kOwn ? static_cast<double>(h(j, j)) : mean);
     if (options.in_double ? try_factor<double>(h, mean, factor) : try_factor<float>(h, mean, factor)) return factor;
   }
   throw NumericalError(fmt::format(

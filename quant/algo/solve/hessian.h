@@ -8,9 +8,17 @@
 
 namespace nibble::quant {
 
+/// What damping is a share of.
+enum class DampingUnit : std::uint8_t {
+  kOwn,   ///< each input's own diagonal (Marquardt): correlations shrink towards 0, and inputs in other units give the
+          ///< same codes
+  kMean,  ///< the mean diagonal, the same for all inputs, as GPTQ was published: quiet inputs are damped most
+};
+
 /// Settings of factor_hessian().
 struct FactorOptions {
-  double damping = 0.01;   ///< added to each diagonal entry, as a share of it; >= 0
+  double damping = 0.01;  ///< added to each diagonal entry, as a share of it or of their mean; >= 0
+  DampingUnit unit = DampingUnit::kOwn;
   bool act_order = true;   ///< inputs by decreasing diagonal instead of as they come
   bool in_double = false;  ///< factor in double instead of float, at a fraction of the speed
 };
@@ -29,11 +37,11 @@ struct HessianFactor {
 
 /// Factors H (n, n), symmetric (the lower triangle in act-order is read), for error feedback (GPTQ, arXiv:2210.17323).
 ///
-/// The damping of an input is a share of its own diagonal (Marquardt; correlations shrink towards 0), so that inputs in
-/// other units give the same codes. GPTQ takes a share of the mean diagonal, in which a few large inputs drown the
-/// rest. When H with its damping is not positive definite, the damping is raised tenfold (from 0: to 1e-6) until it is.
-/// U comes from one Cholesky factorisation: with H = R Rᵀ, R upper triangular, U = R⁻¹. That is a Cholesky
-/// factorisation in reverse order and more accurate than inverting H first.
+/// Where a few inputs are loud, a share of the mean diagonal drowns the rest; where none is, it holds back fits to what
+/// few tokens say of quiet inputs (docs/results/damping.md). When H with its damping is not positive definite, the
+/// damping is raised tenfold (from 0: to 1e-6) until it is. U comes from one Cholesky factorisation: with H = R Rᵀ, R
+/// upper triangular, U = R⁻¹. That is a Cholesky factorisation in reverse order and more accurate than inverting H
+/// first.
 ///
 /// T        float or double.
 /// Throws   InvalidArgument: not square, empty, or a damping out of range; NumericalError: a NaN or infinite entry

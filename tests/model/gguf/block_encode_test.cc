@@ -45,6 +45,51 @@ TEST(EncodedBlocks, HaveTheBytesOfTheFormat) {
             "0030808182838485868788898a8b8c8d8e8f8f8e8d8c8b8a898887868584838281" + std::string("80"));
 }
 
+// By the definition, in double: products of a code of 8 bits, 6 bits and a float16 are exact there and in float.
+TEST(EncodedSuperBlocks, DecodeToWhatCodesAndMultiplesMean) {
+  static constexpr int kIq4[16]{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  constexpr std::size_t kBlocks = 40;
+  constexpr std::uint64_t kSeed = 12;
+  SCOPED_TRACE(kSeed);
+  Random random(kSeed);
+  for (const BlockType type : {BlockType::kQ3_K, BlockType::kIQ4_XS}) {
+    const bool q3 = type == BlockType::kQ3_K;
+    const std::size_t block = q3 ? 16 : 32;
+    const BlockTypeInfo& info = block_type_info(type);
+    SCOPED_TRACE(info.name);
+    std::vector<std::uint8_t> codes(256 * kBlocks);
+    for (auto& code : codes) code = static_cast<std::uint8_t>(random.below(q3 ? 8 : 16));
+    std::vector<std::int8_t> multiples(codes.size() / block);
+    for (auto& k : multiples) k = static_cast<std::int8_t>(static_cast<int>(random.below(64)) - 32);
+    std::vector<std::uint16_t> steps(kBlocks);
+    for (auto& step : steps) step = f32_to_f16(static_cast<float>(random.normal() * 0.02));
+    std::vector<std::byte> blocks(kBlocks * info.bytes);
+    encode_super_blocks(type, codes, multiples, steps, blocks);
+    std::vector<float> values(codes.size());
+    info.decode(blocks.data(), kBlocks, values.data());
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      const int q = q3 ? static_cast<int>(codes[i]) - 4 : kIq4[codes[i]];
+      const double expected = q * (multiples[i / block] * static_cast<double>(f16_to_f32(steps[i / 256])));
+      ASSERT_EQ(static_cast<double>(values[i]), static_cast<double>(static_cast<float>(expected))) << i;
+    }
+    const auto refused = [&](std::uint8_t code, std::int8_t multiple, std::size_t bytes) {
+      std::vector<std::uint8_t> some(256, code);
+      std::vector<std::int8_t> scales(256 / block, multiple);
+      std::vector<std::byte> block_bytes(bytes);
+      return testing::AssertionResult(throws_with<InvalidArgument>(
+          [&] {
+            encode_super_blocks(type, some, scales, {steps.data(), 1}, block_bytes);
+          },
+          info.name));
+    };
+    EXPECT_TRUE(refused(q3 ? 8 : 16, 0, info.bytes));
+    EXPECT_TRUE(refused(0, 32, info.bytes));
+    EXPECT_TRUE(refused(0, -33, info.bytes));
+    EXPECT_TRUE(refused(0, 0, info.bytes + 1));
+  }
+  EXPECT_TRUE(throws_with<InvalidArgument>([] { encode_super_blocks(BlockType::kQ4_K, {}, {}, {}, {}); }, "Q4_K"));
+}
+
 class CodeTypes : public testing::TestWithParam<BlockType> {};
 
 // Each value by the definition, in double: products of an 8-bit code and an 11-bit scale are exact in float, sums with

@@ -103,6 +103,19 @@ std::vector<double> differences(const QuantizedTensor& tensor, const Matrix<floa
   return gradient;
 }
 
+// Trained scales would be no multiples of a step any more.
+TEST(TunableTensor, LeavesScalesThatShareAStep) {
+  Random random(23);
+  TensorSpec spec{.coding = Coding::kBlocks, .rows = 3, .cols = 32, .bits = 4, .group_size = 16};
+  const auto tensor = [&] {
+    return make_block_tensor("w", spec, random_codes(random, 96, 4), random_halves(random, 6), {});
+  };
+  const Tunables scales{.palettes = true, .scales = true};
+  EXPECT_EQ(TunableTensor(tensor(), scales).values().size(), 6u);
+  spec.super_block = 32;
+  EXPECT_EQ(TunableTensor(tensor(), scales).values().size(), 0u);
+}
+
 TEST(TunableTensor, GradientsAreThoseOfDifferences) {
   Random random(21);
   std::vector<QuantizedTensor> examples;

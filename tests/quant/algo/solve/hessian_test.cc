@@ -67,6 +67,20 @@ TEST(FactorHessian, GivesTheUpperFactorOfTheDampedInverse) {
   }
 }
 
+TEST(FactorHessian, DampsByTheOwnOrTheMeanDiagonal) {
+  Matrix<float> h = random_hessian(30, 90, 8);
+  for (std::size_t j = 0; j < 30; ++j) h(4, j) = h(j, 4) = 0.0f;  // silent, and no part of the mean
+  double mean = 0.0;
+  for (std::size_t j = 0; j < 30; ++j) mean += static_cast<double>(h(j, j)) / 29.0;
+  const HessianFactor own = factor_hessian<float>(h.view(), {.damping = 0.25}),
+                      shared = factor_hessian<float>(h.view(), {.damping = 0.25, .unit = DampingUnit::kMean});
+  for (std::size_t j = 0; j < 30; ++j) {
+    const double diagonal = j == 4 ? mean : static_cast<double>(h(j, j));
+    EXPECT_TRUE(near(own.damping[j], 0.25 * diagonal, {.rel = 1e-14})) << j;  // 30 sums in double
+    EXPECT_TRUE(near(shared.damping[j], 0.25 * mean, {.rel = 1e-14})) << j;
+  }
+}
+
 TEST(FactorHessian, ActOrderSortsByDecreasingDiagonalAndKeepsTheOrderOfEqualOnes) {
   Matrix<float> h = identity(6);
   for (const std::size_t j : {2u, 5u}) h(j, j) = 3.0f;
