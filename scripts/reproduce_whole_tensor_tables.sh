@@ -17,7 +17,7 @@ Before any work it prints what we expect, as ranges, and at the end how many cel
 checkpoints yet: your run is a test of us.
 
   --expect            print what is expected (of MODELs, else of all) and end; needs no checkpoint
-  --models DIR…       these checkpoint directories instead (all that follows); a directory's name, in small letters, is
+  --models DIR…       these checkpoint directories instead (up to the next option); a directory's name, in small letters, is
                       its model's: figures are found by it
   --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048, WikiText-2 and C4's validation split) instead
                       of the post's (sliding, 1024/512)
@@ -70,7 +70,11 @@ while [[ $# -gt 0 ]]; do
     --c4) c4=$2; [[ $2 == none ]] || trial+=("$1"); shift 2 ;;
     --out) out=$2; shift 2 ;;
     --threads | --memory) limits+=("$1" "$2"); shift 2 ;;
-    --models) shift; directories=("$@"); shift $# ;;
+    --models)
+      shift
+      while [[ $# -gt 0 && $1 != -* ]]; do directories+=("$1"); shift; done
+      [[ ${#directories[@]} -gt 0 ]] || { echo "--models: expected directories" >&2; usage >&2; exit 2; }
+      ;;
     -*) echo "unknown option $1" >&2; usage >&2; exit 2 ;;
     *) names+=("$1"); shift ;;
   esac
