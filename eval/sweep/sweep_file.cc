@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "core/error.h"
@@ -146,6 +147,21 @@ void require_unique_names(const std::vector<Named>& list, std::string_view what,
                    what, section, item.name);
 }
 
+// A text that settings were chosen on is no test; calibrated on, it is neither.
+void require_one_use_of_a_text(const std::vector<SweepEvaluation>& evaluations, std::string_view what) {
+  std::map<std::filesystem::path, const SweepEvaluation*> seen;
+  for (const SweepEvaluation& evaluation : evaluations) {
+    if (evaluation.use.empty()) continue;
+    for (const auto* files : {&evaluation.text, &evaluation.tokens})
+      for (const std::filesystem::path& file : *files) {
+        const SweepEvaluation& first = *seen.emplace(file.lexically_normal(), &evaluation).first->second;
+        NIBBLE_REQUIRE(first.use == evaluation.use, InvalidArgument,
+                       "{}: evaluations: '{}' is {} in '{}' and {} in '{}': a text has one use", what, file.string(),
+                       first.use, first.name, evaluation.use, evaluation.name);
+      }
+  }
+}
+
 template <class Named>
 std::vector<std::string_view> names_of(const std::vector<Named>& list) {
   std::vector<std::string_view> names;
@@ -196,6 +212,7 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
   spec.recipes = std::move(expanded.recipes);
   require_unique_names(spec.models, what, "models");
   require_unique_names(spec.evaluations, what, "evaluations");
+  require_one_use_of_a_text(spec.evaluations, what);
   require_unique_names(spec.recipes, what, "grid and list");
 
   for (std::size_t m = 0; m < spec.models.size(); ++m) {

@@ -137,6 +137,12 @@ TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
   EXPECT_EQ(spec.evaluations[1].tokens, (std::vector<std::filesystem::path>{"x.u16"}));
   EXPECT_EQ(spec.evaluations[1].use, "validation");
   EXPECT_EQ(spec.evaluations[2].use, "");
+  EXPECT_TRUE(refused(head + "  - {text: [b, ./a], use: validation, name: v}\n  - {text: a, use: test, name: t}\n",
+                      "'a' is validation in 'v' and test in 't'", "a text has one use"));
+  EXPECT_NO_THROW(parse_sweep(head +
+                                  "  - {text: a, use: test, name: s}\n  - {text: a, use: test, name: t, context: 8}\n"
+                                  "  - {text: a, name: u}\n",
+                              "s"));
   EXPECT_TRUE(refused(head + "  - {text: a, use: training}", "line 4", "expected calibration, validation or test"));
   EXPECT_TRUE(refused(head + "  - {text: a, tokens: b}", "line 4", "one of them"));
 }
