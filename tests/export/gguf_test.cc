@@ -56,7 +56,7 @@ std::vector<float> decoded(const GgufTensor& tensor) {
     for (int j = 0; j < 32; ++j) {
       int code = 0;
       if (tensor.type == BlockType::kQ8_0) {
-        code = static_cast<std::int8_t>(bytes[2 + j]);
+        code = (bytes[2 + j] ^ 128) - 128;  // two's complement
       } else if (mx || tensor.type == BlockType::kIQ4_NL) {
         const int four = bytes[(mx ? 1 : 2) + j % 16] >> (j < 16 ? 0 : 4) & 15;
         code = mx ? kTwiceE2m1[four] : kIq4Nl[four];
