@@ -38,8 +38,8 @@ class SharedStep {
   SharedStep(std::span<float> scales, std::span<const double> costs) : scales_(scales), costs_(costs) {}
 
   void run() {
-    const double extreme =
-        *std::max_element(scales_.begin(), scales_.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+    const auto extreme = static_cast<double>(
+        *std::max_element(scales_.begin(), scales_.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }));
     if (extreme == 0.0) return;
     for (int n = kFewestOfLargest; n <= -kLeastMultiple; ++n) {
       if (n <= kMostMultiple) consider(extreme / n);
@@ -47,7 +47,7 @@ class SharedStep {
     }
     // Scales so small that no step is above zero stay zeros, as those below float16 do elsewhere.
     for (float& scale : scales_)
-      scale = best_ == 0.0 ? 0.0f : static_cast<float>(multiple_of(scale, best_) * best_) + 0.0f;
+      scale = best_ == 0.0 ? 0.0f : static_cast<float>(multiple_of(static_cast<double>(scale), best_) * best_) + 0.0f;
   }
 
  private:
@@ -58,7 +58,7 @@ class SharedStep {
     if (step == 0.0) return;
     double products = 0.0, squares = 0.0;
     for (std::size_t b = 0; b < scales_.size(); ++b) {
-      const double k = multiple_of(scales_[b], step);
+      const double k = multiple_of(static_cast<double>(scales_[b]), step);
       products += costs_[b] * k * static_cast<double>(scales_[b]);
       squares += costs_[b] * k * k;
     }
@@ -69,7 +69,8 @@ class SharedStep {
     if (step == 0.0) return;
     double loss = 0.0;
     for (std::size_t b = 0; b < scales_.size(); ++b) {
-      const double stored = multiple_of(scales_[b], step) * step, error = static_cast<double>(scales_[b]) - stored;
+      const double stored = multiple_of(static_cast<double>(scales_[b]), step) * step,
+                   error = static_cast<double>(scales_[b]) - stored;
       if (std::abs(stored) > kLargest) return;
       loss += costs_[b] * error * error;
     }
