@@ -60,7 +60,7 @@ make_table() {  # name, model or nothing
   scripts/evidence/changed_models.sh "$sweep"
   # 4: some cells failed; the table says how many.
   "$nibble" sweep "$sweep" -o "build/evidence/$table" --cache "$cache" --cache-size 40G || [[ $? -eq 4 ]]
-  python3 scripts/evidence_table.py "build/evidence/$table" "scripts/evidence/$1.yaml" >"build/evidence/$table.md"
+  python3 scripts/evidence/evidence_table.py "build/evidence/$table" "scripts/evidence/$1.yaml" >"build/evidence/$table.md"
   mv "build/evidence/$table.md" "$out/$table.md"
 }
 

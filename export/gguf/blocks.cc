@@ -10,16 +10,18 @@
 #include "core/error.h"
 #include "core/matrix/dtype.h"
 #include "model/gguf/block_encode.h"
+#include "model/gguf/super_blocks.h"
 #include "quant/format/codes.h"
 
 namespace nibble::exporting {
 namespace {
 
 using model::BlockType;
+using model::kLeastMultiple;
+using model::kMostMultiple;
+using model::kSuperBlock;
 
 constexpr std::size_t kBlock = 32;
-
-constexpr std::size_t kSuperBlock = 256;
 
 /// The type of super-blocks with such codes and blocks.
 std::optional<BlockType> super_block_type(const Storage& storage) {
@@ -129,26 +131,31 @@ void encode_mxfp4_row(const quant::QuantizedTensor& tensor, std::size_t row, std
   model::encode_mxfp4_blocks(scratch.codes, scratch.exponents, blocks);
 }
 
+/// How many times 2^-24 a float16 is: a whole number.
+constexpr double kUnit = 0x1p-24;
+std::int64_t units_of(std::uint16_t bits) {
+  return static_cast<std::int64_t>(static_cast<double>(f16_to_f32(bits)) / kUnit);
+}
+
 /// The step of a super-block's scales, and how many times it each of them is.
 std::uint16_t split_scales(std::span<const std::uint16_t> scales, std::span<std::int8_t> multiples) {
-  constexpr double kUnit = 0x1p-24;  // of which every float16 is a whole multiple
   std::int64_t step = 0, least = 0, most = 0;
   for (const std::uint16_t bits : scales) {
-    const auto units = static_cast<std::int64_t>(static_cast<double>(f16_to_f32(bits)) / kUnit);
+    const std::int64_t units = units_of(bits);
     step = std::gcd(step, units);
     least = std::min(least, units);
     most = std::max(most, units);
   }
   if (step == 0) step = 1;
-  if (most == 32 * step) step = -step;  // -32 is a multiple of its own, 32 is none
+  if (most == -kLeastMultiple * step) step = -step;  // that many times the step is none, the same with a minus is
+  const auto is_multiple = [step](std::int64_t units) {
+    return units / step >= kLeastMultiple && units / step <= kMostMultiple;
+  };
   const float value = static_cast<float>(static_cast<double>(step) * kUnit);
-  NIBBLE_REQUIRE(least / step >= -32 && least / step <= 31 && most / step >= -32 && most / step <= 31 &&
-                     round_to_f16(value) == value,
-                 FormatError, "scales from {} to {} are no multiples from -32 to 31 of one float16",
-                 static_cast<double>(least) * kUnit, static_cast<double>(most) * kUnit);
-  for (std::size_t b = 0; b < scales.size(); ++b)
-    multiples[b] =
-        static_cast<std::int8_t>(static_cast<std::int64_t>(static_cast<double>(f16_to_f32(scales[b])) / kUnit) / step);
+  NIBBLE_REQUIRE(is_multiple(least) && is_multiple(most) && round_to_f16(value) == value, FormatError,
+                 "scales from {} to {} are no multiples from {} to {} of one float16",
+                 static_cast<double>(least) * kUnit, static_cast<double>(most) * kUnit, kLeastMultiple, kMostMultiple);
+  for (std::size_t b = 0; b < scales.size(); ++b) multiples[b] = static_cast<std::int8_t>(units_of(scales[b]) / step);
   return f32_to_f16(value);
 }
 

@@ -7,8 +7,6 @@
 namespace nibble::model::decode {
 namespace {
 
-constexpr std::size_t kWeights256 = 256;
-
 struct Q2_K {
   std::uint8_t scales[16];  // of 16 weights each: scale below, minimum above
   std::uint8_t codes[64];
@@ -33,7 +31,7 @@ struct Q6_K {
 };
 struct Q8_K {
   float d;
-  std::int8_t codes[kWeights256];
+  std::int8_t codes[kSuperBlock];
   std::int16_t sums[16];  // of 16 codes each: for products, not for values
 };
 struct Tq1 {
@@ -102,7 +100,7 @@ void q3_k(const std::byte* blocks, std::size_t count, float* values) {
         const unsigned i = 2 * s + static_cast<unsigned>(part);
         const int low = i < 8 ? block.scales[i] & 15 : block.scales[i - 8] >> 4;
         const int high = (block.scales[8 + i % 4] >> (2 * (i / 4))) & 3;
-        const float scale = d * static_cast<float>((low | high << 4) - 32);
+        const float scale = d * static_cast<float>((low | high << 4) + kLeastMultiple);
         for (std::size_t l = 16 * part; l < 16 * part + 16; ++l) values[l] = scale * static_cast<float>(codes[l]);
       }
     }
@@ -167,9 +165,9 @@ void q6_k(const std::byte* blocks, std::size_t count, float* values) {
 }
 
 void q8_k(const std::byte* blocks, std::size_t count, float* values) {
-  for (std::size_t b = 0; b < count; ++b, values += kWeights256) {
+  for (std::size_t b = 0; b < count; ++b, values += kSuperBlock) {
     const auto block = load<Q8_K>(blocks);
-    for (std::size_t j = 0; j < kWeights256; ++j) values[j] = block.d * static_cast<float>(block.codes[j]);
+    for (std::size_t j = 0; j < kSuperBlock; ++j) values[j] = block.d * static_cast<float>(block.codes[j]);
   }
 }
 
@@ -179,7 +177,7 @@ void iq4_xs(const std::byte* blocks, std::size_t count, float* values) {
     const float d = f16_to_f32(block.d);
     for (unsigned s = 0; s < 8; ++s, values += 32) {
       const int low = (block.scales_low[s / 2] >> (s % 2 * 4)) & 15, high = (block.scales_high >> (2 * s)) & 3;
-      const float scale = d * static_cast<float>((low | high << 4) - 32);
+      const float scale = d * static_cast<float>((low | high << 4) + kLeastMultiple);
       const std::uint8_t* const codes = block.codes + 16 * s;
       for (std::size_t j = 0; j < 16; ++j) {
         values[j] = scale * kIq4Table[codes[j] & 15u];

@@ -111,8 +111,6 @@ void encode_mxfp4_blocks(std::span<const std::uint8_t> codes, std::span<const st
 
 namespace {
 
-constexpr std::size_t kSuperBlock = 256;
-
 void put_q3_k(const std::uint8_t* codes, const std::int8_t* multiples, std::uint16_t step, std::byte* at) {
   Q3_K block{};
   block.d = step;
@@ -122,7 +120,7 @@ void put_q3_k(const std::uint8_t* codes, const std::int8_t* multiples, std::uint
     block.third[l] = static_cast<std::uint8_t>(block.third[l] | (codes[j] >> 2 & 1u) << s);
   }
   for (std::size_t i = 0; i < 16; ++i) {
-    const auto scale = static_cast<unsigned>(multiples[i] + 32);
+    const auto scale = static_cast<unsigned>(multiples[i] - kLeastMultiple);
     std::uint8_t &low = block.scales[i % 8], &high = block.scales[8 + i % 4];
     low = static_cast<std::uint8_t>(low | (scale & 15u) << (i < 8 ? 0 : 4));
     high = static_cast<std::uint8_t>(high | scale >> 4 << (2 * (i / 4)));
@@ -134,7 +132,7 @@ void put_iq4_xs(const std::uint8_t* codes, const std::int8_t* multiples, std::ui
   Iq4Xs block{};
   block.d = step;
   for (std::size_t s = 0; s < 8; ++s) {
-    const auto scale = static_cast<unsigned>(multiples[s] + 32);
+    const auto scale = static_cast<unsigned>(multiples[s] - kLeastMultiple);
     std::uint8_t& low = block.scales_low[s / 2];
     low = static_cast<std::uint8_t>(low | (scale & 15u) << (s % 2 * 4));
     block.scales_high = static_cast<std::uint16_t>(block.scales_high | scale >> 4 << (2 * s));
@@ -158,9 +156,10 @@ void encode_super_blocks(BlockType type, std::span<const std::uint8_t> codes, st
                  InvalidArgument, "encoding {}: {} steps, {} multiples and {} codes for {} bytes", info.name,
                  steps.size(), multiples.size(), codes.size(), blocks.size());
   check_codes(info.name, codes, q3 ? 8 : 16);
-  const auto bad = std::find_if(multiples.begin(), multiples.end(), [](int k) { return k < -32 || k > 31; });
-  NIBBLE_REQUIRE(bad == multiples.end(), InvalidArgument, "encoding {}: multiple {} at {}; expected -32 to 31",
-                 info.name, static_cast<int>(*bad), bad - multiples.begin());
+  const auto bad =
+      std::find_if(multiples.begin(), multiples.end(), [](int k) { return k < kLeastMultiple || k > kMostMultiple; });
+  NIBBLE_REQUIRE(bad == multiples.end(), InvalidArgument, "encoding {}: multiple {} at {}; expected {} to {}",
+                 info.name, static_cast<int>(*bad), bad - multiples.begin(), kLeastMultiple, kMostMultiple);
   for (std::size_t b = 0; b < steps.size(); ++b)
     (q3 ? put_q3_k : put_iq4_xs)(codes.data() + b * kSuperBlock, multiples.data() + b * scales, steps[b],
                                  blocks.data() + b * info.bytes);

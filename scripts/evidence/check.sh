@@ -30,7 +30,7 @@ for table in "${tables[@]}"; do
     moved=1
     continue
   }
-  python3 scripts/evidence_table.py "build/evidence/check/$table" "$sweep" >"build/evidence/check/$table.md"
+  python3 scripts/evidence/evidence_table.py "build/evidence/check/$table" "$sweep" >"build/evidence/check/$table.md"
   python3 scripts/evidence/check_tables.py compare "$printed" "build/evidence/check/$table.md" || moved=1
 done
 exit "$moved"

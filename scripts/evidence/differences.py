@@ -12,10 +12,8 @@ one of them has is left out. Both sweeps must have measured the same windows.
 import argparse
 import json
 import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from evidence_table import UNDECIDED, mean_and_error  # noqa: E402
+from evidence_table import UNDECIDED, mean_and_error
 
 
 def windows_of(directory):

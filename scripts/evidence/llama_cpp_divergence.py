@@ -13,9 +13,10 @@ import sys
 
 import numpy as np
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients")]
+from evidence_table import mean_and_error
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/clients"))
 from compare import log_softmax  # noqa: E402
-from evidence_table import mean_and_error  # noqa: E402
 from programs import llama_cpp  # noqa: E402
 
 WINDOW = llama_cpp.CONTEXT

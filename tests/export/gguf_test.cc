@@ -145,24 +145,27 @@ TEST(GgufFit, TakesSuperBlocksOfItsTypesAlone) {
   EXPECT_EQ(gguf_fit(in_super_blocks(blocks(2, 16, false))).fit.kind, Fit::Kind::kRefused);
 }
 
-/// A model whose rows are super-blocks, quantized so, and its matrix of up to 256 inputs.
+/// A model whose rows are super-blocks, and what `settings` make of it at q.
 struct SuperBlockModel {
   TempDir dir;
-  explicit SuperBlockModel(const char* settings) {
+  SuperBlockModel() {
     write_small_llama(dir / "model", {{"hidden_size", 256}, {"intermediate_size", 512}, {"num_attention_heads", 4}});
-    test::write_calibration(dir / "calib.h5", dir / "model");
-    test::quantize(dir / "model", dir / "q", fmt::format("defaults: {{{}}}", settings), {dir / "calib.h5"});
+  }
+  void quantize(const std::string& settings, const std::vector<std::filesystem::path>& calibration) const {
+    test::quantize(dir / "model", dir / "q", fmt::format("defaults: {{{}}}", settings), calibration);
   }
 };
 
 TEST(GgufExport, HoldsTheVeryValuesOfSuperBlocks) {
+  const SuperBlockModel model;
+  test::write_calibration(model.dir / "calib.h5", model.dir / "model");
   for (const auto& [settings, type] :
        {std::pair{"format: uniform, bits: 3, group_size: 16, super_block: 256", BlockType::kQ3_K},
         {"format: uniform, bits: 3, group_size: 16, super_block: 256, search: error, solver: gptq", BlockType::kQ3_K},
         {"format: block-palette, palette: iq4_nl, search: error, super_block: 256", BlockType::kIQ4_XS},
         {"format: block-palette, palette: iq4_nl, super_block: 256, solver: coordinate-descent", BlockType::kIQ4_XS}}) {
     SCOPED_TRACE(settings);
-    const SuperBlockModel model(settings);
+    model.quantize(settings, {model.dir / "calib.h5"});
     const ExportResult result = export_gguf(model.dir / "q", model.dir / "q.gguf");
     EXPECT_EQ(result.coded, 14u);
     EXPECT_EQ(result.read_back.rounded, 0u);
@@ -183,7 +186,8 @@ TEST(GgufExport, HoldsTheVeryValuesOfSuperBlocks) {
 }
 
 TEST(GgufExport, RefusesScalesThatAreNoMultiplesOfAStep) {
-  const SuperBlockModel model("format: uniform, bits: 3, group_size: 16");
+  const SuperBlockModel model;
+  model.quantize("format: uniform, bits: 3, group_size: 16", {});
   auto config = nlohmann::json::parse(test::read_file(model.dir / "q" / "config.json"));
   for (auto& [name, tensor] : config["quantization_config"]["tensors"].items()) tensor["super_block"] = 256;
   test::write_file(model.dir / "q" / "config.json", config.dump());

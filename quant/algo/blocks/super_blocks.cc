@@ -45,7 +45,7 @@ class SharedStep {
       if (n <= kMostMultiple) consider(extreme / n);
       consider(extreme / -n);
     }
-    // Scales so small that no step is above zero stay zeros, as those below float16 do elsewhere.
+    // Scales so small that no step is above zero become zeros, as those below float16 do elsewhere; + 0 leaves no -0.
     for (float& scale : scales_)
       scale = best_ == 0.0 ? 0.0f : static_cast<float>(multiple_of(static_cast<double>(scale), best_) * best_) + 0.0f;
   }

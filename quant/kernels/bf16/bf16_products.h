@@ -14,10 +14,13 @@ namespace nibble::quant {
 /// numbers faster than floats (has_fast_bf16() of core/machine/isa.h), the matrix library's products of bits; elsewhere
 /// its float32 products of rounded floats, which are as exact, since a product of two bfloat16 numbers fits into a
 /// float32. They differ in the order of sums, and the first two take subnormal numbers for 0. The same bits on any
-/// number of threads. Shapes  X (tokens, in), Y (tokens, out); `bias` empty or (out), InvalidArgument otherwise. Cost
-/// decodes W once (bits), or once per 256 tokens (floats). Memory per thread, but for our own products, which say
-///         theirs: one tile of rows of W, at most 4 MB as bits and, stored transposed, 8 MB as floats (floats: 8 MB),
-///         or 128 rows where that is more; X rounded.
+/// number of threads.
+///
+/// Shapes  X (tokens, in), Y (tokens, out); `bias` empty or (out), InvalidArgument otherwise.
+///
+/// Cost    decodes W once (bits), or once per 256 tokens (floats). Memory per thread: one tile of rows of W, at most 4
+///         MB as bits and, stored transposed, 8 MB as floats (floats: 8 MB), or 128 rows where that is more; X rounded.
+///         Our own products say theirs.
 std::unique_ptr<LinearOp<float>> make_bf16_products(std::shared_ptr<const WeightSource> source,
                                                     std::vector<float> bias);
 
