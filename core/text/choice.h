@@ -35,13 +35,14 @@ std::optional<T> find_choice(std::string_view name, const std::array<Choice<T>, 
 }
 
 /// The value that `name` stands for. Throws InvalidArgument naming the option or key, the words there are and the
-/// nearest.
+/// nearest; `between` stands between the words.
 template <class T, std::size_t kCount>
-T choose(std::string_view option, std::string_view name, const std::array<Choice<T>, kCount>& choices) {
+T choose(std::string_view option, std::string_view name, const std::array<Choice<T>, kCount>& choices,
+         std::string_view between = " or ") {
   if (const auto found = find_choice(name, choices)) return *found;
   const std::vector<std::string_view> names = names_of(choices);
   throw InvalidArgument(
-      fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, " or "), name, did_you_mean(name, names)));
+      fmt::format("{}: expected {}, got '{}'{}", option, fmt::join(names, between), name, did_you_mean(name, names)));
 }
 
 /// The word for a value. Requires that there is one.

@@ -42,10 +42,7 @@ bool contains(std::span<const T> values, std::type_identity_t<T> value) {
 
 template <class E, std::size_t kCount>
 E one_of(std::string_view key, std::string_view text, const std::array<Choice<E>, kCount>& choices) {
-  if (const auto found = find_choice(text, choices)) return *found;
-  const std::vector<std::string_view> names = names_of(choices);
-  throw InvalidArgument(
-      fmt::format("{}: expected {}, got '{}'{}", key, fmt::join(names, ", "), text, did_you_mean(text, names)));
+  return choose(key, text, choices, ", ");
 }
 
 // The parts that all keys share: how to print, reset and compare one member.
