@@ -191,6 +191,8 @@ constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale:
                                                         {"absmax-7", Int4Scale::kAbsmax7},
                                                         {"absmax-7.5", Int4Scale::kAbsmax7_5},
                                                         {"minmax", Int4Scale::kMinmax}}};
+constexpr std::array<Choice<UniformScale>, 2> kUniformScales{
+    {{"absmax", UniformScale::kAbsmax}, {"extreme", UniformScale::kExtreme}}};
 constexpr std::array<Choice<DampingBy>, 2> kDampingUnits{{{"own", DampingBy::kOwn}, {"mean", DampingBy::kMean}}};
 constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
     {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
@@ -215,6 +217,15 @@ RecipeKey output_hessian_key() {
 RecipeKey damping_by_key() {
   RecipeKey key =
       choice("damping_by", &TensorSettings::damping_by, kDampingUnits, is_solved, "solver: gptq or coordinate-descent");
+  key.printed_by_default = false;  // recipes without it stay what they were
+  return key;
+}
+
+RecipeKey uniform_scale_key() {
+  RecipeKey key = choice(
+      "uniform_scale", &TensorSettings::uniform_scale, kUniformScales,
+      [](const TensorSettings& s) { return !s.zero_point && s.super_block == 0; },
+      "format: uniform without zero_point and super_block (whose scales have either sign)");
   key.printed_by_default = false;  // recipes without it stay what they were
   return key;
 }
@@ -259,6 +270,7 @@ std::vector<RecipeKey> make_keys() {
                            "a palette with solver: gptq or coordinate-descent"),
       flag("sequential", &S::sequential, always, kCodedOnly),
       choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
+      uniform_scale_key(),
       flag("zero_point", &S::zero_point, always, kGridOnly),
       choice("input_scaling", &S::input_scaling, kInputScalings, always, kCodedOnly),
       number("outliers_sensitive", &S::outliers_sensitive, 0.0, 0.5, always, kPaletteOnly),

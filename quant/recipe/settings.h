@@ -19,6 +19,7 @@ enum class Sign : std::uint8_t { kPlain, kFlip, kSearch };
 enum class Solver : std::uint8_t { kNearest, kGptq, kCoordinateDescent };
 using calib::HessianKind;
 enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax };
+enum class UniformScale : std::uint8_t { kAbsmax, kExtreme };
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class DampingBy : std::uint8_t { kOwn, kMean };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
@@ -55,6 +56,7 @@ struct TensorSettings {
   ScaleType block_scale = ScaleType::kFloat16;    ///< of block palettes
   std::size_t super_block = 0;                    ///< of blocks: TensorSpec::super_block
   Int4Scale int4_scale = Int4Scale::kExtreme8;
+  UniformScale uniform_scale = UniformScale::kAbsmax;  ///< without zero points and super-blocks
   ScaleSearch search = ScaleSearch::kNone;
   InputScaling input_scaling = InputScaling::kNone;
   double outliers_sensitive = 0.0;

@@ -24,8 +24,9 @@ namespace {
 
 BlockScale block_scale(const TensorSettings& settings) {
   if (!settings.stored_as().takes("int4_scale")) {
-    if (settings.super_block != 0) return BlockScale::kExtreme;  // multiples of either sign: every code is used
-    return settings.zero_point ? BlockScale::kMinmax : BlockScale::kAbsmax;
+    if (settings.zero_point) return BlockScale::kMinmax;
+    const bool either_sign = settings.super_block != 0 || settings.uniform_scale == UniformScale::kExtreme;
+    return either_sign ? BlockScale::kExtreme : BlockScale::kAbsmax;
   }
   switch (settings.int4_scale) {
     case Int4Scale::kExtreme8:

@@ -126,7 +126,8 @@ std::vector<std::string> all_recipes() {
     recipes.push_back(blocks);
   for (const auto grid : {"format: int4-block", "format: int4-block, int4_scale: absmax-7.5",
                           "format: int4-block, int4_scale: minmax, zero_point: true", "format: uniform, bits: 2",
-                          "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16"})
+                          "format: uniform, bits: 3, zero_point: true", "format: uniform, bits: 8, group_size: 16",
+                          "format: uniform, bits: 2, group_size: 16, uniform_scale: extreme"})
     for (const auto search : {"search: none", "search: error", "search: weighted, weighting: fisher",
                               "search: weighted, weighting: second-moment", "search: hessian, solver: gptq",
                               "search: error, solver: coordinate-descent"})
@@ -436,6 +437,21 @@ TEST(QuantizeTensor, NamesWhatNoFormatHolds) {
   EXPECT_TRUE(test::throws_with<NumericalError>(
       [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of("outliers_large: 0.01"), {}); }, "outlier_values",
       "row 2, column 9"));
+}
+
+TEST(QuantizeTensor, ExtremeScalesOfGridsHaveEitherSignAndUseEveryCode) {
+  Matrix<float> w(2, 16);
+  for (std::size_t j = 0; j < w.cols(); ++j) {  // -2, -1, 0 and 1 times a half, and times minus a half
+    w(0, j) = 0.5f * (static_cast<float>(j % 4) - 2.0f);
+    w(1, j) = -w(0, j);
+  }
+  const auto error_of = [&](const std::string& keys) {
+    return quantize_tensor("p", MatrixSource(w), settings_of("format: uniform, bits: 2, " + keys), {}).relative_error;
+  };
+  EXPECT_EQ(error_of("uniform_scale: extreme"), 0.0);
+  EXPECT_EQ(error_of("uniform_scale: extreme, group_size: 16, search: error"), 0.0);
+  EXPECT_GT(error_of("uniform_scale: absmax"), 0.1);
+  EXPECT_EQ(error_of("uniform_scale: absmax"), error_of("group_size: 0"));
 }
 
 TEST(QuantizeTensor, SearchedScalesLoseLessInWhatTheyAreSearchedFor) {
