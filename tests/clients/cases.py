@@ -12,7 +12,7 @@ RECIPES = {
     "down_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'down_proj', format: float16}]\n",
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
     # three widths at once: what per-layer settings are for
-    "widths.yaml": "defaults: {format: uniform, bits: 4, group_size: 32}\nlayers: [{match: 'down_proj', bits: 8}, {match: 'up_proj', bits: 3}]\n",
+    "widths.yaml": "defaults: {format: uniform, bits: 4, group_size: 32}\nlayers: [{match: 'down_proj', bits: 8}, {match: 'up_proj', bits: 3, uniform_scale: extreme}]\n",
     # super-blocks of 256 inputs, which down_proj alone has: Q3_K and IQ4_XS
     "super_blocks.yaml": "defaults: {format: block-palette, palette: iq4_nl, search: error}\nlayers: [{match: '[0-2]\\\\.mlp\\\\.down_proj', format: uniform, bits: 3, group_size: 16, super_block: 256}, {match: 'down_proj', super_block: 256}]\n",
 }
