@@ -8,6 +8,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/text/excerpt.h"
+#include "eval/report/paired_test.h"
 
 namespace nibble::cli {
 namespace {
@@ -93,10 +94,11 @@ void print_layers(const std::vector<eval::LayerDiff>& layers) {
 }
 
 void print_difference(const char* what, const char* of_what, const eval::WindowDifference& difference) {
-  const bool undecided = std::abs(difference.nats) <= 2.0 * difference.stderr_nats;
+  const double within = difference.windows > 1 ? eval::undecided_within(difference.windows) : eval::kUndecidedWithin;
+  const bool undecided = std::abs(difference.nats) <= within * difference.stderr_nats;
   print(fmt::format("\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.nats,
                     difference.stderr_nats, of_what, difference.windows,
-                    undecided ? ": undecided, within two standard errors" : ""));
+                    undecided ? fmt::format(": undecided, within {:.1f} standard errors", within) : ""));
 }
 
 }  // namespace

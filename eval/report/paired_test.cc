@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/error.h"
 #include "core/weighted_mean.h"
 
 namespace nibble::eval {
@@ -33,6 +34,12 @@ std::optional<PairedDifference> paired_difference(std::span<const double> a, std
     result.p_value = 0.0;
   }
   return result;
+}
+
+double undecided_within(std::size_t pairs) {
+  NIBBLE_REQUIRE(pairs >= 2, InvalidArgument, "one pair has no error");
+  const boost::math::students_t distribution(static_cast<double>(pairs) - 1.0);
+  return boost::math::quantile(boost::math::complement(distribution, kUndecidedChance / 2.0));
 }
 
 std::vector<double> holm_adjusted(std::span<const double> p_values) {

@@ -7,6 +7,11 @@
 
 namespace nibble::eval {
 
+/// Standard errors within which a difference of many pairs is undecided.
+constexpr double kUndecidedWithin = 2.0;
+/// How often a normal value is further than that from its mean: erfc(√2).
+constexpr double kUndecidedChance = 0.045500263896358;
+
 /// The mean of a − b over pairs, and how far it can be told from zero.
 struct PairedDifference {
   double mean = 0.0;  ///< weighted_mean() of a − b, and its error; without weights sd(a − b) / √n
@@ -22,6 +27,10 @@ struct PairedDifference {
 /// finite. Windows of one text are neighbours, so their differences are close to independent, not exactly.
 std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b,
                                                   std::span<const std::uint64_t> weights = {});
+
+/// Standard errors that a mean of `pairs` differences exceeds by chance as often as a normal value exceeds two: 2.87 of
+/// five, 4.53 of three. Requires two pairs.
+double undecided_within(std::size_t pairs);
 
 /// Holm's step-down adjustment (Holm 1979): p-values that keep the chance of any false claim below the level, in the
 /// order given.

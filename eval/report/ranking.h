@@ -12,9 +12,6 @@
 
 namespace nibble::eval {
 
-/// Standard errors within which a difference is undecided.
-constexpr double kUndecidedWithin = 2.0;
-
 /// The figure by which cells of one model and evaluation are ranked, lower being better: the KL divergence from the
 /// float model where every quantized cell has it, which the text's own difficulty does not blur; else perplexity.
 struct Ranking {
@@ -40,7 +37,8 @@ int millinat_decimals(double error);
 /// "+0.0213 ± 0.0004": in millinats, with as many decimals as the error needs.
 std::string millinat_difference(const PairedDifference& difference);
 
-/// Whether it is no more than kUndecidedWithin standard errors from zero.
+/// Whether chance alone gives as much in more than kUndecidedChance of cases, by Student's t: of many pairs what is
+/// within two standard errors of zero, of five draws within 2.87, of three within 4.53.
 bool is_undecided(const PairedDifference& difference);
 
 /// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.

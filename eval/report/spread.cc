@@ -142,13 +142,13 @@ ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::st
                                 : fmt::format("over {} value{} of {}", values.size(), plural(values.size()), over);
   table.caption = fmt::format(
       "{}, mean ± standard deviation over {}. Second line: difference from the lowest of the column, paired over the "
-      "values that both have, ± its standard error. Bold: the lowest, where none other is within two of these; †: "
-      "undecided, within two.",
+      "values that both have, ± its standard error. Bold: the lowest, where none other is undecided beside it; †: "
+      "undecided, by Student's t as likely by chance as what is within two standard errors of many values.",
       ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity", over);
   if (values.size() > 1)
     table.caption +=
-        fmt::format(" With few values two standard errors are less than 95 %: {} pairs have {} degree{} of freedom.",
-                    values.size(), values.size() - 1, plural(values.size() - 1));
+        fmt::format(" {} pairs have {} degree{} of freedom: undecided is what is within {:.2f} standard errors.",
+                    values.size(), values.size() - 1, plural(values.size() - 1), undecided_within(values.size()));
   std::map<const Entry*, TableCell> cells;
   for (const Entry* first : pivot.entries) cells[first].text = text_of(ranking, spread.draws.at(first));
   for (const std::string& column : pivot.column_names) mark_column(ranking, spread, column_of(pivot, column), cells);

@@ -33,9 +33,9 @@ Marks marks_of(const Ranking& ranking, const Entries& entries) {
 }
 
 constexpr const char* kMarksExplained =
-    " Bold: the lowest, where none other is within two standard errors of it (paired over windows). †: undecided, "
-    "within "
-    "two standard errors of the lowest.";
+    " Bold: the lowest, where none other is within two standard errors of it (paired over windows; by Student's t "
+    "where "
+    "these are few). †: undecided, within two standard errors of the lowest.";
 
 std::string joined(const SettingNames& names) {
   std::string text;

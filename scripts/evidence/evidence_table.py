@@ -4,6 +4,7 @@ For each model and width, rows ranked by KL divergence: bits, KL on every text, 
 row to compare with, both paired by window. Of several draws of the calibration, the mean and the deviation from draw to draw.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -11,7 +12,7 @@ import pathlib
 import re
 import sys
 
-UNDECIDED = 2.0  # standard errors
+UNDECIDED = 2.0  # standard errors, of many values
 
 
 def mean_and_error(values):
@@ -19,6 +20,28 @@ def mean_and_error(values):
     if len(values) < 2:
         return mean, math.nan
     return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+
+@functools.cache
+def undecided_within(count):
+    """Standard errors that a mean of `count` values exceeds by chance as often as a normal value exceeds two: 2.87 of five."""
+
+    def inside(t):  # P(|T| <= t) of Student's t with `freedom` degrees of freedom, by its finite series
+        freedom = count - 1
+        angle = math.atan(t / math.sqrt(freedom))
+        sine, cosine = math.sin(angle), math.cos(angle)
+        term = 1.0 if freedom % 2 == 0 else cosine
+        total = 0.0
+        for k in range(2 + freedom % 2, freedom + 1, 2):
+            total += term
+            term *= cosine**2 * (k - 1) / k
+        return sine * total if freedom % 2 == 0 else 2 / math.pi * (angle + sine * total)
+
+    low, high = UNDECIDED, 1e3
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < math.erf(UNDECIDED / math.sqrt(2)) else (low, middle)
+    return high
 
 
 def millinats(mean, error, sign=""):
@@ -86,14 +109,15 @@ class Row:
 
 
 def paired(row, other, column, what):
-    """Mean difference and its error: over windows, or of several draws over these. None without the same texts and draws."""
+    """Mean difference, its error, and within how many of these it is undecided: over windows, or of several draws over these,
+    which are few. None without the same texts and draws."""
     mine, theirs = row.draws(column, what), other.draws(column, what)
     if not mine or mine.keys() != theirs.keys():
         return None
     differences = [[a - b for a, b in zip(mine[seed], theirs[seed], strict=True)] for seed in mine]
     if len(differences) == 1:
-        return mean_and_error(differences[0])
-    return mean_and_error([math.fsum(draw) / len(draw) for draw in differences])
+        return *mean_and_error(differences[0]), UNDECIDED
+    return *mean_and_error([math.fsum(draw) / len(draw) for draw in differences]), undecided_within(len(differences))
 
 
 def reference_of(name, rows):
@@ -109,7 +133,8 @@ def reference_of(name, rows):
 
 
 def undecided(difference):
-    return abs(difference[0]) <= UNDECIDED * difference[1]
+    mean, error, within = difference
+    return abs(mean) <= within * error
 
 
 def table(rows, columns, decisive, floats):
@@ -131,11 +156,11 @@ def table(rows, columns, decisive, floats):
             line.append(millinats(*row.divergence(column)) + " †" * bool(level) if column in row.columns else "")
         if floats:
             loss = paired(row, floats, decisive, "losses")
-            line.append(millinats(*loss, sign="+") if loss else "")
+            line.append(millinats(*loss[:2], sign="+") if loss else "")
         if compared:
             reference = reference_of(name, rows)
             difference = paired(row, rows[reference], decisive, "divergences") if reference else None
-            text = f"{millinats(*difference, sign='+')} than {reference.partition(': ')[2]}" if difference else ""
+            text = f"{millinats(*difference[:2], sign='+')} than {reference.partition(': ')[2]}" if difference else ""
             if difference and len(row.columns[decisive]) > 1:  # of several draws also as a share, which other widths and models have too
                 mean = rows[reference].divergence(decisive)[0]
                 text += f" ({100 * difference[0] / mean:+.1f} ± {100 * difference[1] / mean:.1f} %)"
@@ -154,7 +179,7 @@ def beaten(rows, column):
         if best is None or row is best or row.cells[0].bits > best.cells[0].bits:
             continue
         difference = paired(row, best, column, "divergences")
-        if difference and difference[0] < -UNDECIDED * difference[1]:
+        if difference and difference[0] < 0 and not undecided(difference):
             yield name
 
 
@@ -207,6 +232,8 @@ def main():
     print(f"# {lines[0].lstrip('# ').rstrip('.')}\n")
     drawn = any(cell.seed for cell in cells)
     error = "deviation from draw to draw" if drawn else "standard error from window means"
+    draws = len({cell.seed for cell in cells})
+    within = f"{undecided_within(draws):.2f} standard errors of {draws} draws (Student's t)" if drawn else "two standard errors"
     sweep_hash = hashlib.sha256(sweep.read_bytes())
     recipes = list(dict.fromkeys(re.findall(r"recipe: ([^ ,}]+\.yaml)", "\n".join(lines))))
     for recipe in recipes:  # named from the repository's directory, as the sweep's other paths
@@ -219,7 +246,7 @@ def main():
         sys.exit(f"these cells are of a program with changes that no commit has ({environment['commit']}): commit, build, and make them anew")
     print(f"Made by `scripts/evidence.sh {arguments}` (sha256 of {hashed} {sweep_hash.hexdigest()[:12]}) with the program of commit "
           f"{environment['commit'][:7]}, {environment['processor']} ({environment['instruction_set']}); do not edit. {calibration_of(cells)}"
-          f"KL(float ‖ quantized){loss} in millinats per token ± {error}; what is inside two standard errors is "
+          f"KL(float ‖ quantized){loss} in millinats per token ± {error}; what is inside {within} is "
           "undecided, † of the row above. Bits count everything stored, of the linear layers and of the whole model. "
           "Columns of a use hold all texts of that use together; differences, †, and loss are of test text where there is any, else "
           "of the column on the right. Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are "
@@ -258,7 +285,7 @@ def main():
     if lacking:
         print("Not measured in this run, in whole or in part: " + "; ".join(lacking) + ".\n")
     if any(name.endswith(": best") for name in order):
-        print("Methods of no more bits than `best` whose KL is lower by more than two standard errors: "
+        print(f"Methods of no more bits than `best` whose KL is lower by more than {within}: "
               + (", ".join(lost) or "none") + ".")
 
 

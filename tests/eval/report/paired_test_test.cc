@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "core/error.h"
 #include "core/random.h"
 #include "tests/support/compare.h"
 
@@ -46,6 +47,17 @@ TEST(PairedDifference, FindsNothingInNoiseAndAlmostAnythingInPairs) {
     b[i] = a[i] + 0.01 + 0.002 * random.normal();
   }
   EXPECT_LT(paired_difference(a, b)->p_value, 1e-10);
+}
+
+TEST(PairedDifference, FewPairsAreUndecidedWithinMoreStandardErrors) {
+  const double sure = std::erf(std::numbers::sqrt2);  // of a normal value within two deviations
+  EXPECT_TRUE(near(kUndecidedChance, 1.0 - sure, {.rel = 1e-12}));
+  // Closed forms of one and two degrees of freedom.
+  EXPECT_TRUE(near(undecided_within(2), std::tan(std::numbers::pi / 2.0 * sure), {.rel = 1e-9}));
+  EXPECT_TRUE(near(undecided_within(3), sure * std::sqrt(2.0 / (1.0 - sure * sure)), {.rel = 1e-9}));
+  EXPECT_TRUE(near(undecided_within(5), 2.87, {.abs = 0.005}));
+  EXPECT_TRUE(near(undecided_within(100000), kUndecidedWithin, {.rel = 1e-4}));
+  EXPECT_THROW((void)undecided_within(1), InvalidArgument);
 }
 
 TEST(PairedDifference, WeighsPairs) {

@@ -69,6 +69,17 @@ TEST(Spread, MeansDeviationsAndPairedDifferences) {
   EXPECT_TRUE(made[0].warnings.empty()) << made[0].warnings[0];
 }
 
+// 1, 2 and 3 more: 3.5 standard errors, within the 4.53 that two degrees of freedom ask for.
+TEST(Spread, ThreeDrawsNeedMoreThanTwoStandardErrors) {
+  const auto entries = entries_of({cell(0, "0", 10.0), cell(0, "1", 12.0), cell(0, "2", 14.0), cell(1, "0", 11.0),
+                                   cell(1, "1", 14.0), cell(1, "2", 17.0)});
+  const auto made = tables(entries);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(row_of(made[0], 1)[1].detail, "+2.000 ± 0.577");
+  EXPECT_TRUE(row_of(made[0], 1)[1].undecided);
+  EXPECT_NE(made[0].caption.find("within 4.53 standard errors"), std::string::npos) << made[0].caption;
+}
+
 TEST(Spread, RowsAreNamedByWhatDrawsHaveInCommon) {
   const auto named = [](std::vector<SweepRecord> records, const std::vector<std::string>& names) {
     for (std::size_t i = 0; i < records.size(); ++i)
