@@ -9,6 +9,11 @@ target_compile_options(nibble_options INTERFACE
 if(NIBBLE_SANITIZE)
   target_compile_options(nibble_options INTERFACE
     -fsanitize=${NIBBLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # Beside ASan, which reports the access itself, a quarter of the time that code takes to compile. Clang's, in the builds for fuzzing,
+  # has all of them.
+  if(NIBBLE_SANITIZE MATCHES "address,undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(nibble_options INTERFACE -fno-sanitize=null,object-size,pointer-overflow,vptr)
+  endif()
   target_link_options(nibble_options INTERFACE -fsanitize=${NIBBLE_SANITIZE})
   target_compile_definitions(nibble_options INTERFACE _GLIBCXX_ASSERTIONS)
   if(NIBBLE_SANITIZE MATCHES "address")

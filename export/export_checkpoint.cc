@@ -15,7 +15,7 @@
 #include "export/output_path.h"
 #include "export/read_back.h"
 #include "model/open/open_model.h"
-#include "quant/job/plan.h"
+#include "quant/job/plan/plan.h"
 
 namespace nibble::exporting {
 namespace {

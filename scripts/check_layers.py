@@ -19,7 +19,10 @@ LINEAR = {"quant/kernels/packing", "quant/kernels/linear"}  # what others know o
 STORE = NETWORK | LINEAR | {"model/open", "quant/format", "quant/recipe", "quant/store"}
 ROUNDING, KMEANS, PALETTES = ({f"quant/algo/{folder}"} for folder in ("rounding", "kmeans", "palettes"))
 ALGO = ROUNDING | KMEANS | PALETTES | {f"quant/algo/{folder}" for folder in ("vectors", "blocks", "windows", "solve")}
-JOB = CALIB | STORE | ALGO | {"quant/tuning", "quant/tensor", "quant/job"}
+WEIGHTS = CALIB | STORE | ALGO | {"quant/tuning", "quant/tensor"}  # all that one weight needs, of files and of methods
+JOB_PLAN, JOB_STATISTICS, JOB_SHARDS, JOB_NETWORK, JOB_BUDGET = (
+    {f"quant/job/{folder}"} for folder in ("plan", "statistics", "shards", "network", "budget"))
+JOB = WEIGHTS | JOB_PLAN | JOB_STATISTICS | JOB_SHARDS | JOB_NETWORK | JOB_BUDGET | {"quant/job"}
 ALLOWED = {
     "core": set(),
     "core/text": {"core"},
@@ -58,6 +61,11 @@ ALLOWED = {
     "quant/recipe": CORE | {"calib/stats", "quant/format"},
     "quant/store": STORE,
     "quant/tensor": CORE | ALGO | {"quant/format", "quant/recipe", "quant/store"},
+    "quant/job/plan": WEIGHTS,
+    "quant/job/statistics": WEIGHTS | JOB_PLAN,
+    "quant/job/shards": WEIGHTS | JOB_PLAN | JOB_STATISTICS,
+    "quant/job/network": WEIGHTS | JOB_PLAN | JOB_STATISTICS | JOB_SHARDS,
+    "quant/job/budget": WEIGHTS | JOB_PLAN | JOB_STATISTICS | JOB_SHARDS | JOB_NETWORK,
     "quant/job": JOB,
     "export": JOB | {"model/gguf", "model/rotate"},
     "eval/bound": JOB | {"model/rotate", "eval/quality"},

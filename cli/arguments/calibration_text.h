@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "quant/job/calibrate_model.h"
+#include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::cli {
 

@@ -29,7 +29,7 @@
 #include "core/machine/thread_pool.h"
 #include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
-#include "quant/job/calibrate_model.h"
+#include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::cli {
 namespace {

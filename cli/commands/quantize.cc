@@ -28,9 +28,9 @@
 #include "core/machine/thread_pool.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"
+#include "quant/job/network/tuning.h"
 #include "quant/job/quantize_model.h"
-#include "quant/job/shard.h"
-#include "quant/job/tuning.h"
+#include "quant/job/shards/shard.h"
 #include "quant/recipe/recipe.h"
 
 namespace nibble::cli {

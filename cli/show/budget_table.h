@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "quant/job/budget_result.h"
+#include "quant/job/plan/budget_result.h"
 
 namespace nibble::cli {
 

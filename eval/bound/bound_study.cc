@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/matrix/view_source.h"
 #include "eval/quality/statistics.h"
-#include "quant/job/calibration.h"
-#include "quant/job/weight_statistics.h"
+#include "quant/job/statistics/calibration.h"
+#include "quant/job/statistics/weight_statistics.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/quantize_tensor.h"
 

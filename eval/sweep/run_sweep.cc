@@ -22,7 +22,7 @@
 #include "eval/sweep/run_job.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_inputs.h"
-#include "quant/job/memory_gate.h"
+#include "quant/job/plan/memory_gate.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::eval {

@@ -68,7 +68,7 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
 }
 
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::uint64_t memory) {
-  // About work_bytes() of quant/job/weight_statistics.cc, without and with a Hessian of the outputs.
+  // About work_bytes() of quant/job/statistics/weight_statistics.cc, without and with a Hessian of the outputs.
   constexpr std::uint64_t kPerWeight = 30, kPerCoupledWeight = 80, kPerHessian = 16, kPerOutputHessian = 24;
   constexpr double kOperationsPerWeight = 2000.0;  // 40 ns of one thread
   const bool solves = job.statistics.hessian || job.statistics.guided_hessian, coupled = job.statistics.output_hessian;

@@ -19,7 +19,7 @@
 #include "eval/sweep/sweep_inputs.h"
 #include "model/open/open_model.h"
 #include "model/tokenizer/agreement.h"
-#include "quant/job/plan.h"
+#include "quant/job/plan/plan.h"
 #include "quant/job/recipe_needs.h"
 
 namespace nibble::eval {

@@ -7,7 +7,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/dtype.h"
 #include "core/matrix/matrix_view.h"
-#include "quant/job/plan.h"
+#include "quant/job/plan/plan.h"
 #include "quant/store/model_weights.h"
 
 namespace nibble::eval {

@@ -27,7 +27,7 @@
 #include "python/src/bindings.h"
 #include "python/src/calibration_source.h"
 #include "python/src/long_work.h"
-#include "quant/job/calibrate_model.h"
+#include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::python {
 namespace {

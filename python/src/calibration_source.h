@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "quant/job/calibrate_model.h"
+#include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::python {
 

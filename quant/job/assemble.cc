@@ -7,9 +7,9 @@
 #include <variant>
 
 #include "core/error.h"
-#include "quant/job/copy_tensor.h"
-#include "quant/job/shifted_bias.h"
-#include "quant/job/tuning.h"
+#include "quant/job/network/shifted_bias.h"
+#include "quant/job/network/tuning.h"
+#include "quant/job/shards/copy_tensor.h"
 
 namespace nibble::quant {
 namespace {

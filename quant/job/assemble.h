@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "quant/job/plan.h"
-#include "quant/job/result.h"
-#include "quant/job/shard.h"
+#include "quant/job/plan/plan.h"
+#include "quant/job/plan/result.h"
+#include "quant/job/shards/shard.h"
 
 namespace nibble::quant {
 

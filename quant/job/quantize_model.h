@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/progress.h"
-#include "quant/job/calibration.h"
-#include "quant/job/calibration_text.h"
-#include "quant/job/result.h"
+#include "quant/job/plan/result.h"
+#include "quant/job/statistics/calibration.h"
+#include "quant/job/statistics/calibration_text.h"
 #include "quant/recipe/recipe.h"
 
 namespace nibble::quant {

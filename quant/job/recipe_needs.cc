@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "quant/job/calibration.h"
-#include "quant/job/hessian_choice.h"
-#include "quant/job/input_scaling.h"
-#include "quant/job/predicted_loss.h"
+#include "quant/job/network/input_scaling.h"
+#include "quant/job/statistics/calibration.h"
+#include "quant/job/statistics/hessian_choice.h"
+#include "quant/job/statistics/predicted_loss.h"
 
 namespace nibble::quant {
 

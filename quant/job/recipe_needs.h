@@ -1,7 +1,7 @@
 #pragma once
 
 #include "calib/stats/statistic_set.h"
-#include "quant/job/plan.h"
+#include "quant/job/plan/plan.h"
 
 namespace nibble::quant {
 

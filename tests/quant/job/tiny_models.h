@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/architecture/architecture.h"
-#include "quant/job/calibration_text.h"
+#include "quant/job/statistics/calibration_text.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace nibble::test {

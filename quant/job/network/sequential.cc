@@ -1,0 +1,309 @@
+#include "quant/job/network/sequential.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "calib/collect/boundary_walk.h"
+#include "calib/collect/plan.h"
+#include "calib/stats/derived.h"
+#include "core/error.h"
+#include "core/files/output_file.h"
+#include "core/text/strict_json.h"
+#include "quant/job/network/growing_model.h"
+#include "quant/job/network/shifted_bias.h"
+#include "quant/job/shards/make_shards.h"
+#include "quant/job/shards/shard_source.h"
+#include "quant/job/statistics/rare_experts.h"
+
+namespace nibble::quant {
+namespace {
+
+using calib::BoundaryWalk;
+using calib::CollectedLayer;
+using Layers = std::span<const CollectedLayer>;
+
+constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
+
+calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text,
+                                 std::uint64_t memory_bytes) {
+  calib::RunSettings settings;
+  settings.collected = kInputs;
+  settings.window_tokens = text.window_tokens;
+  settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
+  return calib::plan_calibration(
+      architecture, settings, memory_bytes,
+      {.remedy = "take sequential: false with statistics of --calib, which need no forward pass"});
+}
+
+class SequentialRun {
+ public:
+  SequentialRun(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
+                std::vector<RareExpert>& rare)
+      : job_(job),
+        plan_(plan),
+        scaling_(scaling),
+        rare_(rare),
+        shards_(plan.items.size()),
+        layers_(calib::collected_layers(job.architecture, false)) {
+    for (const QuantizeItem& item : plan.items) shifted_ = shifted_ || is_shifted(item);
+  }
+
+  std::vector<Shard> run() {
+    make_others();
+    const calib::CalibrationPlan walk = plan_walk(job_.architecture, job_.text, job_.memory_bytes);
+    const auto store = make_store(walk);
+    BoundaryWalk live(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "boundary", *store);
+    BoundaryWalk original(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "float", *store);
+    const std::size_t first = start(live, original);
+    for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
+      const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
+      if (shifted_) measure_float_means(original, block, go);
+      for (const Step& step : steps_of(block)) quantize_step(live, block, step);
+      if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
+      network_->model().release_block(block);
+    }
+    return std::move(shards_);
+  }
+
+ private:
+  // One input of a block, the layers that it feeds, and their weights.
+  struct Step {
+    Layers layers;
+    std::vector<std::size_t> items;
+    bool sequential = false;  // as the recipe has it: rare experts lose it
+  };
+
+  static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
+
+  std::filesystem::path file_of(std::size_t item) const {
+    return job_.scratch / (plan_.items[item].identity.name + ".safetensors");
+  }
+
+  void make(const std::vector<std::size_t>& items, const Calibration& calibration) {
+    std::vector<ShardJob> jobs;
+    for (const std::size_t item : items) jobs.push_back({&plan_.items[item], file_of(item)});
+    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, job_.memory_bytes);
+    for (std::size_t i = 0; i < items.size(); ++i) shards_[items[i]] = std::move(made[i]);
+  }
+
+  // Embeddings, positions and the head, which have no statistics; then the model that starts with them.
+  void make_others() {
+    std::vector<std::size_t> others;
+    std::map<std::string, std::shared_ptr<const WeightSource>> replaced;
+    for (std::size_t i = 0; i < plan_.items.size(); ++i)
+      if (!plan_.items[i].identity.block_linear) others.push_back(i);
+    make(others, job_.calibration);
+    for (const std::size_t i : others)
+      replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
+    network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
+  }
+
+  std::unique_ptr<calib::ResidualStore> make_store(const calib::CalibrationPlan& walk) const {
+    const std::size_t length = job_.text.window_tokens;
+    const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden,
+                                     walk.windows_per_batch * length};
+    // The plan counts two boundaries, before and after a block; the float model has two of its own.
+    const std::uint64_t streams = shifted_ && !walk.residuals_on_disk ? walk.residual_bytes : 0;
+    if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
+      return calib::make_memory_store(shape);
+    return calib::make_file_store(shape, job_.scratch, job_.identity);
+  }
+
+  // The block to begin with: the last one that an earlier run left the stream in front of, or the first.
+  std::size_t start(BoundaryWalk& live, BoundaryWalk& original) {
+    for (std::size_t block = job_.architecture.blocks.size(); block-- > 1;) {
+      if (!live.holds(block) || (shifted_ && !original.holds(block))) continue;
+      if (find_blocks_before(block)) return block;
+    }
+    live.embed(network_->model());
+    if (shifted_) embed_float(original);
+    return 0;
+  }
+
+  // Takes the shards of all blocks before `block`; false if one is missing.
+  bool find_blocks_before(std::size_t block) {
+    std::vector<Step> steps;
+    std::vector<std::size_t> items;
+    for (std::size_t before = 0; before < block; ++before)
+      for (Step& step : steps_of(before)) {
+        if (!is_finished(step)) return false;
+        items.insert(items.end(), step.items.begin(), step.items.end());
+        steps.push_back(std::move(step));
+      }
+    for (const Step& step : steps) find_rare(step);
+    scale_groups(items, job_.calibration);
+    make(items, job_.calibration);
+    return true;
+  }
+
+  // The float model's embeddings are the checkpoint's, whatever the recipe makes of them.
+  void embed_float(BoundaryWalk& original) const {
+    const GrowingModel untouched(job_.architecture, model::make_float_provider(job_.checkpoint), {});
+    original.embed(untouched.model());
+  }
+
+  Layers layers_of(std::size_t block) const {
+    const auto begin = std::find_if(layers_.begin(), layers_.end(), [&](auto& layer) { return layer.block >= block; });
+    const auto end = std::find_if(begin, layers_.end(), [&](auto& layer) { return layer.block > block; });
+    return {begin, end};
+  }
+
+  // In the order in which data reaches them.
+  std::vector<Step> steps_of(std::size_t block) const {
+    std::vector<Step> steps;
+    const Layers layers = layers_of(block);
+    for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+      for (end = begin + 1; end < layers.size() && !layers[end].input_of.empty();) ++end;
+      Step step{layers.subspan(begin, end - begin), items_of(layers.subspan(begin, end - begin))};
+      step.sequential = std::any_of(step.layers.begin(), step.layers.end(),
+                                    [&](const CollectedLayer& layer) { return is_sequential(layer); });
+      steps.push_back(std::move(step));
+    }
+    return steps;
+  }
+
+  std::vector<std::size_t> items_of(Layers layers) const {
+    std::vector<std::size_t> items;
+    for (std::size_t i = 0; i < plan_.items.size(); ++i)
+      for (const CollectedLayer& layer : layers)
+        if (plan_.items[i].identity.block_linear && plan_.items[i].layer.module == layer.module) items.push_back(i);
+    return items;
+  }
+
+  bool is_sequential(const CollectedLayer& layer) const {
+    const auto items = items_of({&layer, 1});
+    return std::any_of(items.begin(), items.end(), [&](std::size_t i) { return plan_.items[i].settings.sequential; });
+  }
+
+  // While the block's layers are still the checkpoint's.
+  void measure_float_means(BoundaryWalk& original, std::size_t block, BoundaryWalk::Go go) {
+    float_means_.clear();
+    for (const auto& layer : original.run(network_->model(), block, layers_of(block), {.activations = true}, go))
+      if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
+  }
+
+  void quantize_step(BoundaryWalk& live, std::size_t block, const Step& step) {
+    if (step.sequential && !is_finished(step)) {
+      const Calibration newer = job_.calibration.with(measure(live, block, step));
+      scale_groups(step.items, newer);
+      make(step.items, newer);
+    } else {
+      find_rare(step);
+      scale_groups(step.items, job_.calibration);
+      make(step.items, job_.calibration);
+    }
+    for (const CollectedLayer& layer : step.layers) put_in_place(layer);
+  }
+
+  bool is_finished(const Step& step) const {
+    for (const InputGroup& group : job_.groups)
+      if (std::find(step.items.begin(), step.items.end(), group.items.front()) != step.items.end() &&
+          !find_shard(input_scales_file(group, job_.scratch), group.norm))
+        return false;
+    return (!may_be_rare(step) || find_tokens(step)) &&
+           std::all_of(step.items.begin(), step.items.end(),
+                       [&](std::size_t i) { return find_shard(file_of(i), plan_.items[i].identity.name).has_value(); });
+  }
+
+  static bool may_be_rare(const Step& step) { return step.sequential && step.layers.front().expert; }
+
+  // How many tokens chose an expert, which a run that goes on does not measure again.
+  std::filesystem::path tokens_file(const Step& step) const {
+    return job_.scratch / (step.layers.front().module + ".tokens.json");
+  }
+  std::optional<std::uint64_t> find_tokens(const Step& step) const {
+    const std::filesystem::path file = tokens_file(step);
+    if (!std::filesystem::exists(file)) return std::nullopt;
+    try {
+      return parse_strict_json(read_text_file(file, 1 << 10), file.string()).get<std::uint64_t>();
+    } catch (const Error&) {  // damaged: measured again
+    } catch (const nlohmann::json::exception&) {
+    }
+    return std::nullopt;
+  }
+
+  void find_rare(const Step& step) {
+    if (may_be_rare(step)) set_rare(step, find_tokens(step).value());
+  }
+
+  // Sequential items of an expert that too few tokens chose lose the settings that need statistics. Whether there were
+  // too few.
+  bool set_rare(const Step& step, std::uint64_t tokens) {
+    const std::size_t inputs = step.layers.front().in;
+    if (tokens >= inputs) return false;
+    for (const std::size_t i : step.items) {
+      QuantizeItem& item = plan_.items[i];
+      if (!item.settings.sequential) continue;
+      rare_.push_back({item.identity.name, tokens, inputs});
+      item.settings = without_statistics(item.settings);
+    }
+    return true;
+  }
+
+  // For the layers of the step that are sequential.
+  LiveStatistics measure(BoundaryWalk& live, std::size_t block, const Step& step) {
+    LiveStatistics statistics;
+    // Layers that share an input share its statistics: those of the first.
+    auto sums = live.run(network_->model(), block, step.layers.first(1), kInputs, BoundaryWalk::Go::kStay);
+    const auto shared = std::make_shared<const calib::LayerStats>(std::move(sums.front()));
+    if (may_be_rare(step)) {
+      write_file(tokens_file(step), fmt::format("{}", shared->tokens));
+      if (set_rare(step, shared->tokens)) return statistics;
+    }
+    const std::vector<double> mean = calib::mean_input(*shared);
+    for (const CollectedLayer& layer : step.layers) {
+      if (!is_sequential(layer)) continue;
+      statistics.layers[layer.module] = shared;
+      if (!shifted_) continue;
+      if (!float_means_.contains(layer.module)) continue;  // an expert that the float model's tokens did not choose
+      std::vector<double> drift = float_means_.at(layer.module);
+      for (std::size_t j = 0; j < drift.size(); ++j) drift[j] -= mean[j];
+      statistics.drift[layer.module] = std::move(drift);
+    }
+    return statistics;
+  }
+
+  // Groups all of whose weights are among `items`, sorted.
+  void scale_groups(const std::vector<std::size_t>& items, const Calibration& calibration) {
+    for (const InputGroup& group : job_.groups)
+      if (std::find(items.begin(), items.end(), group.items.front()) != items.end())
+        scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch, job_.memory_bytes));
+  }
+
+  // The layer's weight is made: from now on the network uses it.
+  void put_in_place(const CollectedLayer& layer) {
+    for (const std::size_t i : items_of({&layer, 1}))  // none, if it stays float16
+      network_->replace(layer.module, shard_source(plan_.items[i], shards_[i]),
+                        bias_beside(plan_.items[i].layer, plan_, shards_, *job_.checkpoint, network_->weights()));
+  }
+
+  const SequentialJob& job_;
+  Plan& plan_;
+  std::vector<InputScalingResult>& scaling_;
+  std::vector<RareExpert>& rare_;
+  std::vector<Shard> shards_;
+  std::vector<CollectedLayer> layers_;
+  bool shifted_ = false;
+  std::optional<GrowingModel> network_;
+  std::map<std::string, std::vector<double>> float_means_;  // of the current block
+};
+
+}  // namespace
+
+void check_text(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
+  NIBBLE_REQUIRE(text.window_tokens >= 1 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
+                 InvalidArgument, "sequential: {} tokens are no whole number of windows of {}", text.tokens.size(),
+                 text.window_tokens);
+  (void)plan_walk(architecture, text, memory_bytes);
+}
+
+std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
+                                         std::vector<RareExpert>& rare) {
+  std::uint64_t weights = 0;
+  for (const QuantizeItem& item : plan.items) weights += item.weights();
+  job.reporter.begin("quantizing", weights);
+  return SequentialRun(job, plan, scaling, rare).run();
+}
+
+}  // namespace nibble::quant

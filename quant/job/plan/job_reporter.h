@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/progress.h"
+#include "quant/job/plan/result.h"
+
+namespace nibble::quant {
+
+/// Tells the caller of quantize_model() how far it is: one call at a time, from whichever thread finished a weight.
+class JobReporter {
+ public:
+  JobReporter(ProgressSink progress, TensorSink tensors)
+      : progress_(std::move(progress)), tensors_(std::move(tensors)) {}
+
+  /// Starts a stage of `total` weights, or of another unit.
+  void begin(std::string stage, std::uint64_t total, std::string unit = "weights") {
+    const std::lock_guard lock(mutex_);
+    stage_ = std::move(stage), done_ = 0, total_ = total, unit_ = std::move(unit);
+    report();
+  }
+  /// A weight is finished.
+  void announce(const TensorResult& result) {
+    const std::lock_guard lock(mutex_);
+    if (tensors_) tensors_(result);
+  }
+  /// That many more are done.
+  void advance(std::uint64_t count) {
+    const std::lock_guard lock(mutex_);
+    done_ += count;
+    report();
+  }
+
+ private:
+  void report() const {
+    if (progress_) progress_({stage_, static_cast<double>(done_), static_cast<double>(total_), unit_});
+  }
+
+  ProgressSink progress_;
+  TensorSink tensors_;
+  std::mutex mutex_;
+  std::string stage_, unit_;
+  std::uint64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace nibble::quant

@@ -1,0 +1,23 @@
+#include "quant/job/plan/result.h"
+
+namespace nibble::quant {
+
+TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
+                           const WeightParts& made) {
+  TensorResult result{{.name = name,
+                       .format = std::string(storage_format(format).name),
+                       .weights = weights,
+                       .stored_bits = stored_bits,
+                       .bits_per_weight = static_cast<double>(stored_bits) / static_cast<double>(weights),
+                       .relative_weight_error = made.relative_error,
+                       .optimality_gap = made.optimality_gap,
+                       .output_error = made.output_error,
+                       .fisher_error = made.fisher_error}};
+  if (made.solver) {
+    result.damping = made.solver->damping;
+    result.silent_inputs = made.solver->silent_inputs;
+  }
+  return result;
+}
+
+}  // namespace nibble::quant

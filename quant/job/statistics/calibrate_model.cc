@@ -1,0 +1,76 @@
+#include "quant/job/statistics/calibrate_model.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kDefaultSamples = 128, kDefaultLength = 512;
+
+}  // namespace
+
+datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
+                                                      const model::Architecture& architecture,
+                                                      const model::Tokenizer* tokenizer,
+                                                      const std::filesystem::path& model,
+                                                      const ProgressSink& progress) {
+  const std::size_t length =
+      source.length > 0 ? source.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
+  if (!source.tokens.empty())
+    return datasets::fixed_calibration_windows(source.tokens, architecture.vocabulary, length, source.samples);
+  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "--text: '{}' has no tokenizer; give token ids with --tokens",
+                 model.string());
+  return datasets::sample_calibration_windows(source.text, *tokenizer,
+                                              {.samples = source.samples > 0 ? source.samples : kDefaultSamples,
+                                               .length = length,
+                                               .seed = source.seed,
+                                               .field = source.field,
+                                               .progress = progress});
+}
+
+void check_guide(const CalibrateOptions& options) {
+  NIBBLE_REQUIRE(!options.guide || options.collect.is_guided(), InvalidArgument,
+                 "calibrate: a guide concerns guided-hessian and output-hessian, which are not collected");
+}
+
+calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
+                                      const CalibrationSource& source, const datasets::CalibrationWindows& windows,
+                                      const CalibrateOptions& options, const std::filesystem::path& output) {
+  check_guide(options);
+  const bool sampled = source.tokens.empty();
+  calib::CalibrationJob job{.model = *model.transformer,
+                            .tokens = windows.tokens,
+                            .settings = {.model_hash = model.checkpoint->fingerprint(),
+                                         .tokenizer_hash = sampled ? tokenizer->fingerprint() : "none",
+                                         .text_hash = windows.fingerprint,
+                                         .sampling = sampled ? "random slices" : "consecutive windows",
+                                         .window_tokens = windows.length,
+                                         .seeds = {source.seed},
+                                         .flavour = options.fisher,
+                                         .labels = options.labels,
+                                         .guide = options.guide.value_or(calib::default_guide(options.collect)),
+                                         .head = options.head,
+                                         .collected = options.collect},
+                            .output = output};
+  if (options.centre == "own") {
+    job.centre = calib::Centre::kOwn;
+  } else if (options.centre != "none") {
+    job.centre = calib::Centre::kFile;
+    job.means = calib::StatsFile::open(options.centre);
+  }
+  return job;
+}
+
+std::vector<RareExpert> rare_experts(const model::Architecture& architecture, const calib::StatsFile& file) {
+  std::vector<RareExpert> rare;
+  for (const model::Parameter* layer : model::linear_layers(architecture)) {
+    if (!layer->expert || !layer->input_of.empty()) continue;
+    const std::uint64_t tokens = file.layer(layer->module).tokens;
+    if (tokens < layer->in) rare.push_back({layer->module, tokens, layer->in});
+  }
+  return rare;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "quant/job/plan/plan.h"
+#include "quant/job/plan/result.h"
+#include "quant/job/statistics/calibration.h"
+
+namespace nibble::quant {
+
+/// Settings with the same storage that need no statistics: nearest codes, every weight alike, no shifted bias.
+TensorSettings without_statistics(TensorSettings settings);
+
+/// An expert whose calibration saw fewer tokens than it has inputs: its Hessian has no inverse of its own, and with no
+/// token at all there is nothing to weigh by. Its items get settings without statistics; the result names them, in the
+/// order of plan.items. Items that need none, or are not experts', stay as they are. Requires that the statistics are
+/// there (Calibration::require_for).
+std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration);
+
+}  // namespace nibble::quant

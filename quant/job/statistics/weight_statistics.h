@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "quant/job/statistics/calibration.h"
+#include "quant/tensor/weight_parts.h"
+
+namespace nibble::quant {
+
+/// What the settings of `item` need and what its errors are measured with, as far as there is some: Fisher
+/// sensitivities, and the Hessian that hessian_kind() names. A guided centred one comes with the mean input of its own
+/// weights, which is then also what shifting corrects with.
+/// Throws as Calibration::read().
+WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration);
+
+/// Of these only what errors are measured with, as far as there is some: for codes that are there already.
+WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibration& calibration);
+
+/// About the bytes that an item occupies while it is in work, with its statistics.
+std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration);
+
+}  // namespace nibble::quant
