@@ -6,7 +6,7 @@
 # the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
 # the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser, of which a whole run has as
-# many as are left of 40.
+# many as are left of 37.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
 # (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
 # that lack an #include).
@@ -127,7 +127,7 @@ fi
 if wanted fuzz; then
   step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
   limits=(--minutes 2)
-  named fuzz || limits+=(--within $((40 * 60 - SECONDS)))
+  named fuzz || limits+=(--within $((37 * 60 - SECONDS)))
   if scripts/setup.sh fuzz; then
     scripts/fuzz.sh "${limits[@]}"
   else
