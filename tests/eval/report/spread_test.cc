@@ -160,8 +160,10 @@ constexpr const char* kSections[] = {"", R"("budget":{"bits_per_weight":3.0})", 
 TEST(Spread, RecipesThatNoSettingTellsApartAreNotTakenTogether) {
   std::vector<SweepRecord> records;
   for (const char* section : kSections)
-    for (const char* seed : {"0", "1"})
-      records.push_back(cell_with(section, seed, 10.0 * static_cast<double>(1 + records.size() / 2)));
+    for (const char* seed : {"0", "1"}) {
+      const std::size_t sections_before = records.size() / 2;
+      records.push_back(cell_with(section, seed, 10.0 * static_cast<double>(1 + sections_before)));
+    }
   records.push_back(test::given_checkpoint(records[0], "A"));
   records.push_back(test::given_checkpoint(records[0], "B"));
   const auto entries = entries_of(records);
