@@ -157,7 +157,7 @@ std::vector<Case> awkward_weights() {
   std::vector<Case> cases;
   const auto add = [&](const std::string& name, std::size_t rows, std::size_t cols, const auto& value) {
     Random random(cases.size());
-    Case& made = cases.emplace_back(name, Matrix<float>(rows, cols));
+    Case& made = cases.emplace_back(Case{name, Matrix<float>(rows, cols)});
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < cols; ++j) made.w(i, j) = value(i, j, random.normal());
   };
