@@ -26,13 +26,13 @@ void write_calibration(const fs::path& file, const fs::path& model, const calib:
 }
 
 quant::QuantizeResult quantize(const fs::path& model, const fs::path& output, std::string_view yaml,
-                               std::vector<fs::path> calibration) {
+                               std::vector<fs::path> calibration, const ProgressSink& progress) {
   return quant::quantize_model({.model = model,
                                 .output = output,
                                 .recipe = quant::Recipe::parse(yaml, "recipe"),
                                 .calibration = std::move(calibration),
                                 .overwrite = true,
-                                .progress = {}});
+                                .progress = progress});
 }
 
 Matrix<float> weight_of(const fs::path& directory, const model::Parameter& layer) {

@@ -21,7 +21,8 @@ void write_calibration(const std::filesystem::path& file, const std::filesystem:
 
 /// quantize_model() with a recipe as text; replaces `output`.
 quant::QuantizeResult quantize(const std::filesystem::path& model, const std::filesystem::path& output,
-                               std::string_view yaml, std::vector<std::filesystem::path> calibration);
+                               std::string_view yaml, std::vector<std::filesystem::path> calibration,
+                               const ProgressSink& progress = {});
 
 /// The weight (out, in) and bias (out) of a layer as the model in `directory` computes with them; no bias: zeros.
 Matrix<float> weight_of(const std::filesystem::path& directory, const model::Parameter& layer);

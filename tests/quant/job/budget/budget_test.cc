@@ -29,12 +29,14 @@ namespace fs = std::filesystem;
 
 QuantizeResult quantize(const TempDir& dir, std::string_view yaml, const std::string& output = "out",
                         const ProgressSink& progress = {}) {
-  return quantize_model({.model = dir / "model",
-                         .output = dir / output,
-                         .recipe = Recipe::parse(yaml, "recipe"),
-                         .calibration = {dir / "calib.h5"},
-                         .overwrite = true,
-                         .progress = progress});
+  return test::quantize(dir / "model", dir / output, yaml, {dir / "calib.h5"}, progress);
+}
+
+using Layouts = std::vector<std::string>;
+Layouts layouts_of(const BudgetTensor& tensor) {
+  Layouts layouts;
+  for (const auto& candidate : tensor.candidates) layouts.push_back(candidate.layout);
+  return layouts;
 }
 
 // A Llama with made-up statistics.
@@ -290,9 +292,7 @@ TEST(Budget, LeavesAloneWhatRulesName) {
                                "  - {match: 'lm_head', bits: 8}\n"
                                "budget: {bits_per_weight: 7.5, bits: [2, 4], granularity: [tensor, channel]}");
   for (const BudgetTensor& tensor : result.budget->tensors) {
-    std::vector<std::string> layouts;
-    for (const auto& candidate : tensor.candidates) layouts.push_back(candidate.layout);
-    using Layouts = std::vector<std::string>;
+    const Layouts layouts = layouts_of(tensor);
     if (tensor.name.ends_with("q_proj")) {
       EXPECT_EQ(layouts, (Layouts{"palette 3-bit tensor", "palette 3-bit channel"}));
     } else if (tensor.name.ends_with("k_proj")) {
@@ -321,9 +321,7 @@ TEST(Budget, TriesWindowsWhereStreamsHoldThem) {
                "budget: {bits_per_weight: 9, bits: [2, 4], granularity: [tensor], window_bits: [0, 4, 5]}");
   bool taken = false;
   for (const BudgetTensor& tensor : result.budget->tensors) {
-    std::vector<std::string> layouts;
-    for (const auto& candidate : tensor.candidates) layouts.push_back(candidate.layout);
-    using Layouts = std::vector<std::string>;
+    const Layouts layouts = layouts_of(tensor);
     if (tensor.name.ends_with("q_proj")) {
       EXPECT_EQ(layouts, (Layouts{"palette 2-bit window-6 tensor", "palette 4-bit window-6 tensor"}));
     } else if (tensor.name.ends_with("k_proj")) {

@@ -27,12 +27,7 @@ namespace fs = std::filesystem;
 
 QuantizeResult quantize(const TempDir& dir, const std::string& yaml, const std::string& output = "out",
                         const ProgressSink& progress = {}) {
-  return quantize_model({.model = dir / "model",
-                         .output = dir / output,
-                         .recipe = Recipe::parse(yaml, "recipe"),
-                         .calibration = {dir / "calib.h5"},
-                         .overwrite = true,
-                         .progress = progress});
+  return test::quantize(dir / "model", dir / output, yaml, {dir / "calib.h5"}, progress);
 }
 
 void write(const TempDir& dir, const test::TinyModel& model) {
