@@ -94,7 +94,7 @@ void print_layers(const std::vector<eval::LayerDiff>& layers) {
 }
 
 void print_difference(const char* what, const char* of_what, const eval::WindowDifference& difference) {
-  const double within = difference.windows > 1 ? eval::undecided_within(difference.windows) : eval::kUndecidedWithin;
+  const double within = eval::undecided_within(difference.windows);
   const bool undecided = std::abs(difference.nats) <= within * difference.stderr_nats;
   print(fmt::format("\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.nats,
                     difference.stderr_nats, of_what, difference.windows,
