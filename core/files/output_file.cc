@@ -20,6 +20,8 @@ namespace {
   throw errno_error(fmt::format("{} '{}'", action, path.string()), error);
 }
 
+constexpr std::uint64_t kFlushedAtATime = std::uint64_t{16} << 20;
+
 std::mutex unflushed_mutex;
 std::vector<std::string> unflushed;  // prefixes, one for each UnflushedDirectory alive
 
@@ -37,7 +39,10 @@ bool is_flushed(const std::filesystem::path& path) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), partial_(path_.string() + ".partial") {
+OutputFile::OutputFile(std::filesystem::path path, Flush flush)
+    : path_(std::move(path)),
+      partial_(path_.string() + ".partial"),
+      flushed_(flush == Flush::kYes && is_flushed(path_)) {
   file_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) fail("cannot create", partial_);
 }
@@ -57,13 +62,24 @@ void OutputFile::write(std::span<const std::byte> bytes) {
     }
     written_ += static_cast<std::uint64_t>(count);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
+    start_flushing();
   }
+}
+
+void OutputFile::start_flushing() {
+#ifdef __linux__
+  if (!flushed_ || written_ - on_their_way_ < kFlushedAtATime) return;
+  // A hint only: that the disk says no, commit() hears.
+  ::sync_file_range(file_, static_cast<off64_t>(on_their_way_), static_cast<off64_t>(written_ - on_their_way_),
+                    SYNC_FILE_RANGE_WRITE);
+  on_their_way_ = written_;
+#endif
 }
 
 void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void OutputFile::commit() {
-  if (is_flushed(path_) && ::fsync(file_) != 0) fail("cannot flush", partial_);
+  if (flushed_ && ::fsync(file_) != 0) fail("cannot flush", partial_);
   const bool closed = ::close(file_) == 0;
   file_ = -1;  // closed, even where that failed: the destructor leaves things alone
   if (!closed || ::rename(partial_.c_str(), path_.c_str()) != 0) {
@@ -72,7 +88,7 @@ void OutputFile::commit() {
     errno = error;
     fail(closed ? "cannot rename into place" : "cannot close", closed ? path_ : partial_);
   }
-  sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+  if (flushed_) sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {

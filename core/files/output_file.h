@@ -9,13 +9,17 @@
 
 namespace nibble {
 
-/// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, commit() flushes
-/// them to disk and renames. Destroyed without commit(), the partial file is removed. Throws FormatError with path and
-/// reason.
+/// Whether a file waits for the disk before it gets its name. Without that a killed process loses nothing, but a power
+/// cut may leave anything under the name: for files that can be made again and tell whether they are whole.
+enum class Flush { kNo, kYes };
+
+/// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, and from there to
+/// the disk while more are written; commit() flushes the rest and renames. Destroyed without commit(), the partial file
+/// is removed. Throws FormatError with path and reason.
 class OutputFile {
  public:
   /// Replaces a NAME.partial left by a killed run. The directory must exist.
-  explicit OutputFile(std::filesystem::path path);
+  explicit OutputFile(std::filesystem::path path, Flush flush = Flush::kYes);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -26,9 +30,12 @@ class OutputFile {
   void commit();
 
  private:
+  void start_flushing();
+
   std::filesystem::path path_, partial_;
   int file_ = -1;
-  std::uint64_t written_ = 0;
+  bool flushed_;
+  std::uint64_t written_ = 0, on_their_way_ = 0;  // bytes; of them, those that the disk has been told of
 };
 
 /// Writes the whole of a file at once, as OutputFile does.

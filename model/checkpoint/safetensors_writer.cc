@@ -62,10 +62,10 @@ std::string file_head(const std::vector<TensorDeclaration>& tensors, const std::
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, const std::vector<TensorDeclaration>& tensors,
-                                     const std::map<std::string, std::string>& metadata) {
+                                     const std::map<std::string, std::string>& metadata, Flush flush) {
   std::vector<TensorExtent> extents;
   const std::string head = file_head(tensors, metadata, extents);
-  stream_ = std::make_unique<TensorStream>(std::move(path), head, std::move(extents));
+  stream_ = std::make_unique<TensorStream>(std::move(path), head, std::move(extents), flush);
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;

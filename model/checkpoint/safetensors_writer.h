@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "core/matrix/dtype.h"
 
 namespace nibble::model {
@@ -30,7 +31,7 @@ class SafetensorsWriter {
   /// Throws InvalidArgument for duplicate or impossible names, FormatError when the file cannot be created or the sizes
   /// overflow.
   SafetensorsWriter(std::filesystem::path path, const std::vector<TensorDeclaration>& tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {}, Flush flush = Flush::kYes);
   ~SafetensorsWriter();
   /// Appends to the current tensor; a complete one is followed by the next. Throws InvalidArgument when it would exceed
   /// the bytes declared, FormatError when the disk says no.

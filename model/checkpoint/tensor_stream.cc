@@ -4,8 +4,9 @@
 
 namespace nibble::model {
 
-TensorStream::TensorStream(std::filesystem::path path, const std::string& head, std::vector<TensorExtent> extents)
-    : path_(std::move(path)), extents_(std::move(extents)), file_(path_) {
+TensorStream::TensorStream(std::filesystem::path path, const std::string& head, std::vector<TensorExtent> extents,
+                           Flush flush)
+    : path_(std::move(path)), extents_(std::move(extents)), file_(path_, flush) {
   file_.write(head);
   finish_complete();
 }

@@ -22,7 +22,8 @@ struct TensorExtent {
 class TensorStream {
  public:
   /// Creates the file and writes `head`. `extents` ascend from 0. Throws FormatError when it cannot be created.
-  TensorStream(std::filesystem::path path, const std::string& head, std::vector<TensorExtent> extents);
+  TensorStream(std::filesystem::path path, const std::string& head, std::vector<TensorExtent> extents,
+               Flush flush = Flush::kYes);
 
   /// The next bytes of the current tensor. Throws InvalidArgument when they cross its end, FormatError when the
   /// disk says no.

@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::string_view kBiasCorrection = "bias_correction";  // a shard's own part
 
+// What a power cut leaves of a shard, its hash tells, and it is made again. To wait for the disk, and for blocks of it
+// to be freed soon after, took longer than all weights of a 1B model did.
+constexpr double kSecondsWorthFlushing = 1.0;
+
 TensorResult parse_figures(const std::string& text, const std::string& what) {
   const nlohmann::json json = parse_strict_json(text, what);
   const JsonFields fields(json, what);
@@ -29,6 +33,11 @@ TensorResult parse_figures(const std::string& text, const std::string& what) {
 
 bool is_correction(const model::TensorView& tensor, const std::string& weight) {
   return tensor.name == fmt::format("{}.{}", weight, kBiasCorrection);
+}
+
+void update(Hasher& hasher, const model::TensorView& part, const std::string& weight) {
+  NIBBLE_REQUIRE(part.name.starts_with(weight + "."), FormatError, "{}: unexpected tensor", part.name);
+  hasher.update(std::string_view(part.name).substr(weight.size() + 1)).update(part.data);
 }
 
 }  // namespace
@@ -60,7 +69,8 @@ Shard write_shard(const std::filesystem::path& file, const TensorResult& result,
     hasher.update(part.suffix).update(part.bytes);
   }
   model::SafetensorsWriter writer(file, declarations,
-                                  {{"figures", figures_json(result).dump()}, {"hash", hasher.hex()}});
+                                  {{"figures", figures_json(result).dump()}, {"hash", hasher.hex()}},
+                                  result.seconds < kSecondsWorthFlushing ? Flush::kNo : Flush::kYes);
   for (const TensorPart& part : parts) writer.write(part.bytes);
   writer.commit();
   return shard;
@@ -75,8 +85,7 @@ std::optional<Shard> find_shard(const std::filesystem::path& file, const std::st
     Shard shard{file, parse_figures(contents.metadata.at("figures"), file.string()), {}, {}};
     Hasher hasher;
     for (const model::TensorView& tensor : contents.tensors) {
-      NIBBLE_REQUIRE(tensor.name.starts_with(name + "."), FormatError, "{}: unexpected tensor", tensor.name);
-      hasher.update(std::string_view(tensor.name).substr(name.size() + 1)).update(tensor.data);
+      update(hasher, tensor, name);
       if (is_correction(tensor, name)) {
         shard.bias_correction.resize(tensor.element_count());
         convert_to_f32(tensor.dtype, tensor.data.data(), tensor.element_count(), shard.bias_correction.data());
@@ -108,11 +117,16 @@ void append_shard(const Shard& shard, model::SafetensorsWriter& writer) {
   const model::MappedFile mapped(shard.file);
   const auto contents = model::parse_safetensors(mapped.bytes(), shard.file.string());
   const std::size_t own_parts = shard.bias_correction.empty() ? 0 : 1;
-  NIBBLE_REQUIRE(contents.tensors.size() == shard.tensors.size() + own_parts, FormatError, "'{}' changed while in use",
-                 shard.file.string());
-  for (const model::TensorView& tensor : contents.tensors)
+  Hasher hasher;
+  for (const model::TensorView& tensor : contents.tensors) {
+    update(hasher, tensor, shard.result.name);
     if (!is_correction(tensor, shard.result.name)) writer.write(tensor.data);
+  }
   mapped.check_intact();
+  const auto hash = contents.metadata.find("hash");
+  NIBBLE_REQUIRE(contents.tensors.size() == shard.tensors.size() + own_parts && hash != contents.metadata.end() &&
+                     hash->second == hasher.hex(),
+                 FormatError, "'{}' changed while in use", shard.file.string());
 }
 
 }  // namespace nibble::quant

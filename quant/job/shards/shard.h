@@ -26,7 +26,8 @@ struct Shard {
 /// seconds are the same for the same job.
 nlohmann::ordered_json figures_json(const TensorResult& result);
 
-/// Writes what was made of the weight `result.name` to `file`, flushed and renamed. Throws FormatError.
+/// Writes what was made of the weight `result.name` to `file`: renamed into place, and flushed where it took long to
+/// make. Throws FormatError.
 Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made);
 
 /// Reads back the description of a shard that an earlier run wrote (marked `resumed`); empty if there is none, or if it

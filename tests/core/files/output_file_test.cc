@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.h"
@@ -24,6 +25,26 @@ TEST(OutputFile, TheFinalNameAppearsOnlyAtCommit) {
   }
   EXPECT_EQ(test::read_file(dir / "a.bin"), "hello world");
   EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+}
+
+// Pieces of a long one are on their way to the disk before it is complete; no wait for the disk changes no byte.
+TEST(OutputFile, IsTheSameFlushedOrNot) {
+  const test::TempDir dir;
+  std::string piece(std::size_t{5} << 20, '\0'), all;
+  for (const Flush flush : {Flush::kYes, Flush::kNo}) {
+    OutputFile file(dir / "a.bin", flush);
+    all.clear();
+    for (char i = 'a'; i < 'i'; ++i) {
+      std::fill(piece.begin(), piece.end(), i);
+      file.write(piece);
+      all += piece;
+    }
+    EXPECT_FALSE(std::filesystem::exists(dir / "a.bin"));
+    file.commit();
+    EXPECT_TRUE(test::read_file(dir / "a.bin") == all);
+    EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+    std::filesystem::remove(dir / "a.bin");
+  }
 }
 
 TEST(OutputFile, WithoutCommitNothingIsLeftAndTheOldFileStays) {
