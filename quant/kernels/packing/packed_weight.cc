@@ -11,11 +11,11 @@
 namespace nibble::quant {
 namespace {
 
-// ORs one plane of four codes after the other into a row of a unit: bits [drop, drop + width) of each code, at `shift`.
-void place_plane(const std::uint8_t* codes, std::size_t count, unsigned drop, unsigned width, unsigned shift,
-                 std::uint8_t* destination) {
+// ORs one plane of `kCount` codes into a row of a unit: bits [drop, drop + width) of each code, at `shift`.
+template <std::size_t kCount>
+void place_plane(const std::uint8_t* codes, unsigned drop, unsigned width, unsigned shift, std::uint8_t* destination) {
   const std::uint32_t mask = ((1u << width) - 1) * 0x01010101u;
-  for (std::size_t i = 0; i < count; i += 4) {
+  for (std::size_t i = 0; i < kCount; i += 4) {
     std::uint32_t four = 0, kept = 0;
     std::memcpy(&four, codes + i, 4);
     std::memcpy(&kept, destination + i, 4);
@@ -24,17 +24,28 @@ void place_plane(const std::uint8_t* codes, std::size_t count, unsigned drop, un
   }
 }
 
+// Adds one plane of row `row` of a panel. All units have a field at the same place, so that places are asked for once:
+// the divisions in them took nine tenths of the time.
+template <std::size_t kStep>
+void place_plane_of_row(const CodeLayout& layout, std::size_t units, std::size_t row, unsigned plane,
+                        const std::uint8_t* codes, std::uint8_t* panel) {
+  const unsigned drop = plane == 0 ? 0 : layout.low_bits(), width = plane == 0 ? layout.low_bits() : layout.high_bits();
+  const std::size_t fields = layout.fields(), unit_bytes = layout.unit_bytes();
+  for (std::size_t field = 0; field < fields; ++field) {
+    const CodeLayout::Place place = layout.place(plane, row, field * kStep);
+    for (std::size_t unit = 0; unit < units; ++unit)
+      place_plane<kStep>(codes + (unit * fields + field) * kStep, drop, width, place.shift,
+                         panel + unit * unit_bytes + place.byte);
+  }
+}
+
 // Adds row `row` of a panel: `codes` holds padded_inputs() codes.
 void place_row(const CodeLayout& layout, std::size_t cols, std::size_t row, const std::uint8_t* codes,
                std::uint8_t* panel) {
-  const std::size_t step = layout.row_bytes();
-  for (std::size_t input = 0; input < layout.padded_inputs(cols); input += step) {
-    const auto low = layout.place(0, row, input);
-    place_plane(codes + input, step, 0, layout.low_bits(), low.shift, panel + low.byte);
-    if (layout.high_bits() == 0) continue;
-    const auto high = layout.place(1, row, input);
-    place_plane(codes + input, step, layout.low_bits(), layout.high_bits(), high.shift, panel + high.byte);
-  }
+  const auto place = layout.row_bytes() == kVectorBytes ? place_plane_of_row<kVectorBytes>
+                                                        : place_plane_of_row<kVectorBytes / kPanelRows>;
+  for (unsigned plane = 0; plane < (layout.high_bits() == 0 ? 1u : 2u); ++plane)
+    place(layout, layout.units(cols), row, plane, codes, panel);
 }
 
 void pack_codes_into(PackedWeight& packed, const QuantizedTensor& tensor) {
