@@ -8,7 +8,6 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/text/excerpt.h"
-#include "eval/report/paired_test.h"
 
 namespace nibble::cli {
 namespace {
@@ -93,12 +92,11 @@ void print_layers(const std::vector<eval::LayerDiff>& layers) {
   print(table.text());
 }
 
-void print_difference(const char* what, const char* of_what, const eval::WindowDifference& difference) {
-  const double within = eval::undecided_within(difference.windows);
-  const bool undecided = std::abs(difference.nats) <= within * difference.stderr_nats;
-  print(fmt::format("\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.nats,
-                    difference.stderr_nats, of_what, difference.windows,
-                    undecided ? fmt::format(": undecided, within {:.1f} standard errors", within) : ""));
+void print_difference(const char* what, const char* of_what, const eval::PairedDifference& difference) {
+  print(fmt::format(
+      "\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.mean, difference.standard_error,
+      of_what, difference.pairs,
+      eval::is_undecided(difference) ? fmt::format(": undecided, p = {:.2f} by Student's t", difference.p_value) : ""));
 }
 
 }  // namespace
@@ -113,8 +111,11 @@ void show_record_diff(const eval::RecordDiff& diff, bool json) {
                 {"paired_kl", nullptr},
                 {"layers", layers_json(diff.layers)},
                 {"same_measures", diff.same_measures}};
-    const auto difference = [](const eval::WindowDifference& paired) {
-      return Json{{"nats_per_token", paired.nats}, {"stderr", paired.stderr_nats}, {"windows", paired.windows}};
+    const auto difference = [](const eval::PairedDifference& paired) {
+      return Json{{"nats_per_token", paired.mean},
+                  {"stderr", paired.standard_error},
+                  {"p_value", paired.p_value},
+                  {"windows", paired.pairs}};
     };
     if (diff.paired) object["paired"] = difference(*diff.paired);
     if (diff.paired_kl) object["paired_kl"] = difference(*diff.paired_kl);

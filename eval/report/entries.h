@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "eval/report/paired_test.h"
+#include "eval/sweep/paired_test.h"
 #include "eval/sweep/record.h"
 
 namespace nibble::eval {

@@ -73,8 +73,6 @@ std::optional<PairedDifference> Ranking::difference(const Entry& a, const Entry&
   return paired_difference(windows(a), windows(b), weights(a, b));
 }
 
-bool is_undecided(const PairedDifference& difference) { return difference.p_value >= kUndecidedChance; }
-
 Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>& value,
                const std::function<std::optional<PairedDifference>(const Entry&, const Entry&)>& difference) {
   std::map<std::string, Entries> groups;

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "eval/report/paired_test.h"
 #include "eval/report/pivot.h"
+#include "eval/sweep/paired_test.h"
 
 namespace nibble::eval {
 
@@ -36,10 +36,6 @@ int millinat_decimals(double error);
 
 /// "+0.0213 ± 0.0004": in millinats, with as many decimals as the error needs.
 std::string millinat_difference(const PairedDifference& difference);
-
-/// Whether chance alone gives as much in more than kUndecidedChance of cases, by Student's t: of many pairs what is
-/// within two standard errors of zero, of five draws within 2.87, of three within 4.53.
-bool is_undecided(const PairedDifference& difference);
 
 /// Of quantized entries of one comparable_key(): under different protocols nothing competes, nor with the float model.
 /// `best` is alone in being the lowest; where others are not told from it, all of them are undecided. An entry whose

@@ -1,7 +1,6 @@
 #include "eval/sweep/diff.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,7 +11,6 @@
 #include "core/matrix/error_sum.h"
 #include "core/matrix/matrix_view.h"
 #include "core/text/strict_json.h"
-#include "core/weighted_mean.h"
 #include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
 #include "quant/store/load_model.h"
@@ -77,15 +75,6 @@ void add_speeds(const std::vector<SpeedRecord>& a, const std::vector<SpeedRecord
     measures.push_back({fmt::format("first_token_seconds at {}", speed.context), speed.first_token_seconds.median,
                         other->first_token_seconds.median});
   }
-}
-
-std::optional<WindowDifference> paired(const std::vector<double>& a, const std::vector<double>& b,
-                                       std::span<const std::uint64_t> weights) {
-  if (a.size() != b.size() || a.size() < 2 || (!weights.empty() && weights.size() != a.size())) return std::nullopt;
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(b[i] - a[i]);
-  const WeightedMean found = weighted_mean(differences, weights);
-  return WindowDifference{found.mean, std::sqrt(found.variance / static_cast<double>(a.size())), a.size()};
 }
 
 LayerDiff& layer_called(const std::string& name, std::vector<LayerDiff>& layers) {
@@ -181,10 +170,10 @@ RecordDiff diff_records(const SweepRecord& a, const SweepRecord& b) {
   diff.measures = measures_of(*a.measures, *b.measures);
   add_speeds(a.speeds, b.speeds, diff.measures);
   if (same_evaluation(a, b)) {
-    diff.paired = paired(a.measures->window_nll, b.measures->window_nll, loss_weights(a, b));
+    diff.paired = paired_difference(b.measures->window_nll, a.measures->window_nll, loss_weights(a, b));
     if (a.measures->divergence && b.measures->divergence)
-      diff.paired_kl =
-          paired(a.measures->divergence->window_nats, b.measures->divergence->window_nats, divergence_weights(a, b));
+      diff.paired_kl = paired_difference(b.measures->divergence->window_nats, a.measures->divergence->window_nats,
+                                         divergence_weights(a, b));
   }
   add_layers(a.measures->tensors, kSideA, diff.layers);
   add_layers(b.measures->tensors, kSideB, diff.layers);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "eval/sweep/paired_test.h"
 #include "eval/sweep/record.h"
 
 namespace nibble::eval {
@@ -32,22 +33,14 @@ struct LayerDiff {
   std::optional<double> between;             ///< ||A - B||_F / ||A||_F of the decoded weights (checkpoints)
 };
 
-/// The mean of the windows' differences of NLL or of KL (b - a), averaged as the figures themselves are: the logarithm
-/// of the perplexities' ratio, or the difference of the divergences, with its standard error (weighted_mean()): paired,
-/// so far below what the errors of each say.
-struct WindowDifference {
-  double nats = 0.0;
-  double stderr_nats = 0.0;
-  std::size_t windows = 0;
-};
-
-/// Two records side by side.
+/// Two records side by side. Paired: b - a over windows, in nats, averaged as the figures themselves are: the logarithm
+/// of the perplexities' ratio, or the difference of the divergences; their errors are far below what those of each say.
 struct RecordDiff {
   std::string name_a, name_b;
   std::vector<SettingDiff> settings;          ///< that differ: model, recipe, calibration, evaluation, environment
   std::vector<MeasureDiff> measures;          ///< all that both have
-  std::optional<WindowDifference> paired;     ///< of losses, in records of one evaluation: same tokens, same protocol
-  std::optional<WindowDifference> paired_kl;  ///< of divergences from the float model, likewise
+  std::optional<PairedDifference> paired;     ///< of losses, in records of one evaluation: same tokens, same protocol
+  std::optional<PairedDifference> paired_kl;  ///< of divergences from the float model, likewise
   std::vector<LayerDiff> layers;              ///< of all weights of either
   bool same_measures = false;                 ///< every number is the same, to the bit
 };

@@ -57,8 +57,11 @@ TEST(DiffOfRecords, NamesTheSettingsThatDifferDownToTheRule) {
 TEST(DiffOfRecords, PairsTheWindowsOfOneEvaluation) {
   const RecordDiff diff = diff_records(record("3", {2.0, 3.0, 4.0}), record("4", {2.5, 3.25, 4.75}));
   ASSERT_TRUE(diff.paired);
-  EXPECT_EQ(diff.paired->nats, 0.5);  // (0.5 + 0.25 + 0.75) / 3
-  EXPECT_TRUE(test::near(diff.paired->stderr_nats, 0.25 / std::sqrt(3.0), {.rel = 1e-14}));
+  EXPECT_EQ(diff.paired->mean, 0.5);  // (0.5 + 0.25 + 0.75) / 3
+  EXPECT_TRUE(test::near(diff.paired->standard_error, 0.25 / std::sqrt(3.0), {.rel = 1e-14}));
+  // 3.46 standard errors, and undecided: of two degrees of freedom p = 1 − t / √(2 + t²), t = 2 √3.
+  EXPECT_TRUE(test::near(diff.paired->p_value, 1.0 - std::sqrt(12.0 / 14.0), {.rel = 1e-12}));
+  EXPECT_TRUE(is_undecided(*diff.paired));
   EXPECT_FALSE(diff.same_measures);
   EXPECT_FALSE(diff.paired_kl);
   SweepRecord first = record("3", {2.0, 3.0}), second = record("4", {2.0, 3.0});
@@ -67,8 +70,8 @@ TEST(DiffOfRecords, PairsTheWindowsOfOneEvaluation) {
   second.configuration[2].second = R"({"context":64,"divergence":true})";  // what else was looked at changes no loss
   const auto kl = diff_records(first, second).paired_kl;
   ASSERT_TRUE(kl);
-  EXPECT_EQ(kl->nats, 0.375);
-  EXPECT_TRUE(test::near(kl->stderr_nats, 0.125, {.rel = 1e-14}));  // |0.5 - 0.25| / 2
+  EXPECT_EQ(kl->mean, 0.375);
+  EXPECT_TRUE(test::near(kl->standard_error, 0.125, {.rel = 1e-14}));  // |0.5 - 0.25| / 2
   SweepRecord other = record("4", {2.5, 3.25, 4.75});
   other.configuration[2].second = R"({"context":32})";
   EXPECT_FALSE(diff_records(record("3", {2.0, 3.0, 4.0}), other).paired);
@@ -80,12 +83,14 @@ TEST(DiffOfRecords, WindowsWeighAsTheyDoInTheFigures) {
   b.measures->divergence.emplace().window_nats = {0.5, 1.75};
   b.measures->window_tokens = {3, 1};  // a is of an earlier version
   const RecordDiff by_windows = diff_records(a, b);
-  EXPECT_EQ(by_windows.paired->nats, 0.375);
-  EXPECT_EQ(by_windows.paired_kl->nats, 0.5);  // (3 · 0.25 + 1.25) / 4
+  EXPECT_EQ(by_windows.paired->mean, 0.375);
+  EXPECT_EQ(by_windows.paired_kl->mean, 0.5);  // (3 · 0.25 + 1.25) / 4
+  // One effective pair and six tenths, as in reports: windows that weigh unequally tell less than as many equal ones.
+  EXPECT_GT(by_windows.paired_kl->p_value, 0.3);
   // Σ n² (d − 0.5)² = 9 / 16 + 9 / 16, over 16 − 10.
-  EXPECT_TRUE(test::near(by_windows.paired_kl->stderr_nats, std::sqrt(18.0 / 16.0 / 6.0), {.rel = 1e-14}));
+  EXPECT_TRUE(test::near(by_windows.paired_kl->standard_error, std::sqrt(18.0 / 16.0 / 6.0), {.rel = 1e-14}));
   for (SweepRecord* record : {&a, &b}) record->configuration[2].second = R"({"context":64,"average":"tokens"})";
-  EXPECT_EQ(diff_records(a, b).paired->nats, 0.4375);  // (3 · 0.5 + 0.25) / 4
+  EXPECT_EQ(diff_records(a, b).paired->mean, 0.4375);  // (3 · 0.5 + 0.25) / 4
 }
 
 TEST(DiffOfRecords, AnOlderRecordIsTheSameWithoutTheTokensOfWindows) {

@@ -28,6 +28,10 @@ struct PairedDifference {
 std::optional<PairedDifference> paired_difference(std::span<const double> a, std::span<const double> b,
                                                   std::span<const std::uint64_t> weights = {});
 
+/// Whether chance alone gives as much in more than kUndecidedChance of cases, by Student's t: of many pairs what is
+/// within two standard errors of zero, of five draws within 2.87, of three within 4.53.
+bool is_undecided(const PairedDifference& difference);
+
 /// Standard errors that a mean of `pairs` differences exceeds by chance as often as a normal value exceeds two: 2.87 of
 /// five, 4.53 of three. Requires two pairs.
 double undecided_within(std::size_t pairs);

@@ -1,4 +1,4 @@
-#include "eval/report/paired_test.h"
+#include "eval/sweep/paired_test.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "eval/report/paired_test.h"
+#include "eval/sweep/paired_test.h"
 
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
@@ -35,6 +35,8 @@ std::optional<PairedDifference> paired_difference(std::span<const double> a, std
   }
   return result;
 }
+
+bool is_undecided(const PairedDifference& difference) { return difference.p_value >= kUndecidedChance; }
 
 double undecided_within(std::size_t pairs) {
   NIBBLE_REQUIRE(pairs >= 2, InvalidArgument, "one pair has no error");
