@@ -11,7 +11,8 @@ namespace nibble::eval {
 // The drawings of a report, each with its figures as a table. Empty where the entries have nothing to draw.
 
 /// KL divergence, where all quantized entries have it, and perplexity, each over bits per weight of the linear layers
-/// and of the whole model, with two standard errors and the Pareto front: of entries of one model and evaluation.
+/// and of the whole model, with two standard errors and the Pareto front (pareto_front()): of entries of one model and
+/// evaluation.
 std::vector<Figure> pareto_figures(const Entries& comparable);
 
 /// What changing one setting of a recipe, and nothing else, does to the KL divergence, where all quantized entries have

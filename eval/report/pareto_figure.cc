@@ -6,6 +6,7 @@
 #include <set>
 
 #include "eval/report/figures.h"
+#include "eval/report/pareto_front.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 
@@ -45,6 +46,12 @@ struct Axes {
   double figure(const Entry* entry) const {
     if (upwards != Upwards::kLoss) return ranking().value(*entry);
     return entry->to_baseline ? entry->to_baseline->mean * 1e3 : 0.0;
+  }
+  // Losses over the baseline differ as losses do.
+  ParetoMeasures measures() const {
+    return {.bits = [this](const Entry& entry) { return bits(&entry); },
+            .figure = [this](const Entry& entry) { return figure(&entry); },
+            .difference = [this](const Entry& a, const Entry& b) { return ranking().difference(a, b); }};
   }
   // Two standard errors, 0 where there are none.
   double error(const Entry* entry) const {
@@ -94,9 +101,7 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
   std::stable_sort(points.begin(), points.end(), [&](const Entry* a, const Entry* b) {
     return std::pair(axes.bits(a), axes.figure(a)) < std::pair(axes.bits(b), axes.figure(b));
   });
-  Entries front;
-  for (const Entry* entry : points)
-    if (front.empty() || axes.figure(entry) < axes.figure(front.back())) front.push_back(entry);
+  const auto [front, undecided] = pareto_front(points, axes.measures());
 
   double low = axes.figure(front.back()), high = low;
   for (const Entry* entry : points) high = std::max(high, axes.figure(entry));
@@ -135,9 +140,11 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
   steps.emplace_back(kParetoRight, y(axes.figure(front.back())));
   svg.polyline(steps, "front");
 
-  const auto number_of = [&](const Entry* entry) {
-    const auto place = std::find(front.begin(), front.end(), entry);
-    return place == front.end() ? std::string() : std::to_string(place - front.begin() + 1);
+  const auto place_of = [&front = front](const Entry* entry) { return std::find(front.begin(), front.end(), entry); };
+  const auto label_of = [&, &front = front, &undecided = undecided](const Entry* entry) {
+    const auto place = place_of(entry);
+    return fmt::format("{}{}", place == front.end() ? "" : std::to_string(place - front.begin() + 1),
+                       undecided.contains(entry) ? "†" : "");
   };
   for (const Entry* entry : points) {
     const double at = x(axes.bits(entry)), figure = axes.figure(entry), error = axes.error(entry);
@@ -146,16 +153,18 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
     if (error > 0.0)
       svg.line(at, std::clamp(y(below), top, bottom), at, std::clamp(y(figure + error), top, bottom), "error");
     const auto place = std::find(series.begin(), series.end(), entry->setting(setting)) - series.begin();
-    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry), number_of(entry).empty());
-    if (!number_of(entry).empty())
-      svg.text(at - 9.0, y(figure) + 14.0, number_of(entry), "note strong", Svg::Anchor::kEnd);
+    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry), place_of(entry) == front.end());
+    if (const std::string label = label_of(entry); !label.empty())
+      svg.text(at - 9.0, y(figure) + 14.0, label, "note strong", Svg::Anchor::kEnd);
   }
   draw_legend(svg, names, kParetoLeft, kParetoRight, 10.0);
 
   Figure figure{.title = axes.title(),
                 .caption =
                     "Filled marks, numbered, form the Pareto front: no other cell has a lower figure with as few bits. "
-                    "The line shows what is reachable with a given number of bits; bars are two standard errors.",
+                    "†: undecided, on the front or off it within the errors of differences from cells with as few bits "
+                    "(paired over windows). The line shows what is reachable with a given number of bits; bars are two "
+                    "standard errors.",
                 .svg = svg.finish(),
                 .data = {.title = "",
                          .caption = "",
@@ -163,7 +172,7 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
                          .rows = {},
                          .warnings = {}}};
   for (const Entry* entry : points)
-    figure.data.rows.push_back({{.text = number_of(entry)},
+    figure.data.rows.push_back({{.text = label_of(entry)},
                                 {.text = std::string(entry->setting("recipe")), .is_number = false},
                                 {.text = fmt::format("{:.3f}", axes.bits(entry))},
                                 {.text = axes.text(*entry)}});

@@ -117,6 +117,30 @@ const ReportTable& modifications_of(const Report& report) {
   return figure.data;
 }
 
+TEST_F(ReportTest, TheFrontTellsWhatErrorsLeaveUndecided) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    diverge(records[i], 0.1 * std::pow(0.8, static_cast<double>(i)), i);
+    // Fewest bits, and by far the least divergence, in two cells.
+    records[i].measures->bits_per_weight = records.size() - i <= 2 ? 2.0 : 3.0;
+  }
+  SweepRecord &last = records.back(), &same = records[records.size() - 2];
+  diverge(same, last.measures->divergence->nats_per_token * 1.0001, 77);
+  const Report report = build_report(load(records), {});
+  const auto& figure = std::get<Figure>(section_of(report, "Figures").items.front());
+  ASSERT_TRUE(figure.title.starts_with("KL divergence")) << figure.title;
+  std::size_t numbered = 0, undecided = 0, off = 0;
+  for (const auto& row : figure.data.rows) {
+    numbered += row[0].text == "1†";
+    undecided += row[0].text == "†";
+    off += row[0].text.empty();
+  }
+  EXPECT_EQ(numbered, 1u);
+  EXPECT_EQ(undecided, 1u);
+  EXPECT_EQ(off, records.size() - 3);
+  EXPECT_EQ(count(figure.svg, "1†"), 1u);
+}
+
 TEST_F(ReportTest, CellsAreRankedByDivergenceWhereAllHaveIt) {
   std::vector<SweepRecord> records = test::example_sweep();
   // The other way round than the losses: the last cell of each width has the least divergence.
