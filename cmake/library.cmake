@@ -7,13 +7,18 @@ function(nibble_compile_together target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "APART")
   if(NIBBLE_FILES_TOGETHER GREATER 1)
     set_target_properties(${target} PROPERTIES NIBBLE_APART "${arg_APART}")
-    nibble_write_together(${target} ${NIBBLE_FILES_TOGETHER})
+    nibble_write_together_at_end(${target} ${NIBBLE_FILES_TOGETHER})
     # Types of unnamed namespaces now stand in files that another includes, which the compiler takes for headers.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# nibble_write_together(target most): the files of a target so far, up to `most` in one, that are compiled in their place. They include
+# nibble_write_together_at_end(target most): at the end of the folder's CMakeLists.txt, when its sources and their options are known.
+function(nibble_write_together_at_end target most)
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL nibble_write_together [[${target}]] [[${most}]])")
+endfunction()
+
+# nibble_write_together(target most): the files of a target, up to `most` in one, that are compiled in their place. They include
 # what they hold from the repository root: CMake's own UNITY_BUILD names absolute paths, by which ccache never knew a file again in
 # another checkout.
 function(nibble_write_together target most)
@@ -21,9 +26,17 @@ function(nibble_write_together target most)
   get_target_property(apart ${target} NIBBLE_APART)
   set(lines "")
   foreach(source IN LISTS sources)
-    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    set(options "")
+    foreach(name COMPILE_OPTIONS COMPILE_DEFINITIONS COMPILE_FLAGS INCLUDE_DIRECTORIES)
+      get_property(own SOURCE ${source} PROPERTY ${name})
+      list(APPEND options ${own})
+    endforeach()
+    get_property(taken SOURCE ${source} PROPERTY HEADER_FILE_ONLY)
+    if(taken)
+      message(FATAL_ERROR "${source} is in two targets of ${CMAKE_CURRENT_SOURCE_DIR}: which compiles it?")
+    endif()
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE OUTPUT_VARIABLE file)
-    if(source MATCHES "[.]cc$" AND NOT source IN_LIST apart AND NOT options)
+    if(source MATCHES "[.]cc$" AND NOT source IN_LIST apart AND options STREQUAL "")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
       cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
       list(APPEND lines "#include \"${file}\"")

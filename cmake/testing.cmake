@@ -64,8 +64,8 @@ function(nibble_test_program name labels each_isa)
   add_executable(${name})
   target_link_libraries(${name} PRIVATE nibble_test_support nibble_options nibble_test_options)
   target_precompile_headers(${name} REUSE_FROM nibble_test_headers)
-  if(NIBBLE_FILES_TOGETHER GREATER 1)  # when all are known; a few only: two processors compile two halves of a folder
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL nibble_write_together [[${name}]] 8)")
+  if(NIBBLE_FILES_TOGETHER GREATER 1)  # a few only: two processors compile two halves of a folder
+    nibble_write_together_at_end(${name} 8)
   endif()
   nibble_test_properties(properties "${labels}")
   nibble_ctest(${name} ${name} PROPERTIES ${properties})

@@ -78,11 +78,12 @@ struct Axes {
   }
 };
 
-std::string point_label(const Axes& axes, const Entry& entry) {
+std::string point_label(const Axes& axes, const Entry& entry, bool undecided) {
   std::string text = fmt::format("{}: {:.3f} bits per weight, {} {}", entry.setting("recipe"), axes.bits(&entry),
                                  axes.name(), axes.text(entry));
   if (entry.to_baseline && axes.upwards != Upwards::kLoss)
     text += fmt::format("; loss {} millinats over the baseline", drawn_loss(entry));
+  if (undecided) text += "; on the front or off it within the errors";
   return text;
 }
 
@@ -153,7 +154,8 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
     if (error > 0.0)
       svg.line(at, std::clamp(y(below), top, bottom), at, std::clamp(y(figure + error), top, bottom), "error");
     const auto place = std::find(series.begin(), series.end(), entry->setting(setting)) - series.begin();
-    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry), place_of(entry) == front.end());
+    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry, undecided.contains(entry)),
+             place_of(entry) == front.end());
     if (const std::string label = label_of(entry); !label.empty())
       svg.text(at - 9.0, y(figure) + 14.0, label, "note strong", Svg::Anchor::kEnd);
   }

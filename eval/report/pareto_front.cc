@@ -19,9 +19,11 @@ ParetoFront pareto_front(const Entries& points, const ParetoMeasures& measures) 
     for (const Entry* rival : sorted) {
       if (rival == entry || measures.bits(*rival) > measures.bits(*entry)) continue;
       const auto difference = measures.difference(*entry, *rival);
-      const bool told = difference && !is_undecided(*difference);
-      beaten |= told && measures.figure(*rival) < measures.figure(*entry);
-      undecided |= !told;
+      if (!difference) continue;
+      if (is_undecided(*difference))
+        undecided = true;
+      else
+        beaten |= measures.figure(*rival) < measures.figure(*entry);
     }
     if (undecided && !beaten) front.undecided.insert(entry);
   }

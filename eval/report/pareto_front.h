@@ -17,7 +17,7 @@ struct ParetoMeasures {
 struct ParetoFront {
   Entries lowest;  ///< whose figure is below those of all others with at most as many bits; fewest bits first
   /// Entries that belong to the front, or do not, only within the errors: what has at most their bits is decidedly
-  /// lower in no case, and not told from them in one. A difference that is not known decides nothing.
+  /// lower in no case, and not told from them in one. Differences that are not known (of one window, say) make none.
   std::set<const Entry*> undecided;
 };
 

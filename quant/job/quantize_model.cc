@@ -110,7 +110,8 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
   std::vector<ShardJob> jobs;
   std::uint64_t weights = 0;
   for (const QuantizeItem& item : plan.items) {
-    jobs.push_back({&item, scratch / (item.identity.name + ".safetensors")});
+    // What a power cut leaves of one its hash tells, and no file says that it is there.
+    jobs.push_back({&item, scratch / (item.identity.name + ".safetensors"), {}, Flush::kNo});
     weights += item.weights();
   }
   reporter.begin("quantizing", weights);

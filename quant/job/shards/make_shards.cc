@@ -12,6 +12,8 @@
 namespace nibble::quant {
 namespace {
 
+constexpr double kSecondsWorthFlushing = 1.0;
+
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -27,7 +29,8 @@ Shard make_shard(const ShardJob& job, const Calibration& calibration) {
   if (job.estimate) result.predicted_loss = predicted_loss(item, made, calibration, *job.estimate);
   item.source->release();
   result.seconds = now_seconds() - start;
-  return write_shard(job.file, result, std::move(made));
+  const Flush flush = result.seconds < kSecondsWorthFlushing ? job.quickly_made : Flush::kYes;
+  return write_shard(job.file, result, std::move(made), flush);
 }
 
 }  // namespace

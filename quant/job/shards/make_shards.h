@@ -18,6 +18,7 @@ struct ShardJob {
   const QuantizeItem* item = nullptr;
   std::filesystem::path file;
   std::optional<LossEstimate> estimate = {};  ///< sets TensorResult::predicted_loss
+  Flush quickly_made = Flush::kYes;           ///< whether the file is flushed that took less than a second to make
 };
 
 /// Whether the caller of quantize_model() hears of each weight, or only of the progress.

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::string_view kBiasCorrection = "bias_correction";  // a shard's own part
 
-// What a power cut leaves of a shard, its hash tells, and it is made again. To wait for the disk, and for blocks of it
-// to be freed soon after, took longer than all weights of a 1B model did.
-constexpr double kSecondsWorthFlushing = 1.0;
-
 TensorResult parse_figures(const std::string& text, const std::string& what) {
   const nlohmann::json json = parse_strict_json(text, what);
   const JsonFields fields(json, what);
@@ -40,6 +36,22 @@ void update(Hasher& hasher, const model::TensorView& part, const std::string& we
   hasher.update(std::string_view(part.name).substr(weight.size() + 1)).update(part.data);
 }
 
+// What a shard was written with. Without a flush nobody else hears of a disk that did not keep it.
+model::SafetensorsContents whole_contents(const Shard& shard, const model::MappedFile& mapped) {
+  model::SafetensorsContents contents = model::parse_safetensors(mapped.bytes(), shard.file.string());
+  Hasher hasher;
+  for (const model::TensorView& tensor : contents.tensors) update(hasher, tensor, shard.result.name);
+  mapped.check_intact();
+  const std::size_t parts = shard.tensors.size() + (shard.bias_correction.empty() ? 0 : 1);
+  const auto hash = contents.metadata.find("hash");
+  NIBBLE_REQUIRE(contents.tensors.size() == parts && hash != contents.metadata.end() && hash->second == hasher.hex(),
+                 FormatError,
+                 "'{}' does not hold what was written to it: changed while in use, or lost by the disk; run the same "
+                 "command again to make it anew",
+                 shard.file.string());
+  return contents;
+}
+
 }  // namespace
 
 nlohmann::ordered_json figures_json(const TensorResult& result) {
@@ -51,7 +63,7 @@ nlohmann::ordered_json figures_json(const TensorResult& result) {
   return json;
 }
 
-Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made) {
+Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made, Flush flush) {
   std::vector<TensorPart>& parts = made.parts;
   if (!made.bias_correction.empty())
     parts.push_back({std::string(kBiasCorrection),
@@ -69,8 +81,7 @@ Shard write_shard(const std::filesystem::path& file, const TensorResult& result,
     hasher.update(part.suffix).update(part.bytes);
   }
   model::SafetensorsWriter writer(file, declarations,
-                                  {{"figures", figures_json(result).dump()}, {"hash", hasher.hex()}},
-                                  result.seconds < kSecondsWorthFlushing ? Flush::kNo : Flush::kYes);
+                                  {{"figures", figures_json(result).dump()}, {"hash", hasher.hex()}}, flush);
   for (const TensorPart& part : parts) writer.write(part.bytes);
   writer.commit();
   return shard;
@@ -105,28 +116,20 @@ std::optional<Shard> find_shard(const std::filesystem::path& file, const std::st
 
 std::vector<TensorPart> shard_parts(const Shard& shard) {
   const auto mapped = std::make_shared<const model::MappedFile>(shard.file);
+  const model::SafetensorsContents contents = whole_contents(shard, *mapped);
   std::vector<TensorPart> parts;
-  for (model::TensorView& tensor : model::parse_safetensors(mapped->bytes(), shard.file.string()).tensors)
+  for (const model::TensorView& tensor : contents.tensors)
     if (!is_correction(tensor, shard.result.name))
-      parts.push_back({tensor.name.substr(shard.result.name.size() + 1), tensor.dtype, std::move(tensor.shape),
-                       tensor.data, mapped});
+      parts.push_back(
+          {tensor.name.substr(shard.result.name.size() + 1), tensor.dtype, tensor.shape, tensor.data, mapped});
   return parts;
 }
 
 void append_shard(const Shard& shard, model::SafetensorsWriter& writer) {
   const model::MappedFile mapped(shard.file);
-  const auto contents = model::parse_safetensors(mapped.bytes(), shard.file.string());
-  const std::size_t own_parts = shard.bias_correction.empty() ? 0 : 1;
-  Hasher hasher;
-  for (const model::TensorView& tensor : contents.tensors) {
-    update(hasher, tensor, shard.result.name);
+  for (const model::TensorView& tensor : whole_contents(shard, mapped).tensors)
     if (!is_correction(tensor, shard.result.name)) writer.write(tensor.data);
-  }
   mapped.check_intact();
-  const auto hash = contents.metadata.find("hash");
-  NIBBLE_REQUIRE(contents.tensors.size() == shard.tensors.size() + own_parts && hash != contents.metadata.end() &&
-                     hash->second == hasher.hex(),
-                 FormatError, "'{}' changed while in use", shard.file.string());
 }
 
 }  // namespace nibble::quant

@@ -26,18 +26,19 @@ struct Shard {
 /// seconds are the same for the same job.
 nlohmann::ordered_json figures_json(const TensorResult& result);
 
-/// Writes what was made of the weight `result.name` to `file`: renamed into place, and flushed where it took long to
-/// make. Throws FormatError.
-Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made);
+/// Writes what was made of the weight `result.name` to `file`, flushed or not, and renamed. Throws FormatError.
+Shard write_shard(const std::filesystem::path& file, const TensorResult& result, WeightParts made,
+                  Flush flush = Flush::kYes);
 
 /// Reads back the description of a shard that an earlier run wrote (marked `resumed`); empty if there is none, or if it
 /// is damaged.
 std::optional<Shard> find_shard(const std::filesystem::path& file, const std::string& name);
 
-/// The parts of a shard that the output gets, where they lie: mapped. Throws FormatError.
+/// The parts of a shard that the output gets, where they lie: mapped. Throws FormatError, also where their hash is not
+/// that of what was written.
 std::vector<TensorPart> shard_parts(const Shard& shard);
 
-/// Appends the bytes of shard.tensors to `writer`, in their order. Throws FormatError.
+/// Appends the bytes of shard.tensors to `writer`, in their order. Throws as shard_parts().
 void append_shard(const Shard& shard, model::SafetensorsWriter& writer);
 
 }  // namespace nibble::quant

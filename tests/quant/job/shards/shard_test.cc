@@ -14,16 +14,15 @@ namespace {
 
 constexpr std::string_view kWeight = "h.0.mlp.c_fc.weight";
 
-// Quick to make, or long.
-Shard write(const std::filesystem::path& file, double seconds) {
+Shard write(const std::filesystem::path& file, Flush flush) {
   static const std::array<std::uint16_t, 4> values = {1, 2, 3, 0x3c00};
   WeightParts made;
   made.parts.push_back({"weight", DType::kF16, {2, 2}, std::as_bytes(std::span(values)), nullptr});
   made.bias_correction = {0.5f, -1.0f};
   TensorResult result{};
   result.name = kWeight;
-  result.seconds = seconds;
-  return write_shard(file, result, std::move(made));
+  result.seconds = 0.25;
+  return write_shard(file, result, std::move(made), flush);
 }
 
 std::string damaged(std::string bytes) {
@@ -33,12 +32,12 @@ std::string damaged(std::string bytes) {
 
 TEST(Shard, IsFoundAsItWasWritten) {
   const test::TempDir dir;
-  for (const double seconds : {0.0, 5.0}) {
-    write(dir / "w.safetensors", seconds);
+  for (const Flush flush : {Flush::kYes, Flush::kNo}) {
+    write(dir / "w.safetensors", flush);
     const auto found = find_shard(dir / "w.safetensors", std::string(kWeight));
     ASSERT_TRUE(found);
     EXPECT_TRUE(found->result.resumed);
-    EXPECT_EQ(found->result.seconds, seconds);
+    EXPECT_EQ(found->result.seconds, 0.25);
     EXPECT_EQ(found->bias_correction, (std::vector<float>{0.5f, -1.0f}));
     ASSERT_EQ(found->tensors.size(), 1u);
     EXPECT_EQ(found->tensors[0].name, std::string(kWeight) + ".weight");
@@ -47,7 +46,7 @@ TEST(Shard, IsFoundAsItWasWritten) {
 
 TEST(Shard, IsMadeAgainWhereItIsDamaged) {
   const test::TempDir dir;
-  write(dir / "w.safetensors", 0.0);
+  write(dir / "w.safetensors", Flush::kNo);
   const std::string bytes = test::read_file(dir / "w.safetensors");
   for (const std::string& left : {damaged(bytes), std::string(bytes.size(), '\0'), bytes.substr(0, bytes.size() / 2),
                                   std::string()}) {  // as a power cut may leave it
@@ -59,7 +58,7 @@ TEST(Shard, IsMadeAgainWhereItIsDamaged) {
 
 TEST(Shard, DamageUnderwayNeverReachesTheOutput) {
   const test::TempDir dir;
-  const Shard shard = write(dir / "w.safetensors", 0.0);
+  const Shard shard = write(dir / "w.safetensors", Flush::kNo);
   const auto append = [&] {
     model::SafetensorsWriter writer(dir / "model.safetensors", shard.tensors);
     append_shard(shard, writer);
@@ -72,7 +71,8 @@ TEST(Shard, DamageUnderwayNeverReachesTheOutput) {
   EXPECT_EQ(whole.tensors[0].data.size(), 8u);
   std::filesystem::remove(dir / "model.safetensors");
   test::write_file(dir / "w.safetensors", damaged(test::read_file(dir / "w.safetensors")));
-  EXPECT_TRUE(test::throws_with<FormatError>(append, "w.safetensors", "changed while in use"));
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { shard_parts(shard); }, "does not hold what was written"));
+  EXPECT_TRUE(test::throws_with<FormatError>(append, "w.safetensors", "does not hold what was written", "again"));
   EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors"));
 }
 
