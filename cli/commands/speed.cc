@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -71,7 +72,9 @@ void run(const SpeedArguments& arguments) {
   SpeedReport report;
   report.rows = rows_of(arguments);
   report.bf16 = arguments.compute == "bf16";
+  const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   warn_of_unexpected_tensors(*model.checkpoint);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
@@ -81,7 +84,8 @@ void run(const SpeedArguments& arguments) {
   } else if (arguments.common.json) {
     nlohmann::ordered_json object = {
         {"model", arguments.model.string()}, {"method", model.method},       {"bits_per_weight", model.bits_per_weight},
-        {"attention", arguments.attention},  {"compute", arguments.compute}, {"kernels", model.kernels}};
+        {"attention", arguments.attention},  {"compute", arguments.compute}, {"kernels", model.kernels},
+        {"open_seconds", open_seconds}};
     object.update(speed_json(report));
     print_json(object);
   } else {
@@ -89,7 +93,8 @@ void run(const SpeedArguments& arguments) {
         {"model", model_fact(arguments.model, model)},
         {"cache", fmt::format("{}, {}; attention {}", cache_kind_name(report.rows[0].options.cache.kind),
                               cache_type_name(report.rows[0].options.cache.type), arguments.attention)},
-        {"kernels", kernels_fact(arguments.compute, model)}};
+        {"kernels", kernels_fact(arguments.compute, model)},
+        {"opened", fmt::format("in {:.2f} s", open_seconds)}};
     for (auto& fact : speed_facts(report)) facts.push_back(std::move(fact));
     print(aligned_facts(facts) + "\n" + speed_table(report));
   }

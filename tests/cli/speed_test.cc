@@ -17,6 +17,7 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
   for (const char* key : {"model", "method", "compute", "kernels", "model_bytes", "weight_bytes_per_token",
                           "head_bytes", "peak_resident_bytes", "machine", "speeds"})
     EXPECT_TRUE(result.contains(key)) << key;
+  EXPECT_GT(result["open_seconds"], 0.0);
   for (const char* key : {"processor", "threads", "isa", "gemm", "read_bytes_per_second", "gemm_flops_per_second"})
     EXPECT_TRUE(result["machine"].contains(key)) << key;
   // float16: 4 blocks of 196608 weights and a head of 2048 · 128, without the embedding and the norms.
@@ -40,7 +41,7 @@ TEST(Speed, TableAndCsv) {
                                             "none"};
   const ProgramRun table = nibble(options);
   ASSERT_EQ(table.exit_code, 0) << table.err;
-  for (const char* words : {"first token, ms", "tok/s", "peak resident", "kernels", "none"})
+  for (const char* words : {"opened", "first token, ms", "tok/s", "peak resident", "kernels", "none"})
     EXPECT_THAT(table.out, HasSubstr(words));
   auto with_csv = options;
   with_csv.emplace_back("--csv");
