@@ -4,7 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "eval/report/entries.h"
+#include "eval/report/pivot.h"
+#include "eval/sweep/paired_test.h"
 
 namespace nibble::eval {
 
