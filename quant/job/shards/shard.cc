@@ -31,20 +31,24 @@ bool is_correction(const model::TensorView& tensor, const std::string& weight) {
   return tensor.name == fmt::format("{}.{}", weight, kBiasCorrection);
 }
 
-void update(Hasher& hasher, const model::TensorView& part, const std::string& weight) {
-  NIBBLE_REQUIRE(part.name.starts_with(weight + "."), FormatError, "{}: unexpected tensor", part.name);
-  hasher.update(std::string_view(part.name).substr(weight.size() + 1)).update(part.data);
+// Of suffixes and bytes, as write_shard() hashes them.
+std::string hash_of(const std::vector<model::TensorView>& parts, const std::string& weight) {
+  Hasher hasher;
+  for (const model::TensorView& part : parts) {
+    NIBBLE_REQUIRE(part.name.starts_with(weight + "."), FormatError, "{}: unexpected tensor", part.name);
+    hasher.update(std::string_view(part.name).substr(weight.size() + 1)).update(part.data);
+  }
+  return hasher.hex();
 }
 
 // What a shard was written with. Without a flush nobody else hears of a disk that did not keep it.
 model::SafetensorsContents whole_contents(const Shard& shard, const model::MappedFile& mapped) {
   model::SafetensorsContents contents = model::parse_safetensors(mapped.bytes(), shard.file.string());
-  Hasher hasher;
-  for (const model::TensorView& tensor : contents.tensors) update(hasher, tensor, shard.result.name);
+  const std::string held = hash_of(contents.tensors, shard.result.name);
   mapped.check_intact();
   const std::size_t parts = shard.tensors.size() + (shard.bias_correction.empty() ? 0 : 1);
   const auto hash = contents.metadata.find("hash");
-  NIBBLE_REQUIRE(contents.tensors.size() == parts && hash != contents.metadata.end() && hash->second == hasher.hex(),
+  NIBBLE_REQUIRE(contents.tensors.size() == parts && hash != contents.metadata.end() && hash->second == held,
                  FormatError,
                  "'{}' does not hold what was written to it: changed while in use, or lost by the disk; run the same "
                  "command again to make it anew",
@@ -94,9 +98,8 @@ std::optional<Shard> find_shard(const std::filesystem::path& file, const std::st
     const model::MappedFile mapped(file);
     const auto contents = model::parse_safetensors(mapped.bytes(), file.string());
     Shard shard{file, parse_figures(contents.metadata.at("figures"), file.string()), {}, {}};
-    Hasher hasher;
+    const std::string held = hash_of(contents.tensors, name);
     for (const model::TensorView& tensor : contents.tensors) {
-      update(hasher, tensor, name);
       if (is_correction(tensor, name)) {
         shard.bias_correction.resize(tensor.element_count());
         convert_to_f32(tensor.dtype, tensor.data.data(), tensor.element_count(), shard.bias_correction.data());
@@ -105,7 +108,7 @@ std::optional<Shard> find_shard(const std::filesystem::path& file, const std::st
       }
     }
     mapped.check_intact();
-    if (shard.result.name != name || contents.metadata.at("hash") != hasher.hex()) return std::nullopt;
+    if (shard.result.name != name || contents.metadata.at("hash") != held) return std::nullopt;
     return shard;
   } catch (const Error&) {  // not readable as a shard: made again
   } catch (const nlohmann::json::exception&) {
