@@ -44,7 +44,8 @@ void BoundaryWalk::embed(const model::Model& model) {
 std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t block,
                                           std::span<const CollectedLayer> layers, const StatisticSet& what, Go go) {
   BlockSums sums(layers, what, settings_, no_means_);
-  const model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
+  model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
+  if (go == Go::kStay && layers.size() == 1) hooks.until = layers.front().module;
   for_batches(model.architecture().hidden,
               [&](std::size_t batch, std::size_t first, const model::Batch& input, MatrixView<float> x) {
                 store_.read(boundary(block), batch, x);

@@ -27,8 +27,8 @@ class BoundaryWalk {
 
   enum class Go { kStay, kOn };
   /// Runs `block` over the stream in front of it and sums `what` of the inputs of `layers`, some of the block's. kOn:
-  /// what leaves the block becomes the stream in front of the next one, and replaces this one. Throws NumericalError
-  /// for NaN and infinity.
+  /// what leaves the block becomes the stream in front of the next one, and replaces this one. kStay, and one layer:
+  /// the block is computed as far as to its input. Throws NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
 

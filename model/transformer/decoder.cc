@@ -55,10 +55,12 @@ void check_block(const Architecture& architecture, std::size_t block) {
 }  // namespace
 
 template <class T>
-void Decoder<T>::run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
+bool Decoder<T>::run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
                             const Hooks<T>* hooks) const {
   for (std::size_t i = 0; i < parts_.blocks.size(); ++i)
-    parts_.blocks[i].forward(layout, x, options.attention, rotary(i), cache, i, scratch_.block, hooks);
+    if (!parts_.blocks[i].forward(layout, x, options.attention, rotary(i), cache, i, scratch_.block, hooks))
+      return false;
+  return true;
 }
 
 template <class T>
@@ -69,7 +71,7 @@ void Decoder<T>::forward(const Batch& batch, std::span<const std::size_t> logit_
   if (layout.rows() == 0) return;
   const auto x = scratch_.residual.view(layout.rows(), architecture().hidden);
   parts_.embedding.forward(batch.tokens, layout.positions, x);
-  run_blocks(layout, x, options, nullptr, hooks);
+  if (!run_blocks(layout, x, options, nullptr, hooks)) return;
   parts_.head.forward(x, logit_rows, sink, scratch_.head, hooks);
 }
 

@@ -48,7 +48,7 @@ class Decoder final : public Transformer<T> {
  private:
   /// The rotary embedding of a block, or null.
   Rotary<T>* rotary(std::size_t block) const;
-  void run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
+  bool run_blocks(const Layout& layout, MatrixView<T> x, const ForwardOptions& options, KvCache<T>* cache,
                   const Hooks<T>* hooks) const;
 
   // One call per object at a time, so what calls leave behind for the next one may live here.

@@ -27,6 +27,11 @@ struct Hooks {
   /// X (tokens, in) and dL/dY (tokens, out) of the same layer, during the backward pass. Its weight gradient is dYᵀ X.
   std::function<void(const std::string& module, MatrixView<const T> x, MatrixView<const T> dy, const HookRows& rows)>
       on_linear_gradient;
+  /// Forward only, where it is not empty: the pass ends as soon as the input of this layer was reported. What does not
+  /// lead to it is passed over (the other experts of its mixture), and what the pass was to give is unspecified.
+  std::string until = {};
+
+  bool ends_at(const std::string& module) const { return !until.empty() && until == module; }
 };
 
 }  // namespace nibble::model

@@ -51,7 +51,8 @@ struct Block {
 
   /// `rotary` is null where positions do not turn. With `cache`, the one sequence of `layout` stands behind the
   /// cache.length() positions of `cache`, and layer `index` of it keeps its keys and values.
-  void forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
+  /// False if the pass ended in the block (Hooks::until): x is unspecified then.
+  bool forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
                std::size_t index, BlockScratch<T>& scratch, const Hooks<T>* hooks) const;
   /// See Transformer::backward_block().
   void backward(const Layout& layout, MatrixView<const T> x_in, MatrixView<T> dx, Rotary<T>* rotary,
@@ -68,6 +69,7 @@ struct Block {
   bool keeps_raw() const { return q_norm || k_norm || clip > 0.0; }
 
   /// Fills scratch.qkv with q, k and v of `input` as the attention sees them, and scratch.raw_qk where `keep_raw`.
+  /// Nothing if the pass ends at one of them.
   MatrixView<T> project(const Layout& layout, MatrixView<const T> input, Rotary<T>* rotary, bool keep_raw,
                         BlockScratch<T>& scratch, const Hooks<T>* hooks) const;
   /// Turns dqkv from the gradient of what project() gave into that of the linear layers' outputs.

@@ -53,12 +53,12 @@ void Block<T>::backward(const Layout& layout, MatrixView<const T> x_in, MatrixVi
   MatrixView<T> projected;  // needed by a norm behind it alone
   if (attention_post_norm) {
     projected = hidden_rows(scratch.projected);
-    attention_out.forward(attended, projected, nullptr);
+    attention_out.op->forward(attended, projected);
   }
   MatrixView<const T> middle = x_in;  // what the MLP's half begins with
   if (!parallel()) {
     const auto sum = hidden_rows(scratch.middle);
-    attention_post_norm ? attention_post_norm->forward(projected, sum) : attention_out.forward(attended, sum, nullptr);
+    attention_post_norm ? attention_post_norm->forward(projected, sum) : attention_out.op->forward(attended, sum);
     if (residual_multiplier != 1.0) copy_scaled<T>(residual_multiplier, sum, sum);
     add<T>(x_in, sum);
     middle = sum;

@@ -56,7 +56,7 @@ template <class T>
 MatrixView<T> Block<T>::project(const Layout& layout, MatrixView<const T> input, Rotary<T>* rotary, bool keep_raw,
                                 BlockScratch<T>& scratch, const Hooks<T>* hooks) const {
   const auto rows = scratch.qkv.view(layout.rows(), q_width() + 2 * kv_width());
-  forward_side_by_side<T>(qkv, input, rows, hooks);
+  if (!forward_side_by_side<T>(qkv, input, rows, hooks)) return {};
   if (clip > 0.0) clamp_to(rows, clip);
   const auto qk = rows.cols_slice(0, q_width() + kv_width());
   if (keep_raw) copy<T>(qk, scratch.raw_qk.view(qk.rows(), qk.cols()));
@@ -68,7 +68,7 @@ MatrixView<T> Block<T>::project(const Layout& layout, MatrixView<const T> input,
 }
 
 template <class T>
-void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
+bool Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rotary<T>* rotary, KvCache<T>* cache,
                        std::size_t index, BlockScratch<T>& scratch, const Hooks<T>* hooks) const {
   const std::size_t tokens = layout.rows(), hidden = x.cols();
   const auto normed_with = [&](const Norm<T>& norm) -> MatrixView<const T> {
@@ -78,6 +78,7 @@ void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rot
   };
   const MatrixView<const T> input = attention_norm ? normed_with(*attention_norm) : x;
   const auto qkv_rows = project(layout, input, rotary, false, scratch, hooks);
+  if (qkv_rows.empty()) return false;
   const auto attended = scratch.attended.view(tokens, q_width());
   if (cache != nullptr) {
     cache->attend(index, attention, qkv_rows.cols_slice(0, q_width()), qkv_rows.cols_slice(q_width(), kv_width()),
@@ -86,16 +87,18 @@ void Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rot
     attention_forward<T>(attention, sequences(layout, qkv_rows, attended, {}), how);
   }
   const auto projected = scratch.qkv.view(tokens, hidden);  // q, k and v are used up
-  attention_out.forward(attended, projected, hooks);
+  if (!attention_out.forward(attended, projected, hooks)) return false;
   if (attention_post_norm) attention_post_norm->forward(projected, projected);
   if (!parallel()) add_scaled<T>(residual_multiplier, projected, x);
 
   const auto output = scratch.attended.view(tokens, hidden);  // used up too
-  mlp->forward(mlp_norm ? normed_with(*mlp_norm) : (parallel() ? input : MatrixView<const T>(x)), output,
-               scratch.feed_forward, hooks);
+  if (!mlp->forward(mlp_norm ? normed_with(*mlp_norm) : (parallel() ? input : MatrixView<const T>(x)), output,
+                    scratch.feed_forward, hooks))
+    return false;
   if (mlp_post_norm) mlp_post_norm->forward(output, output);
   if (parallel()) add_scaled<T>(residual_multiplier, projected, x);
   add_scaled<T>(residual_multiplier, output, x);
+  return true;
 }
 
 template <class T>
@@ -111,7 +114,7 @@ void Block<T>::release() const {
                                                                  MatrixView<T>) const;                             \
   template MatrixView<T> Block<T>::project(const Layout&, MatrixView<const T>, Rotary<T>*, bool, BlockScratch<T>&, \
                                            const Hooks<T>*) const;                                                 \
-  template void Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,   \
+  template bool Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,   \
                                   BlockScratch<T>&, const Hooks<T>*) const;                                        \
   template void Block<T>::release() const;
 NIBBLE_INSTANTIATE(float)

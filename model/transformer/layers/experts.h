@@ -30,7 +30,7 @@ class Experts final : public FeedForward<T> {
   /// Throws InvalidArgument where shapes or the number of active experts do not fit.
   Experts(const ExpertsSpec& spec, const typename Mlp<T>::MakeLinear& make_linear, const WeightProvider& weights);
 
-  void forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  bool forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                const Hooks<T>* hooks) const override;
   void recompute(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch) const override;
   void backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, FeedForwardScratch<T>& scratch,
@@ -38,13 +38,16 @@ class Experts final : public FeedForward<T> {
   void release() const override;
 
  private:
-  /// Fills scratch.routing; returns what route() leaves of the logits.
+  /// Fills scratch.routing; returns what route() leaves of the logits, or nothing if the pass ends at the router.
   MatrixView<T> route_rows(MatrixView<const T> x, FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
+  /// Nothing if the pass ends at the gate.
   std::span<T> shared_weights(MatrixView<const T> x, FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
-  // Each adds its part to y, or dx.
-  void forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  /// Whether the pass ends at one of the layers behind the router.
+  bool ends_here(const Hooks<T>* hooks) const;
+  // Each adds its part to y, or dx. False if the pass ended in it.
+  bool forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                      const Hooks<T>* hooks) const;
-  void forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  bool forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                       const Hooks<T>* hooks) const;
   void backward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx,
                       FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;

@@ -7,7 +7,10 @@ namespace nibble::model {
 
 template <class T>
 void Experts<T>::recompute(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch) const {
-  if (!y.empty()) return forward(x, y, scratch, nullptr);
+  if (!y.empty()) {
+    forward(x, y, scratch, nullptr);
+    return;
+  }
   check_shapes(x, x);
   route_rows(x, scratch, nullptr);
 }

@@ -54,60 +54,80 @@ template <class T>
 MatrixView<T> Experts<T>::route_rows(MatrixView<const T> x, FeedForwardScratch<T>& scratch,
                                      const Hooks<T>* hooks) const {
   const auto logits = scratch.router_logits.view(x.rows(), experts_.size());
-  router_.forward(x, logits, hooks);
+  if (!router_.forward(x, logits, hooks)) return {};
   route<T>(rule_, logits, scratch.routing);
   return logits;
 }
 
 template <class T>
-void Experts<T>::forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y,
+bool Experts<T>::ends_here(const Hooks<T>* hooks) const {
+  if (hooks == nullptr || hooks->until.empty()) return false;
+  const auto has = [&](const Mlp<T>& mlp) { return mlp.has(hooks->until); };
+  return std::any_of(experts_.begin(), experts_.end(), has) || (shared_ && has(*shared_)) ||
+         (shared_gate_ && hooks->ends_at(shared_gate_->module));
+}
+
+template <class T>
+bool Experts<T>::forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y,
                                FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const {
   const Routing<T>& routing = scratch.routing;
   const GatheredRows<T> gathered(group, routing, x, scratch.gathered);
   const auto outputs = scratch.outputs.view(group.rows(), x.cols());
   const auto inner = scratch.inner.view(group.rows(), widest_inner_);
+  const bool ends = ends_here(hooks);
+  bool ended = false;
   for_experts<T>(group, routing, hooks != nullptr, [&](std::size_t e, std::size_t first, std::size_t count) {
     const Mlp<T>& mlp = experts_[e];
+    if (ends && !mlp.has(hooks->until)) return;  // does not lead to where the pass ends
     const auto rows = inner.block(first, 0, count, mlp.inner_width());
-    mlp.forward(gathered.part(first, count), outputs.rows_slice(first, count),
-                {rows, rows.cols_slice(0, mlp.intermediate()), {}, {}}, hooks, {routing.tokens_of(e)});
+    const bool goes_on =
+        mlp.forward(gathered.part(first, count), outputs.rows_slice(first, count),
+                    {rows, rows.cols_slice(0, mlp.intermediate()), {}, {}}, hooks, {routing.tokens_of(e)});
+    if (ends) ended = !goes_on;
   });
+  if (ends) return !ended;
   scatter_add<T>(routing, outputs, group.first_place, true, y);
+  return true;
 }
 
 template <class T>
-void Experts<T>::forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+bool Experts<T>::forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                                 const Hooks<T>* hooks) const {
   const auto output = scratch.outputs.view(x.rows(), x.cols());
-  shared_->forward(x, output, scratch, hooks);
-  if (!shared_gate_) return add<T>(output, y);
+  if (!shared_->forward(x, output, scratch, hooks)) return false;
+  if (!shared_gate_) {
+    add<T>(output, y);
+    return true;
+  }
   const auto share = shared_weights(x, scratch, hooks);
+  if (share.empty() && x.rows() > 0) return false;
   for_row_pieces(x.rows(), x.cols(), [&](std::size_t t, std::size_t first, std::size_t count) {
     const T weight = share[t];
     const T* in = output.row(t).data() + first;
     T* sum = y.row(t).data() + first;
     for (std::size_t i = 0; i < count; ++i) sum[i] += weight * in[i];
   });
+  return true;
 }
 
 template <class T>
 std::span<T> Experts<T>::shared_weights(MatrixView<const T> x, FeedForwardScratch<T>& scratch,
                                         const Hooks<T>* hooks) const {
   const auto share = scratch.shared_weights.view(x.rows(), 1);
-  shared_gate_->forward(x, share, hooks);
+  if (!shared_gate_->forward(x, share, hooks)) return {};
   for (std::size_t t = 0; t < x.rows(); ++t) share(t, 0) = generic::sigmoid(share(t, 0));
   return {share.data(), x.rows()};
 }
 
 template <class T>
-void Experts<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+bool Experts<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                          const Hooks<T>* hooks) const {
   check_shapes(x, y);
-  route_rows(x, scratch, hooks);
+  if (route_rows(x, scratch, hooks).empty() && x.rows() > 0) return false;
   set_zero<T>(y);
   for (const ExpertGroup& group : expert_groups<T>(scratch.routing, x.rows()))
-    forward_group(group, x, y, scratch, hooks);
-  if (shared_) forward_shared(x, y, scratch, hooks);
+    if (!forward_group(group, x, y, scratch, hooks)) return false;
+  return !shared_ || forward_shared(x, y, scratch, hooks);
 }
 
 template <class T>
@@ -123,12 +143,13 @@ void Experts<T>::release() const {
   template MatrixView<T> Experts<T>::route_rows(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*) const; \
   template std::span<T> Experts<T>::shared_weights(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
       const;                                                                                                         \
-  template void Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
+  template bool Experts<T>::ends_here(const Hooks<T>*) const;                                                        \
+  template bool Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
                                           FeedForwardScratch<T>&, const Hooks<T>*) const;                            \
-  template void Experts<T>::forward_shared(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&,               \
+  template bool Experts<T>::forward_shared(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&,               \
                                            const Hooks<T>*) const;                                                   \
   template void Experts<T>::check_shapes(MatrixView<const T>, MatrixView<const T>) const;                            \
-  template void Experts<T>::forward(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
+  template bool Experts<T>::forward(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
       const;                                                                                                         \
   template void Experts<T>::release() const;
 NIBBLE_INSTANTIATE(float)

@@ -32,8 +32,9 @@ template <class T>
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  /// y (tokens, hidden) = f(x), telling `hooks` (which may be null) each linear layer's input.
-  virtual void forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  /// y (tokens, hidden) = f(x), telling `hooks` (which may be null) each linear layer's input. False if the pass ended
+  /// at one of them (Hooks::until).
+  virtual bool forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                        const Hooks<T>* hooks) const = 0;
   /// Makes ready for backward(): computes once more, without hooks, what it needs of the forward pass and leaves it in
   /// `scratch`. Also gives y = f(x) again where `y` is not empty: for a norm behind f. Without y the product with

@@ -84,7 +84,7 @@ MatrixView<T> Head<T>::chunk_logits(MatrixView<const T> x, std::span<const std::
   const auto logits = scratch.logits.view(rows.size(), linear.op->out_features());
   gather_head_rows<T>(x, rows, gathered);
   if (norm) norm->forward(gathered, input);
-  linear.forward(input, logits, hooks, {rows});
+  if (!linear.forward(input, logits, hooks, {rows})) return {};
   finish(logits);
   require_no_nan<T>(logits, rows);
   return logits;
@@ -96,7 +96,9 @@ void Head<T>::forward(MatrixView<const T> x, std::span<const std::size_t> rows, 
   const std::size_t step = rows_per_chunk();
   for (std::size_t begin = 0; begin < rows.size(); begin += step) {
     const auto chunk = rows.subspan(begin, std::min(step, rows.size() - begin));
-    sink(chunk, chunk_logits(x, chunk, scratch, hooks));
+    const auto logits = chunk_logits(x, chunk, scratch, hooks);
+    if (logits.empty()) return;  // the pass ends here
+    sink(chunk, logits);
   }
 }
 

@@ -17,9 +17,13 @@ struct NamedLinear {
   std::string module;
   std::unique_ptr<LinearOp<T>> op;
 
-  void forward(MatrixView<const T> x, MatrixView<T> y, const Hooks<T>* hooks, const HookRows& rows = {}) const {
+  /// False if the pass ends here (Hooks::until): y is not computed then.
+  [[nodiscard]] bool forward(MatrixView<const T> x, MatrixView<T> y, const Hooks<T>* hooks,
+                             const HookRows& rows = {}) const {
     if (hooks != nullptr && hooks->on_linear_input) hooks->on_linear_input(module, x, rows);
+    if (hooks != nullptr && hooks->ends_at(module)) return false;
     op->forward(x, y);
+    return true;
   }
   /// dx = dy W, after the hook saw x and dy.
   void backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, const Hooks<T>* hooks,

@@ -31,17 +31,17 @@ void Mlp<T>::check_shapes(MatrixView<const T> x, MatrixView<const T> y) const {
 }
 
 template <class T>
-void Mlp<T>::into_inner(MatrixView<const T> x, MatrixView<T> inner, const Hooks<T>* hooks, const HookRows& rows) const {
-  if (gate_) gate_->forward(x, inner.cols_slice(0, intermediate()), hooks, rows);
-  up_.forward(x, inner.cols_slice(inner_width() - intermediate(), intermediate()), hooks, rows);
+bool Mlp<T>::into_inner(MatrixView<const T> x, MatrixView<T> inner, const Hooks<T>* hooks, const HookRows& rows) const {
+  if (gate_ && !gate_->forward(x, inner.cols_slice(0, intermediate()), hooks, rows)) return false;
+  return up_.forward(x, inner.cols_slice(inner_width() - intermediate(), intermediate()), hooks, rows);
 }
 
 template <class T>
-void Mlp<T>::forward(MatrixView<const T> x, MatrixView<T> y, const MlpRows<T>& memory, const Hooks<T>* hooks,
+bool Mlp<T>::forward(MatrixView<const T> x, MatrixView<T> y, const MlpRows<T>& memory, const Hooks<T>* hooks,
                      const HookRows& rows) const {
-  into_inner(x, memory.inner, hooks, rows);
+  if (!into_inner(x, memory.inner, hooks, rows)) return false;
   activate<T>(rule_, memory.inner, memory.activated);
-  down_.forward(memory.activated, y, hooks, rows);
+  return down_.forward(memory.activated, y, hooks, rows);
 }
 
 template <class T>
@@ -89,11 +89,11 @@ void Mlp<T>::backward_from_activated(MatrixView<const T> x, MatrixView<T> dx, co
 }
 
 template <class T>
-void Mlp<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+bool Mlp<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                      const Hooks<T>* hooks) const {
   check_shapes(x, y);
   const auto inner = scratch.inner.view(x.rows(), inner_width());
-  forward(x, y, {inner, inner.cols_slice(0, intermediate()), {}, {}}, hooks, {});
+  return forward(x, y, {inner, inner.cols_slice(0, intermediate()), {}, {}}, hooks, {});
 }
 
 template <class T>

@@ -35,7 +35,7 @@ class Mlp final : public FeedForward<T> {
   /// `down_bias` (hidden) or empty; only backward_weighted() needs it. Throws InvalidArgument where widths do not fit.
   Mlp(const MlpSpec& spec, const MakeLinear& make_linear, std::vector<T> down_bias = {});
 
-  void forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  bool forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                const Hooks<T>* hooks) const override;
   void recompute(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch) const override;
   void backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx, FeedForwardScratch<T>& scratch,
@@ -43,7 +43,7 @@ class Mlp final : public FeedForward<T> {
   void release() const override;
 
   // The same over the caller's memory, for some rows of a batch, which hooks are told.
-  void forward(MatrixView<const T> x, MatrixView<T> y, const MlpRows<T>& memory, const Hooks<T>* hooks,
+  bool forward(MatrixView<const T> x, MatrixView<T> y, const MlpRows<T>& memory, const Hooks<T>* hooks,
                const HookRows& rows) const;
   /// Fills memory.inner and memory.activated, which must lie apart.
   void recompute(MatrixView<const T> x, const MlpRows<T>& memory) const;
@@ -59,6 +59,9 @@ class Mlp final : public FeedForward<T> {
   void backward_weighted(MatrixView<const T> x, MatrixView<T> dy, const RowWeights<T>& weights, MatrixView<T> dx,
                          FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
 
+  bool has(const std::string& module) const {
+    return module == up_.module || module == down_.module || (gate_ && module == gate_->module);
+  }
   std::size_t hidden() const { return down_.op->out_features(); }
   std::size_t intermediate() const { return down_.op->in_features(); }
   std::size_t inner_width() const { return (gate_ ? 2 : 1) * intermediate(); }
@@ -66,7 +69,7 @@ class Mlp final : public FeedForward<T> {
  private:
   void check_shapes(MatrixView<const T> x, MatrixView<const T> y) const;
   MlpRows<T> backward_rows(std::size_t rows, FeedForwardScratch<T>& scratch) const;
-  void into_inner(MatrixView<const T> x, MatrixView<T> inner, const Hooks<T>* hooks, const HookRows& rows) const;
+  bool into_inner(MatrixView<const T> x, MatrixView<T> inner, const Hooks<T>* hooks, const HookRows& rows) const;
   /// From memory.gradient_activated on.
   void backward_from_activated(MatrixView<const T> x, MatrixView<T> dx, const MlpRows<T>& memory, const Hooks<T>* hooks,
                                const HookRows& rows) const;

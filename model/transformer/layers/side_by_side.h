@@ -6,15 +6,16 @@
 
 namespace nibble::model {
 
-/// Several layers over the same x; y holds their outputs side by side.
+/// Several layers over the same x; y holds their outputs side by side. False if the pass ends at one of them.
 template <class T>
-void forward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<T> y,
-                          const Hooks<T>* hooks) {
+[[nodiscard]] bool forward_side_by_side(std::span<const NamedLinear<T>> layers, MatrixView<const T> x, MatrixView<T> y,
+                                        const Hooks<T>* hooks) {
   std::size_t column = 0;
   for (const NamedLinear<T>& layer : layers) {
-    layer.forward(x, y.cols_slice(column, layer.op->out_features()), hooks);
+    if (!layer.forward(x, y.cols_slice(column, layer.op->out_features()), hooks)) return false;
     column += layer.op->out_features();
   }
+  return true;
 }
 
 /// dx = sum of the layers' gradients; dy side by side as above; `part` (tokens, in) is scratch.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <complex>
 #include <limits>
 #include <map>
@@ -7,6 +8,7 @@
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "model/transformer/transformer.h"
+#include "tests/model/transformer/layers/toy_layers.h"
 #include "tests/model/transformer/logits_of.h"
 #include "tests/model/transformer/naive_transformer.h"
 #include "tests/model/transformer/toy_weights.h"
@@ -236,6 +238,41 @@ TEST_P(ForwardKnobs, FloatAgreesWithDouble) {
     const Matrix<float> actual = logits_of<float>(*model::make_model(architecture, weights), tokens, {attention});
     const std::vector<double> widened(actual.values().begin(), actual.values().end());
     EXPECT_TRUE(relative_error_within(widened, expected.values(), 2e-5));
+  }
+}
+
+// A pass that ends at a layer has seen what a whole one saw before it, but for experts beside its way, and no logits.
+TEST_P(ForwardKnobs, APassEndsAtTheLayerThatHooksName) {
+  const auto tokens = toy_tokens(architecture, 30, 3);
+  const auto network = model::make_model(architecture, weights);
+  const std::vector<std::size_t> starts{0, 11, 30}, rows{29};
+  const auto reports_until = [&](const std::string& module) {
+    Reports<float> reports;
+    auto hooks = reports.hooks();
+    hooks.until = module;
+    bool reached_the_end = false;
+    network->forward(
+        {tokens, starts}, rows, [&](auto, auto) { reached_the_end = true; }, {}, &hooks);
+    EXPECT_EQ(reached_the_end, module.empty()) << module;
+    return std::move(reports.inputs);
+  };
+  const auto whole = reports_until("");
+  std::vector<std::string> modules = {"lm_head"};
+  for (const model::Parameter* layer : model::linear_layers(architecture)) modules.push_back(layer->module);
+  for (const std::string& module : modules) {
+    const auto names = [&](const auto& report) { return report.module == module; };
+    const auto end = std::find_if(whole.begin(), whole.end(), names);
+    if (end == whole.end()) continue;  // an expert that no token chose
+    const auto part = reports_until(module);
+    ASSERT_FALSE(part.empty()) << module;
+    EXPECT_EQ(part.back().module, module);
+    auto at = whole.begin();
+    for (const auto& report : part) {
+      at = std::find_if(at, end + 1, [&](const auto& r) { return r.module == report.module; });
+      ASSERT_NE(at, end + 1) << report.module << " on the way to " << module;
+      EXPECT_EQ(at->rows, report.rows);
+      EXPECT_TRUE(same_bits(at->x.values(), report.x.values())) << report.module << " on the way to " << module;
+    }
   }
 }
 

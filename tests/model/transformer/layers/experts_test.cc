@@ -209,6 +209,35 @@ TEST_P(ExpertsOf, HooksAreToldTheRowsThatAnExpertSaw) {
       }
 }
 
+TEST_P(ExpertsOf, APassThatEndsAtALayerPassesOverTheOtherExperts) {
+  const auto x = random_rows<float>(40, kHidden, 5);
+  Matrix<float> y(40, kHidden);
+  const Experts<float> experts(spec, layers.factory<float>(), layers);
+  const auto reports_until = [&](const std::string& module) {
+    FeedForwardScratch<float> scratch;
+    Reports<float> reports;
+    auto hooks = reports.hooks();
+    hooks.until = module;
+    EXPECT_EQ(experts.forward(x, y, scratch, &hooks), module.empty()) << module;
+    return std::move(reports.inputs);
+  };
+  const auto whole = reports_until("");
+  ASSERT_FALSE(whole.empty());
+  for (const auto& last : whole) {
+    const std::string mlp = last.module.substr(0, last.module.rfind('.') + 1);  // "experts.3."; of the router nothing
+    std::size_t expected = 1;
+    for (const auto* report = whole.data(); report != &last; ++report)
+      expected += report->module == "router" || (!mlp.empty() && report->module.starts_with(mlp)) ||
+                  (last.module == "shared_gate" && report->module.starts_with("shared."));
+    const auto part = reports_until(last.module);
+    EXPECT_EQ(part.size(), expected) << last.module;
+    ASSERT_FALSE(part.empty());
+    EXPECT_EQ(part.back().module, last.module);
+    EXPECT_EQ(part.back().rows, last.rows);
+    EXPECT_TRUE(same_bits(part.back().x.values(), last.x.values())) << last.module;
+  }
+}
+
 TEST_P(ExpertsOf, ThreadsAndHooksChangeNoBit) {
   const ToyLayers& toy = layers;
   const auto x = random_rows<float>(90, kHidden, 6), dy = random_rows<float>(90, kHidden, 7);
