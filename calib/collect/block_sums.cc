@@ -23,9 +23,9 @@ StatisticSet own_statistics(StatisticSet what, const CollectedLayer& layer) {
 std::vector<CollectedLayer> collected_layers(const model::Architecture& architecture, bool head) {
   std::vector<CollectedLayer> layers;
   for (const model::Parameter* p : model::linear_layers(architecture))
-    layers.push_back({p->module, p->out, p->in, p->block, p->input_of, p->expert.has_value(), false});
+    layers.push_back({p->module, p->out, p->in, p->block, p->input_of, p->expert, false});
   const model::Parameter& last = architecture.head.linear;
-  if (head) layers.push_back({last.module, last.out, last.in, last.block, {}, false, true});
+  if (head) layers.push_back({last.module, last.out, last.in, last.block, {}, {}, true});
   return layers;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,9 +21,9 @@ namespace nibble::calib {
 struct CollectedLayer {
   std::string module;
   std::size_t out = 0, in = 0;
-  std::size_t block = 0;  ///< the number of blocks for the head
-  std::string input_of;   ///< q for k and v, gate for up: the layer before it with the same input
-  bool expert = false;    ///< sees only the tokens that chose it
+  std::size_t block = 0;              ///< the number of blocks for the head
+  std::string input_of;               ///< q for k and v, gate for up: the layer before it with the same input
+  std::optional<std::size_t> expert;  ///< of a mixture's experts: sees only the tokens that chose it
   bool head = false;
 };
 

@@ -45,7 +45,8 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
                                           std::span<const CollectedLayer> layers, const StatisticSet& what, Go go) {
   BlockSums sums(layers, what, settings_, no_means_);
   model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
-  if (go == Go::kStay && layers.size() == 1) hooks.until = layers.front().module;
+  if (go == Go::kToInputs)
+    for (const CollectedLayer& layer : layers) hooks.until.push_back(layer.module);
   for_batches(model.architecture().hidden,
               [&](std::size_t batch, std::size_t first, const model::Batch& input, MatrixView<float> x) {
                 store_.read(boundary(block), batch, x);

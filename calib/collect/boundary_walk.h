@@ -25,10 +25,10 @@ class BoundaryWalk {
   bool holds(std::size_t block) { return store_.holds(boundary(block)); }
   void embed(const model::Model& model);
 
-  enum class Go { kStay, kOn };
+  enum class Go { kToInputs, kStay, kOn };
   /// Runs `block` over the stream in front of it and sums `what` of the inputs of `layers`, some of the block's. kOn:
-  /// what leaves the block becomes the stream in front of the next one, and replaces this one. kStay, and one layer:
-  /// the block is computed as far as to its input. Throws NumericalError for NaN and infinity.
+  /// what leaves the block becomes the stream in front of the next one, and replaces this one. kToInputs: the block is
+  /// computed no further than to these inputs (Hooks::until). Throws NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/matrix/matrix_view.h"
 
@@ -27,11 +29,14 @@ struct Hooks {
   /// X (tokens, in) and dL/dY (tokens, out) of the same layer, during the backward pass. Its weight gradient is dYᵀ X.
   std::function<void(const std::string& module, MatrixView<const T> x, MatrixView<const T> dy, const HookRows& rows)>
       on_linear_gradient;
-  /// Forward only, where it is not empty: the pass ends as soon as the input of this layer was reported. What does not
-  /// lead to it is passed over (the other experts of its mixture), and what the pass was to give is unspecified.
-  std::string until = {};
+  /// Forward only, where it is not empty: the pass ends as soon as the inputs of these layers, none of which may lie
+  /// behind another, were reported. Experts of their mixture that do not lead to them are passed over, and what the
+  /// pass was to give is unspecified.
+  std::vector<std::string> until = {};
 
-  bool ends_at(const std::string& module) const { return !until.empty() && until == module; }
+  bool ends_at(const std::string& module) const {
+    return !until.empty() && std::find(until.begin(), until.end(), module) != until.end();
+  }
 };
 
 }  // namespace nibble::model

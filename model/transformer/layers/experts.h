@@ -44,9 +44,11 @@ class Experts final : public FeedForward<T> {
   std::span<T> shared_weights(MatrixView<const T> x, FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
   /// Whether the pass ends at one of the layers behind the router.
   bool ends_here(const Hooks<T>* hooks) const;
-  // Each adds its part to y, or dx. False if the pass ended in it.
-  bool forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
+  bool ends_in_shared(const Hooks<T>& hooks) const;
+  // Each adds its part to y, or dx, as long as no pass ends in the mixture.
+  void forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                      const Hooks<T>* hooks) const;
+  /// False if the pass ended in it.
   bool forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                       const Hooks<T>* hooks) const;
   void backward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<const T> dy, MatrixView<T> dx,

@@ -60,34 +60,33 @@ MatrixView<T> Experts<T>::route_rows(MatrixView<const T> x, FeedForwardScratch<T
 }
 
 template <class T>
-bool Experts<T>::ends_here(const Hooks<T>* hooks) const {
-  if (hooks == nullptr || hooks->until.empty()) return false;
-  const auto has = [&](const Mlp<T>& mlp) { return mlp.has(hooks->until); };
-  return std::any_of(experts_.begin(), experts_.end(), has) || (shared_ && has(*shared_)) ||
-         (shared_gate_ && hooks->ends_at(shared_gate_->module));
+bool Experts<T>::ends_in_shared(const Hooks<T>& hooks) const {
+  return (shared_ && shared_->ends(hooks)) || (shared_gate_ && hooks.ends_at(shared_gate_->module));
 }
 
 template <class T>
-bool Experts<T>::forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y,
+bool Experts<T>::ends_here(const Hooks<T>* hooks) const {
+  if (hooks == nullptr || hooks->until.empty()) return false;
+  return ends_in_shared(*hooks) ||
+         std::any_of(experts_.begin(), experts_.end(), [&](const Mlp<T>& mlp) { return mlp.ends(*hooks); });
+}
+
+template <class T>
+void Experts<T>::forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y,
                                FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const {
   const Routing<T>& routing = scratch.routing;
   const GatheredRows<T> gathered(group, routing, x, scratch.gathered);
   const auto outputs = scratch.outputs.view(group.rows(), x.cols());
   const auto inner = scratch.inner.view(group.rows(), widest_inner_);
   const bool ends = ends_here(hooks);
-  bool ended = false;
   for_experts<T>(group, routing, hooks != nullptr, [&](std::size_t e, std::size_t first, std::size_t count) {
     const Mlp<T>& mlp = experts_[e];
-    if (ends && !mlp.has(hooks->until)) return;  // does not lead to where the pass ends
+    if (ends && !mlp.ends(*hooks)) return;
     const auto rows = inner.block(first, 0, count, mlp.inner_width());
-    const bool goes_on =
-        mlp.forward(gathered.part(first, count), outputs.rows_slice(first, count),
-                    {rows, rows.cols_slice(0, mlp.intermediate()), {}, {}}, hooks, {routing.tokens_of(e)});
-    if (ends) ended = !goes_on;
+    mlp.forward(gathered.part(first, count), outputs.rows_slice(first, count),
+                {rows, rows.cols_slice(0, mlp.intermediate()), {}, {}}, hooks, {routing.tokens_of(e)});
   });
-  if (ends) return !ended;
-  scatter_add<T>(routing, outputs, group.first_place, true, y);
-  return true;
+  if (!ends) scatter_add<T>(routing, outputs, group.first_place, true, y);
 }
 
 template <class T>
@@ -126,7 +125,8 @@ bool Experts<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScra
   if (route_rows(x, scratch, hooks).empty() && x.rows() > 0) return false;
   set_zero<T>(y);
   for (const ExpertGroup& group : expert_groups<T>(scratch.routing, x.rows()))
-    if (!forward_group(group, x, y, scratch, hooks)) return false;
+    forward_group(group, x, y, scratch, hooks);
+  if (ends_here(hooks) && !ends_in_shared(*hooks)) return false;
   return !shared_ || forward_shared(x, y, scratch, hooks);
 }
 
@@ -143,8 +143,9 @@ void Experts<T>::release() const {
   template MatrixView<T> Experts<T>::route_rows(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*) const; \
   template std::span<T> Experts<T>::shared_weights(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
       const;                                                                                                         \
+  template bool Experts<T>::ends_in_shared(const Hooks<T>&) const;                                                   \
   template bool Experts<T>::ends_here(const Hooks<T>*) const;                                                        \
-  template bool Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
+  template void Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
                                           FeedForwardScratch<T>&, const Hooks<T>*) const;                            \
   template bool Experts<T>::forward_shared(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&,               \
                                            const Hooks<T>*) const;                                                   \

@@ -59,8 +59,9 @@ class Mlp final : public FeedForward<T> {
   void backward_weighted(MatrixView<const T> x, MatrixView<T> dy, const RowWeights<T>& weights, MatrixView<T> dx,
                          FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
 
-  bool has(const std::string& module) const {
-    return module == up_.module || module == down_.module || (gate_ && module == gate_->module);
+  /// Whether a pass ends at one of the layers.
+  bool ends(const Hooks<T>& hooks) const {
+    return hooks.ends_at(up_.module) || hooks.ends_at(down_.module) || (gate_ && hooks.ends_at(gate_->module));
   }
   std::size_t hidden() const { return down_.op->out_features(); }
   std::size_t intermediate() const { return down_.op->in_features(); }

@@ -24,6 +24,7 @@ using calib::CollectedLayer;
 using Layers = std::span<const CollectedLayer>;
 
 constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
+constexpr std::uint64_t kShareOfSums = 8;  // of memory: solvers want most of it
 
 calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text,
                                  std::uint64_t memory_bytes) {
@@ -52,6 +53,7 @@ class SequentialRun {
   std::vector<Shard> run() {
     make_others();
     const calib::CalibrationPlan walk = plan_walk(job_.architecture, job_.text, job_.memory_bytes);
+    sums_limit_ = std::min(walk.accumulator_limit, job_.memory_bytes / kShareOfSums);
     const auto store = make_store(walk);
     BoundaryWalk live(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "boundary", *store);
     BoundaryWalk original(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "float", *store);
@@ -59,10 +61,11 @@ class SequentialRun {
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
       const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
       if (shifted_) measure_float_means(original, block, go);
-      for (const Step& step : steps_of(block)) quantize_step(live, block, step);
+      for (const std::vector<Step>& wave : waves_of(block)) quantize_wave(live, block, wave);
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
       network_->model().release_block(block);
     }
+    sort_rare();
     return std::move(shards_);
   }
 
@@ -80,10 +83,11 @@ class SequentialRun {
     return job_.scratch / (plan_.items[item].identity.name + ".safetensors");
   }
 
-  void make(const std::vector<std::size_t>& items, const Calibration& calibration) {
+  // `held`: bytes that `calibration` holds.
+  void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t held = 0) {
     std::vector<ShardJob> jobs;
     for (const std::size_t item : items) jobs.push_back({&plan_.items[item], file_of(item)});
-    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, job_.memory_bytes);
+    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, job_.memory_bytes - held);
     for (std::size_t i = 0; i < items.size(); ++i) shards_[items[i]] = std::move(made[i]);
   }
 
@@ -163,6 +167,24 @@ class SequentialRun {
     return steps;
   }
 
+  // Steps that do not see each other's weights are taken together: gate and up of all experts of a mixture, then down
+  // of all.
+  std::vector<std::vector<Step>> waves_of(std::size_t block) const {
+    std::vector<std::vector<Step>> waves;
+    std::optional<std::size_t> first_of_experts;
+    std::map<std::size_t, std::size_t> steps_before;  // of an expert
+    for (Step& step : steps_of(block)) {
+      std::size_t wave = waves.size();
+      if (const auto expert = step.layers.front().expert) {
+        if (!first_of_experts) first_of_experts = waves.size();
+        wave = *first_of_experts + steps_before[*expert]++;
+      }
+      if (wave == waves.size()) waves.emplace_back();
+      waves[wave].push_back(std::move(step));
+    }
+    return waves;
+  }
+
   std::vector<std::size_t> items_of(Layers layers) const {
     std::vector<std::size_t> items;
     for (std::size_t i = 0; i < plan_.items.size(); ++i)
@@ -183,17 +205,32 @@ class SequentialRun {
       if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 
-  void quantize_step(BoundaryWalk& live, std::size_t block, const Step& step) {
-    if (step.sequential && !is_finished(step)) {
-      const Calibration newer = job_.calibration.with(measure(live, block, step));
-      scale_groups(step.items, newer);
-      make(step.items, newer);
-    } else {
-      find_rare(step);
-      scale_groups(step.items, job_.calibration);
-      make(step.items, job_.calibration);
+  void quantize_wave(BoundaryWalk& live, std::size_t block, const std::vector<Step>& wave) {
+    std::vector<Step> measured, others;
+    for (const Step& step : wave) (step.sequential && !is_finished(step) ? measured : others).push_back(step);
+    for (const Step& step : others) find_rare(step);
+    quantize(others, job_.calibration);
+
+    std::vector<CollectedLayer> inputs;  // layers that share an input share its statistics: those of the first
+    for (const Step& step : measured) inputs.push_back(step.layers.front());
+    for (const auto& [begin, end] : calib::layer_groups(inputs, kInputs, calib::Guide::kPlain, sums_limit_)) {
+      const std::span steps(measured.data() + begin, end - begin);
+      const Layers collected(inputs.data() + begin, end - begin);
+      auto sums = live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
+      LiveStatistics statistics;
+      for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
+      quantize(steps, job_.calibration.with(std::move(statistics)),
+               calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2);  // as float
     }
-    for (const CollectedLayer& layer : step.layers) put_in_place(layer);
+    for (const Step& step : wave)
+      for (const CollectedLayer& layer : step.layers) put_in_place(layer);
+  }
+
+  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t held = 0) {
+    std::vector<std::size_t> items;
+    for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
+    scale_groups(items, calibration);
+    make(items, calibration, held);
   }
 
   bool is_finished(const Step& step) const {
@@ -241,15 +278,20 @@ class SequentialRun {
     return true;
   }
 
-  // For the layers of the step that are sequential.
-  LiveStatistics measure(BoundaryWalk& live, std::size_t block, const Step& step) {
-    LiveStatistics statistics;
-    // Layers that share an input share its statistics: those of the first.
-    auto sums = live.run(network_->model(), block, step.layers.first(1), kInputs, BoundaryWalk::Go::kStay);
-    const auto shared = std::make_shared<const calib::LayerStats>(std::move(sums.front()));
+  // In the order of plan.items, whatever was found when.
+  void sort_rare() {
+    std::map<std::string, std::size_t> place;
+    for (std::size_t i = 0; i < plan_.items.size(); ++i) place[plan_.items[i].identity.name] = i;
+    std::sort(rare_.begin(), rare_.end(),
+              [&](const RareExpert& a, const RareExpert& b) { return place.at(a.name) < place.at(b.name); });
+  }
+
+  // Of the layers of a step that are sequential, with what was summed of their input.
+  void add_statistics(const Step& step, calib::LayerStats sums, LiveStatistics& statistics) {
+    const auto shared = std::make_shared<const calib::LayerStats>(std::move(sums));
     if (may_be_rare(step)) {
       write_file(tokens_file(step), fmt::format("{}", shared->tokens));
-      if (set_rare(step, shared->tokens)) return statistics;
+      if (set_rare(step, shared->tokens)) return;
     }
     const std::vector<double> mean = calib::mean_input(*shared);
     for (const CollectedLayer& layer : step.layers) {
@@ -261,10 +303,9 @@ class SequentialRun {
       for (std::size_t j = 0; j < drift.size(); ++j) drift[j] -= mean[j];
       statistics.drift[layer.module] = std::move(drift);
     }
-    return statistics;
   }
 
-  // Groups all of whose weights are among `items`, sorted.
+  // Groups whose weights are among `items`.
   void scale_groups(const std::vector<std::size_t>& items, const Calibration& calibration) {
     for (const InputGroup& group : job_.groups)
       if (std::find(items.begin(), items.end(), group.items.front()) != items.end())
@@ -285,6 +326,7 @@ class SequentialRun {
   std::vector<Shard> shards_;
   std::vector<CollectedLayer> layers_;
   bool shifted_ = false;
+  std::uint64_t sums_limit_ = 0;  // bytes of sums that are collected in one walk
   std::optional<GrowingModel> network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block
 };

@@ -249,7 +249,7 @@ TEST_P(ForwardKnobs, APassEndsAtTheLayerThatHooksName) {
   const auto reports_until = [&](const std::string& module) {
     Reports<float> reports;
     auto hooks = reports.hooks();
-    hooks.until = module;
+    if (!module.empty()) hooks.until = {module};
     bool reached_the_end = false;
     network->forward(
         {tokens, starts}, rows, [&](auto, auto) { reached_the_end = true; }, {}, &hooks);
