@@ -1,6 +1,7 @@
 #include "calib/collect/boundary_walk.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "calib/collect/team.h"
@@ -45,8 +46,15 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
                                           std::span<const CollectedLayer> layers, const StatisticSet& what, Go go) {
   BlockSums sums(layers, what, settings_, no_means_);
   model::Hooks<float> hooks = layers.empty() ? model::Hooks<float>{} : sums.forward_hooks();
-  if (go == Go::kToInputs)
-    for (const CollectedLayer& layer : layers) hooks.until.push_back(layer.module);
+  if (go == Go::kToInputs) {
+    std::set<std::size_t> experts;
+    for (const CollectedLayer& layer : layers) {
+      hooks.until.push_back(layer.module);
+      NIBBLE_REQUIRE(layers.size() == 1 || (layer.expert && experts.insert(*layer.expert).second), InvalidArgument,
+                     "a walk to the inputs of several layers ends at one of each expert, got '{}' besides",
+                     layer.module);
+    }
+  }
   for_batches(model.architecture().hidden,
               [&](std::size_t batch, std::size_t first, const model::Batch& input, MatrixView<float> x) {
                 store_.read(boundary(block), batch, x);

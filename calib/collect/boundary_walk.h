@@ -28,7 +28,8 @@ class BoundaryWalk {
   enum class Go { kToInputs, kStay, kOn };
   /// Runs `block` over the stream in front of it and sums `what` of the inputs of `layers`, some of the block's. kOn:
   /// what leaves the block becomes the stream in front of the next one, and replaces this one. kToInputs: the block is
-  /// computed no further than to these inputs (Hooks::until). Throws NumericalError for NaN and infinity.
+  /// computed no further than to the input of the one layer, or of several of as many experts (Hooks::until). Throws
+  /// NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
 

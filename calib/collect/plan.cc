@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "calib/collect/block_sums.h"
@@ -66,11 +68,15 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
 std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
                                                               const StatisticSet& what, Guide guide,
                                                               std::uint64_t limit) {
+  std::map<std::string_view, std::size_t> last_of;  // of the layers that have a layer's input
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    last_of[layers[i].input_of.empty() ? layers[i].module : layers[i].input_of] = i;
   std::vector<std::pair<std::size_t, std::size_t>> groups;
   std::uint64_t held = 0;
   for (std::size_t begin = 0; begin < layers.size();) {
     std::size_t end = begin + 1;
-    while (end < layers.size() && layers[end].input_of == layers[begin].module) ++end;
+    for (std::size_t i = begin; i < end; ++i)
+      if (layers[i].input_of.empty()) end = std::max(end, last_of.at(layers[i].module) + 1);
     const std::uint64_t bytes = BlockSums::bytes(layers.subspan(begin, end - begin), what, guide);
     if (groups.empty() || held + bytes > limit) {
       groups.emplace_back(begin, end);

@@ -45,7 +45,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
                                  std::uint64_t memory, const PlanContext& context = {});
 
 /// Cuts the layers of one block into runs [begin, end) that are summed in one walk each: as many as `limit` bytes of
-/// sums hold, layers that share an input together.
+/// sums hold, layers that share an input together, with what lies between them.
 std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
                                                               const StatisticSet& what, Guide guide,
                                                               std::uint64_t limit);

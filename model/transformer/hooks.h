@@ -29,9 +29,9 @@ struct Hooks {
   /// X (tokens, in) and dL/dY (tokens, out) of the same layer, during the backward pass. Its weight gradient is dYᵀ X.
   std::function<void(const std::string& module, MatrixView<const T> x, MatrixView<const T> dy, const HookRows& rows)>
       on_linear_gradient;
-  /// Forward only, where it is not empty: the pass ends as soon as the inputs of these layers, none of which may lie
-  /// behind another, were reported. Experts of their mixture that do not lead to them are passed over, and what the
-  /// pass was to give is unspecified.
+  /// Forward only, where it is not empty: the pass ends as soon as the input of this layer was reported, or those of
+  /// several, each in another expert of one mixture. Experts that do not lead there are passed over, and what the pass
+  /// was to give is unspecified.
   std::vector<std::string> until = {};
 
   bool ends_at(const std::string& module) const {

@@ -42,12 +42,13 @@ class Experts final : public FeedForward<T> {
   MatrixView<T> route_rows(MatrixView<const T> x, FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
   /// Nothing if the pass ends at the gate.
   std::span<T> shared_weights(MatrixView<const T> x, FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const;
-  /// Whether the pass ends at one of the layers behind the router.
-  bool ends_here(const Hooks<T>* hooks) const;
-  bool ends_in_shared(const Hooks<T>& hooks) const;
-  // Each adds its part to y, or dx, as long as no pass ends in the mixture.
+  /// Whether the pass ends in experts, or in the shared one.
+  bool ends_in_experts(const Hooks<T>* hooks) const;
+  bool ends_in_shared(const Hooks<T>* hooks) const;
+  // Each adds its part to y, or dx.
+  /// `ends`: the pass ends in experts. The others are passed over, and nothing is added.
   void forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
-                     const Hooks<T>* hooks) const;
+                     const Hooks<T>* hooks, bool ends) const;
   /// False if the pass ended in it.
   bool forward_shared(MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                       const Hooks<T>* hooks) const;

@@ -60,25 +60,24 @@ MatrixView<T> Experts<T>::route_rows(MatrixView<const T> x, FeedForwardScratch<T
 }
 
 template <class T>
-bool Experts<T>::ends_in_shared(const Hooks<T>& hooks) const {
-  return (shared_ && shared_->ends(hooks)) || (shared_gate_ && hooks.ends_at(shared_gate_->module));
-}
-
-template <class T>
-bool Experts<T>::ends_here(const Hooks<T>* hooks) const {
-  if (hooks == nullptr || hooks->until.empty()) return false;
-  return ends_in_shared(*hooks) ||
+bool Experts<T>::ends_in_experts(const Hooks<T>* hooks) const {
+  return hooks != nullptr && !hooks->until.empty() &&
          std::any_of(experts_.begin(), experts_.end(), [&](const Mlp<T>& mlp) { return mlp.ends(*hooks); });
 }
 
 template <class T>
+bool Experts<T>::ends_in_shared(const Hooks<T>* hooks) const {
+  return hooks != nullptr &&
+         ((shared_ && shared_->ends(*hooks)) || (shared_gate_ && hooks->ends_at(shared_gate_->module)));
+}
+
+template <class T>
 void Experts<T>::forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y,
-                               FeedForwardScratch<T>& scratch, const Hooks<T>* hooks) const {
+                               FeedForwardScratch<T>& scratch, const Hooks<T>* hooks, bool ends) const {
   const Routing<T>& routing = scratch.routing;
   const GatheredRows<T> gathered(group, routing, x, scratch.gathered);
   const auto outputs = scratch.outputs.view(group.rows(), x.cols());
   const auto inner = scratch.inner.view(group.rows(), widest_inner_);
-  const bool ends = ends_here(hooks);
   for_experts<T>(group, routing, hooks != nullptr, [&](std::size_t e, std::size_t first, std::size_t count) {
     const Mlp<T>& mlp = experts_[e];
     if (ends && !mlp.ends(*hooks)) return;
@@ -124,9 +123,11 @@ bool Experts<T>::forward(MatrixView<const T> x, MatrixView<T> y, FeedForwardScra
   check_shapes(x, y);
   if (route_rows(x, scratch, hooks).empty() && x.rows() > 0) return false;
   set_zero<T>(y);
+  if (ends_in_shared(hooks)) return forward_shared(x, y, scratch, hooks);
+  const bool ends = ends_in_experts(hooks);
   for (const ExpertGroup& group : expert_groups<T>(scratch.routing, x.rows()))
-    forward_group(group, x, y, scratch, hooks);
-  if (ends_here(hooks) && !ends_in_shared(*hooks)) return false;
+    forward_group(group, x, y, scratch, hooks, ends);
+  if (ends) return false;
   return !shared_ || forward_shared(x, y, scratch, hooks);
 }
 
@@ -143,10 +144,10 @@ void Experts<T>::release() const {
   template MatrixView<T> Experts<T>::route_rows(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*) const; \
   template std::span<T> Experts<T>::shared_weights(MatrixView<const T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
       const;                                                                                                         \
-  template bool Experts<T>::ends_in_shared(const Hooks<T>&) const;                                                   \
-  template bool Experts<T>::ends_here(const Hooks<T>*) const;                                                        \
+  template bool Experts<T>::ends_in_experts(const Hooks<T>*) const;                                                  \
+  template bool Experts<T>::ends_in_shared(const Hooks<T>*) const;                                                   \
   template void Experts<T>::forward_group(const ExpertGroup&, MatrixView<const T>, MatrixView<T>,                    \
-                                          FeedForwardScratch<T>&, const Hooks<T>*) const;                            \
+                                          FeedForwardScratch<T>&, const Hooks<T>*, bool) const;                      \
   template bool Experts<T>::forward_shared(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&,               \
                                            const Hooks<T>*) const;                                                   \
   template void Experts<T>::check_shapes(MatrixView<const T>, MatrixView<const T>) const;                            \

@@ -65,14 +65,14 @@ class SequentialRun {
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
       network_->model().release_block(block);
     }
-    sort_rare();
+    sort_results();
     return std::move(shards_);
   }
 
  private:
   // One input of a block, the layers that it feeds, and their weights.
   struct Step {
-    Layers layers;
+    std::vector<CollectedLayer> layers;
     std::vector<std::size_t> items;
     bool sequential = false;  // as the recipe has it: rare experts lose it
   };
@@ -83,11 +83,10 @@ class SequentialRun {
     return job_.scratch / (plan_.items[item].identity.name + ".safetensors");
   }
 
-  // `held`: bytes that `calibration` holds.
-  void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t held = 0) {
+  void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t memory_bytes) {
     std::vector<ShardJob> jobs;
     for (const std::size_t item : items) jobs.push_back({&plan_.items[item], file_of(item)});
-    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, job_.memory_bytes - held);
+    std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, memory_bytes);
     for (std::size_t i = 0; i < items.size(); ++i) shards_[items[i]] = std::move(made[i]);
   }
 
@@ -97,7 +96,7 @@ class SequentialRun {
     std::map<std::string, std::shared_ptr<const WeightSource>> replaced;
     for (std::size_t i = 0; i < plan_.items.size(); ++i)
       if (!plan_.items[i].identity.block_linear) others.push_back(i);
-    make(others, job_.calibration);
+    make(others, job_.calibration, job_.memory_bytes);
     for (const std::size_t i : others)
       replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
     network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
@@ -136,8 +135,8 @@ class SequentialRun {
         steps.push_back(std::move(step));
       }
     for (const Step& step : steps) find_rare(step);
-    scale_groups(items, job_.calibration);
-    make(items, job_.calibration);
+    scale_groups(items, job_.calibration, job_.memory_bytes);
+    make(items, job_.calibration, job_.memory_bytes);
     return true;
   }
 
@@ -153,16 +152,19 @@ class SequentialRun {
     return {begin, end};
   }
 
-  // In the order in which data reaches them.
+  // In the order in which data reaches them. Layers that share an input need not lie side by side: where a norm feeds
+  // attention and MLP, gate and up have q's.
   std::vector<Step> steps_of(std::size_t block) const {
     std::vector<Step> steps;
-    const Layers layers = layers_of(block);
-    for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
-      for (end = begin + 1; end < layers.size() && !layers[end].input_of.empty();) ++end;
-      Step step{layers.subspan(begin, end - begin), items_of(layers.subspan(begin, end - begin))};
+    for (const CollectedLayer& layer : layers_of(block)) {
+      const auto owner = std::find_if(steps.begin(), steps.end(),
+                                      [&](const Step& step) { return step.layers.front().module == layer.input_of; });
+      (owner == steps.end() ? steps.emplace_back() : *owner).layers.push_back(layer);
+    }
+    for (Step& step : steps) {
+      step.items = items_of(step.layers);
       step.sequential = std::any_of(step.layers.begin(), step.layers.end(),
                                     [&](const CollectedLayer& layer) { return is_sequential(layer); });
-      steps.push_back(std::move(step));
     }
     return steps;
   }
@@ -209,7 +211,7 @@ class SequentialRun {
     std::vector<Step> measured, others;
     for (const Step& step : wave) (step.sequential && !is_finished(step) ? measured : others).push_back(step);
     for (const Step& step : others) find_rare(step);
-    quantize(others, job_.calibration);
+    quantize(others, job_.calibration, job_.memory_bytes);
 
     std::vector<CollectedLayer> inputs;  // layers that share an input share its statistics: those of the first
     for (const Step& step : measured) inputs.push_back(step.layers.front());
@@ -219,18 +221,18 @@ class SequentialRun {
       auto sums = live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
-      quantize(steps, job_.calibration.with(std::move(statistics)),
-               calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2);  // as float
+      const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
+      quantize(steps, job_.calibration.with(std::move(statistics)), job_.memory_bytes - held);
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
   }
 
-  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t held = 0) {
+  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes) {
     std::vector<std::size_t> items;
     for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
-    scale_groups(items, calibration);
-    make(items, calibration, held);
+    scale_groups(items, calibration, memory_bytes);
+    make(items, calibration, memory_bytes);
   }
 
   bool is_finished(const Step& step) const {
@@ -278,12 +280,13 @@ class SequentialRun {
     return true;
   }
 
-  // In the order of plan.items, whatever was found when.
-  void sort_rare() {
+  // Experts in the order of plan.items and norms by name, whatever was found when.
+  void sort_results() {
     std::map<std::string, std::size_t> place;
     for (std::size_t i = 0; i < plan_.items.size(); ++i) place[plan_.items[i].identity.name] = i;
     std::sort(rare_.begin(), rare_.end(),
               [&](const RareExpert& a, const RareExpert& b) { return place.at(a.name) < place.at(b.name); });
+    std::sort(scaling_.begin(), scaling_.end(), [](const auto& a, const auto& b) { return a.norm < b.norm; });
   }
 
   // Of the layers of a step that are sequential, with what was summed of their input.
@@ -305,11 +308,11 @@ class SequentialRun {
     }
   }
 
-  // Groups whose weights are among `items`.
-  void scale_groups(const std::vector<std::size_t>& items, const Calibration& calibration) {
+  // Groups whose weights are among `items`: all share an input, so all are where the first is.
+  void scale_groups(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t memory_bytes) {
     for (const InputGroup& group : job_.groups)
       if (std::find(items.begin(), items.end(), group.items.front()) != items.end())
-        scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch, job_.memory_bytes));
+        scaling_.push_back(scale_inputs(group, plan_, calibration, job_.scratch, memory_bytes));
   }
 
   // The layer's weight is made: from now on the network uses it.

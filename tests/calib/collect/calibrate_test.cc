@@ -13,6 +13,7 @@
 #include "core/machine/thread_pool.h"
 #include "model/architecture/families.h"
 #include "model/architecture/known_shapes.h"
+#include "model/architecture/parts.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
 #include "tests/support/layers.h"
@@ -327,10 +328,17 @@ TEST(CalibrateRun, BytesDependNeitherOnThreadsNorOnMemory) {
   EXPECT_TRUE(first == bytes("c", 2, true));
 }
 
-// So little memory that a block's layers take turns: output Hessians of wide layers are what fills it first.
-TEST(CalibrateRun, BytesDoNotDependOnHowManyLayersAreSummedAtOnce) {
+// So little memory that a block's layers take turns: output Hessians of wide layers are what fills it first. Where one
+// norm feeds attention and MLP, layers that share its output do not lie side by side.
+class LayersInTurns : public testing::TestWithParam<model::BlockSpec::Residual> {};
+TEST_P(LayersInTurns, BytesDoNotDependOnHowManyLayersAreSummedAtOnce) {
   ToyCalibration toy("llama");
   toy.architecture = test::toy_llama({.intermediate = 300});
+  for (model::BlockSpec& block : toy.architecture.blocks) {
+    block.residual = GetParam();
+    if (GetParam() == model::BlockSpec::Residual::kParallel) block.mlp_norm.reset();
+  }
+  model::connect(toy.architecture);
   const test::ToyWeights weights(toy.architecture, 7);
   toy.model = model::make_model(toy.architecture, weights);
   CalibrationJob plenty = toy.job("plenty.h5"), little = toy.job("little.h5");
@@ -357,6 +365,9 @@ TEST(CalibrateRun, BytesDoNotDependOnHowManyLayersAreSummedAtOnce) {
   calibrate(little);
   EXPECT_TRUE(test::read_file(plenty.output) == test::read_file(little.output));
 }
+INSTANTIATE_TEST_SUITE_P(Residuals, LayersInTurns,
+                         testing::Values(model::BlockSpec::Residual::kSequential,
+                                         model::BlockSpec::Residual::kParallel));
 
 TEST(CalibrationPlan, CountsTheSquaresOfOutputsButNotTheHeads) {
   const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");

@@ -90,17 +90,18 @@ TinyModel tiny_gpt2(MakeTensor make, const std::string& prefix) {
   return model;
 }
 
-TinyModel tiny_llama(MakeTensor make) {
+TinyModel tiny_llama(MakeTensor make, std::size_t layers) {
   TinyModel model;
-  model.config_json =
-      R"({"model_type": "llama", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+  model.config_json = R"({"model_type": "llama", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": )" +
+                      std::to_string(layers) + R"(, "num_attention_heads": 2,
           "num_key_value_heads": 1, "intermediate_size": 27, "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
           "hidden_act": "silu", "tie_word_embeddings": false})";
   Filler filler(model, make);
   filler.add("model.embed_tokens.weight", {40, 16}, 0.5);
   filler.add("lm_head.weight", {40, 16}, 0.5);
   filler.add("model.norm.weight", {16}, 0.1, 1.0f);
-  for (const std::string block : {"model.layers.0.", "model.layers.1."}) {
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const std::string block = "model.layers." + std::to_string(layer) + ".";
     filler.add(block + "input_layernorm.weight", {16}, 0.1, 1.0f);
     filler.add(block + "post_attention_layernorm.weight", {16}, 0.1, 1.0f);
     filler.add(block + "self_attn.q_proj.weight", {16, 16}, 0.3);
@@ -114,11 +115,24 @@ TinyModel tiny_llama(MakeTensor make) {
   return model;
 }
 
-TinyModel tiny_mixtral() {
+TinyModel tiny_cohere() {
+  TinyModel model = tiny_llama();
+  model.config_json =
+      R"({"model_type": "cohere", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+          "num_key_value_heads": 1, "intermediate_size": 27, "max_position_embeddings": 64, "layer_norm_eps": 1e-05,
+          "hidden_act": "silu", "logit_scale": 0.5, "tie_word_embeddings": true})";
+  std::erase_if(model.tensors, [](const TinyTensor& tensor) {
+    return tensor.name == "lm_head.weight" || tensor.name.find("post_attention_layernorm") != std::string::npos;
+  });
+  return model;
+}
+
+TinyModel tiny_mixtral(std::uint64_t intermediate) {
   TinyModel model;
   model.config_json =
       R"({"model_type": "mixtral", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2,
-          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 12, "num_local_experts": 4,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": )" +
+      std::to_string(intermediate) + R"(, "num_local_experts": 4,
           "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
           "tie_word_embeddings": false})";
   Filler filler(model, f32_tensor);
@@ -144,9 +158,9 @@ TinyModel tiny_mixtral() {
     });
     for (const std::string expert : {"0.", "1.", "2.", "3."}) {
       const std::string name = block + "block_sparse_moe.experts." + expert;
-      filler.add(name + "w1.weight", {12, 16}, 0.3);
-      filler.add(name + "w2.weight", {16, 12}, 0.3, 0.0f, [&](Values& v) { silent_first(v, 12); });
-      filler.add(name + "w3.weight", {12, 16}, 0.3);
+      filler.add(name + "w1.weight", {intermediate, 16}, 0.3);
+      filler.add(name + "w2.weight", {16, intermediate}, 0.3, 0.0f, [&](Values& v) { silent_first(v, intermediate); });
+      filler.add(name + "w3.weight", {intermediate, 16}, 0.3);
     }
   }
   return model;

@@ -26,11 +26,13 @@ using MakeTensor = TinyTensor (*)(std::string, std::vector<std::uint64_t>, std::
 
 /// GPT-2: 2 layers, width 16, 2 heads, vocabulary 40, 24 positions, tied head; names get `prefix`.
 TinyModel tiny_gpt2(MakeTensor make = f32_tensor, const std::string& prefix = "");
-/// Llama: 2 layers, width 16, 2 heads of 8, 1 for keys and values, MLP 27 (odd rows), vocabulary 40, untied head.
-TinyModel tiny_llama(MakeTensor make = f32_tensor);
-/// Mixtral: 2 layers, width 16, 4 experts of 12 of which a token takes 2, vocabulary 40, 64 positions, untied head. The
-/// last expert of each layer is chosen by kRareToken, and by no other token.
-TinyModel tiny_mixtral();
+/// Llama: `layers`, width 16, 2 heads of 8, 1 for keys and values, MLP 27 (odd rows), vocabulary 40, untied head.
+TinyModel tiny_llama(MakeTensor make = f32_tensor, std::size_t layers = 2);
+/// Cohere: the same with one norm a layer, which feeds attention and MLP side by side, and a tied head.
+TinyModel tiny_cohere();
+/// Mixtral: 2 layers, width 16, 4 experts of `intermediate` of which a token takes 2, vocabulary 40, 64 positions,
+/// untied head. The last expert of each layer is chosen by kRareToken, and by no other token.
+TinyModel tiny_mixtral(std::uint64_t intermediate = 12);
 inline constexpr std::uint32_t kRareToken = 7;
 
 /// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.

@@ -238,6 +238,48 @@ TEST_P(ExpertsOf, APassThatEndsAtALayerPassesOverTheOtherExperts) {
   }
 }
 
+TEST_P(ExpertsOf, APassMayEndInSeveralExpertsAndInOneThatNoRowChose) {
+  const std::size_t tokens = 40;
+  const auto x = random_rows<float>(tokens, kHidden, 5);
+  const auto few = random_rows<float>(1, kHidden, 5);
+  Matrix<float> y(tokens, kHidden), one(1, kHidden);
+  const Experts<float> experts(spec, layers.factory<float>(), layers);
+  FeedForwardScratch<float> scratch;
+  for (const std::string part : {".gate", ".down"}) {
+    Reports<float> whole, ended;
+    auto all = whole.hooks(), hooks = ended.hooks();
+    for (std::size_t e = 0; e < 6; ++e) hooks.until.push_back("experts." + std::to_string(e) + part);
+    EXPECT_TRUE(experts.forward(x, y, scratch, &all));
+    EXPECT_FALSE(experts.forward(x, y, scratch, &hooks));
+    std::size_t compared = 0;
+    for (const auto& report : whole.inputs) {
+      if (!report.module.starts_with("experts.") || !report.module.ends_with(part)) continue;
+      const auto same = std::find_if(ended.inputs.begin(), ended.inputs.end(),
+                                     [&](const auto& other) { return other.module == report.module; });
+      ASSERT_NE(same, ended.inputs.end()) << report.module;
+      EXPECT_EQ(same->rows, report.rows);
+      EXPECT_TRUE(same_bits(same->x.values(), report.x.values())) << report.module;
+      ++compared;
+    }
+    EXPECT_GT(compared, 1u);
+
+    // One row chooses spec.active of six.
+    whole.inputs.clear();
+    experts.forward(few, one, scratch, &all);
+    for (std::size_t e = 0; e < 6; ++e) {
+      const std::string module = "experts." + std::to_string(e) + part;
+      const bool chosen = std::any_of(whole.inputs.begin(), whole.inputs.end(),
+                                      [&](const auto& report) { return report.module == module; });
+      if (chosen) continue;
+      ended.inputs.clear();
+      hooks.until = {module};
+      EXPECT_FALSE(experts.forward(few, one, scratch, &hooks));
+      ASSERT_EQ(ended.inputs.size(), 1u) << module;
+      EXPECT_EQ(ended.inputs[0].module, "router");
+    }
+  }
+}
+
 TEST_P(ExpertsOf, ThreadsAndHooksChangeNoBit) {
   const ToyLayers& toy = layers;
   const auto x = random_rows<float>(90, kHidden, 6), dy = random_rows<float>(90, kHidden, 7);
