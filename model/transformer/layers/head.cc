@@ -97,8 +97,7 @@ void Head<T>::forward(MatrixView<const T> x, std::span<const std::size_t> rows, 
   for (std::size_t begin = 0; begin < rows.size(); begin += step) {
     const auto chunk = rows.subspan(begin, std::min(step, rows.size() - begin));
     const auto logits = chunk_logits(x, chunk, scratch, hooks);
-    if (logits.empty()) return;  // the pass ends here
-    sink(chunk, logits);
+    if (!logits.empty()) sink(chunk, logits);  // else the pass ends here
   }
 }
 

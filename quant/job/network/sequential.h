@@ -35,8 +35,9 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 /// of the inputs it gets from the layers before it as they are by then: quantized (GPTQ's "true sequential").
 ///
 ///   embeddings; then in each block  q k v (one input) -> attention's output -> gate, up (c_fc) -> down (c_proj)
+///   or, where one norm feeds attention and MLP,  q k v gate up -> attention's output -> down
 ///
-/// Each of these four steps runs the windows through the block as it is, as far as to their input, quantizes its layers
+/// Each of these steps runs the windows through the block as it is, as far as to their input, quantizes its layers
 /// and puts them in place; a last run carries the windows to the next block. All experts of a mixture take a step
 /// together. Layers without `sequential` use calibration files, at their turn.
 ///

@@ -322,6 +322,17 @@ TEST(Logits, ComeInChunksOfAtMost32MegabytesInRowOrder) {
   });
   EXPECT_EQ(seen, rows);
   EXPECT_EQ(chunks, (std::vector<std::size_t>{8, 2}));
+
+  // A pass that ends at the head has told all of its input, and gives none of them.
+  Reports<float> reports;
+  auto hooks = reports.hooks();
+  hooks.until = {"lm_head"};
+  network->forward(
+      {tokens, starts}, rows, [](auto, auto) { ADD_FAILURE() << "logits"; }, {}, &hooks);
+  std::vector<std::size_t> told;
+  for (const auto& report : reports.inputs)
+    if (report.module == "lm_head") told.insert(told.end(), report.rows.begin(), report.rows.end());
+  EXPECT_EQ(told, rows);
 }
 
 }  // namespace

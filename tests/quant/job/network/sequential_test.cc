@@ -132,7 +132,7 @@ TEST(Sequential, GateAndUpHaveTheInputOfAttentionWhereOneNormFeedsBoth) {
 
 TEST(Sequential, MeasuresExpertsUnderTheTokensThatChoseThem) {
   std::vector<MeasuredLayer> layers;
-  for (const char* expert : {"0.", "1.", "2."})  // nobody chooses the last
+  for (const char* expert : {"0.", "1.", "2."})  // too few tokens choose the last
     for (const char* block : {"model.layers.0.", "model.layers.1."}) {
       const std::string name = std::string(block) + "block_sparse_moe.experts." + expert;
       layers.push_back({name + "w1", 12, 16});

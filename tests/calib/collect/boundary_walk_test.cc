@@ -1,0 +1,95 @@
+#include "calib/collect/boundary_walk.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/calib/collect/toy_calibration.h"
+#include "tests/support/compare.h"
+#include "tests/support/throws.h"
+
+namespace nibble::calib {
+namespace {
+
+constexpr StatisticSet kInputs{.activations = true, .hessian = true};
+
+// A model that remembers where the passes through its blocks ended.
+class Watched final : public model::Model {
+ public:
+  explicit Watched(const model::Model& model) : model_(model) {}
+  mutable std::vector<std::vector<std::string>> ends;
+
+  const model::Architecture& architecture() const override { return model_.architecture(); }
+  void embed(const model::Batch& batch, MatrixView<float> x) const override { model_.embed(batch, x); }
+  void forward_block(std::size_t block, const model::Batch& batch, MatrixView<float> x,
+                     const model::ForwardOptions& options, const model::Hooks<float>* hooks) const override {
+    ends.push_back(hooks->until);
+    model_.forward_block(block, batch, x, options, hooks);
+  }
+
+  void forward(const model::Batch&, std::span<const std::size_t>, const model::LogitSink<float>&,
+               const model::ForwardOptions&, const model::Hooks<float>*) const override {
+    unused();
+  }
+  void extend(std::span<const TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
+              const model::LogitSink<float>&, const model::ForwardOptions&) const override {
+    unused();
+  }
+  void backward_block(std::size_t, const model::Batch&, MatrixView<const float>, MatrixView<float>,
+                      const model::Hooks<float>*) const override {
+    unused();
+  }
+  void backward_head(MatrixView<const float>, std::span<const std::int64_t>, std::span<const float>, std::span<float>,
+                     MatrixView<float>, const model::Hooks<float>*) const override {
+    unused();
+  }
+  void forward_head(MatrixView<const float>, std::span<const std::size_t>,
+                    const model::LogitSink<float>&) const override {
+    unused();
+  }
+  void backward_logits(MatrixView<const float>, std::span<const std::size_t>, const model::LogitGradient<float>&,
+                       MatrixView<float>, const model::Hooks<float>*) const override {
+    unused();
+  }
+  void release_block(std::size_t) const override { unused(); }
+
+ private:
+  static void unused() { throw std::logic_error("no walk asks for it"); }
+  const model::Model& model_;
+};
+
+class BoundaryWalkTest : public testing::Test {
+ protected:
+  const ToyCalibration toy{"llama"};
+  const Watched model{*toy.model};
+  const std::unique_ptr<ResidualStore> store =
+      make_memory_store({toy.tokens.size(), toy.architecture.hidden, 2 * kWindow});
+  BoundaryWalk walk{toy.tokens, kWindow, 2, "boundary", *store};
+  const std::vector<CollectedLayer> layers = collected_layers(toy.architecture, false);
+};
+
+TEST_F(BoundaryWalkTest, AnInputIsTheSameWhereThePassEndsAtIt) {
+  walk.embed(model);
+  std::vector<CollectedLayer> block;
+  for (const CollectedLayer& layer : layers)
+    if (layer.block == 0) block.push_back(layer);
+  const auto whole = walk.run(model, 0, block, kInputs, BoundaryWalk::Go::kStay);
+  for (const auto& ends : model.ends) EXPECT_TRUE(ends.empty());
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    if (!block[i].input_of.empty()) continue;
+    model.ends.clear();
+    const auto part = walk.run(model, 0, {&block[i], 1}, kInputs, BoundaryWalk::Go::kToInputs);
+    EXPECT_EQ(model.ends, std::vector(3, std::vector<std::string>{block[i].module})) << "five windows, two at a time";
+    EXPECT_EQ(part[0].tokens, whole[i].tokens);
+    EXPECT_TRUE(test::same_bits(part[0].sum_x, whole[i].sum_x));
+    EXPECT_TRUE(test::same_bits(part[0].sum_xxt.values(), whole[i].sum_xxt.values())) << block[i].module;
+  }
+}
+
+TEST_F(BoundaryWalkTest, EndsAtOneLayerThatIsNoExperts) {
+  walk.embed(model);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { walk.run(model, 0, std::span(layers).first(2), kInputs, BoundaryWalk::Go::kToInputs); }, layers[0].module));
+}
+
+}  // namespace
+}  // namespace nibble::calib
