@@ -63,6 +63,8 @@ struct Block {
   std::size_t kv_width() const { return attention.kv_heads * attention.head_dim; }
 
  private:
+  using Sequences = std::vector<AttentionSequence<T>>;
+
   bool parallel() const { return residual == BlockSpec::Residual::kParallel; }
   bool shares_norm() const { return parallel() && !mlp_norm; }
   /// Whether q and k are to be kept as they were before norms and rotary: backward needs them.
@@ -78,8 +80,7 @@ struct Block {
   /// nothing is between them.
   MatrixView<const T> output_gradient(const std::optional<Norm<T>>& post_norm, MatrixView<const T> output,
                                       MatrixView<const T> dx, BlockScratch<T>& scratch) const;
-  std::vector<AttentionSequence<T>> sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
-                                              MatrixView<T> log_sums) const;
+  Sequences sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out, MatrixView<T> log_sums) const;
 };
 
 }  // namespace nibble::model

@@ -39,9 +39,9 @@ std::size_t BlockScratch<T>::size() const {
 }
 
 template <class T>
-std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
-                                                      MatrixView<T> log_sums) const {
-  std::vector<AttentionSequence<T>> list;
+typename Block<T>::Sequences Block<T>::sequences(const Layout& layout, MatrixView<T> qkv_rows, MatrixView<T> out,
+                                                 MatrixView<T> log_sums) const {
+  Sequences list;
   for (std::size_t s = 0; s < layout.sequences(); ++s) {
     const std::size_t first = layout.starts[s], count = layout.starts[s + 1] - first;
     const auto rows = qkv_rows.rows_slice(first, count);
@@ -110,8 +110,8 @@ void Block<T>::release() const {
 
 #define NIBBLE_INSTANTIATE(T)                                                                                      \
   template struct BlockScratch<T>;                                                                                 \
-  template std::vector<AttentionSequence<T>> Block<T>::sequences(const Layout&, MatrixView<T>, MatrixView<T>,      \
-                                                                 MatrixView<T>) const;                             \
+  template typename Block<T>::Sequences Block<T>::sequences(const Layout&, MatrixView<T>, MatrixView<T>,           \
+                                                            MatrixView<T>) const;                                  \
   template MatrixView<T> Block<T>::project(const Layout&, MatrixView<const T>, Rotary<T>*, bool, BlockScratch<T>&, \
                                            const Hooks<T>*) const;                                                 \
   template bool Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,   \
