@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/calib/collect/toy_calibration.h"
+#include "tests/model/transformer/refusing_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr StatisticSet kInputs{.activations = true, .hessian = true};
 
 // A model that remembers where the passes through its blocks ended.
-class Watched final : public model::Model {
+class Watched final : public test::RefusingModel {
  public:
   explicit Watched(const model::Model& model) : model_(model) {}
   mutable std::vector<std::vector<std::string>> ends;
@@ -26,34 +27,7 @@ class Watched final : public model::Model {
     model_.forward_block(block, batch, x, options, hooks);
   }
 
-  void forward(const model::Batch&, std::span<const std::size_t>, const model::LogitSink<float>&,
-               const model::ForwardOptions&, const model::Hooks<float>*) const override {
-    unused();
-  }
-  void extend(std::span<const TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
-              const model::LogitSink<float>&, const model::ForwardOptions&) const override {
-    unused();
-  }
-  void backward_block(std::size_t, const model::Batch&, MatrixView<const float>, MatrixView<float>,
-                      const model::Hooks<float>*) const override {
-    unused();
-  }
-  void backward_head(MatrixView<const float>, std::span<const std::int64_t>, std::span<const float>, std::span<float>,
-                     MatrixView<float>, const model::Hooks<float>*) const override {
-    unused();
-  }
-  void forward_head(MatrixView<const float>, std::span<const std::size_t>,
-                    const model::LogitSink<float>&) const override {
-    unused();
-  }
-  void backward_logits(MatrixView<const float>, std::span<const std::size_t>, const model::LogitGradient<float>&,
-                       MatrixView<float>, const model::Hooks<float>*) const override {
-    unused();
-  }
-  void release_block(std::size_t) const override { unused(); }
-
  private:
-  static void unused() { throw std::logic_error("no walk asks for it"); }
   const model::Model& model_;
 };
 

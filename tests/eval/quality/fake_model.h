@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <functional>
-#include <stdexcept>
 #include <vector>
 
-#include "model/transformer/transformer.h"
+#include "tests/model/transformer/refusing_model.h"
 
 namespace nibble::test {
 
 /// A model whose logits are any function of the tokens up to and including the position: no network, all the protocol.
-class FakeModel final : public model::Model {
+class FakeModel final : public RefusingModel {
  public:
   using Logits = std::function<std::vector<float>(std::span<const TokenId> prefix)>;
 
@@ -38,40 +37,12 @@ class FakeModel final : public model::Model {
     }
   }
 
-  void extend(std::span<const TokenId>, model::KvCache<float>&, std::span<const std::size_t>,
-              const model::LogitSink<float>&, const model::ForwardOptions&) const override {
-    refuse();
-  }
-  void embed(const model::Batch&, MatrixView<float>) const override { refuse(); }
-  void forward_block(std::size_t, const model::Batch&, MatrixView<float>, const model::ForwardOptions&,
-                     const model::Hooks<float>*) const override {
-    refuse();
-  }
-  void backward_block(std::size_t, const model::Batch&, MatrixView<const float>, MatrixView<float>,
-                      const model::Hooks<float>*) const override {
-    refuse();
-  }
-  void backward_head(MatrixView<const float>, std::span<const std::int64_t>, std::span<const float>, std::span<float>,
-                     MatrixView<float>, const model::Hooks<float>*) const override {
-    refuse();
-  }
-  void forward_head(MatrixView<const float>, std::span<const std::size_t>,
-                    const model::LogitSink<float>&) const override {
-    refuse();
-  }
-  void backward_logits(MatrixView<const float>, std::span<const std::size_t>, const model::LogitGradient<float>&,
-                       MatrixView<float>, const model::Hooks<float>*) const override {
-    refuse();
-  }
-  void release_block(std::size_t) const override { refuse(); }
-
  private:
   static std::span<const TokenId> prefix(const model::Batch& batch, std::size_t row) {
     const auto next = std::upper_bound(batch.starts.begin(), batch.starts.end(), row);
     const std::size_t start = *std::prev(next);
     return batch.tokens.subspan(start, row - start + 1);
   }
-  [[noreturn]] static void refuse() { throw std::logic_error("FakeModel: only forward() is there"); }
 
   model::Architecture architecture_;
   Logits logits_;
