@@ -34,9 +34,7 @@ struct Hooks {
   /// was to give is unspecified.
   std::vector<std::string> until = {};
 
-  bool ends_at(const std::string& module) const {
-    return !until.empty() && std::find(until.begin(), until.end(), module) != until.end();
-  }
+  bool ends_at(const std::string& module) const { return std::find(until.begin(), until.end(), module) != until.end(); }
 };
 
 }  // namespace nibble::model

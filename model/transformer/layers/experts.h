@@ -45,8 +45,7 @@ class Experts final : public FeedForward<T> {
   /// Whether the pass ends in experts, or in the shared one.
   bool ends_in_experts(const Hooks<T>* hooks) const;
   bool ends_in_shared(const Hooks<T>* hooks) const;
-  // Each adds its part to y, or dx.
-  /// `ends`: the pass ends in experts. The others are passed over, and nothing is added.
+  // Each adds its part to y, or dx; where the pass `ends` in experts, the others are passed over and nothing is added.
   void forward_group(const ExpertGroup& group, MatrixView<const T> x, MatrixView<T> y, FeedForwardScratch<T>& scratch,
                      const Hooks<T>* hooks, bool ends) const;
   /// False if the pass ended in it.

@@ -61,7 +61,7 @@ MatrixView<T> Experts<T>::route_rows(MatrixView<const T> x, FeedForwardScratch<T
 
 template <class T>
 bool Experts<T>::ends_in_experts(const Hooks<T>* hooks) const {
-  return hooks != nullptr && !hooks->until.empty() &&
+  return hooks != nullptr &&
          std::any_of(experts_.begin(), experts_.end(), [&](const Mlp<T>& mlp) { return mlp.ends(*hooks); });
 }
 

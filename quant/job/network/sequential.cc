@@ -61,7 +61,7 @@ class SequentialRun {
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
       const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
       if (shifted_) measure_float_means(original, block, go);
-      for (const std::vector<Step>& wave : waves_of(block)) quantize_wave(live, block, wave);
+      for (std::vector<Step>& wave : waves_of(block)) quantize_wave(live, block, wave);
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
       network_->model().release_block(block);
     }
@@ -127,16 +127,13 @@ class SequentialRun {
   // Takes the shards of all blocks before `block`; false if one is missing.
   bool find_blocks_before(std::size_t block) {
     std::vector<Step> steps;
-    std::vector<std::size_t> items;
     for (std::size_t before = 0; before < block; ++before)
       for (Step& step : steps_of(before)) {
         if (!is_finished(step)) return false;
-        items.insert(items.end(), step.items.begin(), step.items.end());
         steps.push_back(std::move(step));
       }
     for (const Step& step : steps) find_rare(step);
-    scale_groups(items, job_.calibration, job_.memory_bytes);
-    make(items, job_.calibration, job_.memory_bytes);
+    quantize(steps, job_.calibration, job_.memory_bytes);
     return true;
   }
 
@@ -207,16 +204,17 @@ class SequentialRun {
       if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 
-  void quantize_wave(BoundaryWalk& live, std::size_t block, const std::vector<Step>& wave) {
-    std::vector<Step> measured, others;
-    for (const Step& step : wave) (step.sequential && !is_finished(step) ? measured : others).push_back(step);
+  void quantize_wave(BoundaryWalk& live, std::size_t block, std::span<Step> wave) {
+    const auto middle = std::stable_partition(wave.begin(), wave.end(),
+                                              [&](const Step& step) { return step.sequential && !is_finished(step); });
+    const std::span<const Step> measured(wave.begin(), middle), others(middle, wave.end());
     for (const Step& step : others) find_rare(step);
     quantize(others, job_.calibration, job_.memory_bytes);
 
     std::vector<CollectedLayer> inputs;  // layers that share an input share its statistics: those of the first
     for (const Step& step : measured) inputs.push_back(step.layers.front());
     for (const auto& [begin, end] : calib::layer_groups(inputs, kInputs, calib::Guide::kPlain, sums_limit_)) {
-      const std::span steps(measured.data() + begin, end - begin);
+      const auto steps = measured.subspan(begin, end - begin);
       const Layers collected(inputs.data() + begin, end - begin);
       auto sums = live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
       LiveStatistics statistics;

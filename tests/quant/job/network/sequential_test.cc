@@ -76,9 +76,9 @@ struct MeasuredLayer {
 };
 
 // In the finished model the layers before a layer are those that were in place when its turn came. How many layers were
-// compared: all but those of rare experts.
-std::size_t expect_errors_under_quantized_inputs(const test::TinyModel& model,
-                                                 const std::vector<MeasuredLayer>& layers) {
+// compared: all but those of rare experts. Errors under the float model's inputs are `apart` from those at least.
+std::size_t expect_errors_under_quantized_inputs(const test::TinyModel& model, const std::vector<MeasuredLayer>& layers,
+                                                 double apart = 1e-3) {
   const TempDir dir;
   model.write(dir / "model");
   const auto result = quantize(dir, "defaults: {bits: 2, sequential: true}");
@@ -107,7 +107,7 @@ std::size_t expect_errors_under_quantized_inputs(const test::TinyModel& model,
     if (tensor == result.tensors.end()) throw std::logic_error(name);
     // A Hessian in float, and products in float: 1e-5 leaves room for a hundred roundings.
     EXPECT_TRUE(test::near(tensor->output_error.value(), error_under(quantized), {.rel = 1e-5})) << name;
-    EXPECT_FALSE(test::near(tensor->output_error.value(), error_under(plain), {.rel = 1e-4})) << name;
+    EXPECT_FALSE(test::near(tensor->output_error.value(), error_under(plain), {.rel = apart})) << name;
     ++compared;
   }
   return compared;
@@ -139,7 +139,8 @@ TEST(Sequential, MeasuresExpertsUnderTheTokensThatChoseThem) {
       layers.push_back({name + "w2", 16, 12});
       layers.push_back({name + "w3", 12, 16});
     }
-  EXPECT_GE(expect_errors_under_quantized_inputs(test::tiny_mixtral(), layers), 9u);
+  // Of so many layers with few tokens each one is nearer by chance; 1e-4 is ten times what sums in float differ by.
+  EXPECT_GE(expect_errors_under_quantized_inputs(test::tiny_mixtral(), layers, 1e-4), 9u);
 }
 
 TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
