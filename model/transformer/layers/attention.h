@@ -31,13 +31,15 @@ struct AttentionSequence {
   MatrixView<T> out;         ///< (queries, heads * head_dim)
   MatrixView<T> log_sums;  ///< (heads, queries): ln of each denominator, sink included, for the backward pass; or empty
 };
+template <class T>
+using AttentionSequences = std::span<const AttentionSequence<T>>;
 
 /// out as AttentionShape says, for every head of every sequence, on all threads.
 /// Fused: tiles of queries walk over tiles of keys up to the diagonal with a running maximum and sum (Milakov and
 /// Gimelshein 2018; Dao et al. 2022); scratch is one tile of scores per thread. Decomposed: the (queries, keys) scores
 /// of a head are held at once, per thread. They differ by rounding only. Tiles of keys outside the window are skipped.
 template <class T>
-void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, Attention how);
+void attention_forward(const AttentionShape& shape, AttentionSequences<T> sequences, Attention how);
 
 /// The same for one sequence whose `keys` keys and values come from anywhere: q (queries, heads * head_dim) are its
 /// last positions, out has the shape of q.
@@ -52,11 +54,13 @@ struct AttentionGradient {
   MatrixView<const T> dout;  ///< (queries, heads * head_dim)
   MatrixView<T> dq, dk, dv;  ///< overwritten; shapes of q, k, v
 };
+template <class T>
+using AttentionGradients = std::span<const AttentionGradient<T>>;
 
 /// Requires keys == queries. Scores are recomputed tile by tile and never held as a whole. Shared out by (sequence,
 /// key-value head). With weights P (without the sink's), S = cap(scale q kᵀ) and o = P v:
 ///   dv = Pᵀ do,  dS = P (do vᵀ - rowsum(do o)) · cap'(…),  dq = scale dS k,  dk = scale dSᵀ q.
 template <class T>
-void attention_backward(const AttentionShape& shape, std::span<const AttentionGradient<T>> sequences);
+void attention_backward(const AttentionShape& shape, AttentionGradients<T> sequences);
 
 }  // namespace nibble::model

@@ -81,14 +81,13 @@ void backward_kv_head(const AttentionShape& shape, const AttentionGradient<T>& g
 }  // namespace
 
 template <class T>
-void attention_backward(const AttentionShape& shape, std::span<const AttentionGradient<T>> sequences) {
+void attention_backward(const AttentionShape& shape, AttentionGradients<T> sequences) {
   static_assert(kQueryTile == kKeyTile, "a key tile starts at its diagonal query tile");
   parallel_for(sequences.size() * shape.kv_heads,
                [&](std::size_t i) { backward_kv_head<T>(shape, sequences[i / shape.kv_heads], i % shape.kv_heads); });
 }
 
-#define NIBBLE_INSTANTIATE(T) \
-  template void attention_backward<T>(const AttentionShape&, std::span<const AttentionGradient<T>>);
+#define NIBBLE_INSTANTIATE(T) template void attention_backward<T>(const AttentionShape&, AttentionGradients<T>);
 NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::complex<double>)

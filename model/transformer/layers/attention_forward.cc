@@ -152,7 +152,7 @@ void append_query_tiles(std::size_t sequence, std::size_t queries, std::vector<Q
 }  // namespace
 
 template <class T>
-void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, Attention how) {
+void attention_forward(const AttentionShape& shape, AttentionSequences<T> sequences, Attention how) {
   std::vector<DenseKvSource<T>> sources;
   for (const auto& s : sequences) sources.emplace_back(s.k, s.v, shape.head_dim);
   const auto task = [&](std::size_t index, std::size_t head) {
@@ -189,7 +189,7 @@ void attention_over(const AttentionShape& shape, MatrixView<const T> q, const Kv
 }
 
 #define NIBBLE_INSTANTIATE(T)                                                                                  \
-  template void attention_forward<T>(const AttentionShape&, std::span<const AttentionSequence<T>>, Attention); \
+  template void attention_forward<T>(const AttentionShape&, AttentionSequences<T>, Attention);                 \
   template void attention_over<T>(const AttentionShape&, MatrixView<const T>, const KvSource<T>&, std::size_t, \
                                   MatrixView<T>, Attention);
 NIBBLE_INSTANTIATE(float)
