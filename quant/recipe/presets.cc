@@ -339,12 +339,13 @@ defaults:
 )"},
     {"gptq-4bit",
      R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128
-# inputs, error feedback through the inverse Hessian.
+# inputs, error feedback through the inverse Hessian, damped by its mean diagonal.
 )",
      kCompressedTensors, R"(  solver: gptq
   hessian: plain
   act_order: true
   damping: 0.01
+  damping_by: mean
 )"},
 });
 
