@@ -150,6 +150,15 @@ std::vector<float> ExportModel::vector_values(const ExportTensor& tensor) const 
   return values;
 }
 
+std::vector<const Parameter*> unannounced_biases(const ExportModel& model) {
+  std::vector<const Parameter*> layers;
+  for (const Parameter* layer : model::linear_layers(model.architecture())) {
+    const bool announced = layer->biased || !model.architecture().bias_key(*layer).empty();
+    if (!announced && model.weights().contains(layer->bias.tensor)) layers.push_back(layer);
+  }
+  return layers;
+}
+
 std::vector<RowOrigin> row_origins(const ExportTensor& tensor, std::size_t slice) {
   std::vector<RowOrigin> origins(tensor.parts.front()->parameter->weight.rows);
   for (const ExportPart* part : tensor.parts) {

@@ -59,16 +59,12 @@ void write_float_rows(const std::vector<RowOrigin>& rows, std::size_t cols, Floa
   }
 }
 
-// A layer that has a bias although neither configuration nor family gives it one: programs would not look for it.
-void refuse_unknown_biases(const ExportModel& model) {
-  const model::Architecture& architecture = model.architecture();
-  for (const model::Parameter* layer : model::linear_layers(architecture)) {
-    const bool declarable = layer->biased || !architecture.bias_key(*layer).empty();
-    NIBBLE_REQUIRE(declarable || !model.weights().contains(layer->bias.tensor), InvalidArgument,
-                   "'{}' has a bias, which shifting gave it, but programs expect none there in family {}; quantize "
-                   "with shifting: false",
-                   layer->module, architecture.family);
-  }
+void refuse_unannounced_biases(const ExportModel& model) {
+  const auto layers = unannounced_biases(model);
+  NIBBLE_REQUIRE(layers.empty(), InvalidArgument,
+                 "'{}' has a bias, which shifting gave it, but programs expect none there in family {}; quantize "
+                 "with shifting: false",
+                 layers.front()->module, model.architecture().family);
 }
 
 class DirectoryPlan {
@@ -232,7 +228,7 @@ Fit fit_integers(const Storage& storage, std::span<const unsigned> bits) {
 
 Written write_directory(const DirectoryFormat& format, const ExportPlan& plan, const std::filesystem::path& output,
                         const ProgressSink& progress) {
-  refuse_unknown_biases(plan.model);
+  refuse_unannounced_biases(plan.model);
   DirectoryPlan directory(format, plan);
   std::vector<TensorDeclaration> declarations;
   Written written{.bytes = 0, .linear_bits = 8 * directory.linear_bytes()};

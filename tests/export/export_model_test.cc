@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -111,6 +112,32 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   EXPECT_FALSE(loaded.checkpoint->contains("model.layers.1.mlp.up_proj.bias"));
   // A bias of 0 changes no sum.
   EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q")));
+}
+
+TEST(Export, NamesBiasesThatOtherProgramsIgnore) {
+  const TempDir dir;
+  auto config = nlohmann::json::parse(test::llama_config());
+  const auto quantized = [&](const char* family) {
+    config["model_type"] = family;
+    config["head_dim"] = 8;
+    test::write_model(dir / family, config.dump());
+    test::write_calibration(dir / "calib.h5", dir / family);
+    const auto output = dir / (std::string(family) + "-4-bit");
+    test::quantize(dir / family, output, "defaults: {format: int4-block, shifting: true}", {dir / "calib.h5"});
+    return output;
+  };
+  // qwen3 has a key for biases of attention alone: those of gate, up and down of two blocks have none.
+  const auto qwen = quantized("qwen3");
+  EXPECT_THAT(test::export_dequantized(qwen, dir / "f", true).written.notes,
+              testing::ElementsAre(testing::AllOf(
+                  testing::HasSubstr("6 layers have a bias"), testing::HasSubstr("'model.layers.0.mlp.gate_proj'"),
+                  testing::HasSubstr("in family qwen3 and ignore it"), testing::HasSubstr("shifting: false"))));
+  for (const char* format : {"mlx", "compressed-tensors", "gptq", "awq"})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>(
+        [&] { test::export_to(format, qwen, dir / "out", {.rest = exporting::Rest::kFloat16}); },
+        "'model.layers.0.mlp.gate_proj' has a bias", "family qwen3", "shifting: false"))
+        << format;
+  EXPECT_TRUE(test::export_dequantized(quantized("llama"), dir / "f", true).written.notes.empty());
 }
 
 TEST(Export, WritesAFloatModelInTheTypeAskedFor) {
