@@ -107,7 +107,7 @@ ExportResult write_checked(const ExportRequest& request, const ExportPlan& plan,
 }
 
 ExportResult export_to_directory(const ExportRequest& request, const ExportPlan& plan) {
-  OutputDirectory directory(request.output, request.overwrite, fmt::format("nibble export, {}", request.exporter.name));
+  OutputDirectory directory(request.output, request.overwrite);
   try {
     ExportResult result = write_checked(request, plan, directory.partial());
     directory.publish();

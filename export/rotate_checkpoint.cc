@@ -66,7 +66,7 @@ RotateResult rotate_checkpoint(const RotateRequest& request) {
   const ExportModel rotated(model.checkpoint(), to,
                             model::make_rotated_provider(from, to, model.weights(), request.rotation));
 
-  OutputDirectory directory(request.output, request.overwrite, "nibble rotate");
+  OutputDirectory directory(request.output, request.overwrite);
   try {
     result.bytes = write_float_directory(rotated, config, request.dtype, directory.partial(), request.progress).bytes;
     {

@@ -132,7 +132,7 @@ void copy_companions(const fs::path& model, const fs::path& directory) {
     if (fs::is_regular_file(model / name, error)) copy_into(model / name, directory);
 }
 
-OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::string& fingerprint)
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::optional<std::string>& fingerprint)
     : path_(without_trailing_slash(path)), partial_(path_.string() + ".partial") {
   std::error_code error;
   if (fs::exists(fs::symlink_status(path_, error))) {
@@ -147,12 +147,13 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
     if (directory_lock_->is(partial_)) break;
   }
   lock_.emplace(partial_ / kLock, partial_);
-  const bool resume = fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == fingerprint;
+  const bool resume =
+      fingerprint && fs::exists(partial_ / kState, error) && read_text_file(partial_ / kState, 1024) == *fingerprint;
   if (resume) return;
   clear_except_lock(partial_);
   fs::create_directories(scratch(), error);
   require_ok(error, "create", scratch());
-  write_file(partial_ / kState, fingerprint);
+  if (fingerprint) write_file(partial_ / kState, *fingerprint);
 }
 
 OutputDirectory::~OutputDirectory() = default;

@@ -10,15 +10,17 @@
 namespace nibble {
 
 /// A directory that appears under its name only when it is complete. It is built as NAME.partial, which outlives a
-/// killed process: a later run with the same fingerprint finds what was finished under scratch(), another fingerprint
-/// starts afresh.
+/// killed process: a later run with the same fingerprint finds what was finished under scratch(); another fingerprint,
+/// or none, starts afresh.
 ///
 /// Throws InvalidArgument: NAME exists and `overwrite` is false, or is not a model directory (only config.json,
 /// weights and the like are ever replaced); NAME.partial is there and is not one of ours. FormatError: the file system
 /// says no, or another process is building the same directory.
 class OutputDirectory {
  public:
-  OutputDirectory(const std::filesystem::path& path, bool overwrite, const std::string& fingerprint);
+  /// `fingerprint` of everything that the files depend on; none for work that no later run goes on with.
+  OutputDirectory(const std::filesystem::path& path, bool overwrite,
+                  const std::optional<std::string>& fingerprint = std::nullopt);
   ~OutputDirectory();
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;

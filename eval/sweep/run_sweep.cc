@@ -91,7 +91,7 @@ class Sweep {
         if (wanted(there)) {
           ++open;
         } else {
-          renamed = renamed || there->labels != cell.record.labels;
+          renamed = renamed || !says_the_same(*there, cell.record);
         }
       }
       if (renamed) name_records(job);
@@ -107,16 +107,22 @@ class Sweep {
     progress_.present = progress_.done = summary_.present;
   }
 
-  // Gives the records of a job the names of this sweep, the one that ran last. Whoever writes records of a job holds
-  // its claim: where that is another, they are left to it, or to the next run. They are read again under the claim,
-  // since they may be others by now.
+  // What no id holds: names, and where files lie.
+  static bool says_the_same(const SweepRecord& a, const SweepRecord& b) {
+    return a.labels == b.labels && a.sources == b.sources;
+  }
+
+  // Gives the records of a job the names and paths of this sweep, the one that ran last. Whoever writes records of a
+  // job holds its claim: where that is another, they are left to it, or to the next run. They are read again under the
+  // claim, since they may be others by now.
   void name_records(const PlannedJob& job) {
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return;
     for (const PlannedCell& cell : job.cells) {
       std::optional<SweepRecord> there = results_.find(cell.record.id);
-      if (!there || there->labels == cell.record.labels) continue;
+      if (!there || says_the_same(*there, cell.record)) continue;
       there->labels = cell.record.labels;
+      there->sources = cell.record.sources;
       results_.write(*there);
     }
   }

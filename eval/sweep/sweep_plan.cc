@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "core/error.h"
@@ -208,9 +209,15 @@ class Planner {
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
       planned.settings.collected = either(planned.settings.collected, job.statistics);
       planned.settings.head = planned.settings.head || job.needs_head;
-      calibration = calibration_json(planned.settings, guide_of(*spec_.calibration, job.statistics), planned.centre_own,
-                                     job.statistics)
-                        .dump();
+      Json json = calibration_json(planned.settings, guide_of(*spec_.calibration, job.statistics), planned.centre_own,
+                                   job.statistics);
+      // A text's hash is of all of it, that of ids of the windows alone, which tuning goes beyond.
+      const std::size_t held_out = job.recipe && job.recipe->tuning() ? job.recipe->tuning()->held_out : 0;
+      if (held_out > 0 && !spec_.calibration->tokens.empty()) {
+        const std::span<const TokenId> further(planned.further);
+        json["held_out_hash"] = hash_hex(std::as_bytes(further.first(held_out * planned.windows.length)));
+      }
+      calibration = json.dump();
     }
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
                      {"recipe", recipe},

@@ -94,7 +94,7 @@ void synthesize_model(std::string_view config_text, const std::filesystem::path&
                       const SynthesizeOptions& options) {
   const Architecture architecture = parse_architecture(config_text, "config.json");
   const std::vector<RandomTensor> tensors = tensors_of(architecture);
-  OutputDirectory directory(output, options.overwrite, fmt::format("nibble synthesize, seed {}", options.seed));
+  OutputDirectory directory(output, options.overwrite);
   std::vector<TensorDeclaration> declarations;
   std::uint64_t total = 0, done = 0;
   for (const RandomTensor& tensor : tensors) {

@@ -9,6 +9,7 @@ Tokens, windows and stop strings follow the harness's `hf` model, so that the tw
 
 import json
 import pathlib
+import random
 
 from lm_eval import utils
 from lm_eval.api.model import TemplateLM
@@ -21,10 +22,12 @@ import nibble
 @register_model("nibble")
 class NibbleLM(TemplateLM):
     """path: the checkpoint. compute: as nibble.Model. max_length: tokens at most, default the model's positions.
-    batch_tokens: texts run together up to about this many tokens. threads: 0 for all processors."""
+    batch_tokens: texts run together up to about this many tokens. threads: 0 for all processors. add_bos_token: True puts
+    one before every text, False none, None as the tokenizer does. seed: of the draws of sampled generations, each of which
+    has its own."""
 
     def __init__(self, path, compute="exact", max_length=None, batch_tokens=2048, threads=0, add_bos_token=None,
-                 batch_size=None, max_batch_size=None, device=None, **unknown):
+                 seed=0, batch_size=None, max_batch_size=None, device=None, **unknown):
         super().__init__()
         del batch_size, max_batch_size, device  # the harness gives them to every model
         if unknown:
@@ -38,9 +41,12 @@ class NibbleLM(TemplateLM):
         self.max_gen_toks = 256
         self._batch_tokens = int(batch_tokens)
         self._add_bos = add_bos_token
+        self._draws = random.Random(int(seed))
         special = self._special_tokens()
         self._eos = special.get("eos_token", self.tokenizer.eos if self.tokenizer.eos is not None else self.model.eos)
         self._bos = special.get("bos_token", self.model.bos)
+        if add_bos_token and self._bos is None:
+            raise ValueError("nibble: add_bos_token: neither the tokenizer nor the model has a BOS")
 
     def _special_tokens(self):
         """The ids of BOS and EOS as tokenizer_config.json names them: what Hugging Face's tokenizer takes them for."""
@@ -69,7 +75,7 @@ class NibbleLM(TemplateLM):
 
     def tok_encode(self, string, add_special_tokens=None, left_truncate_len=None, **_):
         ids = [int(i) for i in self.tokenizer.encode(string)]
-        bos = self.tokenizer.added_bos
+        bos = self._bos if self._add_bos and self.tokenizer.added_bos is None else self.tokenizer.added_bos
         if add_special_tokens is None:
             add_special_tokens = self._add_bos
             prefix = self.prefix_token_id
@@ -129,7 +135,7 @@ class NibbleLM(TemplateLM):
         sampling = {}
         if kwargs.get("do_sample"):
             sampling = {"temperature": kwargs.get("temperature", 1.0), "top_p": kwargs.get("top_p", 1.0),
-                        "top_k": kwargs.get("top_k", 0)}
+                        "top_k": kwargs.get("top_k", 0), "seed": self._draws.getrandbits(64)}
         self.model.generate(prompt, room, on_token=stop, **sampling)
         return self._text(ids)
 

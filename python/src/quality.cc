@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -15,6 +16,7 @@
 #include "eval/quality/average_names.h"
 #include "eval/quality/softmax_comparison.h"
 #include "eval/quality/text_quality.h"
+#include "model/tokenizer/agreement.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/long_work.h"
@@ -49,6 +51,9 @@ std::vector<TokenId> read(const Input& input, const PyModel& model) {
 eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input, const std::string& protocol,
                           std::size_t context, std::size_t stride, const std::string& average, nb::handle progress) {
   const std::vector<TokenId> tokens = read(input, model);
+  if (reference != nullptr && model.tokenizer)
+    model::require_agreement(tokens, *model.tokenizer, reference->tokenizer.get(),
+                             fmt::format("compare: '{}'", reference->path.string()));
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(protocol);
   options.average = choose("average", average, eval::kAverages);
@@ -80,9 +85,6 @@ ReferenceComparison compare(PyModel& model, PyModel& reference, std::optional<nb
                             const std::string& protocol, std::size_t context, std::size_t stride,
                             const std::string& average, nb::handle progress) {
   NIBBLE_REQUIRE(&model != &reference, InvalidArgument, "compare: a model with itself; load it twice to do that");
-  NIBBLE_REQUIRE(
-      !model.tokenizer || !reference.tokenizer || model.tokenizer->fingerprint() == reference.tokenizer->fingerprint(),
-      InvalidArgument, "compare: '{}' has another tokenizer than '{}'", reference.path.string(), model.path.string());
   return *measure(model, &reference, {std::move(tokens), std::move(text), std::move(file), hf_join}, protocol, context,
                   stride, average, progress)
               .comparison;

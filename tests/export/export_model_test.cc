@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files/output_directory.h"
 #include "core/matrix/dtype.h"
+#include "export/rotate_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
@@ -138,6 +140,22 @@ TEST(Export, NamesBiasesThatOtherProgramsIgnore) {
         "'model.layers.0.mlp.gate_proj' has a bias", "family qwen3", "shifting: false"))
         << format;
   EXPECT_TRUE(test::export_dequantized(quantized("llama"), dir / "f", true).written.notes.empty());
+}
+
+// A killed export of one model is no part of the next one's, whose tokenizer it would be.
+TEST(Export, TakesNothingOverFromARunThatWasKilled) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  for (const std::string fingerprint : {"nibble export, dequantized", "nibble rotate"})
+    for (const bool rotate : {false, true}) {
+      OutputDirectory(dir / "f", true, fingerprint).add_text("tokenizer.json", "{}");
+      if (rotate) {
+        exporting::rotate_checkpoint({.model = dir / "model", .output = dir / "f", .overwrite = true});
+      } else {
+        test::export_dequantized(dir / "model", dir / "f", true);
+      }
+      EXPECT_FALSE(std::filesystem::exists(dir / "f/tokenizer.json")) << fingerprint << rotate;
+    }
 }
 
 TEST(Export, WritesAFloatModelInTheTypeAskedFor) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,26 @@ TEST(OutputDirectory, WhatAKilledRunReplacedIsClearedByTheNext) {
   make(dir / "model", "newest");
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model"});
   EXPECT_EQ(test::read_file(dir / "model/config.json"), "newest");
+}
+
+TEST(OutputDirectory, OnlyWorkOfTheSameFingerprintIsGoneOnWith) {
+  const test::TempDir dir;
+  const auto left_by = [&](const std::optional<std::string>& fingerprint) {
+    OutputDirectory(dir / "model", false, fingerprint).add_text("tokenizer.json", "of the run before");
+  };
+  const auto finds_it = [&](const std::optional<std::string>& fingerprint) {
+    const OutputDirectory next(dir / "model", false, fingerprint);
+    return std::filesystem::exists(next.partial() / "tokenizer.json");
+  };
+  left_by("a run");
+  EXPECT_TRUE(finds_it("a run"));
+  EXPECT_FALSE(finds_it("another run"));
+  left_by("a run");
+  EXPECT_FALSE(finds_it(std::nullopt));
+  left_by(std::nullopt);
+  EXPECT_FALSE(finds_it(std::nullopt));
+  left_by(std::nullopt);
+  EXPECT_FALSE(finds_it("a run"));
 }
 
 // As while publish() of another process, its lock file gone, changes the names.

@@ -64,6 +64,19 @@ TEST_F(RunSweepTest, RecordsThatAnotherProcessWorksAtKeepTheirNames) {
   EXPECT_EQ(name_of(job.cells.front()), "today");
 }
 
+TEST_F(RunSweepTest, RecordsSayWhereTheirModelIsNow) {
+  run(plan("list: [{bits: 2}]"));
+  std::filesystem::rename(temp / "model", temp / "moved");
+  const std::string yaml = "models: [{path: " + (temp / "moved").string() + ", name: model}]\n" +
+                           "evaluations: [{name: e, tokens: " + (temp / "text.u16").string() +
+                           ", protocol: blocks, context: 8}]\nlist: [{bits: 2}]";
+  const SweepPlan moved = plan_sweep(parse_sweep(yaml, "s"));
+  EXPECT_EQ(run(moved).present, 1u);
+  const SweepRecord record = record_of(moved.jobs.front().cells.front());
+  EXPECT_EQ(fact(record.sources, "model"), (temp / "moved").string());
+  EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+}
+
 TEST_F(RunSweepTest, CellsWhoseCalibrationFailsSaySoAndTheOthersGoOn) {
   const SweepPlan planned = plan("list: [float, {bits: 2}, {bits: 2, weighting: fisher}]");
   SweepOptions options;

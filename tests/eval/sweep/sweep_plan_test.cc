@@ -224,6 +224,19 @@ TEST_F(SweepPlanTest, HeldOutWindowsAreBehindThoseOfTheCalibration) {
   const SweepRecord record = both.jobs.at(1).cells.at(0).record;
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_of(tuned, ""); }, "`held_out`", "say with `samples`"));
+
+  // Ids of the two windows behind the three are what a tuned cell depends on; those behind them nothing depends on.
+  const std::string before = test::read_file(temp / "calibration.u16");
+  for (const auto& [token, matters] : {std::pair(3 * 16u, true), {5 * 16u - 1, true}, {5 * 16u, false}}) {
+    SCOPED_TRACE(token);
+    std::string changed = before;
+    changed[2 * token] = static_cast<char>(changed[2 * token] + 1);
+    test::write_file(temp / "calibration.u16", changed);
+    const SweepPlan again = plan_of(plain + ", " + tuned, ", samples: 3");
+    EXPECT_EQ(again.jobs.at(0).cells.at(0).record.id, both.jobs.at(0).cells.at(0).record.id);
+    EXPECT_EQ(again.jobs.at(1).cells.at(0).record.id != record.id, matters);
+    EXPECT_EQ(again.calibrations.at(0).key, calibration.key);
+  }
 }
 
 TEST_F(SweepPlanTest, AFlavourIsOfTheCellsThatHaveFisherSensitivities) {
