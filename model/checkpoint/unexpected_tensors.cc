@@ -1,5 +1,8 @@
 #include "model/checkpoint/unexpected_tensors.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <set>
 
 #include "model/architecture/tensor_names.h"
@@ -33,6 +36,16 @@ std::vector<std::string> unexpected_tensors(const Checkpoint& checkpoint) {
       unexpected.push_back(stored);
   }
   return unexpected;
+}
+
+std::string describe_unexpected_tensors(const Checkpoint& checkpoint) {
+  std::vector<std::string> names = unexpected_tensors(checkpoint);
+  if (names.empty()) return {};
+  constexpr std::size_t kShown = 8;
+  const std::size_t count = names.size();
+  names.resize(std::min(count, kShown));
+  return fmt::format("'{}': config.json asks for no tensor {}{}: left out", checkpoint.directory().string(),
+                     fmt::join(names, ", "), count > kShown ? fmt::format(" and {} more", count - kShown) : "");
 }
 
 }  // namespace nibble::model

@@ -13,4 +13,7 @@ namespace nibble::model {
 /// Checkpoint::architecture().
 std::vector<std::string> unexpected_tensors(const Checkpoint& checkpoint);
 
+/// A sentence that names the first few of them for the user; empty if there are none.
+std::string describe_unexpected_tensors(const Checkpoint& checkpoint);
+
 }  // namespace nibble::model

@@ -22,11 +22,13 @@
 #include "calib/stats/stats_file.h"
 #include "core/error.h"
 #include "core/text/choice.h"
+#include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/calibration_source.h"
 #include "python/src/long_work.h"
+#include "python/src/warnings.h"
 #include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::python {
@@ -106,15 +108,21 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
                                         .centre = centre,
                                         .guide = guide ? std::optional(calib::parse_guide(*guide)) : std::nullopt,
                                         .head = head};
+  std::vector<std::string> warnings;
+  std::shared_ptr<const model::Checkpoint> checkpoint;
   run_long(progress, [&](const ProgressSink& sink) {
     const quant::LoadedModel loaded = quant::load_model(model);
     const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
     const auto windows = quant::read_calibration_windows(source, loaded.architecture, tokenizer.get(), model, sink);
+    checkpoint = loaded.checkpoint;
+    warnings = datasets::warnings(windows);
     calib::CalibrationJob job = quant::calibration_job(loaded, tokenizer.get(), source, windows, options, output);
     job.memory_bytes = memory_bytes;
     job.progress = sink;
     calib::calibrate(job);
   });
+  warn(warnings);
+  warn_of_unexpected_tensors(*checkpoint);
   return {calib::StatsFile::open(output)};
 }
 
@@ -125,6 +133,7 @@ quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::
                                    std::uint64_t seed) {
   NIBBLE_REQUIRE(text.has_value() != tokens.has_value(), InvalidArgument, "expected one of text= and tokens=, got {}",
                  text ? "both" : "neither");
+  NIBBLE_REQUIRE(text || field == "text", InvalidArgument, "field= says where lines of text= have theirs, not tokens=");
   quant::CalibrationSource source{
       .text = {}, .tokens = {}, .field = field, .length = length, .samples = samples, .seed = seed};
   if (tokens) source.tokens = *tokens;

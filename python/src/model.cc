@@ -27,6 +27,7 @@
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "python/src/long_work.h"
+#include "python/src/warnings.h"
 #include "quant/store/compute_modes.h"
 
 namespace nibble::python {
@@ -37,14 +38,15 @@ using quant::LoadOptions;
 
 std::unique_ptr<PyModel> open_model(const std::filesystem::path& path, const std::string& compute) {
   const LoadOptions options = choose("compute", compute, quant::kComputeModes);
-  return unlocked([&] {
-    auto opened = std::make_unique<PyModel>();
+  auto opened = std::make_unique<PyModel>();
+  unlocked([&] {
     opened->path = path;
     opened->loaded = quant::load_model(path, options);
     opened->tokenizer = model::open_tokenizer_if_any(path);
     opened->compute = compute;
-    return opened;
   });
+  warn_of_unexpected_tensors(*opened->loaded.checkpoint);
+  return opened;
 }
 
 const model::Tokenizer& require_tokenizer(const PyModel& self) {

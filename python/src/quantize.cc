@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "core/error.h"
+#include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
 #include "python/src/bindings.h"
 #include "python/src/calibration_source.h"
 #include "python/src/json.h"
 #include "python/src/long_work.h"
+#include "python/src/warnings.h"
 #include "quant/job/assemble.h"
 #include "quant/job/quantize_model.h"
 
@@ -27,11 +29,13 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 std::optional<quant::CalibrationText> windows_of(const quant::CalibrationSource& source,
-                                                 const std::filesystem::path& model, const ProgressSink& sink) {
+                                                 const std::filesystem::path& model, const ProgressSink& sink,
+                                                 std::vector<std::string>& warnings) {
   const auto checkpoint = model::open_checkpoint(model);
   const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
   datasets::CalibrationWindows windows =
       quant::read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, sink);
+  warnings = datasets::warnings(windows);
   return quant::CalibrationText{
       .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
@@ -50,11 +54,16 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
   options.memory_bytes = memory_bytes;
   std::optional<quant::CalibrationSource> source;
   if (text || tokens) source = source_of(text, tokens, field, length, samples, seed);
+  NIBBLE_REQUIRE(source || (samples == 0 && length == 0 && seed == 0 && field == "text"), InvalidArgument,
+                 "samples=, length=, seed= and field= say what is taken of text= or tokens=, which are not there");
+  std::vector<std::string> warnings;
   const auto result = run_long<quant::QuantizeResult>(progress, [&](const ProgressSink& sink) {
-    if (source) options.text = windows_of(*source, model, sink);
+    if (source) options.text = windows_of(*source, model, sink, warnings);
     options.progress = sink;
     return quant::quantize_model(options);
   });
+  warn(warnings);
+  warn_of_unexpected_tensors(*model::open_checkpoint(model));
   return from_json(quant::report_json(result));
 }
 

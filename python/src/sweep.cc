@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/version.h"
 #include "core/error.h"
@@ -18,6 +19,7 @@
 #include "python/src/bindings.h"
 #include "python/src/json.h"
 #include "python/src/long_work.h"
+#include "python/src/warnings.h"
 
 namespace nibble::python {
 namespace {
@@ -49,8 +51,10 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
   options.cache_bytes = cache_bytes;
   options.retry_failed = retry_failed;
   options.environment = eval::run_environment(cli::build_facts());
+  std::vector<std::string> warnings;
   run_long(progress, [&](const ProgressSink& sink) {
     eval::SweepPlan plan = eval::plan_sweep(eval::load_sweep(sweep));
+    warnings = plan.warnings;
     eval::estimate(plan, memory_bytes);
     options.progress = [&](const eval::SweepProgress& at) {
       sink({at.stage.empty() ? "cells" : at.stage, static_cast<double>(at.done + at.failed),
@@ -58,6 +62,7 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
     };
     eval::run_sweep(plan, options);
   });
+  warn(warnings);
   return read_records(output);
 }
 

@@ -1,6 +1,9 @@
 """What must be refused with a message, and never read or written where nothing is."""
 import copy
+import json
 import pickle
+import shutil
+import warnings
 
 import nibble
 import numpy as np
@@ -88,3 +91,65 @@ def test_a_calibration_is_a_mapping(demo, tmp_path):
     assert list(calibration) == calibration.layers and len(calibration) == len(calibration.layers)
     with pytest.raises(KeyError, match="no layer 'nope'"):
         calibration["nope"]
+
+
+def with_stray_tensor(model, directory):
+    """A copy of `model` with a tensor that its network has no use for."""
+    shutil.copytree(model, directory)
+    file = directory / "model.safetensors"
+    data = file.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header, values = json.loads(data[8:8 + size]), data[8 + size:]
+    header["h.0.stray.weight"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(values), len(values) + 4]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text + values + bytes(4))
+    return directory
+
+
+def test_warnings_of_the_command_line_are_pythons(demo, tmp_path):
+    stray = with_stray_tensor(demo / "gpt2-demo", tmp_path / "stray")
+    with pytest.warns(UserWarning, match="asks for no tensor h.0.stray.weight: left out"):
+        nibble.Model(stray)
+    with pytest.warns(UserWarning, match="asks for no tensor h.0.stray.weight: left out"):
+        nibble.quantize(stray, tmp_path / "q", nibble.Recipe(bits=4))
+    lines = [json.dumps({"text": text}) for text in (demo / "calibration.txt").read_text().split("\n\n")]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines + [json.dumps({"body": "elsewhere"})]))
+    with pytest.warns(UserWarning, match="1 lines were skipped: the text field is missing"):
+        nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", text=tmp_path / "text.jsonl", samples=2, length=32,
+                         collect="activations")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nibble.Model(demo / "gpt2-demo")
+        with pytest.raises(UserWarning, match="left out"):
+            nibble.Model(stray)
+
+
+def test_arguments_that_change_nothing_are_refused(demo, tmp_path):
+    (tmp_path / "ids.u16").write_bytes(bytes(256))
+    for more in ({"samples": 4}, {"length": 32}, {"seed": 1}, {"field": "body"}):
+        with pytest.raises(nibble.InvalidArgument, match="which are not there"):
+            nibble.quantize(demo / "gpt2-demo", tmp_path / "q", **more)
+    with pytest.raises(nibble.InvalidArgument, match="not tokens="):
+        nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", tokens=tmp_path / "ids.u16", length=16, field="body",
+                         collect="activations")
+
+
+def test_tokenizers_are_compared_by_what_they_say(demo, tmp_path):
+    """Files in other words may mean the same text by the same ids, as a GGUF file's beside Hugging Face's."""
+    text = "He opened the door and went out."
+    model, original = nibble.Model(demo / "gpt2-demo"), nibble.Tokenizer(demo / "gpt2-demo")
+    for name in ("same", "other"):
+        shutil.copytree(demo / "gpt2-demo", tmp_path / name)
+        file = tmp_path / name / "tokenizer.json"
+        content = json.loads(file.read_text(encoding="utf-8"))
+        vocab = content["model"]["vocab"]
+        if name == "same":
+            content["model"]["merges"].pop()
+        else:
+            vocab["\u0120the"], vocab["\u0120and"] = vocab["\u0120and"], vocab["\u0120the"]
+        file.write_text(json.dumps(content), encoding="utf-8")
+        assert nibble.Tokenizer(tmp_path / name).fingerprint() != original.fingerprint()
+    assert nibble.compare(model, nibble.Model(tmp_path / "same"), text=text, context=8).kl == 0
+    with pytest.raises(nibble.InvalidArgument, match="has another tokenizer"):
+        nibble.compare(model, nibble.Model(tmp_path / "other"), tokens=original.encode(text), context=8)
