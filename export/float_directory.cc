@@ -3,6 +3,7 @@
 #include "core/checked_math.h"
 #include "core/files/output_file.h"
 #include "export/float_tensors.h"
+#include "model/architecture/tensor_names.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/open/companions.h"
 #include "quant/store/quantization_config.h"
@@ -12,7 +13,11 @@ namespace nibble::exporting {
 Written write_float_directory(const ExportModel& model, std::string_view config, DType dtype,
                               const std::filesystem::path& output, const ProgressSink& progress) {
   std::vector<model::TensorDeclaration> declarations;
-  for (const ExportTensor& tensor : model.tensors()) declarations.push_back({tensor.name, dtype, tensor.shape});
+  // A network without a head of its own keeps its names; beside one, transformers before version 5 wants the prefix.
+  const model::Architecture& architecture = model.architecture();
+  for (const ExportTensor& tensor : model.tensors())
+    declarations.push_back(
+        {architecture.head.tied ? tensor.name : model::full_name(architecture, tensor.name), dtype, tensor.shape});
   model::SafetensorsWriter writer(output / "model.safetensors", declarations, {{"format", "pt"}});
   Written written;
   double done = 0.0;

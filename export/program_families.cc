@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/text/suggest.h"
 #include "export/mlx_network.h"
+#include "model/architecture/tensor_names.h"
 
 namespace nibble::exporting {
 namespace {
@@ -131,13 +132,6 @@ const KnownFamily* find_known(const ProgramFamilies& program, std::string_view f
   return found == program.known.end() ? nullptr : &*found;
 }
 
-// As the modules of transformers are called: with the prefix of the whole network, which heads do not have.
-std::string full_name(const Architecture& architecture, const std::string& tensor) {
-  const Parameter& head = architecture.head.linear;
-  const bool of_head = !architecture.head.tied && (tensor == head.weight.tensor || tensor == head.bias.tensor);
-  return architecture.names_lack_prefix && !of_head ? architecture.prefix + tensor : tensor;
-}
-
 std::string_view stack_of(Role role) {
   return role == Role::kGate ? "gate_proj" : role == Role::kUp ? "up_proj" : "down_proj";
 }
@@ -171,7 +165,7 @@ void require_known_family(const ProgramFamilies& program, const Architecture& ar
 }
 
 std::string output_name(const ProgramFamilies& program, const Architecture& architecture, const std::string& tensor) {
-  std::string name = full_name(architecture, tensor);
+  std::string name = model::full_name(architecture, tensor);
   const KnownFamily* known = find_known(program, architecture.family);
   if (known != nullptr)
     for (const Rename& rename : known->renames)

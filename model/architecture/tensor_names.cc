@@ -15,4 +15,10 @@ std::string TensorNames::canonical(std::string_view stored) const {
   return known_.contains(with) ? with : std::string(stored);
 }
 
+std::string full_name(const Architecture& architecture, const std::string& tensor) {
+  const Parameter& head = architecture.head.linear;
+  const bool of_head = !architecture.head.tied && (tensor == head.weight.tensor || tensor == head.bias.tensor);
+  return architecture.names_lack_prefix && !of_head ? architecture.prefix + tensor : tensor;
+}
+
 }  // namespace nibble::model

@@ -21,4 +21,9 @@ class TensorNames {
   std::set<std::string, std::less<>> known_;
 };
 
+/// What the modules of transformers call a tensor of the architecture: with the prefix of the whole network, where the
+/// names here lack it, but for a head of its own, which lies beside that network. Files that have both a head and names
+/// without prefix are none that transformers before version 5 opens.
+std::string full_name(const Architecture& architecture, const std::string& tensor);
+
 }  // namespace nibble::model

@@ -142,6 +142,21 @@ TEST(Export, NamesBiasesThatOtherProgramsIgnore) {
   EXPECT_TRUE(test::export_dequantized(quantized("llama"), dir / "f", true).written.notes.empty());
 }
 
+// transformers before version 5 refuses names without prefix beside a head.
+TEST(Export, NamesTensorsOfGpt2WithTheirPrefixBesideAHead) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  exporting::rotate_checkpoint({.model = dir / "model", .output = dir / "untied"});
+  test::export_dequantized(dir / "untied", dir / "f", false, DType::kF32);
+  for (const char* const output : {"untied", "f"}) {
+    const auto tensors = test::tensors_of(dir / output);
+    EXPECT_TRUE(tensors.contains("lm_head.weight"));
+    for (const auto& [name, tensor] : tensors)
+      EXPECT_TRUE(name.starts_with("transformer.") || name == "lm_head.weight") << name;
+  }
+  EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "untied")));
+}
+
 // A killed export of one model is no part of the next one's, whose tokenizer it would be.
 TEST(Export, TakesNothingOverFromARunThatWasKilled) {
   const TempDir dir;
