@@ -155,7 +155,8 @@ constexpr DirectoryFormat kMlxFormat{.families = kMlxFamilies,
                                      .out_in = true,
                                      .coded = coded,
                                      .configure = configure,
-                                     .notes = mlx_notes};
+                                     .notes = mlx_notes,
+                                     .lacks_bias = mlx_lacks_bias};
 constexpr DirectoryReading kMlxReading{.families = kMlxFamilies, .out_in = true, .mark = "scales", .source = source};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 namespace nibble::exporting {
@@ -16,6 +17,8 @@ using model::Architecture;
 using model::AttentionSpec;
 using model::BlockSpec;
 using model::MlpSpec;
+using model::Parameter;
+using model::Role;
 using model::RotaryScaling;
 using model::RotarySpec;
 using Json = nlohmann::ordered_json;
@@ -46,6 +49,9 @@ enum class Windows {
 /// What scores are multiplied by: 1/√head_dim, 1/√query_pre_attn_scalar, attention_multiplier.
 enum class Scale { kByWidth, kScalar, kMultiplier };
 
+/// Which layers of attention have biases, whatever config.json says: it opens no file with others or without these.
+enum class Biases { kNone, kQkv, kAll };
+
 struct Family {
   std::string_view name;
   Activation activation = Activation::kSilu;
@@ -64,7 +70,10 @@ struct Family {
   std::string_view named = {};        ///< what config.json has to call the activation, if anything
   bool caps = false;                  ///< scores and logits go through tanh, always; otherwise never
   std::string_view bias = {};         ///< key that says whether q, k and v have biases
+  Biases biases = Biases::kNone;      ///< where there is no such key
   std::string_view mlp_bias = {};
+  bool mlp_biases = false;   ///< where there is no such key
+  bool qk_norms = true;      ///< it has them where the model has
   bool renormalises = true;  ///< it can make the weights of the chosen experts sum to 1
 };
 
@@ -81,23 +90,32 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kEvery,
      .scale = Scale::kScalar},
     {.name = "glm4", .partial = "partial_rotary_factor", .bias = "attention_bias"},
-    {.name = "gpt2", .activation = Activation::kGeluTanh, .epsilon = "layer_norm_epsilon"},
+    {.name = "gpt2",
+     .activation = Activation::kGeluTanh,
+     .epsilon = "layer_norm_epsilon",
+     .biases = Biases::kAll,
+     .mlp_biases = true},
     {.name = "gpt_neox",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_eps",
      .base = "rotary_emb_base",
-     .partial = "rotary_pct"},
+     .partial = "rotary_pct",
+     .biases = Biases::kAll,
+     .mlp_biases = true},
     // It does not tell its rotary embedding how many positions there are, which two kinds of scaling need.
     {.name = "gpt_oss",
      .activation = Activation::kClampedSwiglu,
      .ramp_rounded = true,
      .rotary = scalings({Kind::kLinear, Kind::kLlama3, Kind::kYarn}),
-     .windows = Windows::kBothTypes},
+     .windows = Windows::kBothTypes,
+     .biases = Biases::kAll,
+     .mlp_biases = true},
     {.name = "gptj",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_epsilon",
      .base = {},
-     .dims = "rotary_dim"},
+     .dims = "rotary_dim",
+     .mlp_biases = true},
     {.name = "granite",
      .rotary = kAnyScaling,
      .scale = Scale::kMultiplier,
@@ -125,10 +143,13 @@ constexpr Family kFamilies[] = {
     {.name = "phi",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_eps",
-     .partial = "partial_rotary_factor"},
+     .partial = "partial_rotary_factor",
+     .biases = Biases::kAll,
+     .mlp_biases = true,
+     .qk_norms = false},
     {.name = "phi3", .partial = "partial_rotary_factor", .rotary = scalings({Kind::kLongRope})},
-    {.name = "qwen2", .rotary = kAnyScaling},
-    {.name = "qwen2_moe", .renormalises = false},
+    {.name = "qwen2", .rotary = kAnyScaling, .biases = Biases::kQkv},
+    {.name = "qwen2_moe", .biases = Biases::kQkv, .renormalises = false},
     {.name = "qwen3", .rotary = kAnyScaling},
     {.name = "qwen3_moe"},
     {.name = "smollm3",
@@ -138,7 +159,11 @@ constexpr Family kFamilies[] = {
      .bias = "attention_bias",
      .mlp_bias = "mlp_bias"},
     {.name = "stablelm", .epsilon = "layer_norm_eps", .partial = "partial_rotary_factor", .bias = "use_qkv_bias"},
-    {.name = "starcoder2", .activation = Activation::kGelu, .epsilon = "norm_epsilon"},
+    {.name = "starcoder2",
+     .activation = Activation::kGelu,
+     .epsilon = "norm_epsilon",
+     .biases = Biases::kAll,
+     .mlp_biases = true},
 };
 
 const Family* find_family(std::string_view name) {
@@ -260,6 +285,24 @@ std::string attention_objection(const Family& family, const AttentionSpec& atten
     return differs("scale of scores", fmt::format("{}", by_width), fmt::format("{}", attention.scale));
   if (family.caps != (attention.softcap != 0.0))
     return differs("attn_logit_softcapping", family.caps ? "one always" : "none", fmt::format("{}", attention.softcap));
+  if (!family.qk_norms && attention.q_norm) return differs("norms of q and k", "none", "some");
+  return {};
+}
+
+// Whether a layer has a bias, where config.json does not decide it.
+std::optional<bool> fixed_bias(const Family& family, const Parameter& layer) {
+  if (!model::is_attention(layer)) return family.mlp_bias.empty() ? std::optional(family.mlp_biases) : std::nullopt;
+  if (!family.bias.empty()) return std::nullopt;
+  return family.biases == Biases::kAll || (family.biases == Biases::kQkv && layer.role != Role::kO);
+}
+
+std::string bias_objection(const Family& family, const Architecture& architecture) {
+  for (const Parameter* const layer : model::linear_layers(architecture)) {
+    const auto fixed = fixed_bias(family, *layer);
+    if (fixed && *fixed != layer->biased)
+      return differs(fmt::format("bias of '{}'", layer->module), *fixed ? "one always" : "none",
+                     layer->biased ? "one" : "none");
+  }
   return {};
 }
 
@@ -330,6 +373,7 @@ std::string objection(const Family& family, const Architecture& architecture) {
     return differs("final_logit_softcapping", family.caps ? "one always" : "none",
                    fmt::format("{}", architecture.head.softcap));
   if (std::string why = windows_objection(family, architecture); !why.empty()) return why;
+  if (std::string why = bias_objection(family, architecture); !why.empty()) return why;
   const RotarySpec* const rotary = main_rotary(family, architecture);
   std::string why = rotary == nullptr ? std::string() : scaling_objection(family, architecture, *rotary);
   return why.empty() ? local_objection(family, architecture) : why;
@@ -489,6 +533,11 @@ std::string mlx_objection(const model::Architecture& architecture) {
   if (family == nullptr) return "nobody compared its implementation with the network";
   const std::string why = mlx_network::objection(*family, architecture);
   return why.empty() ? why : why + "; --format dequantized writes it for transformers";
+}
+
+bool mlx_lacks_bias(const model::Architecture& architecture, const model::Parameter& layer) {
+  const auto* const family = mlx_network::find_family(architecture.family);
+  return family != nullptr && !mlx_network::fixed_bias(*family, layer).value_or(true);
 }
 
 std::vector<std::string> mlx_notes(const model::Architecture& architecture) {

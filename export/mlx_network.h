@@ -15,6 +15,9 @@ namespace nibble::exporting {
 /// it computes this one, but for what mlx_notes() tells.
 std::string mlx_objection(const model::Architecture& architecture);
 
+/// Whether its implementation of the family has no bias at a layer, whatever config.json says.
+bool mlx_lacks_bias(const model::Architecture& architecture, const model::Parameter& layer);
+
 /// What it computes a little otherwise, or otherwise beyond some length: for the user.
 std::vector<std::string> mlx_notes(const model::Architecture& architecture);
 

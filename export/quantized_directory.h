@@ -49,6 +49,8 @@ struct DirectoryFormat {
                     std::span<const OutputMatrix> floats) = nullptr;
   /// What the program makes of this network that the model does not.
   std::vector<std::string> (*notes)(const model::Architecture& architecture) = nullptr;
+  /// Whether the program has no bias at a layer although config.json could announce one. Null: it goes by config.json.
+  bool (*lacks_bias)(const model::Architecture& architecture, const model::Parameter& layer) = nullptr;
 };
 
 /// Writes model.safetensors, config.json and what travels along. Floats are F16 unless options.dtype says otherwise.

@@ -10,6 +10,7 @@
 #include "model/architecture/families.h"
 #include "model/architecture/published_configs.h"
 #include "tests/export/directory_support.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
@@ -173,6 +174,13 @@ TEST(MlxNetwork, NetworksThatItDoesNotComputeAreRefused) {
       {"olmo3", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "windows", "without", "2 of 2"},
       {"exaone4", {{"layer_types", {"full_attention", "full_attention"}}}, "rotary embeddings", "every", "0 of 2"},
       {"qwen2_moe", {{"norm_topk_prob", true}}, "weights of experts", "softmax", "norm_topk_prob"},
+      {"qwen3", {{"attention_bias", true}}, "bias of 'model.layers.0.self_attn.q_proj'", "none", "one;"},
+      {"gemma", {{"head_dim", 16}, {"attention_bias", true}}, "bias of", "none", "one;"},
+      {"qwen2_moe", {{"qkv_bias", false}}, "q_proj'", "one always", "none;"},
+      {"gpt_oss", {{"attention_bias", false}}, "q_proj'", "one always", "none;"},
+      {"gpt_neox", {{"attention_bias", false}, {"intermediate_size", 256}}, "bias of", "one always", "none;"},
+      {"starcoder2", {{"use_bias", false}}, "bias of", "one always", "none;"},
+      {"phi", {{"qk_layernorm", true}}, "norms of q and k", "none", "some;"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.family + one.more.dump());
@@ -219,6 +227,27 @@ TEST(MlxNetwork, NotesArePartOfTheResult) {
   Json config = with(Json::parse(llama_config()), {{"model_type", "mistral"}, {"sliding_window", 12}});
   write_model(dir / "model", config.dump());
   EXPECT_EQ(export_to("mlx", dir / "model", dir / "out").written.notes.size(), 1u);
+}
+
+// qwen3 has a key for biases of attention, which mlx-lm does not read.
+TEST(MlxNetwork, BiasesOfShiftingThatItDoesNotReadAreRefused) {
+  const TempDir dir;
+  for (const char* const family : {"qwen3", "llama"}) {
+    write_model(dir / family, with(Json::parse(llama_config()), {{"model_type", family}, {"head_dim", 8}}).dump());
+    write_calibration(dir / "calib.h5", dir / family);
+    const auto output = dir / (std::string(family) + "-4-bit");
+    quantize(dir / family, output,
+             "{defaults: {format: int4-block}, layers: [{match: self_attn, format: int4-block, shifting: true}]}",
+             {dir / "calib.h5"});
+    const exporting::ExportOptions options{.rest = exporting::Rest::kFloat16};
+    if (family == std::string("llama")) {
+      EXPECT_NO_THROW(export_to("mlx", output, dir / "llama-out", options));
+    } else {
+      EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_to("mlx", output, dir / "out", options); },
+                                               "self_attn.q_proj' has a bias", "family qwen3", "shifting: false"));
+      EXPECT_NO_THROW(export_to("compressed-tensors", output, dir / "ct-out", options));
+    }
+  }
 }
 
 TEST(MlxNetwork, PublishedModelsOfItsFamiliesAreComputed) {
