@@ -102,7 +102,7 @@ void synthesize_model(std::string_view config_text, const std::filesystem::path&
     total += 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
   }
   SafetensorsWriter writer(
-      directory.partial() / "model.safetensors", std::move(declarations),
+      directory.partial() / "model.safetensors", declarations,
       {{"format", "pt"},
        {"contents", fmt::format("random weights, seed {}: for speed and memory work", options.seed)}});
   const std::vector<double> quantiles = normal_table();
