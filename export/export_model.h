@@ -72,8 +72,8 @@ class ExportModel {
   std::map<std::string, bool> bias_flags_;
 };
 
-/// Linear layers with a bias, which shifting gave them, that neither the configuration nor a key of its family
-/// (bias_flags) announces: programs that read the float checkpoint do not look for it.
+/// Linear layers with a bias (as a rule one that shifting gave them) that neither the configuration nor a key of its
+/// family (bias_flags) announces: programs that read the float checkpoint do not look for it.
 std::vector<const model::Parameter*> unannounced_biases(const ExportModel& model);
 
 /// Where row `row` of slice `slice` of `tensor`, which has parts, comes from: `part` null for rows that nobody owns.

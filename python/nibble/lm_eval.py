@@ -45,7 +45,7 @@ class NibbleLM(TemplateLM):
         special = self._special_tokens()
         self._eos = special.get("eos_token", self.tokenizer.eos if self.tokenizer.eos is not None else self.model.eos)
         self._bos = special.get("bos_token", self.model.bos)
-        if add_bos_token and self._bos is None:
+        if add_bos_token and self._bos is None and self.tokenizer.added_bos is None:
             raise ValueError("nibble: add_bos_token: neither the tokenizer nor the model has a BOS")
 
     def _special_tokens(self):
