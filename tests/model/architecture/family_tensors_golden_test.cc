@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/architecture/families.h"
+#include "model/architecture/tensor_names.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "tests/support/golden_families.h"
 
@@ -23,9 +24,7 @@ model::Architecture architecture_of(const std::string& family) {
 Shapes shapes_told(const model::Architecture& architecture) {
   Shapes shapes;
   for (const model::FileTensor& tensor : model::file_tensors(architecture))
-    shapes[architecture.names_lack_prefix && !tensor.name.starts_with("lm_head") ? architecture.prefix + tensor.name
-                                                                                 : tensor.name] =
-        model::shape_text(tensor.shape);
+    shapes[model::full_name(architecture, tensor.name)] = model::shape_text(tensor.shape);
   return shapes;
 }
 
