@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/exit_code.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 #if NIBBLE_HAVE_MPI
 #include "calib/collect/mpi_team.h"
@@ -46,7 +47,7 @@ void MpiSession::run([[maybe_unused]] std::string_view command, const std::funct
     try {
       return work();
     } catch (const std::exception& error) {
-      fmt::print(stderr, "nibble {}: error in process {}: {}\n", command, team->rank(), error_text(error));
+      tell(fmt::format("nibble {}: error in process {}: {}\n", command, team->rank(), error_text(error)));
       team->abort(exit_code_of(error));
     }
   }

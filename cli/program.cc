@@ -75,14 +75,15 @@ std::string explain(const CLI::App& program, const CLI::App* command, const CLI:
 
 int report(const CLI::App* command, std::string_view message, ExitCode code) {
   std::fflush(stdout);
-  fmt::print(stderr, "nibble{}{}: error: {}\n", command != nullptr ? " " : "",
-             command != nullptr ? command->get_name() : "", message);
+  tell(fmt::format("nibble{}{}: error: {}\n", command != nullptr ? " " : "",
+                   command != nullptr ? command->get_name() : "", message));
   return code;
 }
 
 }  // namespace
 
 int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
+  occupy_standard_descriptors();
   install_signal_handlers();
   set_program_identity(program_identity_text());
   CLI::App program("Nibble: quantization research toolkit for language models", "nibble");
@@ -111,12 +112,12 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
   } catch (const CLI::ParseError& error) {
     const CLI::App* command = selected() != nullptr ? selected()->options : nullptr;
     if (argc < 2) {
-      fmt::print(stderr, "{}", program.help());
+      tell(program.help());
       return kExitUsage;
     }
     report(command, explain(program, command, error), kExitUsage);
-    fmt::print(stderr, "'nibble{}{} --help' lists what there is.\n", command != nullptr ? " " : "",
-               command != nullptr ? command->get_name() : "");
+    tell(fmt::format("'nibble{}{} --help' lists what there is.\n", command != nullptr ? " " : "",
+                     command != nullptr ? command->get_name() : ""));
     return kExitUsage;
   }
 

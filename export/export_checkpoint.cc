@@ -126,6 +126,7 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
   std::error_code error;
   try {
     ExportResult result = write_checked(request, plan, unchecked);
+    check_output(request);  // of what came under that name meanwhile
     fs::rename(unchecked, request.output, error);
     if (error)
       throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);

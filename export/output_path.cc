@@ -1,6 +1,7 @@
 #include "export/output_path.h"
 
 #include "core/error.h"
+#include "core/files/output_directory.h"
 
 namespace nibble::exporting {
 
@@ -14,6 +15,7 @@ void require_apart(const fs::path& model, const fs::path& output) {
   const fs::path inside = fs::weakly_canonical(named, error).lexically_relative(fs::weakly_canonical(model, error));
   NIBBLE_REQUIRE(inside.empty() || *inside.begin() == "..", InvalidArgument, "output '{}' lies inside the model '{}'",
                  output.string(), model.string());
+  require_inputs_outside(output, {&model, 1});
 }
 
 }  // namespace nibble::exporting

@@ -25,13 +25,6 @@ std::vector<double> divided(std::span<const double> sums, double count) {
   return means;
 }
 
-constexpr bool is_guided(HessianKind kind) {
-  return kind == HessianKind::kGuided || kind == HessianKind::kGuidedCentred;
-}
-constexpr bool is_centred(HessianKind kind) {
-  return kind == HessianKind::kCentred || kind == HessianKind::kGuidedCentred;
-}
-
 }  // namespace
 
 std::vector<double> mean_input(const LayerStats& layer) {

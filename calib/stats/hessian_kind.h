@@ -10,4 +10,11 @@ enum class HessianKind {
   kGuidedCentred,  ///< (Xᵀ diag(s) X - (sum s x)(sum s x)ᵀ / sum s) / N
 };
 
+constexpr bool is_guided(HessianKind kind) {
+  return kind == HessianKind::kGuided || kind == HessianKind::kGuidedCentred;
+}
+constexpr bool is_centred(HessianKind kind) {
+  return kind == HessianKind::kCentred || kind == HessianKind::kGuidedCentred;
+}
+
 }  // namespace nibble::calib

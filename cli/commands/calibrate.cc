@@ -54,12 +54,12 @@ quant::CalibrateOptions options_of(const CalibrateArguments& arguments) {
 }
 
 void announce(const calib::CalibrationPlan& plan, double seconds, const calib::RunSettings& settings) {
-  fmt::print(stderr,
-             "calibrate: {} windows of {} tokens{}; about {}, {} of memory ({} of sums for a block{}), {} of disk\n",
-             with_separators(settings.windows), settings.window_tokens,
-             settings.collected.is_guided() ? fmt::format(", guide {}", calib::to_text(settings.guide)) : "",
-             human_duration(seconds), human_bytes(plan.memory_bytes), human_bytes(plan.accumulator_bytes),
-             plan.residuals_on_disk ? "; boundary activations in a scratch file" : "", human_bytes(plan.disk_bytes));
+  tell(fmt::format(
+      "calibrate: {} windows of {} tokens{}; about {}, {} of memory ({} of sums for a block{}), {} of disk\n",
+      with_separators(settings.windows), settings.window_tokens,
+      settings.collected.is_guided() ? fmt::format(", guide {}", calib::to_text(settings.guide)) : "",
+      human_duration(seconds), human_bytes(plan.memory_bytes), human_bytes(plan.accumulator_bytes),
+      plan.residuals_on_disk ? "; boundary activations in a scratch file" : "", human_bytes(plan.disk_bytes)));
 }
 
 // A mixture's experts are given different numbers of tokens; some texts never choose some of them.

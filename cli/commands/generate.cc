@@ -147,9 +147,9 @@ void run(const GenerateArguments& arguments, const CLI::App& app) {
     print("\n");
     flush_output();
     if (!arguments.common.quiet)
-      fmt::print(stderr, "[{} tokens, ended by {}; first after {}, then {} tokens/s; cache {}, {}]\n", ids.size(), stop,
-                 human_duration(watch.first_seconds()), human_count(watch.tokens_per_second()), arguments.cache.kind,
-                 human_bytes(cache_bytes));
+      tell(fmt::format("[{} tokens, ended by {}; first after {}, then {} tokens/s; cache {}, {}]\n", ids.size(), stop,
+                       human_duration(watch.first_seconds()), human_count(watch.tokens_per_second()),
+                       arguments.cache.kind, human_bytes(cache_bytes)));
     return;
   }
   const model::SamplingOptions& sampling = arguments.options.sampling;

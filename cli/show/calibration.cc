@@ -17,7 +17,7 @@
 namespace nibble::cli {
 namespace {
 
-/// One line of the table; NaN where the file lacks the statistic.
+/// One line of the table; NaN where the file lacks the statistic, or saw no token.
 struct LayerSummary {
   double mean_magnitude = std::numeric_limits<double>::quiet_NaN();    ///< mean of |x| over tokens and inputs
   double outlier_ratio = std::numeric_limits<double>::quiet_NaN();     ///< max |x| / rms
@@ -31,6 +31,7 @@ LayerSummary summarize(const calib::StatsFile& file, const std::string& module) 
   wanted.hessian = wanted.guided_hessian = wanted.output_hessian = false;
   const calib::LayerStats layer = file.read(module, wanted);
   LayerSummary summary;
+  if (layer.tokens == 0) return summary;  // an expert that no token chose
   if (wanted.activations) {
     const std::vector<double> magnitudes = calib::mean_magnitude(layer);
     summary.mean_magnitude =

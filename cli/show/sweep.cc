@@ -70,7 +70,7 @@ void SweepDisplay::finished(const eval::SweepRecord& record) {
   if (with_bar_)
     bar_.print_line(line);
   else
-    fmt::print(stderr, "{}\n", line);
+    tell(line + "\n");
   if (competes) update(last_);  // not only with the next step
 }
 

@@ -1,6 +1,8 @@
 #include "cli/terminal/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +17,12 @@ namespace {
 
 }  // namespace
 
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) < 0)
+      return;  // writing to it fails, as before
+}
+
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
 }
@@ -27,6 +35,11 @@ void flush_output() {
   if (std::fflush(stdout) != 0) fail();
 }
 
-void warn(std::string_view text) { fmt::print(stderr, "nibble: warning: {}\n", text); }
+void tell(std::string_view text) {
+  // Who reads no messages gets the work all the same.
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+}
+
+void warn(std::string_view text) { tell(fmt::format("nibble: warning: {}\n", text)); }
 
 }  // namespace nibble::cli

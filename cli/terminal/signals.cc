@@ -3,9 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstddef>
-
 #include "cli/exit_code.h"
 #include "cli/terminal/progress_bar.h"
 
@@ -19,27 +16,16 @@ extern "C" [[gnu::no_sanitize("address")]] void leave(int) {
   _exit(kExitInterrupted);
 }
 
-// Kernels that the matrix library generates (for AVX2) keep the stack pointer in memory of their own while they run: a
-// handler must not push its frame there. Only this thread is asked: those of the pool take none of these signals.
-void give_handlers_a_stack() {
-  static std::array<std::byte, 1 << 16> stack;
-  stack_t current{};
-  if (sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) return;  // there is one
-  const stack_t ours = {.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
-  sigaltstack(&ours, nullptr);
-}
-
 }  // namespace
 
 void install_signal_handlers() {
-  give_handlers_a_stack();
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;  // nohup and background jobs asked for that
     struct sigaction action {};
     action.sa_handler = leave;
-    action.sa_flags = SA_ONSTACK;
+    action.sa_flags = SA_ONSTACK;  // core/machine/handler_stack.h
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, nullptr);
   }

@@ -32,6 +32,12 @@ fs::path without_trailing_slash(const fs::path& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
+// Links that lead nowhere are there too.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
 void require_ok(const std::error_code& error, std::string_view action, const fs::path& path) {
   if (error) throw FormatError(fmt::format("cannot {} '{}': {}", action, path.string(), error.message()), error);
 }
@@ -68,20 +74,24 @@ bool is_package(const fs::path& path) {
   return std::distance(fs::directory_iterator(path, error), fs::directory_iterator()) == 2;
 }
 
-// A model directory: config.json, and nothing but files in it; or a package.
+// A model directory: config.json and weights, and nothing but files in it; or a package.
 bool is_model_directory(const fs::path& path) {
   std::error_code error;
   if (is_package(path)) return true;
   if (!fs::is_directory(path, error) || !fs::exists(path / "config.json", error)) return false;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+  bool weights = false;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     if (!entry->is_regular_file(error)) return false;
-  return !error;
+    weights = weights || entry->path().extension() == ".safetensors";
+  }
+  return weights && !error;
 }
 
 void require_replaceable(const fs::path& path) {
-  NIBBLE_REQUIRE(is_model_directory(path), InvalidArgument,
-                 "'{}' exists and is not a model directory (config.json and other files only); remove it first",
-                 path.string());
+  NIBBLE_REQUIRE(
+      is_model_directory(path), InvalidArgument,
+      "'{}' exists and is not a model directory (config.json, *.safetensors and other files only); remove it first",
+      path.string());
 }
 
 // As exchange(), in two steps: `path` is gone for a moment, but comes back should its place not be taken.
@@ -126,6 +136,18 @@ void copy_into(const fs::path& file, const fs::path& directory) {
 
 }  // namespace
 
+void require_inputs_outside(const fs::path& output, std::span<const fs::path> inputs) {
+  std::error_code error;
+  const fs::path directory = fs::weakly_canonical(without_trailing_slash(output), error);
+  for (const fs::path& input : inputs) {
+    const fs::path inside = fs::weakly_canonical(without_trailing_slash(input), error).lexically_relative(directory);
+    NIBBLE_REQUIRE(inside != ".", InvalidArgument, "output '{}' is an input itself", output.string());
+    NIBBLE_REQUIRE(inside.empty() || *inside.begin() == "..", InvalidArgument,
+                   "the input '{}' lies in the output '{}', which is replaced as a whole; choose another output",
+                   input.string(), output.string());
+  }
+}
+
 void copy_companions(const fs::path& model, const fs::path& directory) {
   std::error_code error;
   for (const std::string_view name : kCompanions)
@@ -133,14 +155,14 @@ void copy_companions(const fs::path& model, const fs::path& directory) {
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std::optional<std::string>& fingerprint)
-    : path_(without_trailing_slash(path)), partial_(path_.string() + ".partial") {
+    : path_(without_trailing_slash(path)),
+      partial_(path_.string() + ".partial"),
+      replaced_(path_.string() + ".replaced"),
+      overwrite_(overwrite) {
   std::error_code error;
-  if (fs::exists(fs::symlink_status(path_, error))) {
-    NIBBLE_REQUIRE(overwrite, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
-    require_replaceable(path_);
-  }
+  require_free_name();
   for (int attempt = 0; attempt < 3; ++attempt) {  // again where it got its final name just before it was locked
-    if (fs::exists(fs::symlink_status(partial_, error))) require_ours(partial_);
+    if (is_there(partial_)) require_ours(partial_);
     fs::create_directories(partial_, error);
     require_ok(error, "create", partial_);
     directory_lock_.emplace(partial_, partial_);
@@ -167,23 +189,30 @@ void OutputDirectory::discard() {
   fs::remove_all(partial_, error);  // what is left of it, a later run clears
 }
 
+void OutputDirectory::require_free_name() const {
+  if (is_there(path_)) {
+    NIBBLE_REQUIRE(overwrite_, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
+    require_replaceable(path_);
+  }
+  if (is_there(replaced_)) require_replaceable(replaced_);
+}
+
 void OutputDirectory::publish() {
+  require_free_name();
   remove_tree(scratch());
   lock_->remove_file();
-  std::error_code error;
   sync_directory(partial_);
-  const fs::path replaced = path_.string() + ".replaced";
-  const bool replaces = fs::exists(fs::symlink_status(path_, error));
-  if (replaces && fs::exists(fs::symlink_status(replaced, error))) require_replaceable(replaced), remove_tree(replaced);
+  const bool replaces = is_there(path_);
+  if (replaces && is_there(replaced_)) remove_tree(replaced_);
   if (!replaces) {
     move_into_place(partial_, path_);
   } else if (exchange(partial_, path_)) {
-    move_into_place(partial_, replaced);  // another run may want that name
+    move_into_place(partial_, replaced_);  // another run may want that name
   } else {
-    exchange_slowly(partial_, path_, replaced);
+    exchange_slowly(partial_, path_, replaced_);
   }
   sync_directory(path_.parent_path());
-  if (replaces) remove_tree(replaced);
+  if (replaces) remove_tree(replaced_);
 }
 
 }  // namespace nibble

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,8 @@ namespace nibble {
 /// or none, starts afresh.
 ///
 /// Throws InvalidArgument: NAME exists and `overwrite` is false, or is not a model directory (only config.json,
-/// weights and the like are ever replaced); NAME.partial is there and is not one of ours. FormatError: the file system
-/// says no, or another process is building the same directory.
+/// weights and the like are ever replaced); NAME.partial or NAME.replaced is there and is not one of ours. FormatError:
+/// the file system says no, or another process is building the same directory.
 class OutputDirectory {
  public:
   /// `fingerprint` of everything that the files depend on; none for work that no later run goes on with.
@@ -33,14 +34,22 @@ class OutputDirectory {
   void add_text(std::string_view name, std::string_view text) const;
   /// Removes all of it, for work that a later run could not go on with.
   void discard();
-  /// Everything is written: removes scratch files, flushes, and gives the directory its name.
+  /// Everything is written: removes scratch files, flushes, and gives the directory its name. Throws as the constructor
+  /// does for what has come under NAME meanwhile, and leaves the work to a later run then.
   void publish();
 
  private:
-  std::filesystem::path path_, partial_;
+  void require_free_name() const;
+
+  std::filesystem::path path_, partial_, replaced_;
+  bool overwrite_;
   std::optional<DirectoryLock> directory_lock_;  // stays when publish() has removed the file and changes the name
   std::optional<FileLock> lock_;
 };
+
+/// Throws InvalidArgument where one of the files or directories that work reads is the directory `output`, or lies in
+/// it: it would go with what is replaced.
+void require_inputs_outside(const std::filesystem::path& output, std::span<const std::filesystem::path> inputs);
 
 /// Copies what travels along with a model, where it is there, flushed: the tokenizer's files, licence, README.
 void copy_companions(const std::filesystem::path& model, const std::filesystem::path& directory);

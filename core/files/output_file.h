@@ -15,11 +15,12 @@ enum class Flush { kNo, kYes };
 
 /// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, and from there to
 /// the disk while more are written; commit() flushes the rest and renames. Destroyed without commit(), the partial file
-/// is removed. Throws FormatError with path and reason.
+/// is removed. A link's file is replaced, not the link. Throws FormatError with path and reason, also while another
+/// process writes the same file; InvalidArgument where something else than a regular file has that name.
 class OutputFile {
  public:
   /// Replaces a NAME.partial left by a killed run. The directory must exist.
-  explicit OutputFile(std::filesystem::path path, Flush flush = Flush::kYes);
+  explicit OutputFile(const std::filesystem::path& path, Flush flush = Flush::kYes);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

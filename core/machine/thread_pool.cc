@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -71,9 +72,8 @@ bool spin_until(std::chrono::steady_clock::duration patience, Done done) {
   return false;
 }
 
-// Threads begun meanwhile take no signals that somebody sends: those that have a stack for handlers do
-// (cli/terminal/signals.cc), or the threads of the program that we are a library of. What a thread does itself (SIGBUS
-// of a mapped file) it still hears of.
+// Threads begun meanwhile take no signals that somebody sends: those are for the main thread, or for the threads of the
+// program that we are a library of. What a thread does itself (SIGBUS of a mapped file) it still hears of.
 class SignalsElsewhere {
  public:
   SignalsElsewhere() {
@@ -98,13 +98,21 @@ class ThreadPool {
   explicit ThreadPool(std::size_t threads)
       : patience_(threads <= available_processors() ? kSpin : std::chrono::microseconds{0}) {
     const SignalsElsewhere blocked;
-    for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    try {
+      for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (const std::system_error& error) {
+      const std::size_t begun = workers_.size();
+      stop();
+      throw InvalidArgument(
+          fmt::format("cannot begin thread {} of {}: {}; ask for fewer, or raise the limit of threads "
+                      "(ulimit -u, a container's pids) or of memory (ulimit -v)",
+                      begun + 2, threads, error.code().message()));
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
-  ~ThreadPool() {
-    stop_.store(true, std::memory_order_relaxed);
-    announce();
-    for (std::thread& worker : workers_) worker.join();
-  }
+  ~ThreadPool() { stop(); }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
@@ -133,6 +141,12 @@ class ThreadPool {
   void announce() {
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();  // no system call when nobody sleeps
+  }
+
+  void stop() {
+    stop_.store(true, std::memory_order_relaxed);
+    announce();
+    for (std::thread& worker : workers_) worker.join();
   }
 
   void work(std::size_t index) {

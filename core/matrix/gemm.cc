@@ -10,6 +10,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/machine/handler_stack.h"
 #include "core/machine/isa.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/eigen_gemm.h"
@@ -102,6 +103,7 @@ void prepare_gemm_library() {
   std::call_once(limit_once, [] { dnnl_set_max_cpu_isa(library_limit(active_isa())); });
   thread_local const bool single_threaded = [] {
     omp_set_num_threads(1);
+    give_handlers_a_stack();
     return true;
   }();
   static_cast<void>(single_threaded);

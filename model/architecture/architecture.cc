@@ -106,12 +106,14 @@ void Architecture::ignore_undeclared_biases() {
     }
 }
 
-bool Architecture::is_ignored(std::string_view stored) const {
-  // Some files hold a tied head a second time.
+bool Architecture::is_tied_head(std::string_view stored) const {
   const std::string_view bias = head.linear.bias.tensor;
-  if (head.tied && bias.ends_with("bias") && stored.ends_with("weight") &&
-      stored.substr(0, stored.size() - 6) == bias.substr(0, bias.size() - 4))
-    return true;
+  return head.tied && bias.ends_with("bias") && stored.ends_with("weight") &&
+         stored.substr(0, stored.size() - 6) == bias.substr(0, bias.size() - 4);
+}
+
+bool Architecture::is_ignored(std::string_view stored) const {
+  if (is_tied_head(stored)) return true;
   if (undeclared_biases.contains(stored)) return true;
   return std::any_of(ignored_suffixes.begin(), ignored_suffixes.end(),
                      [&](const std::string& suffix) { return stored.ends_with(suffix); });

@@ -148,6 +148,8 @@ struct Architecture {
   /// names; until then, and where there is no such key, a bias is used wherever there is one: exports of corrected
   /// biases have no other way to say so.
   void ignore_undeclared_biases();
+  /// Whether a stored tensor is a head that is tied: some files hold it beside the embedding, which counts.
+  bool is_tied_head(std::string_view stored) const;
   /// Constants that files carry along, a tied head that is stored again, and biases as said.
   bool is_ignored(std::string_view stored) const;
 };

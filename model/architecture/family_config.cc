@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "model/architecture/stop_tokens.h"
 
 namespace nibble::model {
 namespace {
@@ -232,8 +233,16 @@ void FamilyConfig::require_reasonable(std::string_view things, std::size_t count
                  what(), kMost, things, count, layers);
 }
 
+std::uint64_t FamilyConfig::integer_within(std::string_view key, std::uint64_t fallback, std::uint64_t min,
+                                           std::uint64_t max) const {
+  const std::uint64_t value = integer_or(key, fallback, min, max);
+  NIBBLE_REQUIRE(value >= min && value <= max, FormatError,
+                 "{}: '{}': expected {} to {}, and it is not there: its default is {}", what(), key, min, max, value);
+  return value;
+}
+
 std::size_t FamilyConfig::active_experts(std::size_t count, std::size_t fallback) const {
-  return integer_or("num_experts_per_tok", fallback, 1, count);
+  return integer_within("num_experts_per_tok", fallback, 1, count);
 }
 
 Activation FamilyConfig::activation(std::string_view key, std::string_view fallback) const {
@@ -304,6 +313,15 @@ void require_pairs(const FamilyConfig& config, std::size_t dims, std::size_t hea
 
 constexpr std::array kRopeKeys = {"rope_scaling", "rope_parameters"};
 
+// transformers lets the older key replace the newer one, its base included. Who added it wanted scaling, not that.
+void require_one_rope(const FamilyConfig& config) {
+  const nlohmann::json *older = config.find(kRopeKeys[0]), *newer = config.find(kRopeKeys[1]);
+  NIBBLE_REQUIRE(
+      older == nullptr || newer == nullptr || *older == *newer, FormatError,
+      "{}: 'rope_scaling' and 'rope_parameters' say different things; keep one of them (with its rope_theta)",
+      config.what());
+}
+
 std::size_t rotary_dims(const FamilyConfig& config, std::size_t head_dim, const RotaryDefaults& defaults) {
   double partial = defaults.partial.value_or(1.0);
   partial = config.number_or(defaults.partial_key, partial, 0.0, 1.0);
@@ -321,6 +339,7 @@ std::size_t rotary_dims(const FamilyConfig& config, std::size_t head_dim, const 
 
 RotarySpec FamilyConfig::rotary(std::size_t head_dim, std::size_t max_positions, const RotaryDefaults& defaults) const {
   RotarySpec spec;
+  require_one_rope(*this);
   spec.dims = rotary_dims(*this, head_dim, defaults);
   spec.base = number_or(defaults.base_key, defaults.base, 0.0, 1e15);
   mark("original_max_position_embeddings");  // without scaling it says nothing
@@ -334,6 +353,7 @@ FamilyConfig::RotaryPair FamilyConfig::rotary_by_layer_type(std::size_t head_dim
                                                             double full_base, double sliding_base,
                                                             std::string_view sliding_base_key) const {
   require_pairs(*this, head_dim, head_dim);
+  require_one_rope(*this);
   RotaryPair pair;
   pair.full.dims = pair.sliding.dims = head_dim;
   pair.full.base = number_or("rope_theta", full_base, 0.0, 1e15);
@@ -384,18 +404,7 @@ void FamilyConfig::set_windows(Architecture& architecture, const std::vector<boo
 void FamilyConfig::read_special_tokens(Architecture& architecture) const {
   const std::uint64_t last = architecture.vocabulary - 1;
   if (has("bos_token_id")) architecture.bos = static_cast<std::uint32_t>(integer("bos_token_id", 0, last));
-  const nlohmann::json* eos = find("eos_token_id");
-  if (eos == nullptr) return;
-  // Llama 3.1 lists several ends.
-  const nlohmann::json list = eos->is_array() ? *eos : nlohmann::json::array({*eos});
-  NIBBLE_REQUIRE(list.size() <= 64, FormatError, "{}: 'eos_token_id': expected at most 64 ids, got {}", what(),
-                 list.size());
-  for (const nlohmann::json& id : list) {
-    const nlohmann::json member = {{"eos_token_id", id}};
-    architecture.stop_tokens.push_back(
-        static_cast<std::uint32_t>(JsonFields(member, what()).integer("eos_token_id", 0, last)));
-  }
-  if (!architecture.stop_tokens.empty()) architecture.eos = architecture.stop_tokens.front();
+  add_stop_tokens(*this, architecture);
 }
 
 std::vector<std::string> FamilyConfig::not_understood() const {

@@ -50,6 +50,9 @@ class FamilyConfig : public JsonFields {
   /// Throws where so many of `what` in each of `layers` blocks are beyond reason (several times the largest models
   /// there are), before anybody allocates in proportion to them.
   void require_reasonable(std::string_view what, std::size_t count, std::size_t layers) const;
+  /// As integer_or(), for a default that depends on another key for being possible: it is refused as well.
+  std::uint64_t integer_within(std::string_view key, std::uint64_t fallback, std::uint64_t min,
+                               std::uint64_t max) const;
   /// num_experts_per_tok of `count` experts.
   std::size_t active_experts(std::size_t count, std::size_t fallback) const;
 

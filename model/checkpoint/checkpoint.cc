@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -13,8 +14,11 @@
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
 #include "core/text/excerpt.h"
+#include "core/text/json_fields.h"
+#include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/families.h"
+#include "model/architecture/stop_tokens.h"
 #include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/narrow_config.h"
@@ -82,10 +86,11 @@ class MappedCheckpoint final : public Checkpoint {
     const std::lock_guard lock(architecture_mutex_);
     if (architecture_) return *architecture_;
     const std::string what = fmt::format("config.json of checkpoint '{}'", directory_.string());
-    architecture_ = parse_architecture(metadata_, what);
+    Architecture architecture = parse_architecture(metadata_, what);
     // transformers takes no notice of them. This program's own checkpoints have some against the key: corrections.
-    if (!is_own_config(metadata_, what)) architecture_->ignore_undeclared_biases();
-    return *architecture_;
+    if (!is_own_config(metadata_, what)) architecture.ignore_undeclared_biases();
+    read_generation_config(architecture);
+    return architecture_.emplace(std::move(architecture));
   }
   const std::vector<std::string>& tensor_names() const override { return names_; }
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
@@ -117,6 +122,14 @@ class MappedCheckpoint final : public Checkpoint {
     TensorView view;
     const MappedFile* file;
   };
+
+  // Chat models often list more ends of a text there than config.json has.
+  void read_generation_config(Architecture& architecture) const {
+    const fs::path path = directory_ / "generation_config.json";
+    if (!is_there(path)) return;
+    const nlohmann::json json = parse_strict_json(read_text_file(path, kMaxConfigBytes), path.string());
+    add_stop_tokens(JsonFields(json, path.string()), architecture);
+  }
 
   void open_shards() {
     const fs::path index_path = directory_ / kIndexName;

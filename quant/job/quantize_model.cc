@@ -135,15 +135,23 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());
+  std::vector<std::filesystem::path> inputs = options.calibration;
+  inputs.push_back(options.model);
+  require_inputs_outside(options.output, inputs);
   Plan plan = make_plan(checkpoint, architecture, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
-  std::vector<RareExpert> rare = set_rare_experts(plan, calibration);
+  std::vector<RareExpert> rare = set_rare_experts(plan, calibration, options.recipe.budget().has_value());
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
   check_use_of_text(plan, architecture, options);
   std::optional<BudgetFit> budget;
-  if (options.recipe.budget()) budget.emplace(plan, options.recipe, calibration);
+  if (options.recipe.budget()) {
+    std::uint64_t reserved = 0;  // inputs that are scaled on the way are scaled after the budget is spent
+    if (is_sequential(plan))
+      for (const InputGroup& group : groups) reserved += bits_of_wider_norm(group, plan);
+    budget.emplace(plan, options.recipe, calibration, reserved);
+  }
   require_finite_copies(plan, *checkpoint);
 
   const std::string identity = job_fingerprint(*checkpoint, options, calibration);

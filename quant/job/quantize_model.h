@@ -45,8 +45,9 @@ struct QuantizeOptions {
 ///          stored.
 /// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
 ///          holds (with the command that collects them), a calibration of another model, the model is quantized
-///          already, the output exists and !overwrite, or is the model itself. NumericalError: a NaN or infinite weight
-///          (tensor and first index), a value that float16 cannot hold. FormatError: files.
+///          already, the output exists and !overwrite, is the model itself or holds it or a calibration file.
+///          NumericalError: a NaN or infinite weight (tensor and first index), a value that float16 cannot hold.
+///          FormatError: files.
 QuantizeResult quantize_model(const QuantizeOptions& options);
 
 }  // namespace nibble::quant

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/checked_math.h"
@@ -165,12 +166,18 @@ WeightParts quantize_tensor(const std::string& name, const WeightSource& source,
   const std::size_t slice = rows_per_slice(settings, rows, source.cols(), statistics.fisher.size() != 0, slice_weights);
   WeightParts made;
   WeightErrors errors;
-  if (slice >= rows) {
-    Matrix<float> w;
-    decode_finite(name, source, 0, rows, w);
-    made.parts = quantize_rows(name, w, 0, settings, statistics, {}, errors, made);
-  } else {
-    errors = quantize_slices(name, source, slice, settings, statistics, made);
+  try {
+    if (slice >= rows) {
+      Matrix<float> w;
+      decode_finite(name, source, 0, rows, w);
+      made.parts = quantize_rows(name, w, 0, settings, statistics, {}, errors, made);
+    } else {
+      errors = quantize_slices(name, source, slice, settings, statistics, made);
+    }
+  } catch (const NumericalError& error) {  // what rounds and solves does not know whose numbers these are
+    const std::string_view text = error.what();
+    if (text.starts_with(name + ".") || text.starts_with(name + ":")) throw;
+    throw NumericalError(fmt::format("{}: {}", name, text));
   }
   errors.report(statistics, made);
   return made;

@@ -4,7 +4,10 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "calib/stats/layer_stats.h"
 #include "calib/stats/stats_file.h"
+#include "calib/stats/stats_writer.h"
+#include "tests/calib/stats/example_stats.h"
 #include "tests/cli/nibble.h"
 #include "tests/support/compare.h"
 
@@ -66,6 +69,23 @@ TEST_F(Calibrate, ShowMarksWhatWasNotCollected) {
   ASSERT_EQ(nibble(command({"--collect", "hessian"})).exit_code, 0);
   EXPECT_TRUE(nibble_json({"calibrate", "--show", output})["layers"][0]["fisher_mass"].is_null());
   EXPECT_THAT(nibble({"calibrate", "--show", output}).out, HasSubstr("  -  "));
+}
+
+// An expert that no token chose has nothing to show; the others have.
+TEST_F(Calibrate, ShowPassesOverALayerWithoutTokens) {
+  {
+    calib::StatsWriter writer(output, calib::example_settings());
+    calib::LayerSums unseen("unseen", 3, 4, calib::kEverything);
+    unseen.samples = calib::example_settings().windows;
+    writer.add(unseen.rounded());
+    writer.add(calib::example_layer("seen", 3, 4, 1));
+    writer.commit();
+  }
+  const auto shown = nibble_json({"calibrate", "--show", output});
+  ASSERT_EQ(shown["layers"].size(), 2u);
+  for (const auto& layer : shown["layers"])
+    EXPECT_EQ(layer["mean_abs_x"].is_null(), layer["layer"] == "unseen") << layer;
+  EXPECT_EQ(nibble({"calibrate", "--show", output}).exit_code, 0);
 }
 
 TEST_F(Calibrate, ShowSaysHowManyTokensAGuidedHessianIsWorth) {

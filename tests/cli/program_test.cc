@@ -111,6 +111,29 @@ TEST(Program, AFullDiskIsAnErrorAboutAFile) {
   EXPECT_THAT(help.err, HasSubstr("cannot write standard output: No space left on device"));
 }
 
+// Who reads no messages gets the exit code and the work all the same, and no message in a file.
+TEST(Program, AStandardErrorThatTakesNothingChangesNoExitCode) {
+  const TempDir temp;
+  const std::string program = NIBBLE_PROGRAM;
+  for (const char* error : {"2>/dev/full", "2>&-"}) {
+    const auto run = [&](const std::string& arguments) {
+      return run_program("/bin/sh", {"-c", "exec \"$0\" " + arguments + " " + error, program}).exit_code;
+    };
+    EXPECT_EQ(run("nosuch"), 2) << error;
+    EXPECT_EQ(run("inspect /absent"), 3) << error;
+    const std::string tokens = temp / "ids.u16", model = kGpt2Demo;
+    ASSERT_EQ(run("tokenize " + model + " --text " + kEvalText + " -o " + tokens), 0) << error;
+    const std::string statistics = temp / "c.h5";
+    EXPECT_EQ(run("calibrate " + model + " --text " + kEvalText + " --length 16 --samples 2 --collect activations -o " +
+                  statistics),
+              0)
+        << error;
+    EXPECT_EQ(nibble({"calibrate", "--show", statistics}).exit_code, 0) << error;
+    std::filesystem::remove(statistics);
+    std::filesystem::remove(tokens);
+  }
+}
+
 TEST(Program, ALimitOfFileSizesIsAnErrorAboutAFile) {
   const TempDir temp;
   const std::string program = NIBBLE_PROGRAM, output = temp / "out";

@@ -98,6 +98,16 @@ TEST_F(Quantize, QuietIsQuiet) {
   EXPECT_EQ(run.err, "");
 }
 
+TEST_F(Quantize, TheOutputThatIsReplacedHoldsNoFileOfTheCommand) {
+  ASSERT_EQ(nibble({"quantize", model, "-o", output}).exit_code, 0);
+  const std::string recipe = output + "/recipe.yaml";
+  write_file(recipe, "defaults: {bits: 2}");
+  const ProgramRun run = nibble({"quantize", model, "-r", recipe, "-o", output, "--overwrite"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("recipe.yaml' lies in the output"));
+  EXPECT_TRUE(std::filesystem::exists(recipe));
+}
+
 TEST_F(Quantize, AnExistingOutputIsKeptUnlessOverwriteIsGiven) {
   ASSERT_EQ(nibble({"quantize", model, "-o", output}).exit_code, 0);
   const std::string before = read_file(std::filesystem::path(output) / "model.safetensors");

@@ -22,7 +22,7 @@ Architecture parse_gptj(const FamilyConfig& config) {
   config.require_boolean("scale_attn_weights", true);
   RotarySpec rotary;
   rotary.interleaved = true;
-  rotary.dims = config.integer_or("rotary_dim", 64, 2, a.hidden / heads);
+  rotary.dims = config.integer_within("rotary_dim", 64, 2, a.hidden / heads);
   NIBBLE_REQUIRE(rotary.dims % 2 == 0, FormatError, "{}: 'rotary_dim': expected an even number, got {}", config.what(),
                  rotary.dims);
   a.prefix = "transformer.";

@@ -1,7 +1,9 @@
 #include "model/tokenizer/files/gpt2_files.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -15,16 +17,21 @@ namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// GPT-2's vocabulary has its one control token among the others and no list of added tokens.
-void mark_end_of_text(TokenizerSpec& spec, const nlohmann::json& vocabulary) {
-  const bool listed = std::any_of(spec.added.begin(), spec.added.end(),
-                                  [](const AddedToken& token) { return token.content == kEndOfText; });
-  if (listed || !vocabulary.is_object() || !vocabulary.contains(kEndOfText)) return;
+/// These vocabularies have their control tokens among the others, often without a list of added tokens.
+void mark_special(TokenizerSpec& spec, const nlohmann::json& vocabulary, const std::vector<std::string>& special) {
+  if (!vocabulary.is_object()) return;
+  std::set<std::string_view> listed;
+  for (const AddedToken& token : spec.added) listed.insert(token.content);
   const JsonFields fields(vocabulary, spec.where);
-  const std::uint64_t id = fields.count(kEndOfText);
-  NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} of {} is not below {}", spec.where, id, kEndOfText,
-                 kMaxVocabulary);
-  spec.added.push_back({.id = static_cast<TokenId>(id), .content = kEndOfText, .special = true});
+  std::vector<AddedToken> marked;
+  for (const std::string& content : special) {
+    if (content.empty() || !vocabulary.contains(content) || !listed.insert(content).second) continue;
+    const std::uint64_t id = fields.count(content);
+    NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} of {} is not below {}", spec.where, id, content,
+                   kMaxVocabulary);
+    marked.push_back({.id = static_cast<TokenId>(id), .content = content, .special = true});
+  }
+  std::move(marked.begin(), marked.end(), std::back_inserter(spec.added));
 }
 
 void read_merges(TokenizerSpec& spec, std::string_view text, const std::string& where) {
@@ -49,7 +56,9 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   spec.where = vocabulary.string();
   const nlohmann::json json = parse_strict_json(read_text_file(vocabulary), spec.where);
   join_added_tokens(spec.added, config, spec.where);
-  mark_end_of_text(spec, json);
+  std::vector<std::string> special = read_special_tokens(vocabulary.parent_path());
+  special.emplace_back(kEndOfText);  // GPT-2's own files name none
+  mark_special(spec, json, special);
   set_vocabulary(spec, json, spec.where);
   read_merges(spec, read_text_file(merges), merges.string());
   spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = config.add_prefix_space, .use_regex = true});

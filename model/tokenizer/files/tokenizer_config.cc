@@ -19,6 +19,17 @@ std::optional<std::string> token_text(const JsonFields& fields, const char* name
   return fields.at(name, "a token").is_object() ? fields.object(name).text("content") : fields.text(name);
 }
 
+// Every token that has a name, and those of the list additional_special_tokens.
+void add_special(const JsonFields& fields, std::vector<std::string>& special) {
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (auto text = token_text(fields, name)) special.push_back(std::move(*text));
+  if (!fields.has("additional_special_tokens")) return;
+  for (const nlohmann::json& token : fields.at("additional_special_tokens", "a list of tokens")) {
+    const nlohmann::json member = {{"additional_special_tokens", token}};
+    special.push_back(*token_text(JsonFields(member, fields.what()), "additional_special_tokens"));
+  }
+}
+
 std::uint64_t parse_id(std::string_view digits, const std::string& where) {
   std::uint64_t id = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
@@ -48,6 +59,17 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
     }
   }
   return config;
+}
+
+std::vector<std::string> read_special_tokens(const std::filesystem::path& directory) {
+  std::vector<std::string> special;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const std::filesystem::path path = directory / name;
+    if (!file_exists(path)) continue;
+    const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
+    add_special(JsonFields(json, path.string()), special);
+  }
+  return special;
 }
 
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id) {

@@ -24,6 +24,10 @@ struct TokenizerConfig {
 /// All empty if the file does not exist. Throws FormatError.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& path);
 
+/// The tokens that tokenizer_config.json and special_tokens_map.json of a directory name: bos_token, pad_token, …, and
+/// additional_special_tokens. Some stand there more than once. Throws FormatError.
+std::vector<std::string> read_special_tokens(const std::filesystem::path& directory);
+
 /// {"content": …, "lstrip": …, "normalized": …, "rstrip": …, "single_word": …, "special": …}
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id);
 

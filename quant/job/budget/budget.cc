@@ -109,8 +109,10 @@ std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
 
 }  // namespace
 
-BudgetFit::BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration)
+BudgetFit::BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration,
+                     std::uint64_t reserved_bits)
     : calibration_(calibration), budget_(*recipe.budget()) {
+  room_.fixed_bits = reserved_bits;
   require_use(plan, recipe);
   add_candidates(plan, recipe);
   measure_room(plan);

@@ -46,8 +46,9 @@ class BudgetFit {
  public:
   /// Lists the ways. Throws InvalidArgument before any work: bits that a format lacks, lists that no weight is free to
   /// take from (other than Budget's own), statistics that no calibration file holds, a budget that the codes alone
-  /// exceed. `calibration` must outlive this.
-  BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration);
+  /// exceed. `reserved_bits` of the budget are for what is stored beside the weights and not known yet. `calibration`
+  /// must outlive this.
+  BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration, std::uint64_t reserved_bits = 0);
 
   /// `plan.items` are those of the constructor, perhaps with their inputs scaled since, and get the settings chosen.
   /// Throws InvalidArgument when no choice meets the budget, with the least that is possible. Disk: all candidates, in

@@ -151,6 +151,10 @@ Found find_or_search(const InputGroup& group, const Plan& plan, const Calibratio
   return {scales, found};
 }
 
+bool is_of_norm(const CopyItem& copy, const InputGroup& group) {
+  return copy.name == group.norm + ".weight" || copy.name == group.norm + ".bias";
+}
+
 }  // namespace
 
 std::vector<InputGroup> input_groups(Plan& plan, const Recipe& recipe) {
@@ -196,19 +200,23 @@ std::filesystem::path input_scales_file(const InputGroup& group, const std::file
   return scratch / fmt::format("{}, input scales.safetensors", group.norm);
 }
 
+std::uint64_t bits_of_wider_norm(const InputGroup& group, const Plan& plan) {
+  std::uint64_t bits = 0;
+  for (const CopyItem& copy : plan.copies) {
+    const std::size_t before = dtype_size(copy.tensor.dtype), after = dtype_size(DType::kF32);
+    if (is_of_norm(copy, group) && after > before) bits += (after - before) * 8 * copy.tensor.element_count();
+  }
+  return bits;
+}
+
 InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calibration& calibration,
                                 const std::filesystem::path& scratch, std::uint64_t memory_bytes) {
   const Found found = find_or_search(group, plan, calibration, scratch, memory_bytes);
   if (found.search.step > 0) {
     for (const std::size_t index : group.items) plan.items[index] = scaled(std::move(plan.items[index]), found.scales);
-    for (CopyItem& copy : plan.copies) {
-      if (copy.name != group.norm + ".weight" && copy.name != group.norm + ".bias") continue;
-      const std::size_t before = dtype_size(copy.tensor.dtype);
-      copy.divisor = found.scales;
-      const std::size_t after = dtype_size(declaration(copy).dtype);
-      if (after > before)
-        plan.items[group.items.front()].added_bits += (after - before) * 8 * copy.tensor.element_count();
-    }
+    plan.items[group.items.front()].added_bits += bits_of_wider_norm(group, plan);
+    for (CopyItem& copy : plan.copies)
+      if (is_of_norm(copy, group)) copy.divisor = found.scales;
   }
   const auto [least, most] = std::minmax_element(found.scales->begin(), found.scales->end());
   return {group.norm,

@@ -25,6 +25,9 @@ std::vector<InputGroup> input_groups(Plan& plan, const Recipe& recipe);
 /// Calibration::require().
 void require_for(const InputGroup& group, const Plan& plan, const Calibration& calibration);
 
+/// What a group's norm takes more when scale_inputs() finds scales, which divide it: then it is stored as float32.
+std::uint64_t bits_of_wider_norm(const InputGroup& group, const Plan& plan);
+
 /// Where scale_inputs() keeps what it found.
 std::filesystem::path input_scales_file(const InputGroup& group, const std::filesystem::path& scratch);
 

@@ -274,6 +274,7 @@ class SequentialRun {
       if (!item.settings.sequential) continue;
       rare_.push_back({item.identity.name, tokens, inputs});
       item.settings = without_statistics(item.settings);
+      item.rare_expert = true;
     }
     return true;
   }
@@ -335,9 +336,7 @@ class SequentialRun {
 }  // namespace
 
 void check_text(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
-  NIBBLE_REQUIRE(text.window_tokens >= 1 && !text.tokens.empty() && text.tokens.size() % text.window_tokens == 0,
-                 InvalidArgument, "sequential: {} tokens are no whole number of windows of {}", text.tokens.size(),
-                 text.window_tokens);
+  check_windows(text, architecture, "sequential", 1);
   (void)plan_walk(architecture, text, memory_bytes);
 }
 

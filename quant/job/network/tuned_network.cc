@@ -115,7 +115,7 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
     bias.original = model::bias_of(item.layer, network_->weights());
     if (shifted != plan_.biases.end()) {
       bias.dtype = shifted->dtype;
-      bias.free = tuning_.biases;
+      bias.free = tuning_.biases && item.settings.shifting;  // of layers that are not shifted, nothing is added to it
       bias.original.resize(item.layer.out);
       bias.values = rows_of(place, shifted_bias(*shifted, plan_, shards, checkpoint));
       bias.adam.emplace(item.layer.out);

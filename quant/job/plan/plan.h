@@ -30,6 +30,7 @@ struct QuantizeItem {
   /// What storing it takes outside of it, beyond what the float model stored: a bias that its layer had not, or that is
   /// wider than it was; a norm before it that became float32.
   std::uint64_t added_bits = 0;
+  bool rare_expert = false;       ///< its settings are without statistics (rare_experts.h)
   InputScales input_scales = {};  ///< that `source` is multiplied with already, or null (input_scaling.h)
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };

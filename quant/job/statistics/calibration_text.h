@@ -20,8 +20,9 @@ struct CalibrationText {
   CalibrationText without_last(std::size_t count) const;
 };
 
-/// Refuses a text that is no whole number of windows of 2 tokens or more, or has tokens that the model lacks; `what` is
-/// to run over it. Throws InvalidArgument.
-void check_windows(const CalibrationText& text, const model::Architecture& architecture, std::string_view what);
+/// Refuses a text that is no whole number of windows of `least` tokens or more, has windows longer than the positions
+/// that the model has learned, or tokens that it lacks; `what` is to run over it. Throws InvalidArgument.
+void check_windows(const CalibrationText& text, const model::Architecture& architecture, std::string_view what,
+                   std::size_t least = 2);
 
 }  // namespace nibble::quant

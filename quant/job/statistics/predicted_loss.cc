@@ -82,10 +82,10 @@ bool errors_are_independent(std::span<const QuantizeItem> items) {
   });
 }
 
-// Rows of all codes make up for each other.
+// Rows of all codes make up for each other; those of rare experts do not, and change no other weight's estimate.
 bool rows_are_coupled(std::span<const QuantizeItem> items) {
   return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
-    return !item.identity.block_linear || !item.settings.coded() || item.settings.output_hessian;
+    return !item.identity.block_linear || !item.settings.coded() || item.settings.output_hessian || item.rare_expert;
   });
 }
 

@@ -8,6 +8,19 @@ namespace {
 
 constexpr std::uint64_t kJointRounds = 4;  // as in the presets that have them
 
+// Biases that shifting was to add, of layers none of which is shifted any more.
+void drop_unshifted_biases(Plan& plan) {
+  for (BiasItem& bias : plan.biases)
+    std::erase_if(bias.weights, [&](std::size_t weight) { return !plan.items[weight].settings.shifting; });
+  std::erase_if(plan.biases, [&](const BiasItem& bias) {
+    if (!bias.weights.empty() || bias.original) return false;
+    for (QuantizeItem& item : plan.items)
+      if (item.layer.bias.tensor == bias.name) item.added_bits = 0;  // which were this bias's
+    plan.parameters -= bias.size;
+    return true;
+  });
+}
+
 }  // namespace
 
 TensorSettings without_statistics(TensorSettings settings) {
@@ -28,17 +41,21 @@ TensorSettings without_statistics(TensorSettings settings) {
   return settings;
 }
 
-std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration) {
+std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration, bool budget) {
   std::vector<RareExpert> rare;
   for (QuantizeItem& item : plan.items) {
-    if (!item.layer.expert || !item.settings.coded() || item.settings.sequential) continue;
+    if (!item.layer.expert || !item.settings.coded()) continue;
     std::uint64_t least = item.layer.in;
-    for (const calib::StatisticSet& what : statistics_needed(item.settings))
+    for (const calib::StatisticSet& what : statistics_needed(item.settings)) {
+      if (item.settings.sequential && !budget && kCollectedOnTheWay.includes(what)) continue;
       least = std::min(least, calibration.tokens(item.layer.module, what));
+    }
     if (least >= item.layer.in) continue;
     rare.push_back({item.identity.name, least, item.layer.in});
     item.settings = without_statistics(item.settings);
+    item.rare_expert = true;
   }
+  drop_unshifted_biases(plan);
   return rare;
 }
 

@@ -10,9 +10,10 @@ namespace nibble::quant {
 TensorSettings without_statistics(TensorSettings settings);
 
 /// An expert whose calibration saw fewer tokens than it has inputs: its Hessian has no inverse of its own, and with no
-/// token at all there is nothing to weigh by. Its items get settings without statistics; the result names them, in the
-/// order of plan.items. Items that need none, or are not experts', stay as they are. Requires that the statistics are
-/// there (Calibration::require_for).
-std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration);
+/// token at all there is nothing to weigh by. Its items get settings without statistics, and no bias that only they
+/// would shift; the result names them, in the order of plan.items. Items that need none, or are not experts', stay as
+/// they are. What `sequential` collects on the way counts when it is there (sequential.cc), unless a budget compares
+/// ways by the files' statistics first. Requires that the statistics are there (Calibration::require_for).
+std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration, bool budget);
 
 }  // namespace nibble::quant

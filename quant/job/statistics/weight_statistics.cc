@@ -79,7 +79,10 @@ void add_error_statistics(const QuantizeItem& item, const Calibration& calibrati
   if (!seen(item, calibration, for_hessian)) return;
   const auto layer = calibration.read(item, for_hessian);
   const calib::HessianKind kind = hessian_kind(item.settings);
-  if (kind == calib::HessianKind::kGuidedCentred) statistics.mean_input = calib::correction_mean(layer, kind);
+  // Codes leave the mean error under their Hessian to the bias: it is corrected by that mean, whatever text another
+  // file's means are of.
+  const bool decides_codes = item.settings.solver != Solver::kNearest || item.settings.search == ScaleSearch::kHessian;
+  if (calib::is_centred(kind) && decides_codes) statistics.mean_input = calib::correction_mean(layer, kind);
   const auto h = calib::hessian(layer, kind);
   statistics.hessian = Matrix<float>(h.rows(), h.cols());
   std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),

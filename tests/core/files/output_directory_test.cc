@@ -24,6 +24,7 @@ std::vector<std::string> names_in(const std::filesystem::path& directory) {
 void make(const std::filesystem::path& path, std::string_view config) {
   OutputDirectory directory(path, true, "a run");
   directory.add_text("config.json", config);
+  directory.add_text("model.safetensors", "");
   directory.publish();
 }
 
@@ -87,10 +88,11 @@ TEST(OutputDirectory, OneThatIsBeingPublishedIsLockedStill) {
   {
     OutputDirectory directory(dir / "model", false, "a run");
     directory.add_text("config.json", "finished");
+    directory.add_text("model.safetensors", "");
     std::filesystem::remove(dir / "model.partial/lock");
     std::filesystem::remove_all(directory.scratch());
     EXPECT_TRUE(test::throws_with<FormatError>([&] { make(dir / "model", "new"); }, "another process is writing it"));
-    EXPECT_EQ(names_in(dir / "model.partial"), std::vector<std::string>{"config.json"});
+    EXPECT_EQ(names_in(dir / "model.partial"), (std::vector<std::string>{"config.json", "model.safetensors"}));
     std::filesystem::rename(dir / "model.partial", dir / "model");
     EXPECT_EQ(test::read_file(dir / "model/config.json"), "finished");
   }
@@ -100,9 +102,60 @@ TEST(OutputDirectory, OneThatIsBeingPublishedIsLockedStill) {
 
 TEST(OutputDirectory, WhatIsNoModelIsNeverReplaced) {
   const test::TempDir dir;
+  std::filesystem::create_directories(dir / "settings");
+  test::write_file(dir / "settings/config.json", "{}");
+  test::write_file(dir / "settings/thesis.doc", "of somebody");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make(dir / "settings", "new"); }, "is not a model directory"));
+  EXPECT_EQ(test::read_file(dir / "settings/thesis.doc"), "of somebody");
   test::write_file(dir / "model", "a file of somebody's");
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make(dir / "model", "new"); }, "is not a model directory"));
   EXPECT_EQ(test::read_file(dir / "model"), "a file of somebody's");
+}
+
+TEST(OutputDirectory, WhatComesUnderItsNameMeanwhileStaysAndTheWorkTooIsKept) {
+  const test::TempDir dir;
+  for (const bool overwrite : {false, true}) {
+    if (overwrite) make(dir / "model", "old");
+    {
+      OutputDirectory directory(dir / "model", overwrite, "a run");
+      directory.add_text("config.json", "new");
+      test::write_file(directory.scratch() / "finished", "hours of work");
+      std::filesystem::create_directories(dir / "model/precious");
+      EXPECT_TRUE(test::throws_with<InvalidArgument>(
+          [&] { directory.publish(); }, overwrite ? "is not a model directory" : "exists; choose another"));
+    }
+    EXPECT_TRUE(std::filesystem::exists(dir / "model/precious"));
+    std::filesystem::remove_all(dir / "model");
+    OutputDirectory again(dir / "model", overwrite, "a run");
+    EXPECT_TRUE(std::filesystem::exists(again.scratch() / "finished"));
+    again.publish();
+    EXPECT_EQ(test::read_file(dir / "model/config.json"), "new");
+    std::filesystem::remove_all(dir / "model");
+  }
+}
+
+TEST(OutputDirectory, AStrangerWhereTheReplacedOneGoesIsRefusedBeforeAnyWork) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "model.replaced/of somebody");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { const OutputDirectory directory(dir / "model", true); },
+                                                 "model.replaced' exists and is not a model directory"));
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.replaced"});
+}
+
+TEST(OutputDirectory, InputsInItAreRefusedHoweverTheyAreNamed) {
+  const test::TempDir dir;
+  make(dir / "model", "{}");
+  test::write_file(dir / "models.h5", "");
+  const auto require = [&](const std::filesystem::path& input) {
+    const std::filesystem::path inputs[] = {dir / "models.h5", input};
+    require_inputs_outside(dir / "model/", inputs);
+  };
+  EXPECT_NO_THROW(require(dir / "model.gguf"));
+  EXPECT_NO_THROW(require(dir.path()));
+  std::filesystem::create_directory_symlink("model", dir / "link");
+  for (const auto& input : {dir / "model/a.gguf", dir / "model/../model/a.gguf", dir / "link/a.gguf"})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { require(input); }, "a.gguf' lies in the output"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { require(dir / "link"); }, "is an input itself"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "core/files/output_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <string>
@@ -89,6 +90,43 @@ TEST(ReadTextFile, RefusesWhatIsTooLongOrAbsent) {
   EXPECT_EQ(read_text_file(dir / "t", 100).size(), 100u);
   EXPECT_TRUE(test::throws_with<FormatError>([&] { read_text_file(dir / "t", 99); }, "at most 99 bytes"));
   EXPECT_TRUE(test::throws_with<FormatError>([&] { read_text_file(dir / "u", 99); }, "cannot open", "u'"));
+}
+
+TEST(OutputFile, TwoAtOnceAreRefusedAndTheFirstOneIsWhole) {
+  const test::TempDir dir;
+  OutputFile first(dir / "a.bin");
+  first.write("all of the first");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { OutputFile(dir / "a.bin").write("the second"); },
+                                             "a.bin': another process is writing it"));
+  first.commit();
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "all of the first");
+  OutputFile again(dir / "a.bin");
+  again.write("the second");
+  again.commit();
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "the second");
+}
+
+// What a killed run left is longer than what comes instead.
+TEST(OutputFile, NothingIsLeftOfAnEarlierPartialFile) {
+  const test::TempDir dir;
+  test::write_file(dir / "a.bin.partial", "of a run that was killed");
+  OutputFile file(dir / "a.bin");
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "new");
+}
+
+TEST(OutputFile, ReplacesTheFileOfALinkAndNoPipe) {
+  const test::TempDir dir;
+  test::write_file(dir / "there.bin", "old");
+  std::filesystem::create_symlink("there.bin", dir / "link.bin");
+  write_file(dir / "link.bin", std::string_view("new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link.bin"));
+  EXPECT_EQ(test::read_file(dir / "there.bin"), "new");
+  ASSERT_EQ(mkfifo((dir / "pipe.bin").c_str(), 0600), 0);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { const OutputFile file(dir / "pipe.bin"); },
+                                                 "pipe.bin' exists and is not a regular file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(dir / "pipe.bin"));
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 #include "core/machine/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <numeric>
 #include <thread>
@@ -181,6 +185,29 @@ TEST_F(ThreadPoolTest, TilesCoverTheRangeWithoutOverlap) {
 
 TEST_F(ThreadPoolTest, UnreasonableCountsAreRefused) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([] { set_thread_count(100000); }, "threads", "100000"));
+}
+
+// In a process of its own, whose memory holds the stacks of a few threads only. (Sanitizers map too much to be
+// limited.)
+TEST_F(ThreadPoolTest, ThreadsThatCannotBeBegunAreAnErrorAndThoseBegunEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fork of several threads is not safe
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "no limit of memory beside a sanitizer";
+#endif
+  const auto begin_too_many = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = std::uint64_t{2} << 30;
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadTeam team(1024);
+    } catch (const InvalidArgument& error) {
+      std::fputs(error.what(), stderr);
+      _exit(7);
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(begin_too_many(), testing::ExitedWithCode(7), "cannot begin thread [0-9]+ of 1024: .*; ask for fewer");
 }
 
 }  // namespace

@@ -118,6 +118,12 @@ TEST(Llama, ReadsTheNewerRopeParameters) {
   EXPECT_TRUE(near(attention_of(a).rotary->base, 10000.0, {}));
 }
 
+TEST(Llama, TakesTwoRopesThatSayTheSame) {
+  const Architecture a =
+      parse(with(with(llama(), "rope_parameters", llama3_scaling()), "rope_scaling", llama3_scaling()));
+  EXPECT_EQ(attention_of(a).rotary->scaling.kind, RotaryScaling::Kind::kLlama3);
+}
+
 TEST(Llama, TakesNullAndDefaultScalingAsNone) {
   for (const Json& none : {Json(nullptr), Json{{"rope_type", "default"}}})
     EXPECT_EQ(attention_of(parse(with(llama(), "rope_scaling", none))).rotary->scaling.kind,
@@ -388,6 +394,19 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"RopeScalingOfAnotherType", with(llama(), "rope_scaling", "llama3"), "'rope_scaling'", "got string"},
         {"CrossedFrequencyFactors", with(llama(), "rope_scaling", crossed), "low_freq_factor < high_freq_factor", "4"},
         {"MissingScalingFactors", with(llama(), "rope_scaling", without_factor), "'factor' is missing", "rope_scaling"},
+        {"TwoRopes",
+         with(with(llama(), "rope_parameters", {{"rope_theta", 10000.0}}), "rope_scaling", llama3_scaling()),
+         "'rope_scaling' and 'rope_parameters'", "keep one of them"},
+        {"TwoRopesOfTypesOfLayers",
+         with(with(small("gemma3_text"), "rope_parameters", {{"full_attention", {{"rope_theta", 10000.0}}}}),
+              "rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}),
+         "'rope_scaling' and 'rope_parameters'", "keep one of them"},
+        {"DefaultsBeyondWhatThereIs", with(small("olmoe"), "num_experts", 4), "num_experts_per_tok",
+         "its default is 8"},
+        {"DefaultsBeyondTheHead",
+         {{"model_type", "gptj"}, {"vocab_size", 9}, {"n_embd", 16}, {"n_layer", 1}, {"n_head", 2}},
+         "'rotary_dim': expected 2 to 8",
+         "its default is 64"},
         {"MissingWidths", without_width, "'hidden_size' is missing", "integer from 1 to"},
         {"ZeroLayers", with(llama(), "num_hidden_layers", 0), "num_hidden_layers", "got 0"},
         {"NegativeWidths", with(gpt2(), "n_embd", -768), "n_embd", "got -768"},

@@ -251,5 +251,25 @@ TEST_F(ShardIndexTest, NeedNotListEveryTensorOfAShard) {
   EXPECT_TRUE(Checkpoint::open(directory_.path())->contains("b"));
 }
 
+// Chat models list more ends there than config.json does.
+TEST(Checkpoint, TextsEndAlsoWithWhatGenerationConfigJsonNames) {
+  constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 4, "eos_token_id": 3,
+    "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2})";
+  const TempDir directory;
+  const auto stops_with = [&](const char* generation) {
+    write_checkpoint(directory.path(), kConfig, kTensors);
+    write_file(directory / "generation_config.json", generation);
+    return Checkpoint::open(directory.path())->architecture().stop_tokens;
+  };
+  EXPECT_THAT(stops_with("{}"), testing::ElementsAre(3));
+  EXPECT_THAT(stops_with(R"({"eos_token_id": [5, 3], "temperature": 0.6})"), testing::ElementsAre(3, 5));
+  EXPECT_THAT(stops_with(R"({"eos_token_id": 8})"), testing::ElementsAre(3, 8));
+  EXPECT_TRUE(throws_with<FormatError>([&] { stops_with(R"({"eos_token_id": 9})"); }, "generation_config.json",
+                                       "eos_token_id"));
+  // Nor is it taken the second time.
+  const auto checkpoint = Checkpoint::open(directory.path());
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(checkpoint->architecture(), FormatError);
+}
+
 }  // namespace
 }  // namespace nibble::model

@@ -1,5 +1,6 @@
 #include "model/checkpoint/unexpected_tensors.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "model/checkpoint/weights.h"
@@ -53,6 +54,28 @@ TEST_F(UnexpectedTensors, AreNoneOfOurOwnCheckpoints) {
   const auto checkpoint = make(R"(, "quantization_config": {"quant_method": "nibble"})");
   EXPECT_EQ(bias(checkpoint), std::vector<float>(4, 5.0f)) << "a correction";
   EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{});
+}
+
+// Files that hold a tied head a second time are common; what such a head is, is to be read.
+TEST_F(UnexpectedTensors, AreTiedHeadsThatAreNotTheEmbedding) {
+  const std::vector<float> table(16, 1.0f), vector(4, 5.0f);
+  std::vector<float> other = table;
+  other.back() = 2.0f;
+  const auto with_head = [&](const test::TinyTensor& head, const char* tied) {
+    test::write_checkpoint(directory_.path(), std::string(kLlama) + R"(, "tie_word_embeddings": )" + tied + "}",
+                           {f32_tensor("model.embed_tokens.weight", {4, 4}, table), head});
+    return Checkpoint::open(directory_.path());
+  };
+  EXPECT_EQ(unexpected_tensors(*with_head(f32_tensor("lm_head.weight", {4, 4}, table), "true")),
+            std::vector<std::string>{});
+  EXPECT_EQ(unexpected_tensors(*with_head(test::f16_tensor("lm_head.weight", {4, 4}, table), "true")),
+            std::vector<std::string>{});
+  EXPECT_EQ(unexpected_tensors(*with_head(f32_tensor("lm_head.weight", {4, 4}, other), "false")),
+            std::vector<std::string>{});
+  const auto checkpoint = with_head(f32_tensor("lm_head.weight", {4, 4}, other), "true");
+  EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{"lm_head.weight"});
+  EXPECT_THAT(describe_unexpected_tensors(*checkpoint),
+              testing::HasSubstr("lm_head.weight is not the embedding, to which config.json ties the head"));
 }
 
 }  // namespace

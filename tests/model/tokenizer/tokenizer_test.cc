@@ -205,6 +205,30 @@ TEST(TokenizerConfig, AddsItsAddedTokens) {
   EXPECT_EQ(tokenizer->byte_length(257), 4u);
 }
 
+// OPT's files have no list of added tokens.
+TEST(TokenizerConfig, NamedTokensOfVocabularyFilesAreFoundInTexts) {
+  const TempDir directory;
+  json vocabulary = byte_level_json()["model"]["vocab"];
+  for (const char* token : {"</s>", "<pad>", "<a>", "<b>"}) vocabulary.emplace(token, vocabulary.size());
+  write_file(directory / "vocab.json", vocabulary.dump());
+  write_file(directory / "merges.txt", "#version: 0.2\n");
+  const auto ids = [&](const json& config, const json& map) {
+    write_file(directory / "tokenizer_config.json", config.dump());
+    write_file(directory / "special_tokens_map.json", map.dump());
+    return Tokenizer::open(directory.path())->encode("a</s><pad>b");
+  };
+  const json pad = {{"__type", "AddedToken"}, {"content", "<pad>"}, {"lstrip", false}};
+  EXPECT_EQ(ids({{"eos_token", "</s>"}, {"pad_token", pad}}, json::object()), (Ids{'a', 256, 257, 'b'}));
+  EXPECT_EQ(ids(json::object(), {{"eos_token", "</s>"}, {"additional_special_tokens", {"<pad>", "<absent>"}}}),
+            (Ids{'a', 256, 257, 'b'}));
+  EXPECT_EQ(ids({{"eos_token", "</s>"}}, json::object()), (Ids{'a', 256, '<', 'p', 'a', 'd', '>', 'b'}));
+  EXPECT_TRUE(throws_with<FormatError>(
+      [&] {
+        ids(json::object(), {{"pad_token", 3}});
+      },
+      "special_tokens_map.json", "pad_token"));
+}
+
 TEST(Decode, RefusesIdsOutsideTheVocabulary) {
   const auto tokenizer = open_json(byte_level_json());
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { tokenizer->decode(Ids{65, 256}); }, "id 256 at position 1"));

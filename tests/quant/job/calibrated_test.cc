@@ -230,6 +230,20 @@ TEST(SeveralCalibrationFiles, GiveEachStatisticFromTheFirstThatHasIt) {
   EXPECT_EQ(architecture.at("quantization_config").at("fingerprints").at("calibration").size(), 2u);
 }
 
+// Codes that leave the mean error to the bias, and the bias that pays it: by the same mean, of the Hessian's file.
+TEST(SeveralCalibrationFiles, AMeanThatCodesWereSolvedForIsTheOneThatIsCorrected) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  write_calibration(dir / "means.h5", dir / "model", kActivations, 2);
+  write_calibration(dir / "hessians.h5", dir / "model", calib::kEverything, 3);
+  const auto yaml = "defaults: {bits: 2, solver: gptq, hessian: centred, shifting: true}";
+  const auto logits = [&](Paths files) {
+    quantize(dir / "model", dir / "out", yaml, std::move(files));
+    return test::logits_of_model(dir / "out");
+  };
+  EXPECT_TRUE(test::same_bits(logits({dir / "means.h5", dir / "hessians.h5"}), logits({dir / "hessians.h5"})));
+}
+
 TEST(Calibration, OfAnotherModelIsRefused) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");

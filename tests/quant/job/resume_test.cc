@@ -18,6 +18,7 @@
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 #include "tests/support/layers.h"
@@ -253,6 +254,30 @@ TEST(Output, IsNotReplacedUnasked) {
   quantize(dir / "model", dir / "out/", "bits=2", true);
   EXPECT_NE(test::files_without_times(dir / "out"), before);
   EXPECT_FALSE(fs::exists(dir / "out.replaced"));
+}
+
+// A GGUF file is a model by itself; the directory that it lies in would go as a whole.
+TEST(Output, HoldsNothingThatItIsMadeFrom) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  fs::create_directories(dir / "out");
+  test::write_file(dir / "out/config.json", "{}");
+  test::write_calibration(dir / "out/calib.h5", dir / "model");
+  const auto from = [&](const fs::path& model) {
+    return test::throws_with<InvalidArgument>(
+        [&] {
+          quantize_model({.model = model,
+                          .output = dir / "out",
+                          .recipe = Recipe::parse("defaults: {bits: 2, weighting: fisher}", "recipe"),
+                          .calibration = {dir / "out/calib.h5"},
+                          .overwrite = true});
+        },
+        "lies in the output");
+  };
+  EXPECT_TRUE(from(dir / "model"));
+  fs::rename(dir / "model", dir / "out/model");
+  EXPECT_TRUE(from(dir / "out/model"));
+  EXPECT_TRUE(fs::exists(dir / "out/calib.h5"));
 }
 
 TEST(Output, IsNeverTheModelOrSomethingElseOfTheUsers) {

@@ -430,7 +430,7 @@ TEST(QuantizeTensor, NamesWhatNoFormatHolds) {
   for (const auto keys : {"bits: 8", "bits: 8, scaling: std", "bits: 8, cluster_dim: 2", "format: int4-block",
                           "format: int4-block, search: error"})
     EXPECT_TRUE(test::throws_with<NumericalError>(
-        [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {}); }, "65504"))
+        [&] { (void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {}); }, "65504", "p: "))
         << keys;
   for (const auto keys : {"bits: 8, palette_dtype: int8", "bits: 8, palette_dtype: float32"})
     EXPECT_NO_THROW((void)quantize_tensor("p", MatrixSource(w), settings_of(keys), {})) << keys;

@@ -1,5 +1,6 @@
 // AWQ-style input scaling end to end on little models: the network stays the same, the scales are those of the formula,
 // the errors fall, and what came out loads, exports and resumes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -179,6 +180,35 @@ TEST(InputScaling, ConcernsAllLayersBehindANormOrNone) {
   fs::remove(dir / "calib.h5");
   test::write_calibration(dir / "calib.h5", dir / "model", {.activations = true});
   EXPECT_TRUE(refused("defaults: {input_scaling: awq}", "input_scaling: awq needs the statistic 'hessian'"));
+}
+
+// Inputs that are scaled on the way are scaled when the budget is spent: their norms' bits are set aside before.
+TEST(InputScaling, OnTheWayStaysWithinABudget) {
+  const TempDir dir;
+  write(dir, test::tiny_llama(test::f16_tensor));
+  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
+  for (std::size_t i = 0; i < 20 * 8; ++i) text.tokens.push_back(static_cast<TokenId>(i * 7 % 40));
+  const auto at = [&](double bits) {
+    const auto recipe =
+        Recipe::parse(fmt::format("defaults: {{bits: 3, input_scaling: awq, solver: gptq, sequential: true}}\n"
+                                  "budget: {{bits_per_weight: {}, bits: [2, 3, 4, 5, 6], granularity: [tensor], "
+                                  "estimate: guided-hessian}}",
+                                  bits),
+                      "recipe");
+    return quantize_model({.model = dir / "model",
+                           .output = dir / "out",
+                           .recipe = recipe,
+                           .calibration = {dir / "calib.h5"},
+                           .text = text,
+                           .overwrite = true});
+  };
+  bool scaled = false;
+  for (const double bits : {4.5, 5.0, 5.5, 6.0}) {
+    const auto result = at(bits);
+    EXPECT_LE(result.bits_per_weight, bits);
+    for (const auto& group : result.input_scaling) scaled = scaled || group.exponent > 0.0;
+  }
+  EXPECT_TRUE(scaled) << "or no norm became wider";
 }
 
 }  // namespace

@@ -275,5 +275,38 @@ TEST_F(TuningTest, RefusesWhatItCannotDoBeforeAnyWork) {
   EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
 }
 
+// Of three layers in one tensor, some are shifted: the others' parts of the bias are not stored, and must not be
+// trained.
+TEST_F(TuningTest, TrainsNoBiasOfALayerThatIsNotShifted) {
+  test::tiny_gpt2().write(dir_ / "model");
+  test::write_calibration(dir_ / "calib.h5", dir_ / "model");
+  for (const char* rule : {"shifting: false", "format: float16"}) {
+    const auto result =
+        quantize(fmt::format("defaults: {{bits: 2, granularity: channel, shifting: true}}\n"
+                             "layers: [{{match: 'c_attn\\.v\\.', {}}}]\n"
+                             "tuning: {{epochs: 4, held_out: 2, train: [biases], learning_rate: 0.02}}",
+                             rule));
+    ASSERT_TRUE(result.tuning);
+    EXPECT_GT(result.tuning->best_epoch, 0u) << rule;
+    const std::size_t all = text().windows();
+    const double measured =
+        test::divergence_between(dir_ / "model", dir_ / "out", text(), std::vector{all - 2, all - 1});
+    // What was trained is what is stored: sums of floats in another order apart.
+    EXPECT_TRUE(test::near(measured, result.tuning->held_out[result.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}))
+        << rule;
+  }
+}
+
+TEST_F(TuningTest, WindowsBeyondLearnedPositionsAreRefusedBeforeAnyWork) {
+  test::tiny_gpt2().write(dir_ / "model");
+  test::write_calibration(dir_ / "calib.h5", dir_ / "model");
+  auto windows = text();
+  windows.window_tokens = 32;  // the model has 24 positions
+  for (const char* recipe : {"tuning: {epochs: 1}", "defaults: {sequential: true, solver: gptq}"})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(recipe, "out", windows); },
+                                                   "windows of 32 tokens, but the model has learned 24 positions"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+}
+
 }  // namespace
 }  // namespace nibble::quant
