@@ -14,16 +14,6 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 18;
 
-bool holds_json_lines(std::filesystem::path path) {
-  const std::string name = path.string();
-  if (path.extension() == ".gz" || path.extension() == ".zst") path = path.stem();
-  const std::string kind = path.extension().string();
-  if (kind == ".jsonl" || kind == ".ndjson" || kind == ".json") return true;
-  if (kind == ".txt" || kind == ".raw") return false;
-  throw FormatError(
-      fmt::format("'{}': expected .txt, .raw, .jsonl, .ndjson or .json, also .gz or .zst, got '{}'", name, kind));
-}
-
 std::string keys_of(const nlohmann::json& object) {
   constexpr std::size_t kMost = 8;
   std::string keys;
@@ -37,6 +27,17 @@ std::string keys_of(const nlohmann::json& object) {
 }
 
 }  // namespace
+
+bool holds_json_lines(const std::filesystem::path& file) {
+  const std::string name = file.string();
+  std::filesystem::path path = file;
+  if (path.extension() == ".gz" || path.extension() == ".zst") path = path.stem();
+  const std::string kind = path.extension().string();
+  if (kind == ".jsonl" || kind == ".ndjson" || kind == ".json") return true;
+  if (kind == ".txt" || kind == ".raw") return false;
+  throw FormatError(
+      fmt::format("'{}': expected .txt, .raw, .jsonl, .ndjson or .json, also .gz or .zst, got '{}'", name, kind));
+}
 
 DocumentReader::DocumentReader(std::vector<std::filesystem::path> files, std::string field)
     : files_(std::move(files)), field_(std::move(field)) {

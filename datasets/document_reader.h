@@ -82,4 +82,8 @@ class DocumentReader {
   std::string keys_instead_;
 };
 
+/// Whether a file's name says that each of its lines is a JSON object, one of whose fields is the text. Throws
+/// FormatError for a name that says nothing of the kind of its contents.
+bool holds_json_lines(const std::filesystem::path& path);
+
 }  // namespace nibble::datasets

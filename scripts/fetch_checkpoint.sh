@@ -10,7 +10,7 @@ Usage: scripts/fetch_checkpoint.sh NAME [DIRECTORY]
 Checkpoints (config, tokenizer and safetensors; DIRECTORY defaults to models/NAME):
   gpt2  gpt2-medium  gpt2-large  gpt2-xl          124 M to 1.5 B parameters
   llama-3.2-1b  llama-3.2-3b  llama-3.1-8b        need HF_TOKEN
-  OWNER/NAME                                      any other repository of the hub with a GPT-2 or Llama model
+  OWNER/NAME                                      any other repository of the hub with a model in safetensors
 
 Texts (DIRECTORY defaults to data/NAME):
   wikitext-2-raw    the test split as wiki.test.raw: rows one a line, empty rows as " "
@@ -24,6 +24,10 @@ Example:
 TEXT
 }
 
+command -v curl >/dev/null || [[ ${1:-} == "" || ${1:-} == -h || ${1:-} == --help ]] || {
+  echo "fetch_checkpoint: install curl first" >&2
+  exit 1
+}
 hub=${HF_ENDPOINT:-https://huggingface.co}
 
 # fetch URL FILE: downloads to FILE.partial, resuming, and renames. The token stays off the command line, where other
@@ -60,7 +64,8 @@ exists() {
 fetch_checkpoint() {
   local repository=$1 directory=$2 base=$hub/$1/resolve/main file
   fetch "$base/config.json" "$directory/config.json"
-  for file in tokenizer.json tokenizer_config.json vocab.json merges.txt; do
+  for file in tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt tokenizer.model generation_config.json \
+    chat_template.jinja; do
     if exists "$base/$file"; then fetch "$base/$file" "$directory/$file"; fi
   done
   if exists "$base/model.safetensors.index.json"; then

@@ -13,6 +13,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-all}
+parts="format dev release package python clients tsan disk tidy arm fuzz harness tidy-all alone"
+if [[ $# -gt 1 || ($only != all && " $parts " != *" $only "*) ]]; then
+  echo "Usage: scripts/test.sh [PART]      (PART is one of: $parts; its top says what they are)" >&2
+  [[ $only == --help || $only == -h ]] && exit 0
+  exit 2
+fi
 wanted() { [[ $only == all || $only == "$1" ]]; }
 named() { [[ $only == "$1" ]]; }
 # Names what begins, and says of what ended how long it took and how much processor time its programs had.

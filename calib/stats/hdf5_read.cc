@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
 
 #include "core/checked_math.h"
 #include "core/error.h"
@@ -61,12 +65,27 @@ Handle open_attribute(hid_t object, const std::string& name, std::string_view wh
   return attribute;
 }
 
+// Ours begin with the signature at once.
+bool begins_as_hdf5(const std::string& path) {
+  constexpr std::string_view kSignature("\x89HDF\r\n\x1a\n", 8);
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, kSignature.size()> start{};
+  if (!file.read(start.data(), start.size())) return !file.is_open() || file.bad();  // whose reason HDF5 tells
+  return std::string_view(start.data(), start.size()) == kSignature;
+}
+
 }  // namespace
 
 Handle open_file(const std::string& path) {
   const std::string what = fmt::format("cannot open calibration file '{}'", path);
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
   check(H5Pset_fclose_degree(access.id(), H5F_CLOSE_STRONG), what);
+  // What HDF5 says of these tells of its insides.
+  std::error_code error;
+  const bool directory = std::filesystem::is_directory(path, error);
+  NIBBLE_REQUIRE(!directory && (!std::filesystem::exists(path, error) || begins_as_hdf5(path)), FormatError,
+                 "{}: expected what nibble calibrate wrote (HDF5), got {}; is this the right file?", what,
+                 directory ? "a directory" : "another kind of file");
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose, what};
 }
 

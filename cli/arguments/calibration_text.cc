@@ -1,11 +1,15 @@
 #include "cli/arguments/calibration_text.h"
 
+#include <algorithm>
+
 #include "cli/arguments/options.h"
 #include "core/error.h"
+#include "datasets/document_reader.h"
 
 namespace nibble::cli {
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
-  app.add_option("--text", options.text, "Texts to sample from: .txt, .jsonl, also .gz and .zst")->type_name("FILE…");
+  app.add_option("--text", options.text, "Texts to sample from: .txt, .raw, .jsonl, .ndjson, .json, also .gz and .zst")
+      ->type_name("FILE…");
   add_path(app, "--tokens", options.tokens, "FILE", "Consecutive windows of token ids (.u16, .u32) instead");
   app.add_option("--field", options.field, "The text's key in .jsonl")->type_name("NAME")->capture_default_str();
   add_count(app, "--length", options.length, "Tokens in a window [default: 512, or the model's context]",
@@ -32,6 +36,8 @@ void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& o
                  "{}: expected either --text or --tokens, got both", app.get_name());
   if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
   if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
+  if (options.given() && std::none_of(options.text.begin(), options.text.end(), datasets::holds_json_lines))
+    refuse_given(app, {"--field"}, "texts that are not JSON lines");
   if (!options.tokens.empty() && !seeds_more) refuse_given(app, {"--seed"}, "--tokens");
 }
 

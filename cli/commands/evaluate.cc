@@ -67,6 +67,7 @@ void run(const EvaluateArguments& arguments) {
   speed.prompt = fit.prompt;
   speed.generate = fit.generate;
   speed.repeat = arguments.repeat;
+  warn_of_cut(speed, arguments.prompt > 0 ? arguments.prompt : speed.prompt, arguments.generate);
   SpeedReport report;
   report.rows = {{speed, {}}};
   report.bf16 = arguments.compute == "bf16";

@@ -233,7 +233,7 @@ Command make_quantize_command(CLI::App& program, ExportCheck require_exportable)
   add_calibration_text(*app, arguments->text);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   app->add_flag("--print-recipe", arguments->print_recipe,
-                "Print the recipe with every default filled in, and do nothing else");
+                "Print the recipe with its defaults filled in, and do nothing else");
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"

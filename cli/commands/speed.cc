@@ -63,6 +63,8 @@ std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
   for (const eval::SpeedOptions& row :
        eval::at_contexts(options, contexts, given ? std::optional<std::size_t>(arguments.prompt) : std::nullopt))
     rows.push_back({row, {}});
+  for (const SpeedRow& row : rows)
+    warn_of_cut(row.options, given ? arguments.prompt : row.options.prompt, arguments.generate);
   return rows;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/arguments/cache_arguments.h"
 #include "cli/terminal/human.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/machine/isa.h"
 #include "core/machine/memory.h"
@@ -69,6 +70,13 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
                    .bf16_gemm_flops_per_second =
                        report.bf16 ? eval::measure_bf16_gemm_rate(model.architecture, kGemmTokens, 3) : 0.0,
                    .peak_flops_per_second = eval::measure_peak_flops()};
+}
+
+void warn_of_cut(const eval::SpeedOptions& measured, std::size_t prompt, std::size_t generate) {
+  if (measured.prompt == prompt && measured.generate == generate) return;
+  warn(fmt::format("{} generated tokens after a prompt of {} do not fit {}: {} after {} are measured", generate, prompt,
+                   measured.context > 0 ? fmt::format("a context of {}", measured.context) : "the model's context",
+                   measured.generate, measured.prompt));
 }
 
 nlohmann::ordered_json speed_json(const SpeedReport& report) {

@@ -33,6 +33,9 @@ struct SpeedReport {
 void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, const ProgressSink& progress,
                           SpeedReport& report);
 
+/// Warns where eval::fit_context() left less of a prompt and of generated tokens than were wanted.
+void warn_of_cut(const eval::SpeedOptions& measured, std::size_t prompt, std::size_t generate);
+
 nlohmann::ordered_json speed_json(const SpeedReport& report);
 std::string speed_table(const SpeedReport& report);
 std::string speed_csv(const std::string& model, const SpeedReport& report);

@@ -1,6 +1,7 @@
 #include "core/files/output_directory.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -125,7 +126,7 @@ void clear_except_lock(const fs::path& partial) {
 
 void copy_into(const fs::path& file, const fs::path& directory) {
   std::ifstream source(file, std::ios::binary);
-  NIBBLE_REQUIRE(source.good(), FormatError, "cannot open '{}'", file.string());
+  if (!source.is_open()) throw errno_error(fmt::format("cannot open '{}'", file.string()), errno);
   OutputFile copy(directory / file.filename());
   std::vector<char> buffer(1 << 20);
   while (source.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), source.gcount() > 0)
@@ -146,6 +147,13 @@ void require_inputs_outside(const fs::path& output, std::span<const fs::path> in
                    "the input '{}' lies in the output '{}', which is replaced as a whole; choose another output",
                    input.string(), output.string());
   }
+}
+
+void require_companions(const fs::path& model) {
+  std::error_code error;
+  for (const std::string_view name : kCompanions)
+    if (fs::is_regular_file(model / name, error) && ::access((model / name).c_str(), R_OK) != 0)
+      throw errno_error(fmt::format("cannot open '{}'", (model / name).string()), errno);
 }
 
 void copy_companions(const fs::path& model, const fs::path& directory) {

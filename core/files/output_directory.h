@@ -51,6 +51,9 @@ class OutputDirectory {
 /// it: it would go with what is replaced.
 void require_inputs_outside(const std::filesystem::path& output, std::span<const std::filesystem::path> inputs);
 
+/// Refuses, before any work, a model of whose companions some may not be read. Throws FormatError.
+void require_companions(const std::filesystem::path& model);
+
 /// Copies what travels along with a model, where it is there, flushed: the tokenizer's files, licence, README.
 void copy_companions(const std::filesystem::path& model, const std::filesystem::path& directory);
 

@@ -41,6 +41,7 @@ struct Fit {
   std::size_t prompt = 0, generate = 0;
 };
 /// Generation is cut to half the context, then the prompt to what is left; without a `prompt`, it fills what is left.
+/// Who asked for more is to be told.
 /// Throws InvalidArgument for a context below 4.
 Fit fit_context(std::size_t context, std::optional<std::size_t> prompt, std::size_t generate);
 

@@ -59,12 +59,15 @@ bool is_there(const fs::path& path) {
 class MappedCheckpoint final : public Checkpoint {
  public:
   explicit MappedCheckpoint(const fs::path& directory) : directory_(directory) {
-    std::error_code ignored;
+    std::error_code error;
+    const fs::file_status status = fs::status(directory_, error);
+    NIBBLE_REQUIRE(status.type() != fs::file_type::none, FormatError, "cannot open checkpoint '{}': {}",
+                   directory_.string(), error.message());
     NIBBLE_REQUIRE(
-        fs::is_directory(directory_, ignored), FormatError,
+        fs::is_directory(status), FormatError,
         "cannot open checkpoint '{}': expected a directory with config.json and model.safetensors in it, or a file "
         "NAME.gguf{}",
-        directory_.string(), is_there(directory_) ? ", got a file" : "; it does not exist");
+        directory_.string(), fs::exists(status) ? ", got a file" : "; it does not exist");
     if (is_there(directory_ / kSingleName)) {
       add_file(std::string(kSingleName));
     } else if (is_there(directory_ / kIndexName)) {

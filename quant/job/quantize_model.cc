@@ -132,6 +132,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const std::string what = fmt::format("checkpoint '{}'", options.model.string());
   const model::Architecture& architecture = checkpoint->architecture();
   refuse_quantized(*checkpoint, what);
+  require_companions(options.model);
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
                  "output '{}' is the model itself", options.output.string());

@@ -251,6 +251,10 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", "--merge", text, text, "-o", output, "--collect", "fisher"}, 2,
           "--collect means nothing beside");
   refused({"calibrate", model, "--tokens", "ids.u16", "--field", "body", "-o", output}, 2, "--field means nothing");
+  refused({"calibrate", model, "--text", kEvalText, "--field", "body", "-o", output}, 2,
+          "--field means nothing beside texts that are not JSON lines");
+  refused({"calibrate", "--show", model}, 3, "expected what nibble calibrate wrote (HDF5), got a directory");
+  refused({"calibrate", "--show", kEvalText}, 3, "got another kind of file; is this the right file?");
   refused({"calibrate", model, "--tokens", "ids.u16", "--seed", "3", "-o", output}, 2, "--seed means nothing beside");
   refused({"calibrate", model, "--text", text, "-o", "/nonexistent/calib.h5"}, 3, "/nonexistent/calib.h5.work");
 }

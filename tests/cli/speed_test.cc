@@ -75,6 +75,20 @@ TEST(Speed, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--cache-size", "8"}), HasSubstr("unknown option '--cache-size'"));
 }
 
+// What does not fit is cut, and said.
+TEST(Speed, TellsWhatItMeasuresInPlaceOfWhatDoesNotFit) {
+  const std::vector<std::string> command{"speed", kLlamaDemo, "--skip-limits", "--repeat", "1", "--warm-up", "0"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), command.begin(), command.end());
+    const ProgramRun run = nibble(options);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(with({"--prompt", "8", "--generate", "4", "--context", "4"}),
+              HasSubstr("4 generated tokens after a prompt of 8 do not fit a context of 4: 2 after 1 are measured"));
+  EXPECT_THAT(with({"--generate", "2", "--context", "8", "--quiet"}), testing::Not(HasSubstr("do not fit")));
+}
+
 TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {
   const auto result = nibble_json({"evaluate", kLlamaDemo, "--text", demo_path("eval.txt"), "--max-tokens", "600",
                                    "--reference", kLlamaDemo, "--prompt", "8", "--generate", "2", "--skip-limits"});

@@ -1,5 +1,6 @@
 #include "model/tokenizer/files/text_file.h"
 
+#include <cerrno>
 #include <fstream>
 
 #include "core/error.h"
@@ -20,6 +21,7 @@ std::string read_text_file(const std::filesystem::path& path) {
                  path.string(), size, kMaxBytes);
   std::string bytes(size, '\0');
   std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) throw errno_error(path.string() + ": cannot read", errno);
   file.read(bytes.data(), static_cast<std::streamsize>(size));
   NIBBLE_REQUIRE(file.good(), FormatError, "{}: cannot read {} bytes", path.string(), size);
   return bytes;

@@ -16,8 +16,9 @@ namespace {
 void append_sequence(const Architecture& architecture, std::size_t index, std::size_t past, std::size_t count,
                      Layout& layout) {
   NIBBLE_REQUIRE(past + count <= architecture.position_limit(), InvalidArgument,
-                 "transformer: sequence {} has {} tokens, but the model has learned {} positions", index, past + count,
-                 architecture.max_positions);
+                 "transformer: sequence {} has {} tokens, but the model has learned {} positions; make it shorter "
+                 "(--context, --length, --max-tokens)",
+                 index, past + count, architecture.max_positions);
   for (std::size_t i = 0; i < count; ++i) layout.positions.push_back(past + i);
   layout.starts.push_back(layout.positions.size());
 }
