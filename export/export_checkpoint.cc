@@ -59,9 +59,11 @@ void check_output(const ExportRequest& request) {
                    request.output.string());
     others.push_back(request.output);
   }
-  for (const fs::path& file : others)
+  for (const fs::path& file : others) {
+    (void)file_to_replace(file);
     NIBBLE_REQUIRE(request.overwrite || !fs::exists(file, error), InvalidArgument,
                    "output '{}' exists; choose another or overwrite it", file.string());
+  }
 }
 
 // What stands beside the output belongs to it: written after it, and not left over from another.
@@ -122,15 +124,16 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
   std::error_code created;
   fs::create_directories(fs::absolute(request.output).parent_path(), created);  // its failure is the next one's
   FileLock lock(request.output.string() + ".lock", request.output);
-  const fs::path unchecked = request.output.string() + ".unchecked";  // it gets its name when it was read back
+  const fs::path final = file_to_replace(request.output);
+  const fs::path unchecked = final.string() + ".unchecked";  // it gets its name when it was read back
   std::error_code error;
   try {
     ExportResult result = write_checked(request, plan, unchecked);
     check_output(request);  // of what came under that name meanwhile
-    fs::rename(unchecked, request.output, error);
+    fs::rename(unchecked, final, error);
     if (error)
       throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);
-    sync_directory(fs::absolute(request.output).parent_path());
+    sync_directory(fs::absolute(final).parent_path());
     lock.remove_file();
     return result;
   } catch (...) {

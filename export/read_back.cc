@@ -35,10 +35,10 @@ ReadBack compare(const std::string& name, std::size_t row, std::size_t cols, std
                  std::span<const float> got, const Tolerance& tolerance) {
   ReadBack result{.values = expected.size()};
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (got[i] == expected[i]) continue;
     const double want = expected[i], read = got[i], difference = std::abs(read - want);
     NIBBLE_REQUIRE(std::isfinite(want), NumericalError, "{}: {} at ({}, {}); is the checkpoint damaged?", name, want,
                    row + i / cols, i % cols);
+    if (got[i] == expected[i]) continue;
     NIBBLE_REQUIRE(difference <= tolerance.relative * std::abs(want) + tolerance.absolute, NumericalError,
                    "{}: what was written and read back differs at ({}, {}): expected {}, got {}", name, row + i / cols,
                    i % cols, want, read);

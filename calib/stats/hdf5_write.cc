@@ -24,7 +24,6 @@ Handle create_file(const std::string& path) {
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
   check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), what);
   check(H5Pset_fclose_degree(access.id(), H5F_CLOSE_STRONG), what);
-  check(H5Pset_file_locking(access.id(), false, true), what);  // OutputFile holds the same kind of lock
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, what);
   check(H5Pset_obj_track_times(creation.id(), false), what);
   return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose, what};

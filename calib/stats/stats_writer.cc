@@ -40,11 +40,11 @@ void write_described(hid_t group, const schema::DatasetText& text, std::initiali
 }  // namespace
 
 struct StatsWriter::State {
-  // OutputFile makes, flushes, renames or removes NAME.partial; HDF5 writes into it.
-  State(std::filesystem::path path, const RunSettings& run)
-      : settings(run), name(path.string()), output(std::move(path)) {
+  // OutputFile makes, flushes, renames or removes its partial file; HDF5 writes into it, and locks it by itself.
+  State(const std::filesystem::path& path, const RunSettings& run)
+      : settings(run), name(path.string()), output(path, Flush::kYes, Lock::kNo) {
     const h5::Session session;
-    file = h5::create_file(name + ".partial");
+    file = h5::create_file(output.partial().string());
     write_root(file.id(), settings, name);
     layers = h5::create_group(file.id(), schema::kLayers, name);
   }

@@ -36,7 +36,8 @@ void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& o
                  "{}: expected either --text or --tokens, got both", app.get_name());
   if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
   if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
-  if (options.given() && std::none_of(options.text.begin(), options.text.end(), datasets::holds_json_lines))
+  const bool field = app.get_option("--field")->count() > 0;  // else names of files are looked at when they are read
+  if (field && std::none_of(options.text.begin(), options.text.end(), datasets::holds_json_lines))
     refuse_given(app, {"--field"}, "texts that are not JSON lines");
   if (!options.tokens.empty() && !seeds_more) refuse_given(app, {"--seed"}, "--tokens");
 }

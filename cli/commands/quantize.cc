@@ -24,7 +24,6 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
-#include "core/files/output_directory.h"
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
 #include "model/open/open_model.h"
@@ -150,8 +149,7 @@ std::optional<quant::CalibrationText> read_text(const QuantizeArguments& argumen
       .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
 }
 
-// What quantize_model() does not know of.
-std::vector<std::filesystem::path> files_of(const QuantizeArguments& arguments) {
+std::vector<std::filesystem::path> sources_of(const QuantizeArguments& arguments) {
   std::vector<std::filesystem::path> files(arguments.text.text.begin(), arguments.text.text.end());
   for (const std::filesystem::path& file : {arguments.text.tokens, arguments.recipe})
     if (!file.empty()) files.push_back(file);
@@ -174,7 +172,6 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable, con
   NIBBLE_REQUIRE(!arguments.model.empty(), InvalidArgument, "MODEL is required");
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "--output is required: where the checkpoint goes");
 
-  require_inputs_outside(arguments.output, files_of(arguments));
   if (!arguments.target.empty()) require_exportable(arguments.target, arguments.model, recipe);
 
   const PeakAnonymousMemory memory;
@@ -187,6 +184,7 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable, con
                              .recipe = recipe,
                              .calibration = {arguments.calibration.begin(), arguments.calibration.end()},
                              .text = text,
+                             .sources = sources_of(arguments),
                              .overwrite = arguments.overwrite,
                              .memory_bytes = parse_memory_size("--memory", arguments.text.memory),
                              .progress = bar.sink(),

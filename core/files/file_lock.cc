@@ -10,13 +10,16 @@
 #include "core/error.h"
 
 namespace nibble {
-namespace {
 
 FormatError is_being_written(const std::filesystem::path& what) {
   return FormatError(fmt::format("'{}': another process is writing it", what.string()));
 }
 
-}  // namespace
+bool has_name(int descriptor, const std::filesystem::path& path) {
+  struct stat mine = {}, there = {};
+  return ::fstat(descriptor, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
 
 std::optional<int> lock_file(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -52,10 +55,6 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory, const std::
 
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
-bool DirectoryLock::is(const std::filesystem::path& path) const {
-  struct stat mine = {}, there = {};
-  return ::fstat(descriptor_, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
-         mine.st_ino == there.st_ino;
-}
+bool DirectoryLock::is(const std::filesystem::path& path) const { return has_name(descriptor_, path); }
 
 }  // namespace nibble

@@ -3,11 +3,19 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/error.h"
+
 namespace nibble {
 
 /// The descriptor of `file`, created if need be, with its lock; none where another process holds that. Closing it ends
 /// the lock. Throws FormatError: it cannot be created, or the file system gives no lock.
 std::optional<int> lock_file(const std::filesystem::path& file);
+
+/// The error of what another process writes.
+FormatError is_being_written(const std::filesystem::path& what);
+
+/// Whether `path` is the open file still.
+bool has_name(int descriptor, const std::filesystem::path& path);
 
 /// Says that this process is writing something: held until destroyed or the process ends, however it does. Advisory
 /// (flock).

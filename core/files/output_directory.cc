@@ -124,6 +124,13 @@ void clear_except_lock(const fs::path& partial) {
   for (const fs::path& path : old) remove_tree(path);
 }
 
+// In an order in which what a killed run leaves is known as ours.
+void remove_marked(const fs::path& directory) {
+  std::ofstream(directory / kLock).close();
+  clear_except_lock(directory);
+  remove_tree(directory);
+}
+
 void copy_into(const fs::path& file, const fs::path& directory) {
   std::ifstream source(file, std::ios::binary);
   if (!source.is_open()) throw errno_error(fmt::format("cannot open '{}'", file.string()), errno);
@@ -201,8 +208,8 @@ void OutputDirectory::require_free_name() const {
   if (is_there(path_)) {
     NIBBLE_REQUIRE(overwrite_, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
     require_replaceable(path_);
+    if (is_there(replaced_)) require_ours(replaced_);
   }
-  if (is_there(replaced_)) require_replaceable(replaced_);
 }
 
 void OutputDirectory::publish() {
@@ -211,7 +218,7 @@ void OutputDirectory::publish() {
   lock_->remove_file();
   sync_directory(partial_);
   const bool replaces = is_there(path_);
-  if (replaces && is_there(replaced_)) remove_tree(replaced_);
+  if (replaces && is_there(replaced_)) remove_marked(replaced_);
   if (!replaces) {
     move_into_place(partial_, path_);
   } else if (exchange(partial_, path_)) {
@@ -220,7 +227,7 @@ void OutputDirectory::publish() {
     exchange_slowly(partial_, path_, replaced_);
   }
   sync_directory(path_.parent_path());
-  if (replaces) remove_tree(replaced_);
+  if (replaces) remove_marked(replaced_);
 }
 
 }  // namespace nibble

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/files/file_lock.h"
 
 namespace nibble {
 namespace {
@@ -38,51 +39,43 @@ bool is_flushed(const std::filesystem::path& path) {
                       [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
-// A link's file is replaced, not the link. A rename over a pipe or a device would take it from who reads there.
+// The file `partial`, empty and, if so wanted, locked. Another process may hold it, which is refused, or may have
+// renamed what was opened before it was locked. File systems without locks give it unlocked.
+int open_partial(const std::filesystem::path& partial, const std::filesystem::path& path, Lock lock) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const int file = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0) fail("cannot create", partial);
+    const bool locked = lock == Lock::kYes && ::flock(file, LOCK_EX | LOCK_NB) == 0;
+    const int error = errno;
+    if (lock == Lock::kNo || (locked && has_name(file, partial)) || (!locked && error != EWOULDBLOCK)) {
+      if (::ftruncate(file, 0) == 0 || errno == EINVAL) return file;  // a device has nothing to empty
+      const int refused = errno;
+      ::close(file);
+      errno = refused;
+      fail("cannot empty", partial);
+    }
+    ::close(file);
+    if (!locked) break;
+  }
+  throw is_being_written(path);
+}
+
+}  // namespace
+
 std::filesystem::path file_to_replace(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return path;
+  // A rename over a pipe or a device would take it from who reads there.
   NIBBLE_REQUIRE(!std::filesystem::is_other(path, error), InvalidArgument, "'{}' exists and is not a regular file",
                  path.string());
   return std::filesystem::is_symlink(path, error) ? std::filesystem::canonical(path) : path;
 }
 
-bool has_name(int file, const std::filesystem::path& path) {
-  struct stat mine = {}, there = {};
-  return ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
-         mine.st_ino == there.st_ino;
-}
-
-// The file `partial`, empty and locked. Another process may hold it, which is refused, or may have renamed what was
-// opened before it was locked. File systems without locks give it unlocked.
-int open_partial(const std::filesystem::path& partial, const std::filesystem::path& path) {
-  while (true) {
-    const int file = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (file < 0) fail("cannot create", partial);
-    const bool locked = ::flock(file, LOCK_EX | LOCK_NB) == 0;
-    if (!locked && errno == EWOULDBLOCK) {
-      ::close(file);
-      throw FormatError(fmt::format("'{}': another process is writing it", path.string()));
-    }
-    if (locked && !has_name(file, partial)) {
-      ::close(file);
-      continue;
-    }
-    if (::ftruncate(file, 0) == 0 || errno == EINVAL) return file;  // a device has nothing to empty
-    const int error = errno;
-    ::close(file);
-    errno = error;
-    fail("cannot empty", partial);
-  }
-}
-
-}  // namespace
-
-OutputFile::OutputFile(const std::filesystem::path& path, Flush flush)
+OutputFile::OutputFile(const std::filesystem::path& path, Flush flush, Lock lock)
     : path_(file_to_replace(path)),
       partial_(path_.string() + ".partial"),
       flushed_(flush == Flush::kYes && is_flushed(path_)) {
-  file_ = open_partial(partial_, path_);
+  file_ = open_partial(partial_, path_, lock);
 }
 
 OutputFile::~OutputFile() {
@@ -118,13 +111,13 @@ void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void OutputFile::commit() {
   if (flushed_ && ::fsync(file_) != 0) fail("cannot flush", partial_);
-  const int lock = ::dup(file_);  // holds it until the file has its name
-  const bool closed = lock >= 0 && ::close(file_) == 0;
+  const int held = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);  // with its lock, until the file has its name
+  const bool closed = ::close(file_) == 0;
   file_ = -1;  // closed, even where that failed: the destructor leaves things alone
   const bool renamed = closed && ::rename(partial_.c_str(), path_.c_str()) == 0;
   const int error = errno;
   if (!renamed) ::unlink(partial_.c_str());
-  if (lock >= 0) ::close(lock);
+  if (held >= 0) ::close(held);
   if (!renamed) {
     errno = error;
     fail(closed ? "cannot rename into place" : "cannot close", closed ? path_ : partial_);

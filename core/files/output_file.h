@@ -13,20 +13,30 @@ namespace nibble {
 /// cut may leave anything under the name: for files that can be made again and tell whether they are whole.
 enum class Flush { kNo, kYes };
 
+/// Whether others are kept from writing the same file meanwhile. Not where another library opens partial() too, and a
+/// lock of its own is in its way.
+enum class Lock { kNo, kYes };
+
+/// What a file written under this name would replace: a link's file, not the link. Throws InvalidArgument for a pipe, a
+/// device or a socket.
+std::filesystem::path file_to_replace(const std::filesystem::path& path);
+
 /// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, and from there to
 /// the disk while more are written; commit() flushes the rest and renames. Destroyed without commit(), the partial file
-/// is removed. A link's file is replaced, not the link. Throws FormatError with path and reason, also while another
-/// process writes the same file; InvalidArgument where something else than a regular file has that name.
+/// is removed. Throws FormatError with path and reason, also while another process writes the same file;
+/// InvalidArgument as file_to_replace().
 class OutputFile {
  public:
   /// Replaces a NAME.partial left by a killed run. The directory must exist.
-  explicit OutputFile(const std::filesystem::path& path, Flush flush = Flush::kYes);
+  explicit OutputFile(const std::filesystem::path& path, Flush flush = Flush::kYes, Lock lock = Lock::kYes);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  /// Where the bytes are until commit().
+  const std::filesystem::path& partial() const { return partial_; }
   std::uint64_t bytes_written() const { return written_; }
   void commit();
 

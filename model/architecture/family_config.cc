@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "model/architecture/stop_tokens.h"
 
 namespace nibble::model {
 namespace {
@@ -404,7 +403,18 @@ void FamilyConfig::set_windows(Architecture& architecture, const std::vector<boo
 void FamilyConfig::read_special_tokens(Architecture& architecture) const {
   const std::uint64_t last = architecture.vocabulary - 1;
   if (has("bos_token_id")) architecture.bos = static_cast<std::uint32_t>(integer("bos_token_id", 0, last));
-  add_stop_tokens(*this, architecture);
+  const nlohmann::json* eos = find("eos_token_id");
+  if (eos == nullptr) return;
+  // Llama 3.1 lists several ends.
+  const nlohmann::json list = eos->is_array() ? *eos : nlohmann::json::array({*eos});
+  NIBBLE_REQUIRE(list.size() <= 64, FormatError, "{}: 'eos_token_id': expected at most 64 ids, got {}", what(),
+                 list.size());
+  for (const nlohmann::json& id : list) {
+    const nlohmann::json member = {{"eos_token_id", id}};
+    architecture.stop_tokens.push_back(
+        static_cast<std::uint32_t>(JsonFields(member, what()).integer("eos_token_id", 0, last)));
+  }
+  if (!architecture.stop_tokens.empty()) architecture.eos = architecture.stop_tokens.front();
 }
 
 std::vector<std::string> FamilyConfig::not_understood() const {

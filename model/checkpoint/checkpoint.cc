@@ -1,5 +1,6 @@
 #include "model/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -14,11 +15,8 @@
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
 #include "core/text/excerpt.h"
-#include "core/text/json_fields.h"
-#include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/families.h"
-#include "model/architecture/stop_tokens.h"
 #include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/narrow_config.h"
@@ -126,12 +124,20 @@ class MappedCheckpoint final : public Checkpoint {
     const MappedFile* file;
   };
 
-  // Chat models often list more ends of a text there than config.json has.
+  // Chat models often list more ends of a text there than config.json has. The file is no part of the network: what it
+  // cannot say, an id beyond the vocabulary or broken JSON, is no reason to refuse that.
   void read_generation_config(Architecture& architecture) const {
     const fs::path path = directory_ / "generation_config.json";
     if (!is_there(path)) return;
-    const nlohmann::json json = parse_strict_json(read_text_file(path, kMaxConfigBytes), path.string());
-    add_stop_tokens(JsonFields(json, path.string()), architecture);
+    const nlohmann::json json = nlohmann::json::parse(read_text_file(path, kMaxConfigBytes), nullptr, false);
+    const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
+    if (eos == json.end()) return;
+    std::vector<std::uint32_t>& stops = architecture.stop_tokens;
+    for (const nlohmann::json& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= architecture.vocabulary) continue;
+      const auto token = id.get<std::uint32_t>();
+      if (std::find(stops.begin(), stops.end(), token) == stops.end()) stops.push_back(token);
+    }
   }
 
   void open_shards() {

@@ -53,7 +53,11 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
   options.overwrite = overwrite;
   options.memory_bytes = memory_bytes;
   std::optional<quant::CalibrationSource> source;
-  if (text || tokens) source = source_of(text, tokens, field, length, samples, seed);
+  if (text || tokens) {
+    source = source_of(text, tokens, field, length, samples, seed);
+    options.sources = source->text;
+    if (tokens) options.sources.push_back(*tokens);
+  }
   NIBBLE_REQUIRE(source || (samples == 0 && length == 0 && seed == 0 && field == "text"), InvalidArgument,
                  "samples=, length=, seed= and field= say what is taken of text= or tokens=, which are not there");
   std::vector<std::string> warnings;

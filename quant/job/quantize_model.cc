@@ -138,14 +138,15 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
                  "output '{}' is the model itself", options.output.string());
   std::vector<std::filesystem::path> inputs = options.calibration;
   inputs.push_back(options.model);
+  inputs.insert(inputs.end(), options.sources.begin(), options.sources.end());
   require_inputs_outside(options.output, inputs);
   Plan plan = make_plan(checkpoint, architecture, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
+  check_use_of_text(plan, architecture, options);
   std::vector<RareExpert> rare = set_rare_experts(plan, calibration, options.recipe.budget().has_value());
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
-  check_use_of_text(plan, architecture, options);
   std::optional<BudgetFit> budget;
   if (options.recipe.budget()) {
     std::uint64_t reserved = 0;  // inputs that are scaled on the way are scaled after the budget is spent

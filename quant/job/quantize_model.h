@@ -22,6 +22,7 @@ struct QuantizeOptions {
   Recipe recipe;
   std::vector<std::filesystem::path> calibration = {};  ///< calib.h5 files; each statistic from the first that has it
   std::optional<CalibrationText> text = {};             ///< with `sequential: true` or `tuning`, and only then
+  std::vector<std::filesystem::path> sources = {};      ///< that `recipe` and `text` were read from: not to be replaced
   calib::StatisticSet statistics = kAllStatistics;      ///< of the files: others count as absent
   bool overwrite = false;                               ///< replace an existing output directory
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for weights in work; for activations before scratch files
@@ -45,7 +46,7 @@ struct QuantizeOptions {
 ///          stored.
 /// Throws   InvalidArgument: the recipe asks for what this version cannot do or for statistics that no calibration file
 ///          holds (with the command that collects them), a calibration of another model, the model is quantized
-///          already, the output exists and !overwrite, is the model itself or holds it or a calibration file.
+///          already, the output exists and !overwrite, is the model itself or holds it, a calibration file or a source.
 ///          NumericalError: a NaN or infinite weight (tensor and first index), a value that float16 cannot hold.
 ///          FormatError: files.
 QuantizeResult quantize_model(const QuantizeOptions& options);

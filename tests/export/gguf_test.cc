@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <cmath>
@@ -336,6 +337,22 @@ TEST(GgufExport, LeavesNoFileWhereItFails) {
       "block 0: activation is gelu here and silu there"));
   for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
     EXPECT_TRUE(entry.is_directory()) << entry.path();
+}
+
+TEST(GgufExport, ReplacesTheFileOfALinkAndNoPipe) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  export_gguf(dir / "model", dir / "there.gguf");
+  const std::string whole = test::read_file(dir / "there.gguf");
+  test::write_file(dir / "there.gguf", "old");
+  std::filesystem::create_symlink("there.gguf", dir / "link.gguf");
+  export_gguf(dir / "model", dir / "link.gguf");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link.gguf"));
+  EXPECT_TRUE(test::read_file(dir / "there.gguf") == whole);
+  ASSERT_EQ(mkfifo((dir / "pipe.gguf").c_str(), 0600), 0);
+  EXPECT_TRUE(
+      throws_with<InvalidArgument>([&] { export_gguf(dir / "model", dir / "pipe.gguf"); }, "is not a regular file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(dir / "pipe.gguf"));
 }
 
 TEST(GgufExport, SaysWhatLlamaCppDoesNotCompute) {

@@ -24,9 +24,10 @@ void add_special(const JsonFields& fields, std::vector<std::string>& special) {
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
     if (auto text = token_text(fields, name)) special.push_back(std::move(*text));
   if (!fields.has("additional_special_tokens")) return;
-  for (const nlohmann::json& token : fields.at("additional_special_tokens", "a list of tokens")) {
+  for (const nlohmann::json& token : fields.list("additional_special_tokens")) {
     const nlohmann::json member = {{"additional_special_tokens", token}};
-    special.push_back(*token_text(JsonFields(member, fields.what()), "additional_special_tokens"));
+    if (auto text = token_text(JsonFields(member, fields.what()), "additional_special_tokens"))
+      special.push_back(std::move(*text));
   }
 }
 

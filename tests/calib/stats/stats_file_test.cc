@@ -63,6 +63,20 @@ void expect_same(const LayerStats& actual, const LayerStats& expected) {
   EXPECT_TRUE(test::same_bits(actual.sum_dydyt.values(), expected.sum_dydyt.values()));
 }
 
+TEST(StatsWriter, WritesIntoTheFileOfALink) {
+  const test::TempDir dir;
+  write_example(dir / "there.h5");
+  std::filesystem::create_symlink("there.h5", dir / "link.h5");
+  StatsWriter writer(dir / "link.h5", example_settings());
+  writer.add(example_layer("another", 2, 3, 1));
+  writer.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link.h5"));
+  const auto file = StatsFile::open(dir / "there.h5");
+  ASSERT_EQ(file->layers().size(), 1u);
+  EXPECT_EQ(file->layers()[0].module, "another");
+  EXPECT_FALSE(std::filesystem::exists(dir / "link.h5.partial"));
+}
+
 TEST(StatsFile, GivesBackWhatWasWrittenInTheOrderOfWriting) {
   const test::TempDir dir;
   write_example(dir / "calib.h5");

@@ -136,10 +136,19 @@ TEST(OutputDirectory, WhatComesUnderItsNameMeanwhileStaysAndTheWorkTooIsKept) {
 
 TEST(OutputDirectory, AStrangerWhereTheReplacedOneGoesIsRefusedBeforeAnyWork) {
   const test::TempDir dir;
+  make(dir / "model", "old");
   std::filesystem::create_directories(dir / "model.replaced/of somebody");
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { const OutputDirectory directory(dir / "model", true); },
-                                                 "model.replaced' exists and is not a model directory"));
-  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.replaced"});
+                                                 "model.replaced' is not left from an earlier run"));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"model", "model.replaced"}));
+  std::filesystem::remove_all(dir / "model");
+  EXPECT_NO_THROW(make(dir / "model", "new")) << "nothing is replaced";
+  // Killed while it removed what was replaced: config.json went first.
+  std::filesystem::remove_all(dir / "model.replaced/of somebody");
+  test::write_file(dir / "model.replaced/lock", "");
+  test::write_file(dir / "model.replaced/model.safetensors", "");
+  make(dir / "model", "newest");
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model"});
 }
 
 TEST(OutputDirectory, InputsInItAreRefusedHoweverTheyAreNamed) {

@@ -222,6 +222,13 @@ TEST(TokenizerConfig, NamedTokensOfVocabularyFilesAreFoundInTexts) {
   EXPECT_EQ(ids(json::object(), {{"eos_token", "</s>"}, {"additional_special_tokens", {"<pad>", "<absent>"}}}),
             (Ids{'a', 256, 257, 'b'}));
   EXPECT_EQ(ids({{"eos_token", "</s>"}}, json::object()), (Ids{'a', 256, '<', 'p', 'a', 'd', '>', 'b'}));
+  EXPECT_EQ(ids({{"eos_token", "</s>"}}, {{"additional_special_tokens", {nullptr, pad, nullptr}}}),
+            (Ids{'a', 256, 257, 'b'}));
+  EXPECT_TRUE(throws_with<FormatError>(
+      [&] {
+        ids(json::object(), {{"additional_special_tokens", "<pad>"}});
+      },
+      "additional_special_tokens", "list"));
   EXPECT_TRUE(throws_with<FormatError>(
       [&] {
         ids(json::object(), {{"pad_token", 3}});
