@@ -123,8 +123,8 @@ ExportResult export_to_directory(const ExportRequest& request, const ExportPlan&
 ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan) {
   std::error_code created;
   fs::create_directories(fs::absolute(request.output).parent_path(), created);  // its failure is the next one's
-  FileLock lock(request.output.string() + ".lock", request.output);
   const fs::path final = file_to_replace(request.output);
+  FileLock lock(final.string() + ".lock", request.output);
   const fs::path unchecked = final.string() + ".unchecked";  // it gets its name when it was read back
   std::error_code error;
   try {

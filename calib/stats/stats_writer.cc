@@ -8,6 +8,7 @@
 #include "calib/stats/hdf5_write.h"
 #include "calib/stats/stats_schema.h"
 #include "core/error.h"
+#include "core/files/file_lock.h"
 #include "core/files/output_file.h"
 
 namespace nibble::calib {
@@ -37,12 +38,27 @@ void write_described(hid_t group, const schema::DatasetText& text, std::initiali
   h5::write_text_attribute(dataset.id(), "unit", text.unit, what);
 }
 
+// Held while a file is written, and removed then.
+struct RemovedLock {
+  explicit RemovedLock(const std::filesystem::path& output) : lock(output.string() + ".lock", output) {}
+  ~RemovedLock() {
+    try {
+      lock.remove_file();
+    } catch (const FormatError&) {  // it stays, and is in nobody's way
+    }
+  }
+  RemovedLock(const RemovedLock&) = delete;
+  RemovedLock& operator=(const RemovedLock&) = delete;
+  FileLock lock;
+};
+
 }  // namespace
 
 struct StatsWriter::State {
-  // OutputFile makes, flushes, renames or removes its partial file; HDF5 writes into it, and locks it by itself.
+  // OutputFile makes, flushes, renames or removes its partial file; HDF5 writes into it, and locks it by itself,
+  // but not before it is emptied, nor until it has its name.
   State(const std::filesystem::path& path, const RunSettings& run)
-      : settings(run), name(path.string()), output(path, Flush::kYes, Lock::kNo) {
+      : settings(run), name(path.string()), lock(file_to_replace(path)), output(path, Flush::kYes, Lock::kNo) {
     const h5::Session session;
     file = h5::create_file(output.partial().string());
     write_root(file.id(), settings, name);
@@ -51,6 +67,7 @@ struct StatsWriter::State {
 
   RunSettings settings;
   std::string name;
+  RemovedLock lock;
   OutputFile output;
   h5::Handle file, layers;
   std::map<std::string, std::size_t> inputs;  // (in) of the layers so far

@@ -124,9 +124,11 @@ void clear_except_lock(const fs::path& partial) {
   for (const fs::path& path : old) remove_tree(path);
 }
 
-// In an order in which what a killed run leaves is known as ours.
+// In an order in which what a killed run leaves is known as ours. Of a link to a directory only the link goes.
 void remove_marked(const fs::path& directory) {
-  std::ofstream(directory / kLock).close();
+  if (fs::is_symlink(directory)) return remove_tree(directory);
+  const int mark = ::open((directory / kLock).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (mark >= 0) ::close(mark);  // else it has one, or what follows says why it cannot be removed
   clear_except_lock(directory);
   remove_tree(directory);
 }

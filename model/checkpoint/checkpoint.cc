@@ -15,6 +15,7 @@
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
 #include "core/text/excerpt.h"
+#include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/families.h"
 #include "model/checkpoint/kept_fingerprint.h"
@@ -129,15 +130,25 @@ class MappedCheckpoint final : public Checkpoint {
   void read_generation_config(Architecture& architecture) const {
     const fs::path path = directory_ / "generation_config.json";
     if (!is_there(path)) return;
-    const nlohmann::json json = nlohmann::json::parse(read_text_file(path, kMaxConfigBytes), nullptr, false);
+    nlohmann::json json;
+    try {
+      json = parse_strict_json(read_text_file(path, kMaxConfigBytes), path.string());
+    } catch (const FormatError&) {
+      return;
+    }
     const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
     if (eos == json.end()) return;
     std::vector<std::uint32_t>& stops = architecture.stop_tokens;
-    for (const nlohmann::json& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
-      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= architecture.vocabulary) continue;
+    const auto add = [&](const nlohmann::json& id) {
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= architecture.vocabulary) return;
       const auto token = id.get<std::uint32_t>();
       if (std::find(stops.begin(), stops.end(), token) == stops.end()) stops.push_back(token);
-    }
+    };
+    if (eos->is_array())
+      std::for_each(eos->begin(), eos->end(), add);
+    else
+      add(*eos);
+    if (!architecture.eos && !stops.empty()) architecture.eos = stops.front();
   }
 
   void open_shards() {

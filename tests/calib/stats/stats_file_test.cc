@@ -63,6 +63,19 @@ void expect_same(const LayerStats& actual, const LayerStats& expected) {
   EXPECT_TRUE(test::same_bits(actual.sum_dydyt.values(), expected.sum_dydyt.values()));
 }
 
+TEST(StatsWriter, ASecondOneIsRefusedAndTheFirstIsWhole) {
+  const test::TempDir dir;
+  {
+    StatsWriter first(dir / "a.h5", example_settings());
+    first.add(example_layer("of the first", 2, 3, 1));
+    EXPECT_TRUE(test::throws_with<FormatError>([&] { StatsWriter(dir / "a.h5", example_settings()); },
+                                               "another process is writing it"));
+    first.commit();
+  }
+  EXPECT_EQ(StatsFile::open(dir / "a.h5")->layers()[0].module, "of the first");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.h5.lock"));
+}
+
 TEST(StatsWriter, WritesIntoTheFileOfALink) {
   const test::TempDir dir;
   write_example(dir / "there.h5");

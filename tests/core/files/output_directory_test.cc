@@ -134,6 +134,19 @@ TEST(OutputDirectory, WhatComesUnderItsNameMeanwhileStaysAndTheWorkTooIsKept) {
   }
 }
 
+// What the link leads to may be somebody else's too.
+TEST(OutputDirectory, ALinkIsReplacedAndWhatItLeadsToStays) {
+  const test::TempDir dir;
+  make(dir / "v1", "old");
+  test::write_file(dir / "v1/notes.txt", "of somebody");
+  std::filesystem::create_directory_symlink("v1", dir / "current");
+  make(dir / "current", "new");
+  EXPECT_EQ(test::read_file(dir / "current/config.json"), "new");
+  EXPECT_EQ(test::read_file(dir / "v1/config.json"), "old");
+  EXPECT_EQ(names_in(dir / "v1"), (std::vector<std::string>{"config.json", "model.safetensors", "notes.txt"}));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"current", "v1"}));
+}
+
 TEST(OutputDirectory, AStrangerWhereTheReplacedOneGoesIsRefusedBeforeAnyWork) {
   const test::TempDir dir;
   make(dir / "model", "old");

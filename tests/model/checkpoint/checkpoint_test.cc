@@ -266,6 +266,9 @@ TEST(Checkpoint, TextsEndAlsoWithWhatGenerationConfigJsonNames) {
   EXPECT_THAT(stops_with(R"({"eos_token_id": 8})"), testing::ElementsAre(3, 8));
   // What no token is ends no text, and keeps nobody from the network.
   EXPECT_THAT(stops_with(R"({"eos_token_id": [9, -1, "5", null, 4]})"), testing::ElementsAre(3, 4));
+  EXPECT_THAT(stops_with((R"({"eos_token_id": )" + std::string(4'000'000, '[')).c_str()), testing::ElementsAre(3));
+  const std::string deep = R"({"eos_token_id": )" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  EXPECT_THAT(stops_with(deep.c_str()), testing::ElementsAre(3));
   for (const char* odd : {"[5]", "{", R"({"eos_token_id": NaN})", ""})
     EXPECT_THAT(stops_with(odd), testing::ElementsAre(3)) << odd;
 }
