@@ -124,7 +124,7 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
   std::error_code created;
   fs::create_directories(fs::absolute(request.output).parent_path(), created);  // its failure is the next one's
   const fs::path final = file_to_replace(request.output);
-  FileLock lock(final.string() + ".lock", request.output);
+  const OutputLock lock(final);
   const fs::path unchecked = final.string() + ".unchecked";  // it gets its name when it was read back
   std::error_code error;
   try {
@@ -134,11 +134,9 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
     if (error)
       throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);
     sync_directory(fs::absolute(final).parent_path());
-    lock.remove_file();
     return result;
   } catch (...) {
     fs::remove(unchecked, error);
-    lock.remove_file();
     throw;
   }
 }

@@ -24,10 +24,6 @@ Example:
 TEXT
 }
 
-command -v curl >/dev/null || [[ ${1:-} == "" || ${1:-} == -h || ${1:-} == --help ]] || {
-  echo "fetch_checkpoint: install curl first" >&2
-  exit 1
-}
 hub=${HF_ENDPOINT:-https://huggingface.co}
 
 # fetch URL FILE: downloads to FILE.partial, resuming, and renames. The token stays off the command line, where other
@@ -35,6 +31,7 @@ hub=${HF_ENDPOINT:-https://huggingface.co}
 fetch() {
   local url=$1 file=$2
   [[ -e $file ]] && { echo "have $file"; return; }
+  command -v curl >/dev/null || { echo "fetch_checkpoint: install curl first, to fetch $url" >&2; return 1; }
   mkdir -p "$(dirname "$file")"
   echo "fetching $file"
   local header=/dev/null
@@ -61,8 +58,25 @@ exists() {
   curl --fail --silent --location --head "${header[@]}" --output /dev/null "$1"
 }
 
+shards_of() { grep -o '"[A-Za-z0-9._-]*\.safetensors"' "$1/model.safetensors.index.json" | tr -d '"' | sort -u; }
+
+# is_complete DIRECTORY: whether a checkpoint is there. Its weights come last: a download that was cut off lacks some.
+is_complete() {
+  local file
+  [[ -e $1/config.json ]] || return
+  [[ -e $1/model.safetensors ]] && return
+  [[ -e $1/model.safetensors.index.json ]] || return
+  for file in $(shards_of "$1"); do
+    [[ -e $1/$file ]] || return
+  done
+}
+
 fetch_checkpoint() {
   local repository=$1 directory=$2 base=$hub/$1/resolve/main file
+  if is_complete "$directory"; then  # needs no network
+    echo "have $directory"
+    return
+  fi
   fetch "$base/config.json" "$directory/config.json"
   for file in tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt tokenizer.model generation_config.json \
     chat_template.jinja; do
@@ -70,9 +84,7 @@ fetch_checkpoint() {
   done
   if exists "$base/model.safetensors.index.json"; then
     fetch "$base/model.safetensors.index.json" "$directory/model.safetensors.index.json"
-    while read -r file; do
-      fetch "$base/$file" "$directory/$file"
-    done < <(grep -o '"[A-Za-z0-9._-]*\.safetensors"' "$directory/model.safetensors.index.json" | tr -d '"' | sort -u)
+    for file in $(shards_of "$directory"); do fetch "$base/$file" "$directory/$file"; done
   else
     fetch "$base/model.safetensors" "$directory/model.safetensors"
   fi

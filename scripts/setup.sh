@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Nibble on Debian 12 or Ubuntu 24.04: through apt, as root or with sudo.
 # Does nothing, and needs no network, where everything is there already. `scripts/setup.sh python` installs what only the
-# Python package needs, `scripts/setup.sh fuzz` what fuzzing does, `scripts/setup.sh tidy` what scripts/tidy.sh does, `scripts/setup.sh arm64` what cross-compiling to 64-bit Arm and
-# running that here does (its libraries: scripts/arm64_root.sh).
+# Python package needs, `scripts/setup.sh fuzz` what fuzzing does, `scripts/setup.sh tidy` what scripts/tidy.sh does,
+# `scripts/setup.sh arm64` what cross-compiling to 64-bit Arm and running that here does (its libraries: scripts/arm64_root.sh).
 set -euo pipefail
 
 packages=(

@@ -38,20 +38,6 @@ void write_described(hid_t group, const schema::DatasetText& text, std::initiali
   h5::write_text_attribute(dataset.id(), "unit", text.unit, what);
 }
 
-// Held while a file is written, and removed then.
-struct RemovedLock {
-  explicit RemovedLock(const std::filesystem::path& output) : lock(output.string() + ".lock", output) {}
-  ~RemovedLock() {
-    try {
-      lock.remove_file();
-    } catch (const FormatError&) {  // it stays, and is in nobody's way
-    }
-  }
-  RemovedLock(const RemovedLock&) = delete;
-  RemovedLock& operator=(const RemovedLock&) = delete;
-  FileLock lock;
-};
-
 }  // namespace
 
 struct StatsWriter::State {
@@ -67,7 +53,7 @@ struct StatsWriter::State {
 
   RunSettings settings;
   std::string name;
-  RemovedLock lock;
+  OutputLock lock;
   OutputFile output;
   h5::Handle file, layers;
   std::map<std::string, std::size_t> inputs;  // (in) of the layers so far

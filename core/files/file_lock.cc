@@ -45,6 +45,15 @@ void FileLock::remove_file() {
   if (error) throw FormatError(fmt::format("cannot remove '{}': {}", file_.string(), error.message()), error);
 }
 
+OutputLock::OutputLock(const std::filesystem::path& output) : lock_(output.string() + ".lock", output) {}
+
+OutputLock::~OutputLock() {
+  try {
+    lock_.remove_file();
+  } catch (const FormatError&) {
+  }
+}
+
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory, const std::filesystem::path& what)
     : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (descriptor_ < 0) throw errno_error(fmt::format("cannot open '{}'", directory.string()), errno);

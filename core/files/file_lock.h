@@ -36,6 +36,20 @@ class FileLock {
   int descriptor_ = -1;
 };
 
+/// A FileLock on OUTPUT.lock, for work whose output has no other place for one. The file goes when this is destroyed;
+/// one that cannot be removed is in nobody's way.
+class OutputLock {
+ public:
+  /// Throws as FileLock does, naming `output`.
+  explicit OutputLock(const std::filesystem::path& output);
+  ~OutputLock();
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+
+ private:
+  FileLock lock_;
+};
+
 /// The same of a directory that is there, whatever name it is moved to. On file systems that lock no directories it
 /// holds nothing.
 class DirectoryLock {
