@@ -58,6 +58,11 @@ directories=()
 
 while [[ $# -gt 0 ]]; do
   case $1 in
+    --context | --max-tokens | --samples | --calibration | --text | --c4 | --out | --threads | --memory)
+      [[ $# -ge 2 ]] || { echo "$1: expected a value" >&2; usage >&2; exit 2; }
+      ;;
+  esac
+  case $1 in
     --help | -h) usage; exit 0 ;;
     --expect) expect_only=yes; shift ;;
     --llama) mode=llama; shift ;;

@@ -62,13 +62,6 @@ void announce(const calib::CalibrationPlan& plan, double seconds, const calib::R
       plan.residuals_on_disk ? "; boundary activations in a scratch file" : "", human_bytes(plan.disk_bytes)));
 }
 
-// A mixture's experts are given different numbers of tokens; some texts never choose some of them.
-void warn_of_rare_experts(const model::Architecture& architecture, const calib::StatsFile& file) {
-  for (const quant::RareExpert& expert : quant::rare_experts(architecture, file))
-    warn(fmt::format("{}: {} tokens chose this expert of {} inputs; quantizing it will do without statistics",
-                     expert.name, expert.tokens, expert.inputs));
-}
-
 void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const bool first = mpi.team().rank() == 0;
   const PeakAnonymousMemory memory;
@@ -100,7 +93,8 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   }
   bar.finish();
   if (!first) return;
-  warn_of_rare_experts(model.architecture, *calib::StatsFile::open(arguments.output));
+  for (const std::string& warning : quant::warnings(model.architecture, *calib::StatsFile::open(arguments.output)))
+    warn(warning);
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::uint64_t tokens = windows.tokens.size();

@@ -191,12 +191,7 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable, con
                              .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();
   warn_of_unexpected_tensors(*model::open_checkpoint(arguments.model));
-  for (const quant::RareExpert& expert : result.rare_experts)
-    warn(fmt::format("{}: {} tokens of the calibration chose this expert of {} inputs: quantized without statistics",
-                     expert.name, expert.tokens, expert.inputs));
-  if (!result.unused_rules.empty())
-    warn(fmt::format("rules that apply to no tensor of '{}': '{}'", arguments.model.string(),
-                     fmt::join(result.unused_rules, "', '")));
+  for (const std::string& warning : quant::warnings(result, arguments.model)) warn(warning);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {
     print_json(json_of(arguments, recipe, result, seconds, memory.bytes()));

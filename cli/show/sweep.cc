@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/show/differences.h"
 #include "cli/terminal/human.h"
@@ -42,8 +43,6 @@ std::string best_text(const eval::SweepRecord& record) {
   return measures.divergence ? fmt::format("KL {:.2f} mnat", measures.divergence->nats_per_token * 1e3)
                              : fmt::format("{:.2f}", measures.perplexity);
 }
-
-bool in_shard(std::size_t job, const eval::Shard& shard) { return job % shard.count == shard.index - 1; }
 
 }  // namespace
 
@@ -114,7 +113,15 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
   std::vector<const eval::PlannedJob*> jobs;
   double seconds = 0.0;
   std::uint64_t cache_disk = 0, scratch = 0;
-  for (const eval::PlannedCalibration& calibration : plan.calibrations) {
+  std::set<std::size_t> calibrations, references;  // that jobs of the shard look at
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    if (!shard.has(i)) continue;
+    if (plan.jobs[i].calibration) calibrations.insert(*plan.jobs[i].calibration);
+    for (const eval::PlannedCell& cell : plan.jobs[i].cells)
+      if (cell.reference) references.insert(*cell.reference);
+  }
+  for (const std::size_t i : calibrations) {
+    const eval::PlannedCalibration& calibration = plan.calibrations[i];
     seconds += calibration.cost.seconds;
     cache_disk += calibration.cost.disk;
     table.add_row({plan.models[calibration.model].source.name,
@@ -122,7 +129,8 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
                    human_duration(calibration.cost.seconds), human_bytes(calibration.cost.memory),
                    human_bytes(calibration.cost.disk)});
   }
-  for (const eval::PlannedReference& reference : plan.references) {
+  for (const std::size_t i : references) {
+    const eval::PlannedReference& reference = plan.references[i];
     seconds += reference.cost.seconds;
     cache_disk += reference.cost.disk;
     table.add_row({plan.models[reference.model].source.name, "float, to compare with", reference.evaluation,
@@ -130,7 +138,7 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
                    human_bytes(reference.cost.disk)});
   }
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
-    if (!in_shard(i, shard)) continue;
+    if (!shard.has(i)) continue;
     const eval::PlannedJob& job = plan.jobs[i];
     jobs.push_back(&job);
     scratch = std::max(scratch, job.cost.disk);
@@ -155,8 +163,7 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
   std::uint64_t needed = 0;
   for (const eval::PlannedJob* job : jobs)
     needed = std::max(needed, job->cost.memory * (eval::takes_all(*job) ? 1 : workers));
-  for (const eval::PlannedCalibration& calibration : plan.calibrations)
-    needed = std::max(needed, calibration.cost.memory);
+  for (const std::size_t i : calibrations) needed = std::max(needed, plan.calibrations[i].cost.memory);
   if (json)
     return print_json({{"cells", std::move(cells)},
                        {"repeated", plan.repeated},
@@ -187,7 +194,7 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
   std::size_t failed = 0, absent = 0;
   std::string first_error;
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
-    if (!in_shard(i, options.shard)) continue;
+    if (!options.shard.has(i)) continue;
     for (const eval::PlannedCell& cell : plan.jobs[i].cells) {
       if (!results.find(cell.record.id)) {
         ++absent;

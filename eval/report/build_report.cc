@@ -51,7 +51,7 @@ Entries best_by_bits(const Entries& group) {
   std::map<std::string_view, const Entry*, decltype(&natural_less)> best(&natural_less);
   for (const Entry* entry : group) {
     if (entry->record.measures->tensors.empty() || !std::isfinite(ranking.value(*entry))) continue;
-    const Entry*& place = best[entry->setting("bits")];
+    const Entry*& place = best[entry->setting(kWidthSetting)];
     if (place == nullptr || ranking.value(*entry) < ranking.value(*place)) place = entry;
   }
   Entries entries;
@@ -84,6 +84,7 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
   report.title = options.title;
   report.summary = summary_of(input);
   for (const std::string& problem : input.problems) report.warnings.push_back("passed over: " + problem);
+  report.warnings.insert(report.warnings.end(), input.warnings.begin(), input.warnings.end());
   Entries cells, speeds;
   for (const Entry& entry : input.entries) cells.push_back(&entry);
   Entries all = cells;

@@ -32,6 +32,9 @@ constexpr std::string_view kCalibrationSeed = "calibration.seed";
 constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSettings{
     {{"calibration.samples", "windows"}, {kCalibrationSeed, "seeds"}}};
 
+/// A setting that every cell has: the bits per weight that it was to have, of its budget or else of its recipe.
+constexpr std::string_view kWidthSetting = "width";
+
 /// settings_of(record), and those of its calibration.
 Facts report_settings(const SweepRecord& record);
 
@@ -46,7 +49,10 @@ struct Entry {
   bool is_baseline = false;
 
   bool ok() const { return record.measures.has_value(); }
-  std::string_view setting(std::string_view name) const { return fact(settings, name); }
+  std::string_view setting(std::string_view name) const {
+    if (name == kWidthSetting) name = fact(settings, "budget").empty() ? "bits" : "budget";
+    return fact(settings, name);
+  }
   /// What must agree for perplexities to be comparable: the model's and the evaluation's configuration.
   std::string comparable_key() const;
   /// What the recipe says beside `settings`, as JSON: rules for layers, a budget, tuning; of a given checkpoint its
@@ -63,6 +69,7 @@ struct ReportInput {
   std::vector<Entry> failed = {};
   std::vector<StorageSection> storage = {};
   std::vector<std::string> problems = {};  ///< files that were passed over, with the reason
+  std::vector<std::string> warnings = {};  ///< what is odd about the cells together, a sentence each
 };
 
 }  // namespace nibble::eval

@@ -8,6 +8,7 @@
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
+#include "eval/report/tables.h"
 
 namespace nibble::eval {
 namespace {
@@ -19,7 +20,8 @@ constexpr std::size_t kModificationMaxEntries = 4000;
 // What is not a setting of the recipe, or is the bits themselves: more bits are no modification of a method.
 bool is_modification(const std::string& name) {
   for (const char* other :
-       {"model", "recipe", "evaluation", "bits", "seed", "protocol", "context", "stride", "average"})
+       {"model", "recipe", "evaluation", "use", "bits", "seed", "protocol", "context", "stride", "average",
+        "divergence"})
     if (name == other) return false;
   return name != kCalibrationSeed;
 }
@@ -98,7 +100,9 @@ void add_pairs(const Ranking& ranking, const Entries& entries, const SettingName
     std::stable_sort(group.begin(), group.end(),
                      [&](const Entry* a, const Entry* b) { return natural_less(a->setting(name), b->setting(name)); });
     for (const Entry* to : group) {
-      const Entry* from = *std::ranges::find_if(group, [&](const Entry* other) { return is_of_one_seed(*other, *to); });
+      const Entry* from = *std::ranges::find_if(group, [&](const Entry* other) {
+        return is_of_one_seed(*other, *to) && are_calibrated_alike(*other, *to, {name});
+      });
       if (to->setting(name) == from->setting(name)) continue;
       const auto value = [&](const Entry* entry) {
         return entry->setting(name).empty() ? std::string_view("default") : entry->setting(name);

@@ -132,7 +132,7 @@ bool natural_less(std::string_view a, std::string_view b) {
 }
 
 void check_setting_names(const Entries& entries, const SettingNames& names) {
-  std::set<std::string_view> known;
+  std::set<std::string_view> known{kWidthSetting};
   for (const Entry* entry : entries)
     for (const auto& [name, value] : entry->settings) known.insert(name);
   const std::vector<std::string_view> candidates(known.begin(), known.end());
@@ -262,11 +262,16 @@ PivotSettings default_pivot(const Entries& entries) {
   SettingNames telling = telling_settings(with_settings);
   const auto of_evaluation = [&](const std::string& name) {
     return is_label(name) || name == "bits" || name == "protocol" || name == "context" || name == "stride" ||
-           name == "average" || name == "max_tokens";
+           name == "average" || name == "max_tokens" || name == "divergence";
   };
+  const auto has_budget = [](const Entry* entry) { return !entry->setting("budget").empty(); };
   const bool bits_vary = contains(varying_settings(with_settings), "bits");
   std::erase_if(telling, of_evaluation);
-  if (bits_vary && !telling.empty()) settings = {.rows = telling, .columns = {"bits"}};
+  if (!telling.empty() && std::ranges::any_of(with_settings, has_budget)) {
+    settings = {.rows = telling, .columns = {std::string(kWidthSetting)}};
+  } else if (!telling.empty() && bits_vary) {
+    settings = {.rows = telling, .columns = {"bits"}};
+  }
   return settings;
 }
 

@@ -50,8 +50,8 @@ Entries column_of(const Pivot& pivot, const std::string& column);
 /// for a setting that no entry has, with the nearest name.
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
 
-/// Rows and columns that suit a set of entries: `bits` over the other settings that tell, where bits vary; else recipes
-/// by model.
+/// Rows and columns that suit a set of entries: `bits` over the other settings that tell, where bits vary (where some
+/// have budgets, kWidthSetting); else recipes by model.
 struct PivotSettings {
   SettingNames rows = {}, columns = {};
   SettingNames shown() const;  ///< both

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -27,11 +28,6 @@ OrderedJson way_of(const Entry& entry) {
   for (const char* key : kWay)
     if (evaluation.is_object() && evaluation.contains(key)) way[key] = evaluation[key];
   return way;
-}
-
-void set_fact(Facts& facts, std::string_view name, const std::string& value) {
-  for (auto& [key, old] : facts)
-    if (key == name) old = value;
 }
 
 // Scored in each window, of texts whose windows need not be alike.
@@ -114,6 +110,31 @@ Entry pooled_entry(const Texts& texts) {
   return pooled;
 }
 
+std::vector<std::string> files_of(const Entry& entry) {
+  std::vector<std::string> files;
+  const auto source = OrderedJson::parse(fact(entry.record.sources, "evaluation"), nullptr, false);
+  for (const char* key : {"text", "tokens"})
+    if (source.is_object() && source.contains(key) && source[key].is_array())
+      for (const auto& file : source[key])
+        if (file.is_string()) files.push_back(file.get<std::string>());
+  return files;
+}
+
+// Whether two texts of a cell have windows in common: then they are no independent measurements.
+bool overlap(const Entry& a, const Entry& b) {
+  const std::vector<double>&left = a.record.measures->window_nll, &right = b.record.measures->window_nll;
+  if (!left.empty() && !right.empty() && left[0] == right[0]) return true;  // the same beginning
+  const std::vector<std::string> files = files_of(b);
+  return std::ranges::any_of(files_of(a), [&](const std::string& file) { return std::ranges::count(files, file) > 0; });
+}
+
+bool any_overlap(const Texts& texts) {
+  for (auto a = texts.begin(); a != texts.end(); ++a)
+    for (auto b = std::next(a); b != texts.end(); ++b)
+      if (overlap(*a->second, *b->second)) return true;
+  return false;
+}
+
 }  // namespace
 
 void pool_texts(ReportInput& input) {
@@ -135,6 +156,12 @@ void pool_texts(ReportInput& input) {
   for (const auto& [place, cells] : cells_of) {
     const std::size_t count = texts_of[place].size();
     if (count < 2 || ambiguous.contains(place)) continue;
+    if (std::ranges::any_of(cells, [](const auto& cell) { return any_overlap(cell.second); })) {
+      const Entry& one = *cells.begin()->second.begin()->second;
+      input.warnings.push_back(fmt::format("{}: texts for {} have windows in common, so nothing is said of them together",
+                                           one.setting("model"), one.setting("use")));
+      continue;
+    }
     for (const auto& [cell, texts] : cells)
       if (texts.size() == count) input.pooled.push_back(pooled_entry(texts));
   }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
@@ -26,6 +29,13 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   return files;
 }
 
+std::string fingerprint_of_model(const SweepRecord& record) {
+  const auto json = nlohmann::json::parse(fact(record.configuration, "model"), nullptr, false);
+  if (!json.is_object()) return {};
+  const auto found = json.find("fingerprint");
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 class Loader {
  public:
   void add(const std::filesystem::path& file) {
@@ -41,6 +51,8 @@ class Loader {
   }
 
   ReportInput take() {
+    drop_without_divergence();
+    tell_models_apart();
     for (Entry& entry : records_) {
       auto& place = !entry.ok() ? input_.failed : entry.record.speeds.empty() ? input_.entries : input_.speeds;
       place.push_back(std::move(entry));
@@ -71,6 +83,39 @@ class Loader {
     add_measurement(json, what, input_);
   }
 
+  // A cell that was measured again, with the divergence besides, counts once.
+  void drop_without_divergence() {
+    const auto key = [](const Entry& entry) {
+      const Facts& facts = entry.record.configuration;
+      return std::tuple(fact(facts, "model"), fact(facts, "recipe"), fact(facts, "calibration"),
+                        scored_text(entry.record), entry.setting("evaluation"));
+    };
+    std::set<decltype(key(records_[0]))> with;
+    for (const Entry& entry : records_)
+      if (entry.ok() && entry.record.measures->divergence) with.insert(key(entry));
+    std::erase_if(records_, [&](const Entry& entry) {
+      return entry.ok() && !entry.record.measures->divergence && with.contains(key(entry));
+    });
+  }
+
+  // Checkpoints of one name, as when one was trained on between two runs, are models of their own.
+  void tell_models_apart() {
+    std::map<std::string, std::set<std::string>> fingerprints;
+    for (const Entry& entry : records_)
+      fingerprints[std::string(entry.setting("model"))].insert(fingerprint_of_model(entry.record));
+    for (const auto& [name, different] : fingerprints)
+      if (different.size() > 1)
+        input_.warnings.push_back(fmt::format(
+            "{} checkpoints are called '{}': the beginning of its fingerprint tells each", different.size(), name));
+    for (Entry& entry : records_) {
+      const std::string name(entry.setting("model"));
+      if (fingerprints[name].size() < 2) continue;
+      const std::string full = fmt::format("{} ({:.8})", name, fingerprint_of_model(entry.record));
+      set_fact(entry.record.labels, "model", full);
+      set_fact(entry.settings, "model", full);
+    }
+  }
+
   ReportInput input_;
   std::vector<Entry> records_;
   std::map<std::string, std::size_t> by_id_;
@@ -96,15 +141,14 @@ ReportInput load_report_input(const std::vector<std::filesystem::path>& paths) {
 void compare_to_baseline(ReportInput& input, const std::string& baseline) {
   std::map<std::string, std::vector<Entry*>> groups;
   bool found = false;
-  const auto is_baseline = [&](const Entry& entry) {
+  const auto may_be = [&](const Entry& entry) {
     if (!baseline.empty()) return entry.setting("recipe") == baseline;
     const std::string_view recipe = fact(entry.record.configuration, "recipe");
     return recipe == "null" || recipe.empty();
   };
   for (auto* entries : {&input.entries, &input.pooled})
     for (Entry& entry : *entries) {
-      entry.is_baseline = is_baseline(entry);
-      found = found || entry.is_baseline;
+      found = found || may_be(entry);
       groups[entry.comparable_key()].push_back(&entry);
     }
   if (!baseline.empty() && !found) {
@@ -117,9 +161,13 @@ void compare_to_baseline(ReportInput& input, const std::string& baseline) {
                                       count > kMaxNamesInMessage ? ", …" : ""));
   }
   for (auto& [key, entries] : groups) {
-    const auto base =
-        std::find_if(entries.begin(), entries.end(), [](const Entry* entry) { return entry->is_baseline; });
+    const auto base = std::ranges::find_if(entries, [&](const Entry* entry) { return may_be(*entry); });
     if (base == entries.end()) continue;
+    (*base)->is_baseline = true;
+    if (const auto count = std::ranges::count_if(entries, [&](const Entry* entry) { return may_be(*entry); }); count > 1)
+      input.warnings.push_back(fmt::format("{} cells of {}, {} are called '{}': differences are from the first of them",
+                                           count, (*base)->setting("model"), (*base)->setting("evaluation"),
+                                           (*base)->setting("recipe")));
     std::vector<Entry*> tested;
     std::vector<double> p_values;
     for (Entry* entry : entries) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "eval/report/figures.h"
@@ -65,6 +66,8 @@ nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
     if (std::ranges::count(shown, setting) > 0) {
       json.erase(key);
       json.erase("windows_hash");  // follows from both
+      // Of tokens the windows are the text.
+      if (json.value("sampling", nlohmann::json()) == "consecutive windows") json.erase("text_hash");
     }
   return json;
 }
@@ -73,10 +76,25 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// sample_of() but for the guide, for cells without one mix with all; nothing where there are no statistics.
+std::optional<std::string> text_without_guide(const Entry& entry, const SettingNames& shown) {
+  const std::string_view calibration = fact(entry.record.configuration, "calibration");
+  if (calibration == "null" || calibration.empty()) return std::nullopt;
+  nlohmann::json sample = sample_of(entry, shown);
+  if (sample.is_object()) sample.erase("guide");
+  return text_of(sample);
+}
+
 }  // namespace
 
 std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
   return text_of(sample_of(entry, shown));
+}
+
+bool are_calibrated_alike(const Entry& a, const Entry& b, const SettingNames& shown) {
+  const auto agree = [](const auto& left, const auto& right) { return !left || !right || *left == *right; };
+  return agree(text_without_guide(a, shown), text_without_guide(b, shown)) &&
+         agree(recorded_guide(a.record), recorded_guide(b.record));
 }
 
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
@@ -86,13 +104,8 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
   for (const Entry* entry : entries) {
     // The float model has no divergence from itself; its perplexity is of the same text all the same.
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
-    const std::string_view calibration = fact(entry->record.configuration, "calibration");
     const std::string model(fact(entry->record.configuration, "model"));
-    if (calibration != "null" && !calibration.empty()) {
-      nlohmann::json sample = sample_of(*entry, shown);
-      if (sample.is_object()) sample.erase("guide");  // cells without one mix with all
-      calibrations[model].insert(text_of(sample));
-    }
+    if (const auto sample = text_without_guide(*entry, shown)) calibrations[model].insert(*sample);
     if (const auto guide = recorded_guide(entry->record)) guides[model].insert(*guide);
   }
   const auto several = [](const auto& groups) {
@@ -126,8 +139,8 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
   bool has_losses = false;
   table.columns.push_back(joined(settings.rows));
   for (const std::string& column : pivot.column_names) {
-    const bool says_bits =
-        settings.columns == SettingNames{"bits"} && !column_of(pivot, column)[0]->setting("bits").empty();
+    const bool is_bits = settings.columns == SettingNames{"bits"} || settings.columns == SettingNames{std::string(kWidthSetting)};
+    const bool says_bits = is_bits && !column_of(pivot, column)[0]->setting(kWidthSetting).empty();
     table.columns.push_back(says_bits ? column + " bits" : column);
   }
 

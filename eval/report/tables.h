@@ -14,6 +14,9 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
 
 /// What the calibration of a cell looked at, but for `shown` settings of it: cells that differ here must not be mixed.
 std::string calibration_sample(const Entry& entry, const SettingNames& shown);
+/// Whether statistics of the same text, taken the same way, are behind both, but for `shown` settings of them. A cell
+/// without statistics, or without a guide, mixes with all.
+bool are_calibrated_alike(const Entry& a, const Entry& b, const SettingNames& shown);
 
 /// Perplexities ± standard errors, with the loss over the baseline on a second line. Marked per column: the best cell
 /// of what is comparable, and those that a paired test does not tell from it.

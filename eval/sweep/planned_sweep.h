@@ -86,6 +86,13 @@ struct PlannedJob {
   Cost cost;           ///< with its cells'
 };
 
+/// Every n-th job of a plan belongs to shard i of n, 1 <= i <= n.
+struct Shard {
+  std::size_t index = 1, count = 1;
+
+  bool has(std::size_t job) const { return job % count == index - 1; }
+};
+
 struct PlannedModel {
   SweepModel source;
   std::shared_ptr<const model::Checkpoint> checkpoint;

@@ -165,6 +165,17 @@ void add_once(Facts& facts, const std::string& name, const Json& value) {
   facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
 }
 
+// Which sections a recipe has beside its defaults, and the bits of its budget, of which the defaults say nothing.
+void add_sections(Facts& settings, const Json& recipe) {
+  for (const char* section : {"layers", "tuning"})
+    if (const auto found = recipe.find(section); found != recipe.end() && !found->empty())
+      settings.emplace_back(section, "true");
+  const auto budget = recipe.find("budget");
+  if (budget == recipe.end() || !budget->is_object()) return;
+  if (const auto bits = budget->find("bits_per_weight"); bits != budget->end() && bits->is_number())
+    settings.emplace_back("budget", fmt::format("{}", bits->get<double>()));
+}
+
 // Readable and short: members of the outer two levels on lines of their own, elements of lists of objects too.
 void append(const Json& json, std::size_t depth, std::string& text) {
   const bool list = json.is_array() && !json.empty() && json[0].is_object();
@@ -283,6 +294,11 @@ std::string_view fact(const Facts& facts, std::string_view name) {
   return {};
 }
 
+void set_fact(Facts& facts, std::string_view name, std::string_view value) {
+  for (auto& [key, old] : facts)
+    if (key == name) old = value;
+}
+
 std::optional<std::string> recorded_guide(const SweepRecord& record) {
   const auto json = nlohmann::json::parse(fact(record.configuration, "calibration"), nullptr, false);
   if (!json.is_object()) return std::nullopt;
@@ -328,7 +344,10 @@ Facts settings_of(const SweepRecord& record) {
     const std::string_view text = fact(record.configuration, part);
     if (text.empty()) continue;
     Json json = Json::parse(text, nullptr, false);
-    if (json.is_object() && json.contains("defaults")) json = Json(json["defaults"]);
+    if (json.is_object() && json.contains("defaults")) {
+      add_sections(settings, json);
+      json = Json(json["defaults"]);
+    }
     if (!json.is_object()) continue;
     for (const auto& [name, value] : json.items()) add_once(settings, name, value);
   }

@@ -136,6 +136,8 @@ bool is_record_name(const std::filesystem::path& file);
 
 /// The value of `name` in `facts`, or an empty text.
 std::string_view fact(const Facts& facts, std::string_view name);
+/// Where it is there already.
+void set_fact(Facts& facts, std::string_view name, std::string_view value);
 
 /// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where
 /// it needs neither.

@@ -1,5 +1,7 @@
 #include "eval/sweep/results_directory.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -51,22 +53,30 @@ void ResultsDirectory::write(const SweepRecord& record) const {
   file.commit();
 }
 
-void ResultsDirectory::announce(const SweepPlan& plan) const {
+void ResultsDirectory::announce(const SweepPlan& plan, const Shard& shard) const {
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
   Hasher hasher;
   hasher.update(plan.file.string());
-  for (const PlannedJob& job : plan.jobs) {
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    const PlannedJob& job = plan.jobs[i];
     for (const PlannedCell& cell : job.cells) {
       if (plan.file.empty()) hasher.update(cell.record.id);
-      cells.push_back({{"id", cell.record.id}, {"job", job.id}, {"name", cell_name(cell.record)}});
+      if (shard.has(i)) cells.push_back({{"id", cell.record.id}, {"job", job.id}, {"name", cell_name(cell.record)}});
     }
   }
   const std::string text = nlohmann::ordered_json{{"cells", std::move(cells)}}.dump(
       1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  const fs::path path = directory_ / ".sweep" / ("plan-" + hasher.hex() + ".json");
+  const std::string of_sweep = "plan-" + hasher.hex(), of_shards = fmt::format("of{}.json", shard.count);
+  const fs::path path = directory_ / ".sweep" / fmt::format("{}-{}{}", of_sweep, shard.index, of_shards);
   const auto claim = claims_.try_claim(path.filename().string());
   if (!claim) return;  // another process of the same sweep does it
   std::error_code error;
+  std::vector<fs::path> before;  // of other shards, or of the whole
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), error))
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with(of_sweep) && name.ends_with(".json") && !name.ends_with(of_shards))
+      before.push_back(entry.path());
+  for (const fs::path& file : before) fs::remove(file, error);
   if (!fs::exists(path, error) || read_text_file(path, kMaxPlanBytes) != text) write_file(path, text);
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // finer than that of writing: two never tie
 }

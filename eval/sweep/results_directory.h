@@ -15,7 +15,7 @@ namespace nibble::eval {
 ///
 ///   ID.json                 records
 ///   .sweep/claims           who works at what (claims.h)
-///   .sweep/plan-HASH.json   the cells of each sweep file that was started here, as it was last, for those who watch
+///   .sweep/plan-HASH-IofN.json   the cells of each sweep file that was started here, as it was last, for those who watch
 ///   .sweep/scratch/JOB      models in work
 ///   .sweep/cache            shared work, unless it is kept elsewhere
 class ResultsDirectory {
@@ -34,8 +34,9 @@ class ResultsDirectory {
   /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
   void write(const SweepRecord& record) const;
 
-  /// Says which cells a sweep has, in place of those that its file had before. Throws FormatError.
-  void announce(const SweepPlan& plan) const;
+  /// Says which cells of a sweep are to be here, in place of those that its file had before, but beside those of its
+  /// other shards of as many. Throws FormatError.
+  void announce(const SweepPlan& plan, const Shard& shard = {}) const;
   struct AnnouncedCell {
     std::string id, job, name;
   };

@@ -53,7 +53,7 @@ class Sweep {
 
   SweepSummary run() {
     const auto start = Clock::now();
-    results_.announce(plan_);
+    results_.announce(plan_, options_.shard);
     select_jobs();
     const auto selected = Clock::now();
     calibrate_models();
@@ -81,7 +81,7 @@ class Sweep {
 
   void select_jobs() {
     for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
-      if (i % options_.shard.count != options_.shard.index - 1) continue;
+      if (!options_.shard.has(i)) continue;
       const PlannedJob& job = plan_.jobs[i];
       summary_.cells += job.cells.size();
       std::size_t open = 0;
@@ -335,7 +335,10 @@ class Sweep {
       if (failed != calibration_errors_.end()) {
         failure = failed->second;
       } else if (!(job.statistics == calib::StatisticSet{})) {
-        calibration = entries_.at(*job.calibration).directory / kCalibrationFile;
+        // Not made where all records that need it were there, and then one was deleted: a matter of the next run.
+        const auto made = entries_.find(*job.calibration);
+        if (made == entries_.end()) return true;
+        calibration = made->second.directory / kCalibrationFile;
       }
     }
     run_job(job, {.model = plan_.models[job.model],

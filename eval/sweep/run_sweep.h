@@ -22,11 +22,6 @@ struct SweepProgress {
   double seconds = 0.0;     ///< since the cells of this run began
 };
 
-/// Every n-th job belongs to shard i of n, 1 <= i <= n.
-struct Shard {
-  std::size_t index = 1, count = 1;
-};
-
 struct SweepOptions {
   std::filesystem::path output;
   std::filesystem::path cache;  ///< empty: in the output

@@ -71,12 +71,16 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   calibration.field = section.text("field", "text");
   if (section.has("samples")) calibration.samples = numbers(section, "samples", 1, kMostSamples);
   if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
-  if (calibration.seeds.size() > 1 && calibration.text.empty())
-    section.fail(*section.find("seed"), "several seeds draw several samples of a text; tokens are taken as they are");
   if (calibration.draws() > kMaxCells) section.fail(node, fmt::format("more than {} draws", kMaxCells));
   calibration.length = section.count("length", 2, 1 << 24, 0);
   calibration.flavour = section.parsed("fisher", "sequence", calib::parse_fisher_flavour);
   calibration.labels = section.parsed("labels", "data", calib::parse_labels);
+  if (calibration.text.empty()) {
+    const std::string_view hint = "tokens are taken as they are; choose text, or leave it out";
+    if (section.has("field")) section.fail(*section.find("field"), fmt::format("field: {}", hint));
+    if (section.has("seed") && calibration.labels != calib::Labels::kSampled)  // which it draws
+      section.fail(*section.find("seed"), fmt::format("seed: {}", hint));
+  }
   calibration.centre_own = section.parsed("centre", "none", [](const std::string& text) {
     NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
     return text == "own";
@@ -148,8 +152,15 @@ void require_unique_names(const std::vector<Named>& list, std::string_view what,
 }
 
 // A text that settings were chosen on is no test; calibrated on, it is neither.
-void require_one_use_of_a_text(const std::vector<SweepEvaluation>& evaluations, std::string_view what) {
+void require_one_use_of_a_text(const std::vector<SweepEvaluation>& evaluations,
+                               const std::optional<SweepCalibration>& calibration, std::string_view what) {
   std::map<std::filesystem::path, const SweepEvaluation*> seen;
+  SweepEvaluation calibrated;
+  if (calibration) {
+    calibrated.name = calibrated.use = "calibration";
+    for (const std::filesystem::path& file : calibration->text) seen.emplace(file.lexically_normal(), &calibrated);
+    if (!calibration->tokens.empty()) seen.emplace(calibration->tokens.lexically_normal(), &calibrated);
+  }
   for (const SweepEvaluation& evaluation : evaluations) {
     if (evaluation.use.empty()) continue;
     for (const auto* files : {&evaluation.text, &evaluation.tokens})
@@ -212,7 +223,7 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
   spec.recipes = std::move(expanded.recipes);
   require_unique_names(spec.models, what, "models");
   require_unique_names(spec.evaluations, what, "evaluations");
-  require_one_use_of_a_text(spec.evaluations, what);
+  require_one_use_of_a_text(spec.evaluations, spec.calibration, what);
   require_unique_names(spec.recipes, what, "grid and list");
 
   for (std::size_t m = 0; m < spec.models.size(); ++m) {

@@ -121,9 +121,11 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
     job.progress = sink;
     calib::calibrate(job);
   });
+  const std::shared_ptr<const calib::StatsFile> file = calib::StatsFile::open(output);
   warn(warnings);
   warn_of_unexpected_tensors(*checkpoint);
-  return {calib::StatsFile::open(output)};
+  warn(quant::warnings(checkpoint->architecture(), *file));
+  return {file};
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ def test_warnings_of_the_command_line_are_pythons(demo, tmp_path):
         nibble.Model(stray)
     with pytest.warns(UserWarning, match="asks for no tensor h.0.stray.weight: left out"):
         nibble.quantize(stray, tmp_path / "q", nibble.Recipe(bits=4))
+    with pytest.warns(UserWarning, match="rules that apply to no tensor of '.*': 'c_fcc'"):
+        nibble.quantize(demo / "gpt2-demo", tmp_path / "r", nibble.Recipe.parse("layers: [{match: c_fcc, bits: 3}]"))
     lines = [json.dumps({"text": text}) for text in (demo / "calibration.txt").read_text().split("\n\n")]
     (tmp_path / "text.jsonl").write_text("\n".join(lines + [json.dumps({"body": "elsewhere"})]))
     with pytest.warns(UserWarning, match="1 lines were skipped: the text field is missing"):

@@ -1,5 +1,7 @@
 #include "quant/job/plan/result.h"
 
+#include <fmt/ranges.h>
+
 namespace nibble::quant {
 
 TensorResult tensor_result(const std::string& name, Format format, std::uint64_t weights, std::uint64_t stored_bits,
@@ -18,6 +20,18 @@ TensorResult tensor_result(const std::string& name, Format format, std::uint64_t
     result.silent_inputs = made.solver->silent_inputs;
   }
   return result;
+}
+
+std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model) {
+  std::vector<std::string> sentences;
+  for (const RareExpert& expert : result.rare_experts)
+    sentences.push_back(
+        fmt::format("{}: {} tokens of the calibration chose this expert of {} inputs: quantized without statistics",
+                    expert.name, expert.tokens, expert.inputs));
+  if (!result.unused_rules.empty())
+    sentences.push_back(fmt::format("rules that apply to no tensor of '{}': '{}'", model.string(),
+                                    fmt::join(result.unused_rules, "', '")));
+  return sentences;
 }
 
 }  // namespace nibble::quant

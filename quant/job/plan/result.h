@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -64,6 +65,10 @@ struct QuantizeResult {
   std::optional<TuningResult> tuning;             ///< where the recipe has one
   std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
 };
+
+/// What whoever ran the recipe on `model` should hear of its result, a sentence each: experts without statistics, rules
+/// that apply to nothing.
+std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model);
 
 /// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.
 using TensorSink = std::function<void(const TensorResult&)>;

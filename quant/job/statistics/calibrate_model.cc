@@ -63,14 +63,17 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
   return job;
 }
 
-std::vector<RareExpert> rare_experts(const model::Architecture& architecture, const calib::StatsFile& file) {
-  std::vector<RareExpert> rare;
+std::vector<std::string> warnings(const model::Architecture& architecture, const calib::StatsFile& file) {
+  std::vector<std::string> sentences;
   for (const model::Parameter* layer : model::linear_layers(architecture)) {
     if (!layer->expert || !layer->input_of.empty()) continue;
     const std::uint64_t tokens = file.layer(layer->module).tokens;
-    if (tokens < layer->in) rare.push_back({layer->module, tokens, layer->in});
+    if (tokens < layer->in)
+      sentences.push_back(
+          fmt::format("{}: {} tokens chose this expert of {} inputs; quantizing it will do without statistics",
+                      layer->module, tokens, layer->in));
   }
-  return rare;
+  return sentences;
 }
 
 }  // namespace nibble::quant

@@ -9,7 +9,6 @@
 #include "calib/collect/collector.h"
 #include "datasets/calibration_windows.h"
 #include "model/tokenizer/tokenizer.h"
-#include "quant/job/plan/result.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::quant {
@@ -52,7 +51,8 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output);
 
-/// The experts that the text of `file` chose so seldom that quantizing will do without their statistics.
-std::vector<RareExpert> rare_experts(const model::Architecture& architecture, const calib::StatsFile& file);
+/// What whoever collected `file` should hear, a sentence each: the experts that its text chose so seldom that quantizing
+/// will do without their statistics.
+std::vector<std::string> warnings(const model::Architecture& architecture, const calib::StatsFile& file);
 
 }  // namespace nibble::quant

@@ -174,5 +174,31 @@ TEST(NaturalOrder, CountsNumbersAndPutsNoneFirst) {
   EXPECT_FALSE(natural_less("fisher", "fisher"));
 }
 
+TEST_F(PivotTest, CellsOfABudgetStandUnderItsBits) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (const char* bits : {"2.8", "3.0"}) {
+    SweepRecord record = records[1];  // of 4 bits by its defaults
+    record.id[0] = bits[0];
+    record.labels[1].second = std::string("budget ") + bits;
+    std::string& recipe = record.configuration[1].second;
+    recipe.insert(recipe.size() - 1, std::string(R"(,"budget":{"bits_per_weight":)") + bits + "}");
+    records.push_back(record);
+  }
+  SweepRecord tuned = records[1];
+  tuned.labels[1].second = "tuned";
+  tuned.configuration[1].second.insert(tuned.configuration[1].second.size() - 1, R"(,"tuning":{"epochs":2})");
+  records.push_back(tuned);
+  use(records);
+  const PivotSettings settings = default_pivot(entries_);
+  EXPECT_EQ(settings.columns, SettingNames{"width"});
+  const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
+  ASSERT_EQ(pivots.size(), 1u) << "one table";
+  EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2", "2.8", "3", "4"}));
+  EXPECT_TRUE(pivots[0].cells.contains({"budget 2.8", "2.8"}));
+  EXPECT_TRUE(pivots[0].cells.contains({"budget 3", "3"}));
+  EXPECT_TRUE(pivots[0].cells.contains({"tuning", "4"}));
+  EXPECT_EQ(pivot_table(pivots[0], settings).columns[2], "2.8 bits");
+}
+
 }  // namespace
 }  // namespace nibble::eval

@@ -124,6 +124,22 @@ TEST_F(PooledTexts, TextsThatWereMeasuredInAnotherWayAreNotOfOneKind) {
   EXPECT_TRUE(input(records).pooled.empty());
 }
 
+TEST_F(PooledTexts, TextsWithWindowsInCommonAreNotTakenTogether) {
+  const auto refused = [&](const std::vector<SweepRecord>& records) {
+    const ReportInput all = input(records);
+    EXPECT_TRUE(all.pooled.empty());
+    EXPECT_THAT(all.warnings, testing::ElementsAre(testing::HasSubstr("texts for test have windows in common")));
+  };
+  std::vector<SweepRecord> records = both();
+  for (std::size_t i = 1; i < records.size(); i += 2)  // B begins as A does
+    records[i].measures->window_nll[0] = records[i - 1].measures->window_nll[0];
+  refused(records);
+  records = both();
+  for (SweepRecord& record : records)
+    record.sources.emplace_back("evaluation", record.id[0] == 'a' ? R"({"text":["x.txt","y.txt"]})" : R"({"text":["y.txt"]})");
+  refused(records);
+}
+
 TEST_F(PooledTexts, TwoTextsOfOneNameAreNotTakenTogether) {
   auto records = both();
   for (SweepRecord& record : records) set(record.labels, "evaluation", "text");

@@ -12,6 +12,7 @@
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/report_input.h"
+#include "eval/report/tables.h"
 #include "eval/report/writers.h"
 #include "tests/eval/report/example_sweep.h"
 #include "tests/support/files.h"
@@ -621,6 +622,54 @@ TEST_F(ReportTest, StorageStudiesBecomeASection) {
   ASSERT_EQ(input.storage[0].rows.size(), 2u);
   EXPECT_EQ(input.storage[0].rows[0].transform, "zigzag, packed");
   EXPECT_NE(html_report(build_report(input, {})).find("m: codes, 4 bits"), std::string::npos);
+}
+
+TEST_F(ReportTest, PairsAreOfCellsThatWereCalibratedAlike) {
+  // Without and with shifting, on two texts, and a cell with other settings that needs no statistics.
+  std::vector<SweepRecord> records = {test::example_sweep()[0]};
+  const auto add = [&](std::size_t i, const char* calibration, double more) {
+    SweepRecord record = two_cells(0.2)[i];
+    record.id = fmt::format("{:032x}", records.size() + 1);
+    record.configuration[2].second = calibration;
+    record.measures->divergence->nats_per_token += more;
+    for (double& nats : record.measures->divergence->window_nats) nats += more;
+    records.push_back(record);
+  };
+  add(1, R"({"text_hash":"1","window_tokens":"64"})", 0.0);
+  add(2, R"({"text_hash":"1","window_tokens":"64"})", 0.0);
+  add(1, R"({"text_hash":"1","window_tokens":"16"})", 0.03);
+  add(2, R"({"text_hash":"1","window_tokens":"16"})", 0.03);
+  const Report both = build_report(load(records), {});
+  const ReportTable& table = modifications_of(both);
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][2].text, "2");
+  EXPECT_EQ(table.rows[0][4].text, table.rows[0][5].text) << "the lowest and the highest";
+
+  records.resize(3);
+  records[1].configuration[2].second = "null";
+  EXPECT_EQ(modifications_of(build_report(load(records), {})).rows.size(), 1u) << "needs none, and pairs with all";
+}
+
+TEST_F(ReportTest, WindowsOfTokensAreTheirText) {
+  std::vector<SweepRecord> records = {test::example_sweep()[0]};
+  for (const char* windows : {"8", "64"})
+    for (const char* sampling : {"consecutive windows", "documents"}) {
+      SweepRecord record = test::example_sweep()[1];
+      record.id = fmt::format("{:032x}", records.size() + 1);
+      record.labels[1].second += fmt::format(", {} of {}", windows, sampling);
+      record.configuration[2].second = fmt::format(
+          R"({{"text_hash":"{0}","windows_hash":"{0}","sampling":"{1}","windows":"{0}"}})", windows, sampling);
+      records.push_back(record);
+    }
+  const auto warnings_of = [&](std::size_t first) {
+    const ReportInput input = load(records);
+    Entries entries;
+    for (const Entry& entry : input.entries)
+      if (entry.record.id == records[first].id || entry.record.id == records[first + 2].id) entries.push_back(&entry);
+    return mixture_warnings(entries, {"calibration.samples"}).size();
+  };
+  EXPECT_EQ(warnings_of(1), 0u);
+  EXPECT_EQ(warnings_of(2), 1u) << "other texts";
 }
 
 }  // namespace

@@ -53,5 +53,21 @@ TEST(ResultsDirectory, ACellOfSeveralSweepsHasTheNameOfTheLast) {
   }
 }
 
+TEST(ResultsDirectory, ShardsOfASweepAddUpAndOthersAreNotWaitedFor) {
+  const test::TempDir temp;
+  const ResultsDirectory results(temp / "results");
+  SweepPlan plan = plan_of("/a.yaml", "1", "one");
+  plan.jobs.push_back(plan_of("", "2", "two").jobs[0]);
+  plan.jobs.push_back(plan_of("", "3", "three").jobs[0]);
+  results.announce(plan, {.index = 1, .count = 2});
+  EXPECT_EQ(names_in(results), (Names{"m · one · e", "m · three · e"}));
+  results.announce(plan, {.index = 2, .count = 2});
+  EXPECT_EQ(names_in(results), (Names{"m · two · e", "m · one · e", "m · three · e"}));
+  results.announce(plan, {.index = 3, .count = 3});
+  EXPECT_EQ(names_in(results), Names{"m · three · e"});
+  results.announce(plan);
+  EXPECT_EQ(names_in(results), (Names{"m · one · e", "m · two · e", "m · three · e"}));
+}
+
 }  // namespace
 }  // namespace nibble::eval

@@ -141,5 +141,21 @@ TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {
   EXPECT_FALSE(beside);
 }
 
+TEST_F(RunSweepTest, ARecordThatIsDeletedMeanwhileIsLeftToTheNextRun) {
+  const SweepPlan planned = plan("list: [{name: fisher, bits: 2, weighting: fisher}, {name: a, bits: 3}, float]");
+  run(planned);
+  const std::filesystem::path deleted = output / (planned.jobs.at(0).cells[0].record.id + ".json");
+  std::filesystem::remove(output / (planned.jobs.at(1).cells[0].record.id + ".json"));
+  // Its calibration was not made, for nothing needed it when the sweep began.
+  SweepOptions options;
+  options.output = output;
+  bool removed = false;
+  options.progress = [&](const SweepProgress&) { removed = std::filesystem::remove(deleted) || removed; };
+  EXPECT_NO_THROW(run_sweep(planned, options));
+  EXPECT_TRUE(removed);
+  EXPECT_EQ(run(planned).done, 1u);
+  EXPECT_TRUE(std::filesystem::exists(deleted));
+}
+
 }  // namespace
 }  // namespace nibble::eval

@@ -1,5 +1,6 @@
 #include "eval/sweep/sweep_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -120,6 +121,12 @@ TEST(SweepFile, SeveralSeedsOfTheCalibrationMakeACellEach) {
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: [1, 1]}\n", "line 4", "each once"));
   EXPECT_TRUE(refused(head + "calibration: {text: a.txt, seed: -1}\n", "line 4", "got '-1'"));
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: [1, 2]}\n", "line 4", "as they are"));
+  EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: 1}\n", "line 4", "seed: tokens are taken"));
+  EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, field: body}\n", "line 4", "field: tokens are taken"));
+  // Sampled labels are drawn with it.
+  const SweepSpec sampled =
+      parse_sweep(head + "calibration: {tokens: a.u16, labels: sampled, seed: [1, 2]}\n", "s");
+  EXPECT_EQ(sampled.calibration->draws(), 2u);
   std::string numbers = "1";
   for (int i = 2; i <= 400; ++i) numbers += ", " + std::to_string(i);
   const std::string many = "calibration: {text: a.txt, samples: [" + numbers + "], seed: [" + numbers + "]}\n";
@@ -139,6 +146,12 @@ TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
   EXPECT_EQ(spec.evaluations[2].use, "");
   EXPECT_TRUE(refused(head + "  - {text: [b, ./a], use: validation, name: v}\n  - {text: a, use: test, name: t}\n",
                       "'a' is validation in 'v' and test in 't'", "a text has one use"));
+  for (const char* kind : {"text", "tokens"}) {
+    const std::string calibration = fmt::format("calibration: {{{}: ./a}}\n", kind);
+    EXPECT_TRUE(refused(calibration + head + fmt::format("  - {{{}: a, use: test, name: t}}\n", kind),
+                        "'a' is calibration in 'calibration' and test in 't'"));
+    EXPECT_NO_THROW(parse_sweep(calibration + head + fmt::format("  - {{{}: a, use: calibration}}\n", kind), "s"));
+  }
   EXPECT_NO_THROW(parse_sweep(head +
                                   "  - {text: a, use: test, name: s}\n  - {text: a, use: test, name: t, context: 8}\n"
                                   "  - {text: a, name: u}\n",

@@ -365,6 +365,11 @@ TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
 TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   const SweepRecord record = plan("list: [{bits: 3, weighting: fisher}]").jobs[0].cells[0].record;
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  SweepRecord older = record;  // which said of tokens what belongs to text
+  std::string source(fact(record.sources, "calibration"));
+  EXPECT_THAT(source, testing::Not(testing::HasSubstr("seed")));
+  set_fact(older.sources, "calibration", source.insert(1, R"("seed":0,"field":"text",)"));
+  EXPECT_EQ(plan_repetition(older).jobs.at(0).cells.at(0).record.id, record.id);
   write_tokens("text.u16", 40);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
 }

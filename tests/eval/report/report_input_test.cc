@@ -1,0 +1,78 @@
+#include "eval/report/report_input.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/eval/report/example_sweep.h"
+#include "tests/support/files.h"
+
+namespace nibble::eval {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct ReportInputTest : testing::Test {
+  ReportInput load(const std::vector<SweepRecord>& records) {
+    test::write_records(directory_.path(), records);
+    return load_report_input({directory_.path()});
+  }
+  std::vector<SweepRecord> records_ = [] {
+    auto records = test::example_sweep();
+    records.resize(3);
+    return records;
+  }();
+  test::TempDir directory_;
+};
+
+TEST_F(ReportInputTest, CheckpointsOfOneNameAreModelsOfTheirOwn) {
+  EXPECT_THAT(load(records_).warnings, IsEmpty());
+  records_[2].configuration[0].second = R"({"fingerprint":"0123456789abcdef"})";
+  const ReportInput input = load(records_);
+  EXPECT_THAT(input.warnings, ElementsAre(HasSubstr("2 checkpoints are called 'gpt2-novels'")));
+  std::vector<std::string> models;
+  for (const Entry& entry : input.entries) models.emplace_back(entry.setting("model"));
+  EXPECT_THAT(models, ElementsAre("gpt2-novels (01234567)", "gpt2-novels (5f1e)", "gpt2-novels (5f1e)"));
+}
+
+TEST_F(ReportInputTest, ACellThatWasMeasuredAgainWithTheDivergenceCountsOnce) {
+  SweepRecord again = records_[1];
+  again.id[0] = 'f';
+  std::string& evaluation = again.configuration[3].second;
+  evaluation.insert(evaluation.size() - 1, R"(,"divergence":true)");
+  again.measures->divergence.emplace();
+  records_.push_back(again);
+  ReportInput input = load(records_);
+  EXPECT_EQ(input.entries.size(), 3u);
+  EXPECT_EQ(std::ranges::count_if(input.entries, [&](const Entry& e) { return e.record.id == again.id; }), 1);
+  // In an evaluation of another name it is a cell of that.
+  records_[3].labels[2].second = "elsewhere";
+  EXPECT_EQ(load(records_).entries.size(), 4u);
+}
+
+TEST_F(ReportInputTest, OfSeveralBaselinesOneIsTakenAndTheOthersAreCompared) {
+  SweepRecord other = records_[1];
+  other.id[0] = 'f';
+  other.configuration[2].second = R"({"text":"another","samples":64})";
+  for (double& nll : other.measures->window_nll) nll += 0.5;
+  records_.push_back(other);
+  ReportInput input = load(records_);
+  compare_to_baseline(input, records_[1].labels[1].second);
+  std::size_t baselines = 0, compared = 0;
+  for (const Entry& entry : input.entries) {
+    baselines += entry.is_baseline;
+    compared += entry.to_baseline.has_value();
+  }
+  EXPECT_EQ(baselines, 1u);
+  EXPECT_EQ(compared, 3u);
+  EXPECT_THAT(input.warnings, ElementsAre(HasSubstr("2 cells of gpt2-novels, novels, blocks of 512 are called")));
+}
+
+}  // namespace
+}  // namespace nibble::eval
