@@ -117,7 +117,8 @@ Command report_command(CLI::App& program) {
   app->add_option("--rows", arguments->rows, "Settings that make the rows of tables (default: what varies)")
       ->delimiter(',')
       ->type_name("SETTING,…");
-  app->add_option("--columns", arguments->columns, "Settings that make the columns (default: bits, with budgets width, or models)")
+  app->add_option("--columns", arguments->columns,
+                  "Settings that make the columns (default: bits, with budgets width, or models)")
       ->delimiter(',')
       ->type_name("SETTING,…");
   app->add_option("--over", arguments->over,

@@ -19,9 +19,8 @@ constexpr std::size_t kModificationMaxEntries = 4000;
 
 // What is not a setting of the recipe, or is the bits themselves: more bits are no modification of a method.
 bool is_modification(const std::string& name) {
-  for (const char* other :
-       {"model", "recipe", "evaluation", "use", "bits", "seed", "protocol", "context", "stride", "average",
-        "divergence"})
+  for (const char* other : {"model", "recipe", "evaluation", "use", "bits", "seed", "protocol", "context", "stride",
+                            "average", "divergence"})
     if (name == other) return false;
   return name != kCalibrationSeed;
 }

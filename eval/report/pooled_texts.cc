@@ -158,8 +158,9 @@ void pool_texts(ReportInput& input) {
     if (count < 2 || ambiguous.contains(place)) continue;
     if (std::ranges::any_of(cells, [](const auto& cell) { return any_overlap(cell.second); })) {
       const Entry& one = *cells.begin()->second.begin()->second;
-      input.warnings.push_back(fmt::format("{}: texts for {} have windows in common, so nothing is said of them together",
-                                           one.setting("model"), one.setting("use")));
+      input.warnings.push_back(
+          fmt::format("{}: texts for {} have windows in common, so nothing is said of them together",
+                      one.setting("model"), one.setting("use")));
       continue;
     }
     for (const auto& [cell, texts] : cells)

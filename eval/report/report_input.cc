@@ -164,7 +164,8 @@ void compare_to_baseline(ReportInput& input, const std::string& baseline) {
     const auto base = std::ranges::find_if(entries, [&](const Entry* entry) { return may_be(*entry); });
     if (base == entries.end()) continue;
     (*base)->is_baseline = true;
-    if (const auto count = std::ranges::count_if(entries, [&](const Entry* entry) { return may_be(*entry); }); count > 1)
+    if (const auto count = std::ranges::count_if(entries, [&](const Entry* entry) { return may_be(*entry); });
+        count > 1)
       input.warnings.push_back(fmt::format("{} cells of {}, {} are called '{}': differences are from the first of them",
                                            count, (*base)->setting("model"), (*base)->setting("evaluation"),
                                            (*base)->setting("recipe")));

@@ -139,7 +139,8 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
   bool has_losses = false;
   table.columns.push_back(joined(settings.rows));
   for (const std::string& column : pivot.column_names) {
-    const bool is_bits = settings.columns == SettingNames{"bits"} || settings.columns == SettingNames{std::string(kWidthSetting)};
+    const bool is_bits =
+        settings.columns == SettingNames{"bits"} || settings.columns == SettingNames{std::string(kWidthSetting)};
     const bool says_bits = is_bits && !column_of(pivot, column)[0]->setting(kWidthSetting).empty();
     table.columns.push_back(says_bits ? column + " bits" : column);
   }

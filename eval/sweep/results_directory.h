@@ -15,9 +15,8 @@ namespace nibble::eval {
 ///
 ///   ID.json                 records
 ///   .sweep/claims           who works at what (claims.h)
-///   .sweep/plan-HASH-IofN.json   the cells of each sweep file that was started here, as it was last, for those who watch
-///   .sweep/scratch/JOB      models in work
-///   .sweep/cache            shared work, unless it is kept elsewhere
+///   .sweep/plan-HASH-IofN.json   the cells of each sweep file that was started here, as it was last, for those who
+///   watch .sweep/scratch/JOB      models in work .sweep/cache            shared work, unless it is kept elsewhere
 class ResultsDirectory {
  public:
   /// Makes it if need be. Throws FormatError.

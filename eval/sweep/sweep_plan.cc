@@ -367,7 +367,7 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
     if (const auto guide = recorded_guide(record); guide && name == std::string_view("calibration"))
-      section["guide"] = *guide;  // of a plain one records say nothing, and the default is another
+      section["guide"] = *guide;       // of a plain one records say nothing, and the default is another
     if (section.contains("tokens")) {  // older records have defaults of what belongs to text
       section.erase("field");
       if (section.value("labels", Json()) != "sampled") section.erase("seed");

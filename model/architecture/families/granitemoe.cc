@@ -40,6 +40,7 @@ Architecture parse_granitemoe(const FamilyConfig& config) {
     block.experts->routing = ExpertsSpec::Routing::kTopThenSoftmax;
   }
   set_granite_multipliers(a, config);
+  config.require_one_of("position_embedding_type", {"rope"});
   a.attention_bias_key = "attention_bias";
   return a;
 }

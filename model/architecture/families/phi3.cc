@@ -12,6 +12,8 @@ Architecture parse_phi3(const FamilyConfig& config) {
   like.activation = config.activation("hidden_act", "silu");
   config.require_boolean("attention_bias", false);
   config.require_boolean("mlp_bias", false);
+  config.require_boolean("lm_head_bias", false);
+  for (const char* key : {"full_attn_mod", "interpolate_factor"}) config.integer_or(key, 1, 1, 1);  // of Phi-4-mini
   Architecture a = like.build();
   const std::size_t window = config.window(0);
   for (std::size_t i = 0; i < like.layers; ++i) {

@@ -9,6 +9,10 @@ Architecture parse_qwen3_moe(const FamilyConfig& config) {
   LlamaLike like(config, {.kv_heads = 4, .max_positions = 32768});
   like.attention_bias = like.output_bias = config.boolean_or("attention_bias", false);
   like.activation = config.activation("hidden_act", "silu");
+  // Spellings of other families that Qwen3-Coder's files say the same with; nothing reads them.
+  config.require_boolean("qkv_bias", false);
+  config.require_boolean("use_qk_norm", true);
+  config.integer_or("shared_expert_intermediate_size", 0, 0, 0);
   Architecture a = like.build();
   like.set_qk_norms(a, false);
   set_qwen_mixtures(a, config, like, 128, 8, 768);

@@ -20,6 +20,7 @@ Architecture parse_starcoder2(const FamilyConfig& config) {
   // Spellings of another family beside this one's; nothing reads them.
   config.mark("activation_function");
   config.mark("layer_norm_epsilon");
+  config.mark("rms_norm_eps");
   Architecture a = like.build();
   const std::size_t window = config.window(0);
   for (BlockSpec& block : a.blocks) block.attention.window = window;

@@ -51,8 +51,8 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output);
 
-/// What whoever collected `file` should hear, a sentence each: the experts that its text chose so seldom that quantizing
-/// will do without their statistics.
+/// What whoever collected `file` should hear, a sentence each: the experts that its text chose so seldom that
+/// quantizing will do without their statistics.
 std::vector<std::string> warnings(const model::Architecture& architecture, const calib::StatsFile& file);
 
 }  // namespace nibble::quant

@@ -136,7 +136,8 @@ TEST_F(PooledTexts, TextsWithWindowsInCommonAreNotTakenTogether) {
   refused(records);
   records = both();
   for (SweepRecord& record : records)
-    record.sources.emplace_back("evaluation", record.id[0] == 'a' ? R"({"text":["x.txt","y.txt"]})" : R"({"text":["y.txt"]})");
+    record.sources.emplace_back("evaluation",
+                                record.id[0] == 'a' ? R"({"text":["x.txt","y.txt"]})" : R"({"text":["y.txt"]})");
   refused(records);
 }
 

@@ -124,8 +124,7 @@ TEST(SweepFile, SeveralSeedsOfTheCalibrationMakeACellEach) {
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: 1}\n", "line 4", "seed: tokens are taken"));
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, field: body}\n", "line 4", "field: tokens are taken"));
   // Sampled labels are drawn with it.
-  const SweepSpec sampled =
-      parse_sweep(head + "calibration: {tokens: a.u16, labels: sampled, seed: [1, 2]}\n", "s");
+  const SweepSpec sampled = parse_sweep(head + "calibration: {tokens: a.u16, labels: sampled, seed: [1, 2]}\n", "s");
   EXPECT_EQ(sampled.calibration->draws(), 2u);
   std::string numbers = "1";
   for (int i = 2; i <= 400; ++i) numbers += ", " + std::to_string(i);

@@ -323,7 +323,10 @@ TEST(Keys, ThatAreNullEmptyOrHarmlessPass) {
   json["something_new"] = nullptr;
   json["pruned_heads"] = Json::object();
   json["torch_dtype"] = "bfloat16";
+  json["custom_pipelines"] = {{"text-generation", {{"impl", "x.Y"}}}};
   EXPECT_EQ(parse(json).blocks.size(), 32u);
+  // As transformers 4.53 to 4.57 save it.
+  EXPECT_EQ(parse(with(small("granitemoe"), "position_embedding_type", "rope")).blocks.size(), 4u);
 }
 
 TEST(Tensors, ThatFilesCarryAlongAreIgnored) {
@@ -375,6 +378,13 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
          "not known"},
         {"PartialRotationOfFamiliesWithoutIt", with(llama(), "partial_rotary_factor", 0.5), "partial_rotary_factor",
          "got 0.5"},
+        {"QwenMixturesWithoutQkNorms", with(small("qwen3_moe"), "use_qk_norm", false), "use_qk_norm", "only true"},
+        {"QwenMixturesWithSharedExperts", with(small("qwen3_moe"), "shared_expert_intermediate_size", 8),
+         "shared_expert_intermediate_size", "got 8"},
+        {"PhiHeadsWithBiases", with(small("phi3"), "lm_head_bias", true), "lm_head_bias", "only false"},
+        {"PhiBlocksOfOtherAttention", with(small("phi3"), "full_attn_mod", 2), "full_attn_mod", "got 2"},
+        {"GraniteMixturesWithoutPositions", with(small("granitemoe"), "position_embedding_type", "none"),
+         "position_embedding_type", "'none'"},
         {"UnknownKeys", with(llama(), "brand_new_gate", 1), "'brand_new_gate'", "may change what the network computes"},
         {"NormsBehind", with(opt, "do_layer_norm_before", false), "do_layer_norm_before", "only true"},
         {"ProjectedEmbeddings", with(opt, "word_embed_proj_dim", 16), "word_embed_proj_dim", "got 16"},
