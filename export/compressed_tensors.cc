@@ -5,6 +5,7 @@
 #include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"
+#include "export/fused_layers.h"
 #include "export/packed_rows.h"
 #include "export/quantized_directory.h"
 
@@ -82,7 +83,9 @@ nlohmann::ordered_json json_of(const Scheme& scheme, nlohmann::ordered_json targ
           {"output_activations", nullptr}};
 }
 
-// The most frequent scheme goes for every linear layer, the others for modules by name, which wins over the class.
+// The most frequent scheme goes for every linear layer, the others for modules by name, which wins over the class. But
+// vLLM up to 0.24 takes the class before the parts of what it fuses: where a part has a scheme of its own, all modules
+// stand by name.
 void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span<const OutputMatrix> matrices,
                std::span<const OutputMatrix> floats) {
   if (matrices.empty()) return;
@@ -94,10 +97,15 @@ void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span
   }
   const Scheme usual = most_frequent(all);
   std::map<Scheme, nlohmann::ordered_json> named;
-  for (const OutputMatrix& matrix : matrices)
-    if (const Scheme scheme = scheme_of(matrix); scheme != usual) named[scheme].push_back(matrix.group->name);
+  nlohmann::ordered_json usually = nlohmann::ordered_json::array();
+  bool by_class = true;
+  for (const OutputMatrix& matrix : matrices) {
+    const Scheme scheme = scheme_of(matrix);
+    (scheme == usual ? usually : named[scheme]).push_back(matrix.group->name);
+    by_class = by_class && (scheme == usual || !fused_name(matrix.group->name));
+  }
   nlohmann::ordered_json groups;
-  groups["group_0"] = json_of(usual, {"Linear"});
+  groups["group_0"] = json_of(usual, by_class ? nlohmann::ordered_json{"Linear"} : std::move(usually));
   for (const auto& [scheme, modules] : named) groups[fmt::format("group_{}", groups.size())] = json_of(scheme, modules);
   nlohmann::ordered_json ignore = nlohmann::ordered_json::array();
   for (const OutputMatrix& matrix : floats)

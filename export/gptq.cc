@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <compare>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.h"
 #include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"
+#include "export/fused_layers.h"
 #include "export/packed_rows.h"
 #include "export/quantized_directory.h"
 
@@ -88,13 +92,21 @@ void configure(nlohmann::ordered_json& config, const ExportPlan&, std::span<cons
   }
   const Settings usual = most_frequent(all);
   nlohmann::ordered_json dynamic = nlohmann::ordered_json::object();
-  for (const OutputMatrix& matrix : matrices) {
-    const Settings settings = settings_of(matrix);
-    if (settings != usual)
-      dynamic["+:" + pattern_of(matrix.group->name)] = {{"bits", settings.bits}, {"group_size", settings.group_size}};
-  }
+  const auto add = [&](const std::string& module, const std::optional<Settings>& settings) {
+    if (!settings) {
+      dynamic["-:" + pattern_of(module)] = nlohmann::ordered_json::object();
+    } else if (*settings != usual) {
+      dynamic["+:" + pattern_of(module)] = {{"bits", settings->bits}, {"group_size", settings->group_size}};
+    }
+  };
+  std::map<const OutputMatrix*, std::optional<Settings>> of;  // nothing: floats
+  for (const OutputMatrix& matrix : matrices) add(matrix.group->name, of[&matrix] = settings_of(matrix));
   for (const OutputMatrix& matrix : floats)
-    if (is_block_linear(matrix)) dynamic["-:" + pattern_of(matrix.group->name)] = nlohmann::ordered_json::object();
+    if (is_block_linear(matrix)) add(matrix.group->name, of[&matrix] = std::nullopt);
+  // vLLM asks for what it fuses, and for no part of it.
+  for (const FusedLayer& layer : fused_layers(matrices, floats))
+    if (std::ranges::all_of(layer.members, [&](const OutputMatrix* part) { return of[part] == of[layer.members[0]]; }))
+      add(layer.name, of[layer.members[0]]);
   config["quantization_config"] = {{"quant_method", "gptq"},
                                    {"bits", usual.bits},
                                    {"group_size", usual.group_size},

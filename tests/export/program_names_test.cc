@@ -141,6 +141,31 @@ TEST(ProgramNames, SettingsThatDifferStandInTheConfigurationByModule) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_to("awq", dir / "q", dir / "out"); }, "8", "o_proj"));
 }
 
+// vLLM makes one layer of q, k and v and one of gate and up, and looks for the settings of that.
+TEST(ProgramNames, LayersThatVllmFusesFindTheirSettings) {
+  const TempDir dir;
+  write_model(dir / "model", llama_config());
+  quantize(dir / "model", dir / "q",
+           "{defaults: {format: int4-block}, layers: [{match: 'layers.0.*(q|k|v)_proj', format: uniform, bits: 8, "
+           "group_size: 32}, "
+           "{match: 'layers.1.*(gate|up)_proj', format: float16}, {match: 'layers.0.mlp.up_proj', format: float16}]}",
+           {});
+  export_to("compressed-tensors", dir / "q", dir / "out");
+  const auto groups = config_json_of(dir / "out").at("quantization_config").at("config_groups");
+  // No "Linear", which vLLM finds in "QKVParallelLinear" before it looks at the parts.
+  EXPECT_EQ(groups.at("group_0").at("targets").size(), 8u) << groups.at("group_0").at("targets");
+  EXPECT_EQ(groups.at("group_0").at("targets")[0], "model.layers.0.self_attn.o_proj");
+  EXPECT_EQ(groups.at("group_1").at("targets").size(), 3u);
+  EXPECT_EQ(groups.at("group_1").at("weights").at("num_bits"), 8);
+  export_to("gptq", dir / "q", dir / "out");
+  const auto dynamic = config_json_of(dir / "out").at("quantization_config").at("dynamic");
+  EXPECT_EQ(dynamic.at(R"(+:^model\.layers\.0\.self_attn\.qkv_proj$)").at("bits"), 8);
+  EXPECT_FALSE(dynamic.contains(R"(+:^model\.layers\.1\.self_attn\.qkv_proj$)")) << "as usual";
+  EXPECT_TRUE(dynamic.contains(R"(-:^model\.layers\.1\.mlp\.gate_up_proj$)"));
+  EXPECT_FALSE(dynamic.contains(R"(-:^model\.layers\.0\.mlp\.gate_up_proj$)")) << "its parts differ";
+  EXPECT_FALSE(dynamic.contains(R"(+:^model\.layers\.0\.mlp\.gate_up_proj$)"));
+}
+
 TEST(ProgramNames, AwqRepeatsScalesWhereBlocksDiffer) {
   const TempDir dir;
   write_model(dir / "model", llama_config());
