@@ -102,7 +102,7 @@ void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span
   for (const OutputMatrix& matrix : matrices) {
     const Scheme scheme = scheme_of(matrix);
     (scheme == usual ? usually : named[scheme]).push_back(matrix.group->name);
-    by_class = by_class && (scheme == usual || !fused_name(matrix.group->name));
+    by_class = by_class && (scheme == usual || !fused_name(matrix));
   }
   nlohmann::ordered_json groups;
   groups["group_0"] = json_of(usual, by_class ? nlohmann::ordered_json{"Linear"} : std::move(usually));

@@ -9,11 +9,11 @@
 
 namespace nibble::exporting {
 
-/// What vLLM calls the one matrix that it makes of a module and its neighbours: "….qkv_proj" for "….q_proj",
-/// "….k_proj" and "….v_proj", "….gate_up_proj" likewise; nothing for others. It looks settings up by this name.
-std::optional<std::string> fused_name(const std::string& module);
+/// The layer that vLLM makes of q, k and v, or of gate and up, of which `matrix` is one: its name, by which settings
+/// are looked up. Nothing where the output has them in one matrix already, and for others.
+std::optional<std::string> fused_name(const OutputMatrix& matrix);
 
-/// A layer that vLLM makes of several: the matrices of the output that are in it.
+/// Such a layer, and its matrices.
 struct FusedLayer {
   std::string name;
   std::vector<const OutputMatrix*> members;

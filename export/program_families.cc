@@ -144,6 +144,20 @@ constinit const ProgramFamilies kCompressedTensorsFamilies{"compressed-tensors 0
 constinit const ProgramFamilies kGptqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
 constinit const ProgramFamilies kAwqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
 
+std::string_view vllm_fused_name(model::Role role) {
+  switch (role) {
+    case model::Role::kQ:
+    case model::Role::kK:
+    case model::Role::kV:
+      return "qkv_proj";
+    case model::Role::kGate:
+    case model::Role::kUp:
+      return "gate_up_proj";
+    default:
+      return {};
+  }
+}
+
 void require_known_family(const ProgramFamilies& program, const Architecture& architecture) {
   const std::string& family = architecture.family;
   const KnownFamily* known = find_known(program, family);

@@ -45,6 +45,9 @@ struct ProgramFamilies {
 /// The key of GPTQ's configuration that says whether the head is quantized.
 inline constexpr std::string_view kGptqHeadKey = "lm_head";
 
+/// What vLLM calls the one matrix that it makes of a module of this role and its neighbours; empty where it makes none.
+std::string_view vllm_fused_name(model::Role role);
+
 extern const ProgramFamilies kMlxFamilies, kCompressedTensorsFamilies, kGptqFamilies, kAwqFamilies;
 
 /// Throws InvalidArgument for a family that `program` does not run, or not with these settings.

@@ -57,15 +57,12 @@ class GgufExport {
   explicit GgufExport(const ExportPlan& plan)
       : plan_(plan),
         names_(model::gguf_architecture_for(plan.model.architecture())),
-        layout_(model::gguf_layout(plan.model.architecture(), names_, [&](const model::Parameter& parameter) {
-          return parameter.biased || plan.model.weights().contains(parameter.bias.tensor) ||
-                 (is_zero_bias(parameter) && model::gguf_takes_bias(names_, parameter));
-        })) {
+        layout_(model::gguf_layout(plan.model.architecture(), names_,
+                                   [&](const model::Parameter& parameter) { return writes_bias(parameter); })) {
     for (const ExportPart& part : plan.model.parts()) {
       const model::Parameter& parameter = *part.parameter;
       parts_[&parameter] = &part;
-      const bool biased = parameter.biased || plan.model.weights().contains(parameter.bias.tensor);
-      NIBBLE_REQUIRE(!biased || model::gguf_takes_bias(names_, parameter), InvalidArgument,
+      NIBBLE_REQUIRE(!has_bias(parameter) || model::gguf_takes_bias(names_, parameter), InvalidArgument,
                      "gguf: '{}' has a bias, which llama.cpp does not add there. Where quantizing gave it one: "
                      "shifting: false",
                      parameter.module);
@@ -74,13 +71,12 @@ class GgufExport {
   }
 
   Written write(const std::filesystem::path& output, const ProgressSink& progress) const {
-    const model::GgufMetadata metadata = describe();
+    Written written;
+    const model::GgufMetadata metadata = describe(written.notes);
     std::vector<model::GgufDeclaration> declarations;
     for (std::size_t i = 0; i < layout_.size(); ++i)
       declarations.push_back({layout_[i].name, types_[i], layout_[i].shape});
     model::GgufWriter writer(output, metadata, declarations);
-    Written written;
-    written.notes = model::gguf_notes(plan_.model.architecture(), names_);
     for (std::size_t i = 0; i < layout_.size(); ++i) {
       const GgufLayoutTensor& tensor = layout_[i];
       written.bytes += model::gguf_tensor_bytes(model::block_type_info(types_[i]), tensor.shape, tensor.name);
@@ -99,6 +95,14 @@ class GgufExport {
   }
 
  private:
+  bool has_bias(const model::Parameter& parameter) const {
+    return parameter.biased || plan_.model.weights().contains(parameter.bias.tensor);
+  }
+  /// A bias of its own, or zeros where llama.cpp adds one: because others of its kind were given one, or it demands it.
+  bool writes_bias(const model::Parameter& parameter) const {
+    return has_bias(parameter) ||
+           ((names_.biases_demanded || is_zero_bias(parameter)) && model::gguf_takes_bias(names_, parameter));
+  }
   /// Whether it has to have a bias because others of its kind were given one.
   bool is_zero_bias(const model::Parameter& parameter) const {
     const auto& tensors = plan_.model.tensors();
@@ -161,11 +165,13 @@ class GgufExport {
     metadata.add("general.quantization_version", GgufValue(std::uint32_t{2}));
   }
 
-  model::GgufMetadata describe() const {
+  /// The metadata, and what a user should know of them.
+  model::GgufMetadata describe(std::vector<std::string>& notes) const {
     const model::Checkpoint& source = *plan_.model.checkpoint();
     const model::Architecture& architecture = source.architecture();
     model::GgufMetadata metadata;
     metadata.set_name("GGUF export");
+    notes = model::gguf_notes(architecture, names_);
     const std::filesystem::path path = std::filesystem::weakly_canonical(source.directory());
     if (model::is_gguf_path(path)) {  // its tokenizer goes along as it is
       const auto file = model::GgufFile::open(path);
@@ -183,8 +189,10 @@ class GgufExport {
     const model::GgufTokenizerFacts facts{.vocabulary = architecture.vocabulary,
                                           .bos = architecture.bos,
                                           .eos = architecture.eos,
+                                          .stop_tokens = architecture.stop_tokens,
                                           .chat_templates = read_chat_templates(path)};
     model::add_gguf_tokenizer(metadata, tokenizer, facts);
+    for (std::string& note : model::gguf_tokenizer_notes(tokenizer, facts)) notes.push_back(std::move(note));
     model::check_gguf_tokenizer(metadata, *model::Tokenizer::open(path));
     return metadata;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "core/error.h"
@@ -127,18 +128,16 @@ class ConfigWriter {
   void vocabulary_and_tokens() {
     set("vocab_size", file_.tensor("token_embd.weight").rows());
     set("tie_word_embeddings", !has_tensor("output.weight"));
-    for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
-                                    std::pair("tokenizer.ggml.eos_token_id", "eos_token_id")}) {
-      const auto id = metadata_.natural(key);
-      if (id && *id < file_.tensor("token_embd.weight").rows()) set(name, *id);
-    }
+    if (const auto bos = token("bos")) set("bos_token_id", *bos);
+    const std::vector<std::uint64_t> ends = ends_of_texts();
+    if (ends.size() == 1) set("eos_token_id", ends.front());
+    if (ends.size() > 1) set("eos_token_id", ends);
   }
 
   /// The token that fills up, or null.
   void padding() {
-    const auto id = metadata_.natural("tokenizer.ggml.padding_token_id");
     set("pad_token_id", nullptr);
-    if (id && *id < file_.tensor("token_embd.weight").rows()) set("pad_token_id", *id);
+    if (const auto id = token("padding")) set("pad_token_id", *id);
   }
 
   /// The keys that nearly all families share.
@@ -206,6 +205,22 @@ class ConfigWriter {
   }
 
  private:
+  /// A special token that has a row of the embedding.
+  std::optional<std::uint64_t> token(std::string_view name) const {
+    const auto id = metadata_.natural(fmt::format("tokenizer.ggml.{}_token_id", name));
+    return id && *id < file_.tensor("token_embd.weight").rows() ? id : std::nullopt;
+  }
+
+  /// The end of a text, then those of a turn and of a message where they are others: llama.cpp stops at each.
+  std::vector<std::uint64_t> ends_of_texts() const {
+    std::vector<std::uint64_t> ends;
+    if (const auto eos = token("eos")) ends.push_back(*eos);
+    for (const char* name : {"eot", "eom"})
+      if (const auto id = token(name); id && std::find(ends.begin(), ends.end(), *id) == ends.end())
+        ends.push_back(*id);
+    return ends;
+  }
+
   /// The key as the file has it; whoever asks for it has understood it.
   std::string full(std::string_view key) const {
     std::string name = fmt::format("{}.{}", architecture_.name, key);

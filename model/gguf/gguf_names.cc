@@ -9,6 +9,7 @@ namespace nibble::model {
 namespace {
 
 using Biases = GgufArchitecture::Biases;
+using Factors = GgufArchitecture::Factors;
 using Head = GgufArchitecture::Head;
 using Rotary = GgufArchitecture::Rotary;
 using Rows = GgufCandidate::Rows;
@@ -46,8 +47,13 @@ const std::vector<GgufArchitecture>& architecture_table() {
        .model_type = "llama",
        .more_model_types = {"mistral", "ministral", "mixtral"},
        .rotary = Rotary::kInterleaved,
-       .biases = Biases::kAll},
-      {.name = "mistral3", .model_type = "mistral", .rotary = Rotary::kInterleaved, .biases = Biases::kAll},
+       .biases = Biases::kAll,
+       .factors = Factors::kOneOrTwo},
+      {.name = "mistral3",
+       .model_type = "mistral",
+       .rotary = Rotary::kInterleaved,
+       .biases = Biases::kAll,
+       .factors = Factors::kOneOrTwo},
       {.name = "qwen2", .model_type = "qwen2"},
       {.name = "qwen2moe", .model_type = "qwen2_moe", .head = Head::kWritten},
       {.name = "qwen3", .model_type = "qwen3"},
@@ -55,19 +61,29 @@ const std::vector<GgufArchitecture>& architecture_table() {
       {.name = "gemma", .model_type = "gemma", .gain_plus_one = true, .head = Head::kTied},
       {.name = "gemma2", .model_type = "gemma2", .window_every = 2, .gain_plus_one = true, .head = Head::kTied},
       {.name = "gemma3", .model_type = "gemma3_text", .window_every = 6, .gain_plus_one = true},
-      {.name = "phi2", .model_type = "phi", .biases = Biases::kAll, .head_bias = true, .head = Head::kWritten},
-      {.name = "phi3", .model_type = "phi3", .fused_qkv = true, .gate_in_up = true},
-      {.name = "gptneox", .model_type = "gpt_neox", .fused_qkv = true, .biases = Biases::kAll, .head = Head::kWritten},
-      {.name = "gpt2", .model_type = "gpt2", .fused_qkv = true, .biases = Biases::kAll},
+      {.name = "phi2",
+       .model_type = "phi",
+       .biases = Biases::kAll,
+       .head_bias = true,
+       .head = Head::kWritten,
+       .biases_demanded = true},
+      {.name = "phi3", .model_type = "phi3", .fused_qkv = true, .gate_in_up = true, .factors = Factors::kTwo},
+      {.name = "gptneox",
+       .model_type = "gpt_neox",
+       .fused_qkv = true,
+       .biases = Biases::kAll,
+       .head = Head::kWritten,
+       .biases_demanded = true},
+      {.name = "gpt2", .model_type = "gpt2", .fused_qkv = true, .biases = Biases::kAll, .biases_demanded = true},
       {.name = "falcon",
        .model_type = "falcon",
        .fused_qkv = true,
        // Where both branches have a norm of their own, "attn_norm" is the MLP's.
        .other_names = {{Role::kAttentionNorm, "attn_norm_2"}, {Role::kMlpNorm, "attn_norm"}},
        .biases = Biases::kNone},
-      {.name = "bloom", .model_type = "bloom", .fused_qkv = true, .biases = Biases::kAll},
+      {.name = "bloom", .model_type = "bloom", .fused_qkv = true, .biases = Biases::kAll, .biases_demanded = true},
       {.name = "starcoder", .model_type = "gpt_bigcode", .fused_qkv = true, .biases = Biases::kAll},
-      {.name = "starcoder2", .model_type = "starcoder2", .biases = Biases::kAll},
+      {.name = "starcoder2", .model_type = "starcoder2", .biases = Biases::kAll, .biases_demanded = true},
       {.name = "stablelm", .model_type = "stablelm", .head = Head::kWritten},
       {.name = "olmo", .model_type = "olmo", .rotary = Rotary::kInterleaved},
       {.name = "olmo2",
@@ -76,8 +92,16 @@ const std::vector<GgufArchitecture>& architecture_table() {
        .window_every = 4,
        .head = Head::kWritten},
       {.name = "olmoe", .model_type = "olmoe", .head = Head::kWritten},
-      {.name = "granite", .model_type = "granite", .rotary = Rotary::kInterleaved, .biases = Biases::kAll},
-      {.name = "granitemoe", .model_type = "granitemoe", .rotary = Rotary::kInterleaved, .biases = Biases::kAttention},
+      {.name = "granite",
+       .model_type = "granite",
+       .rotary = Rotary::kInterleaved,
+       .biases = Biases::kAll,
+       .factors = Factors::kOneOrTwo},
+      {.name = "granitemoe",
+       .model_type = "granitemoe",
+       .rotary = Rotary::kInterleaved,
+       .biases = Biases::kAttention,
+       .factors = Factors::kOneOrTwo},
       {.name = "command-r", .model_type = "cohere", .head = Head::kTied},
       {.name = "cohere2", .model_type = "cohere2", .window_every = 4, .head = Head::kTied},
       {.name = "gpt-oss",
@@ -86,13 +110,14 @@ const std::vector<GgufArchitecture>& architecture_table() {
        .other_names = {{Role::kMlpNorm, "post_attention_norm"}},
        .biases = Biases::kAttention,
        .expert_biases = true,
-       .head = Head::kWritten},
+       .head = Head::kWritten,
+       .biases_demanded = true},
       {.name = "nemotron",
        .model_type = "nemotron",
        .gain_plus_one = true,
        .biases = Biases::kAll,
        .head = Head::kWritten},
-      {.name = "exaone4", .model_type = "exaone4", .window_every = 4},
+      {.name = "exaone4", .model_type = "exaone4", .window_every = 4, .factors = Factors::kOne},
       {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
       {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
   };
@@ -154,6 +179,19 @@ bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& para
     default:
       return false;
   }
+}
+
+bool gguf_takes_factors(const GgufArchitecture& architecture, std::size_t lists) {
+  switch (architecture.factors) {
+    case Factors::kNone:
+      return lists == 0;
+    case Factors::kOne:
+      return lists <= 1;
+    case Factors::kOneOrTwo:
+    case Factors::kTwo:
+      return true;
+  }
+  return false;
 }
 
 std::string unknown_gguf_architecture(std::string_view name) {

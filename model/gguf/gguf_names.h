@@ -51,10 +51,23 @@ struct GgufArchitecture {
     kTied,     ///< it knows networks with a tied head alone
   };
   Head head = Head::kEither;
+  /// The tensors of factors for rotary frequencies that it loads; it refuses files with any other tensor.
+  enum class Factors {
+    kNone,
+    kOne,       ///< `rope_freqs`: one list
+    kOneOrTwo,  ///< that, or where `rope.scaling.type` is "longrope" a list for short texts and one for long ones
+    kTwo,       ///< those two, without such a key
+  };
+  Factors factors = Factors::kNone;
+  bool biases_demanded = false;  ///< it refuses files without those biases (of q, k and v: some of these do)
 };
 
 /// Whether llama.cpp adds a bias there.
 bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& parameter);
+
+/// Whether llama.cpp loads so many lists of rotary factors (gguf_rotary.h): one for all texts, or one for short and one
+/// for long ones. Where it knows two alone they may be the same.
+bool gguf_takes_factors(const GgufArchitecture& architecture, std::size_t lists);
 
 /// All that are known, and one by name; null for others.
 std::span<const GgufArchitecture> gguf_architectures();

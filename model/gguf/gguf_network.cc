@@ -41,6 +41,24 @@ void require_norms(const Architecture& architecture, const GgufArchitecture& nam
                                 block.attention.k_norm->width, architecture.hidden));
 }
 
+/// "llama, granite": those that load so many lists of factors, of the ones that files are written for.
+std::string architectures_with(std::size_t lists) {
+  std::vector<std::string_view> list;
+  for (const GgufArchitecture& row : gguf_architectures())
+    if (gguf_takes_factors(row, lists) && find_gguf_architecture_of_family(row.model_type) == &row)
+      list.push_back(row.name);
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+void require_factors(const Architecture& architecture, const GgufArchitecture& names) {
+  const std::size_t lists = gguf_factor_lists(architecture);
+  if (gguf_takes_factors(names, lists)) return;
+  refuse(names, fmt::format("{} ('rope_type' llama3 or longrope); it does in {}",
+                            lists == 1 ? "a factor for each rotary frequency"
+                                       : "rotary factors that differ between short and long texts",
+                            architectures_with(lists)));
+}
+
 }  // namespace
 
 std::size_t gguf_context(const Architecture& architecture, const GgufArchitecture& names) {
@@ -58,6 +76,7 @@ const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) 
   const GgufArchitecture* const names = find_gguf_architecture_of_family(architecture.family);
   NIBBLE_REQUIRE(names != nullptr, InvalidArgument, "GGUF: llama.cpp has no code for model_type '{}'",
                  architecture.family);
+  require_factors(architecture, *names);
   require_windows(architecture, *names);
   require_norms(architecture, *names);
   if (names->head == GgufArchitecture::Head::kTied && !architecture.head.tied)

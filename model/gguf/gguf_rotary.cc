@@ -23,6 +23,41 @@ double gguf_yarn_magnitude(double factor, double multiplier) {
   return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
 }
 
+namespace {
+
+/// What frequencies are divided by, in short texts and in long ones; empty where each is what its rule says.
+struct FactorLists {
+  std::vector<float> brief, lengthy;
+};
+
+std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+FactorLists factor_lists(const RotarySpec& rotary) {
+  const RotaryScaling& scaling = rotary.scaling;
+  if (scaling.kind == Kind::kLongRope) return {floats(scaling.short_factors), floats(scaling.long_factors)};
+  if (scaling.kind != Kind::kLlama3) return {};
+  RotarySpec plain = rotary;
+  plain.scaling = {};
+  const std::vector<double> own = rotary_frequencies(plain, 1), scaled = rotary_frequencies(rotary, 1);
+  std::vector<float> factors(own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) factors[i] = static_cast<float>(own[i] / scaled[i]);
+  return {factors, factors};
+}
+
+/// Two tensors, the same list twice if need be. Where they say the same one is enough, whatever the original context.
+bool writes_two(const FactorLists& lists, const GgufArchitecture& names) {
+  return lists.brief != lists.lengthy || names.factors == GgufArchitecture::Factors::kTwo;
+}
+
+}  // namespace
+
+std::size_t gguf_factor_lists(const Architecture& architecture) {
+  const RotarySpec* const rotary = gguf_rotary(architecture);
+  if (rotary == nullptr) return 0;
+  const FactorLists lists = factor_lists(*rotary);
+  return lists.brief.empty() ? 0 : lists.brief == lists.lengthy ? 1 : 2;
+}
+
 void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names) {
   const RotarySpec* const rotary = gguf_rotary(architecture);
   if (rotary == nullptr) return;
@@ -63,31 +98,25 @@ void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, c
       if (std::abs(scaling.magnitude - own) > 1e-6 * own) number("scaling.attn_factor", scaling.magnitude / own);
       return;
     }
-    case Kind::kLongRope:
-      natural("scaling.original_context_length", scaling.original_context);
-      number("scaling.attn_factor", scaling.magnitude);
+    case Kind::kLongRope: {
+      const bool two = writes_two(factor_lists(*rotary), names);
+      if (two && names.factors != GgufArchitecture::Factors::kTwo) text("scaling.type", "longrope");
+      if (two) natural("scaling.original_context_length", scaling.original_context);
+      if (two || scaling.magnitude != 1.0) number("scaling.attn_factor", scaling.magnitude);
       return;
+    }
   }
 }
 
 std::vector<std::pair<std::string, std::vector<float>>> gguf_rotary_factors(const Architecture& architecture,
-                                                                            const GgufArchitecture&) {
+                                                                            const GgufArchitecture& names) {
   const RotarySpec* const rotary = gguf_rotary(architecture);
   if (rotary == nullptr) return {};
-  if (rotary->scaling.kind == Kind::kLongRope) {
-    const auto floats = [](const std::vector<double>& values) {
-      return std::vector<float>(values.begin(), values.end());
-    };
-    return {{"rope_factors_long.weight", floats(rotary->scaling.long_factors)},
-            {"rope_factors_short.weight", floats(rotary->scaling.short_factors)}};
-  }
-  if (rotary->scaling.kind != Kind::kLlama3) return {};
-  RotarySpec plain = *rotary;
-  plain.scaling = {};
-  const std::vector<double> own = rotary_frequencies(plain, 1), scaled = rotary_frequencies(*rotary, 1);
-  std::vector<float> factors(own.size());
-  for (std::size_t i = 0; i < own.size(); ++i) factors[i] = static_cast<float>(own[i] / scaled[i]);
-  return {{"rope_freqs.weight", std::move(factors)}};
+  FactorLists lists = factor_lists(*rotary);
+  if (lists.brief.empty()) return {};
+  if (!writes_two(lists, names)) return {{"rope_freqs.weight", std::move(lists.brief)}};
+  return {{"rope_factors_long.weight", std::move(lists.lengthy)},
+          {"rope_factors_short.weight", std::move(lists.brief)}};
 }
 
 }  // namespace nibble::model

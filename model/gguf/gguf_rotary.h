@@ -20,8 +20,12 @@ double gguf_yarn_magnitude(double factor, double multiplier);
 /// Adds `A.rope.*`. Throws InvalidArgument for scalings that it does not know.
 void add_gguf_rotary(GgufMetadata& metadata, const Architecture& architecture, const GgufArchitecture& names);
 
-/// The tensors of factors that frequencies are divided by: llama3's rule, and the two lists of longrope. Empty for all
-/// others.
+/// How many lists of factors the frequencies are divided by: one under llama3's rule and under longrope with the same
+/// factors for short and long texts (as which files with `rope_freqs` are read), two under any other longrope, else 0.
+std::size_t gguf_factor_lists(const Architecture& architecture);
+
+/// The tensors of these factors: `rope_freqs.weight` for one list, `rope_factors_long.weight` and `_short` for two and
+/// where `names` has no other. Empty for all others.
 std::vector<std::pair<std::string, std::vector<float>>> gguf_rotary_factors(const Architecture& architecture,
                                                                             const GgufArchitecture& names);
 

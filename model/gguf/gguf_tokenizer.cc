@@ -154,6 +154,9 @@ TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata) {
   }
   spec.added = added_tokens(metadata, spec);
   check_added_tokens(spec, spec.where);
+  // Found in texts as they are, before spaces are spelled '\u2581'. Behind that llama.cpp merges them as any other,
+  // where SentencePiece would look for them once more.
+  if (!byte_level) std::replace(spec.kinds.begin(), spec.kinds.end(), PieceKind::kUserDefined, PieceKind::kNormal);
   const std::size_t count = spec.tokens.size();
   const auto bos = token_id(metadata, "tokenizer.ggml.bos_token_id", count);
   if (metadata.truth("tokenizer.ggml.add_bos_token").value_or(add_bos)) spec.added_bos = bos;

@@ -12,7 +12,8 @@ namespace nibble::model {
 /// says) or SentencePiece's BPE (`model` "llama": scores, bytes as <0x00>, a space before the text if
 /// `add_space_prefix`).
 ///
-/// Control, unknown and user-defined tokens (`token_type` 3, 2, 4) are recognised in texts. added_bos() is the BOS id
+/// Control, unknown and user-defined tokens (`token_type` 3, 2, 4) are recognised in texts as they are, spaces being
+/// spaces; behind that, user-defined ones merge as normal ones do. added_bos() is the BOS id
 /// if `add_bos_token` says so, or says nothing and the model's kind adds one. As in llama.cpp, no Unicode
 /// normalisation.
 ///

@@ -75,12 +75,34 @@ bool is_byte(std::string_view token) {
   return error == std::errc() && end == token.data() + 5;
 }
 
+/// Which tokens the merges of a list make.
+std::vector<bool> merged(const TokenizerSpec& spec) {
+  std::vector<bool> made(spec.tokens.size());
+  for (const TokenizerSpec::Merge& merge : spec.merges) made.at(merge.merged) = true;
+  return made;
+}
+
+/// Whether the tokenizer looks for the added token where spaces are '\u2581' already, and else all is as it was.
+/// (Others that are normalised are looked for with a space in front, or before spaces are spelled so.)
+bool is_found_escaped(const TokenizerSpec& spec, const AddedToken& token) {
+  return token.normalized && spec.normalizer.size() == 1 && std::holds_alternative<ReplaceStep>(spec.normalizer[0]);
+}
+
+/// Of an added token that is no control token. If the tokenizer looks for it in texts as they are, one that spells
+/// spaces '\u2581' is found in none, and comes of merges as normal tokens do. llama.cpp prints those alone with spaces
+/// for it.
+PieceKind kind_of_text(const TokenizerSpec& spec, const AddedToken& token, bool is_merged) {
+  const bool spells_space = token.content.find(kSpaceMark) != std::string::npos;
+  return is_merged && spells_space && !is_found_escaped(spec, token) ? PieceKind::kNormal : PieceKind::kUserDefined;
+}
+
 std::vector<PieceKind> kinds_of(const TokenizerSpec& spec) {
   std::vector<PieceKind> kinds = spec.kinds;
   kinds.resize(spec.tokens.size(), PieceKind::kNormal);
+  const std::vector<bool> made = merged(spec);
   for (const AddedToken& token : spec.added)
     if (kinds.at(token.id) == PieceKind::kNormal)
-      kinds[token.id] = token.special ? PieceKind::kControl : PieceKind::kUserDefined;
+      kinds[token.id] = token.special ? PieceKind::kControl : kind_of_text(spec, token, made[token.id]);
   if (!spec.byte_fallback) return kinds;
   for (std::size_t id = 0; id < kinds.size(); ++id)
     if (is_byte(spec.tokens[id])) kinds[id] = PieceKind::kByte;
@@ -88,15 +110,53 @@ std::vector<PieceKind> kinds_of(const TokenizerSpec& spec) {
   return kinds;
 }
 
-/// Tokens and what they are, filled up to `vocabulary`.
-void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
-  NIBBLE_REQUIRE(spec.tokens.size() <= vocabulary, InvalidArgument,
-                 "{}: {} tokens for a model with a vocabulary of {}, which llama.cpp refuses", spec.where,
-                 spec.tokens.size(), vocabulary);
+std::string with_spaces(std::string_view token) {
+  std::string text;
+  for (std::size_t at = token.find(kSpaceMark); at != std::string_view::npos; at = token.find(kSpaceMark)) {
+    text.append(token.substr(0, at)) += ' ';
+    token.remove_prefix(at + kSpaceMark.size());
+  }
+  return text.append(token);
+}
+
+/// Tokens as llama.cpp looks for them: user-defined ones in texts whose spaces are still spaces. Those that
+/// SentencePiece and tokenizers look for behind that are spelled with spaces.
+std::vector<std::string> spellings(const TokenizerSpec& spec, const std::vector<PieceKind>& kinds) {
   std::vector<std::string> tokens = spec.tokens;
+  if (!spec.byte_fallback) return tokens;  // byte-level BPE, which spells spaces otherwise
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    if (spec.kind(static_cast<TokenId>(id)) == PieceKind::kUserDefined) tokens[id] = with_spaces(tokens[id]);
+  for (const AddedToken& token : spec.added)
+    if (is_found_escaped(spec, token) && kinds.at(token.id) == PieceKind::kUserDefined)
+      tokens[token.id] = with_spaces(tokens[token.id]);
+  return tokens;
+}
+
+/// How many of the tokens have a row of the embedding. Those behind, which an encoder of images or sounds would fill
+/// in, no text is made of. Throws for one that texts are made of.
+std::size_t tokens_with_rows(const TokenizerSpec& spec, std::size_t vocabulary) {
+  if (spec.tokens.size() <= vocabulary) return spec.tokens.size();
+  std::vector<bool> ordinary(spec.tokens.size(), true);
+  for (const AddedToken& token : spec.added) ordinary.at(token.id) = false;
+  for (const TokenizerSpec::Merge& merge : spec.merges) ordinary.at(merge.merged) = true;
+  const auto found = std::find(ordinary.begin() + static_cast<std::ptrdiff_t>(vocabulary), ordinary.end(), true);
+  NIBBLE_REQUIRE(found == ordinary.end(), InvalidArgument,
+                 "{}: {} tokens for a model with a vocabulary of {}, which llama.cpp refuses: token {} ('{}') is no "
+                 "added one that could be left out",
+                 spec.where, spec.tokens.size(), vocabulary, found - ordinary.begin(),
+                 excerpt(spec.tokens[static_cast<std::size_t>(found - ordinary.begin())]));
+  return vocabulary;
+}
+
+/// Tokens and what they are, cut and filled up to `vocabulary`.
+void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
+  const std::size_t count = tokens_with_rows(spec, vocabulary);
+  const std::vector<PieceKind> known = kinds_of(spec);
+  std::vector<std::string> tokens = spellings(spec, known);
+  tokens.resize(count);
   std::vector<std::int32_t> kinds;
-  for (const PieceKind kind : kinds_of(spec)) kinds.push_back(static_cast<std::int32_t>(kind));
-  for (std::size_t id = tokens.size(); id < vocabulary; ++id) {
+  for (std::size_t id = 0; id < count; ++id) kinds.push_back(static_cast<std::int32_t>(known[id]));
+  for (std::size_t id = count; id < vocabulary; ++id) {
     tokens.push_back(fmt::format("[PAD{}]", id));
     kinds.push_back(static_cast<std::int32_t>(PieceKind::kUnused));
   }
@@ -199,15 +259,41 @@ void add_sentencepiece(GgufMetadata& metadata, const TokenizerSpec& spec, std::s
   metadata.add("tokenizer.ggml.add_space_prefix", GgufValue(prefix));
 }
 
+std::optional<TokenId> end_of(const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
+  return spec.eos ? spec.eos : facts.eos;
+}
+
+/// The other ids that end a text, each once.
+std::vector<TokenId> further_ends(const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
+  std::vector<TokenId> ends;
+  for (const TokenId id : facts.stop_tokens)
+    if (id != end_of(spec, facts) && id < facts.vocabulary && std::find(ends.begin(), ends.end(), id) == ends.end())
+      ends.push_back(id);
+  return ends;
+}
+
+/// Names of further ends: of a turn and of a message. llama.cpp stops at them as at the end of a text.
+constexpr std::string_view kFurtherEnds[] = {"eot", "eom"};
+
 void add_ids(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
   const auto add = [&](std::string_view name, std::optional<TokenId> id) {
     if (id && *id < facts.vocabulary) metadata.add(fmt::format("tokenizer.ggml.{}_token_id", name), id_value(*id));
   };
   add("bos", spec.added_bos ? spec.added_bos : facts.bos);
-  add("eos", spec.eos ? spec.eos : facts.eos);
+  add("eos", end_of(spec, facts));
+  const std::vector<TokenId> ends = further_ends(spec, facts);
+  for (std::size_t i = 0; i < std::min(ends.size(), std::size(kFurtherEnds)); ++i) add(kFurtherEnds[i], ends[i]);
   add("unknown", spec.unknown);
   metadata.add("tokenizer.ggml.add_bos_token", GgufValue(spec.added_bos.has_value()));
   metadata.add("tokenizer.ggml.add_eos_token", GgufValue(false));
+}
+
+/// Whether only the beginning of a whole text gets a space in front, not what follows a special token.
+bool prefixes_first_alone(const TokenizerSpec& spec) {
+  return std::any_of(spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(), [](const PreTokenizerStep& step) {
+    const auto* const metaspace = std::get_if<MetaspaceStep>(&step);
+    return metaspace != nullptr && metaspace->prepend == MetaspaceStep::Prepend::kFirst;
+  });
 }
 
 void add_chat_templates(GgufMetadata& metadata, const GgufTokenizerFacts& facts) {
@@ -232,6 +318,22 @@ void add_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec, const
   }
   add_ids(metadata, spec, facts);
   add_chat_templates(metadata, facts);
+}
+
+std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
+  std::vector<std::string> notes;
+  if (const std::size_t rows = tokens_with_rows(spec, facts.vocabulary); rows < spec.tokens.size())
+    notes.push_back(fmt::format("added tokens from id {} ('{}') on are left out, {} in all: the embedding has {} rows",
+                                rows, excerpt(spec.tokens[rows]), spec.tokens.size() - rows, rows));
+  if (const std::vector<TokenId> ends = further_ends(spec, facts); ends.size() > std::size(kFurtherEnds))
+    notes.push_back(fmt::format(
+        "GGUF has keys for {} ids that end a text: llama.cpp stops at {} only where it knows their spelling",
+        1 + std::size(kFurtherEnds), fmt::join(ends.begin() + std::size(kFurtherEnds), ends.end(), ", ")));
+  if (prefixes_first_alone(spec))
+    notes.push_back(
+        "llama.cpp puts a space behind every special token, this tokenizer at the beginning of a text alone: prompts "
+        "with special tokens in them get other ids");
+  return notes;
 }
 
 std::string gguf_model_name(std::string name, const TokenizerSpec& spec) {

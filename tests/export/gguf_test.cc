@@ -11,6 +11,7 @@
 #include "export/gguf/chat_templates.h"
 #include "model/gguf/gguf_file.h"
 #include "model/gguf/gguf_tokenizer.h"
+#include "model/open/open_model.h"
 #include "quant/format/storage_format.h"
 #include "tests/export/gguf_support.h"
 #include "tests/quant/job/calibrated_models.h"
@@ -438,6 +439,76 @@ TEST(GgufExport, PutsRotaryFactorsIntoTensors) {
     std::memcpy(&got, factors.data.data() + 4 * i, 4);
     EXPECT_TRUE(test::near(got, expected, {.rel = 1e-6})) << i;  // half a unit of a float's last place is 6e-8
   }
+}
+
+const nlohmann::json kLlama3 = {{"rope_scaling",
+                                 {{"rope_type", "llama3"},
+                                  {"factor", 8.0},
+                                  {"low_freq_factor", 1.0},
+                                  {"high_freq_factor", 4.0},
+                                  {"original_max_position_embeddings", 64}}}};
+
+// What is read is "longrope" of one list. llama.cpp refuses that under other names than it was under before.
+TEST(GgufExport, PutsRotaryFactorsOfAGgufWhereTheyWere) {
+  const TempDir dir;
+  write_small_llama(dir / "model", kLlama3);
+  export_gguf(dir / "model", dir / "first.gguf");
+  export_gguf(dir / "first.gguf", dir / "second.gguf");
+  const auto first = GgufFile::open(dir / "first.gguf"), second = GgufFile::open(dir / "second.gguf");
+  EXPECT_EQ(first->tensors().size(), second->tensors().size());
+  ASSERT_NE(second->find("rope_freqs.weight"), nullptr);
+  const auto a = first->tensor("rope_freqs.weight").data, b = second->tensor("rope_freqs.weight").data;
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+  for (const auto& [key, value] : second->metadata().items())
+    EXPECT_NE(first->metadata().find(key), nullptr) << key << " is new";
+}
+
+TEST(GgufExport, RefusesRotaryFactorsThatAreNotLoaded) {
+  const TempDir dir;
+  nlohmann::json changes = kLlama3;
+  changes["model_type"] = "qwen2";
+  write_small_llama(dir / "model", changes);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "model", dir / "m.gguf"); },
+                                           "llama.cpp's 'qwen2' does not compute a factor for each rotary frequency"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+}
+
+// llama.cpp's starcoder2 loads no file without biases, so those of a network without are zeros.
+TEST(GgufExport, WritesBiasesThatAreDemandedAsZeros) {
+  const TempDir dir;
+  write_small_llama(dir / "model", {{"model_type", "starcoder2"},
+                                    {"use_bias", false},
+                                    {"hidden_act", "gelu_pytorch_tanh"},
+                                    {"sliding_window", nullptr},
+                                    {"norm_epsilon", 1e-5},
+                                    {"rms_norm_eps", nullptr}});
+  const ExportResult result = export_gguf(dir / "model", dir / "m.gguf");
+  EXPECT_EQ(result.read_back.rounded, 0u);
+  const auto file = GgufFile::open(dir / "m.gguf");
+  for (const auto& [name, size] :
+       {std::pair{"blk.0.attn_output.bias", 64u}, {"blk.1.ffn_up.bias", 96u}, {"blk.1.ffn_down.bias", 64u}}) {
+    ASSERT_NE(file->find(name), nullptr) << name;
+    EXPECT_EQ(file->tensor(name).shape, (std::vector<std::uint64_t>{size}));
+    const auto bytes = file->tensor(name).data;
+    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }));
+  }
+  export_gguf(dir / "m.gguf", dir / "again.gguf");
+}
+
+TEST(GgufExport, SaysEveryIdThatEndsAText) {
+  const TempDir dir;
+  write_small_llama(dir / "model", {{"eos_token_id", {299, 7}}});
+  test::write_file(dir / "model" / "generation_config.json", R"({"eos_token_id": [7, 5, 11, 12]})");
+  const ExportResult result = export_gguf(dir / "model", dir / "m.gguf");
+  const auto id = [&](const char* name) {
+    return GgufFile::open(dir / "m.gguf")->metadata().natural(fmt::format("tokenizer.ggml.{}_token_id", name));
+  };
+  EXPECT_EQ(id("eos"), 299u);
+  EXPECT_EQ(id("eot"), 7u);
+  EXPECT_EQ(id("eom"), 5u);
+  EXPECT_THAT(result.written.notes, testing::ElementsAre(testing::HasSubstr("11, 12")));
+  EXPECT_EQ(model::open_checkpoint(dir / "m.gguf")->architecture().stop_tokens,
+            (std::vector<std::uint32_t>{299, 7, 5}));
 }
 
 TEST(GgufExport, TakesChatTemplatesAlong) {

@@ -107,6 +107,25 @@ TEST(GgufConfig, OfLlamaIsItsConfigJson) {
   EXPECT_EQ(architecture.blocks[0].attention.kv_heads, 2u);
 }
 
+// llama.cpp stops at the end of a text, of a turn and of a message.
+TEST(GgufConfig, ListsEveryIdThatEndsAText) {
+  const auto with = [](std::initializer_list<std::pair<const char*, std::string>> ids) {
+    Contents contents = llama();
+    for (const auto& [name, bytes] : ids)
+      contents.pairs.push_back(pair(fmt::format("tokenizer.ggml.{}_token_id", name), bytes.size() == 4 ? 4 : 8, bytes));
+    return contents;
+  };
+  EXPECT_EQ(with({{"eos", u32(2)}, {"eot", u32(7)}, {"eom", u32(5)}}).config()["eos_token_id"], json::array({2, 7, 5}));
+  EXPECT_EQ(with({{"eos", u32(2)}, {"eom", u32(5)}}).config()["eos_token_id"], json::array({2, 5}));
+  EXPECT_EQ(with({{"eos", u32(2)}, {"eot", u32(2)}}).config()["eos_token_id"], 2) << "none twice";
+  EXPECT_EQ(with({{"eot", u32(299)}}).config()["eos_token_id"], 299);
+  EXPECT_EQ(parse_architecture(with({{"eos", u32(2)}, {"eot", u32(7)}}).config().dump(), "m.gguf").stop_tokens,
+            (std::vector<std::uint32_t>{2, 7}));
+  EXPECT_EQ(with({{"eos", u32(2)}, {"eot", u32(300)}, {"eom", u32(0xFFFFFFFF)}}).config()["eos_token_id"], 2)
+      << "an id without a row ends nothing, as bos and eos";
+  EXPECT_TRUE(refuses(with({{"eot", text("<end>")}}), "'tokenizer.ggml.eot_token_id' should be a whole number"));
+}
+
 TEST(GgufConfig, AsksTheTensorsForWhatNoKeySays) {
   const json config = llama()
                           .natural("attention.key_length", 32)
@@ -204,6 +223,18 @@ TEST(GgufConfig, HasTheMagnitudeThatWasWritten) {
     const Architecture read = parse_architecture(contents.config().dump(), "m.gguf");
     EXPECT_TRUE(test::near(read.blocks[0].attention.rotary->scaling.magnitude, magnitude, {.rel = 1e-6}));
   }
+}
+
+// A file that llama.cpp would refuse is none that is written again.
+TEST(GgufConfig, OfAFamilyWithoutRotaryFactorsIsNotWrittenAgain) {
+  const auto with_factors = [](const char* name) {
+    const json config =
+        Contents(name).number("attention.layer_norm_rms_epsilon", 1e-6f).tensor("rope_freqs.weight").config();
+    return parse_architecture(config.dump(), "m.gguf");
+  };
+  EXPECT_EQ(gguf_architecture_for(with_factors("llama")).name, "llama");
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { gguf_architecture_for(with_factors("qwen2")); },
+                                           "llama.cpp's 'qwen2' does not compute a factor for each rotary frequency"));
 }
 
 // Nothing that the writer says is refused as unread.

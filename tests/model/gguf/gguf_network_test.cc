@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "core/error.h"
 #include "model/architecture/families.h"
+#include "tests/support/throws.h"
 
 namespace nibble::model {
 namespace {
@@ -28,6 +31,44 @@ TEST(GgufNotes, SayWhichTextsTurnByTheLongFactors) {
   EXPECT_THAT(notes_of_phi3(512, "3"), ElementsAre(HasSubstr("with -c 128 short texts")));
   EXPECT_THAT(notes_of_phi3(512, "2"), IsEmpty()) << "the same factors";
   EXPECT_THAT(notes_of_phi3(128, "3"), IsEmpty()) << "no long texts";
+}
+
+/// A network of one block that llama.cpp's `names` computes but for its rotary factors: `lists` of them.
+Architecture with_factors(const GgufArchitecture& names, std::size_t lists) {
+  Architecture architecture = parse_architecture(
+      R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+          "num_attention_heads": 1, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+          "original_max_position_embeddings": 128,
+          "rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2], "long_factor": [1, 2]}})",
+      "config.json");
+  architecture.family = names.model_type;
+  architecture.head.tied = true;
+  BlockSpec& block = architecture.blocks.front();
+  if (names.window_every != 0 && names.name != "exaone4") block.attention.window = 64;
+  if (lists == 0) block.attention.rotary->scaling = {};
+  if (lists == 2) block.attention.rotary->scaling.long_factors = {1, 3};
+  return architecture;
+}
+
+// Which tensors of factors the files src/models/*.cpp of llama.cpp load; with others it refuses a file.
+TEST(GgufNetwork, RefusesRotaryFactorsThatLlamaCppDoesNotLoad) {
+  const std::set<std::string_view> one{"llama", "mistral3", "granite", "granitemoe", "exaone4", "phi3"};
+  const std::set<std::string_view> two{"llama", "mistral3", "granite", "granitemoe", "phi3"};
+  for (const GgufArchitecture& names : gguf_architectures()) {
+    SCOPED_TRACE(names.name);
+    if (find_gguf_architecture_of_family(names.model_type) != &names) continue;  // files of it are read alone
+    EXPECT_NO_THROW(gguf_architecture_for(with_factors(names, 0)));
+    const auto takes = [&](std::size_t lists, const std::set<std::string_view>& known, std::string_view refusal) {
+      const auto run = [&] { gguf_architecture_for(with_factors(names, lists)); };
+      if (known.contains(names.name))
+        EXPECT_NO_THROW(run());
+      else
+        EXPECT_TRUE(test::throws_with<InvalidArgument>(run, fmt::format("'{}' does not compute", names.name), refusal,
+                                                       "it does in llama, "));
+    };
+    takes(1, one, "a factor for each rotary frequency");
+    takes(2, two, "rotary factors that differ between short and long texts");
+  }
 }
 
 }  // namespace

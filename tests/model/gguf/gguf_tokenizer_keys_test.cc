@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "model/gguf/gguf_tokenizer.h"
+#include "model/tokenizer/files/vocabulary.h"
 #include "model/tokenizer/open_tokenizer.h"
 #include "model/tokenizer/pipeline.h"
 #include "tests/support/files.h"
@@ -105,6 +106,184 @@ TEST(GgufTokenizerKeysOf, FillsUpToTheVocabulary) {
   EXPECT_TRUE(throws_with<InvalidArgument>(
       [&] { add_gguf_tokenizer(small, spec, {.vocabulary = count - 1, .bos = {}, .eos = {}, .chat_templates = {}}); },
       "tokens for a model with a vocabulary of"));
+}
+
+/// A golden tokenizer.json with other contents.
+class Edited {
+ public:
+  explicit Edited(const std::string& name)
+      : json(nlohmann::json::parse(test::read_file(shared_path("golden/tokenizers/" + name + "/tokenizer.json")))) {}
+  const std::filesystem::path& write() const {
+    test::write_file(directory_ / "tokenizer.json", json.dump());
+    return directory_.path();
+  }
+  void add_token(TokenId id, const std::string& content) {
+    json["added_tokens"].push_back({{"id", id},
+                                    {"content", content},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+
+  nlohmann::json json;
+
+ private:
+  test::TempDir directory_;
+};
+
+std::int64_t kind_of(const GgufMetadata& metadata, std::size_t id) {
+  return metadata.array_of_integers("tokenizer.ggml.token_type")->integer(id).value();
+}
+std::string_view token_of(const GgufMetadata& metadata, std::size_t id) {
+  return metadata.array("tokenizer.ggml.tokens", GgufType::kString)->text(id);
+}
+
+// Gemma's runs of spaces. llama.cpp prints user-defined tokens as they are spelled, normal ones with spaces for
+// '\u2581'.
+TEST(GgufTokenizerKeysOf, RunsOfSpacesThatAreMergedAreNormalTokens) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gemma/tokenizer.json");
+  Edited gemma("gemma");  // has both as added tokens that are not special, and no merges that make them
+  gemma.json["model"]["vocab"]["\n\n"] = 1600;
+  gemma.json["model"]["vocab"]["\u2581\u2581"] = 1601;
+  auto& merges = gemma.json["model"]["merges"];
+  merges.insert(merges.begin(), {{"\n", "\n"}, {"\u2581", "\u2581"}});
+  const std::filesystem::path& directory = gemma.write();
+  const GgufMetadata metadata = metadata_of(directory);
+  EXPECT_EQ(token_of(metadata, 1601), "\u2581\u2581");
+  EXPECT_EQ(kind_of(metadata, 1601), 1);
+  EXPECT_EQ(kind_of(metadata, 1600), 4) << "has no space";
+  const auto own = Tokenizer::open(directory), written = make_gguf_tokenizer(metadata);
+  EXPECT_NO_THROW(check_gguf_tokenizer(metadata, *own));
+  for (const char* const text : {"def f  x\n\ny", "a   b    c     d", "  in front", "behind  ", "\u2581\u2581"}) {
+    EXPECT_EQ(written->encode(text), own->encode(text)) << text;
+    EXPECT_EQ(written->decode(written->encode(text)), own->decode(own->encode(text))) << text;
+  }
+}
+
+// What SentencePiece looks for before it merges, llama.cpp looks for in texts whose spaces are still spaces.
+TEST(GgufTokenizerKeysOf, UserDefinedPiecesAreSpelledWithSpaces) {
+  TokenizerSpec spec;
+  spec.where = "tokenizer.model";
+  spec.model = TokenizerSpec::Model::kScoredBpe;
+  using Kind = TokenizerSpec::PieceKind;
+  set_tokens(
+      spec, {"<unk>", "<0x0A>", "\u2581", "a", "b", "\u2581\u2581", "\u2581b"},
+      {Kind::kUnknown, Kind::kByte, Kind::kNormal, Kind::kNormal, Kind::kNormal, Kind::kUserDefined, Kind::kNormal});
+  spec.scores = {0, 0, -3, -4, -5, 0, -1};
+  spec.byte_fallback = true;
+  spec.unknown = 0;
+  spec.normalizer.emplace_back(ReplaceStep{.pattern = " ", .to = "\u2581"});
+  spec.decoder = {ReplaceStep{.pattern = "\u2581", .to = " "}, ByteFallbackStep{}, FuseStep{}};
+  GgufMetadata metadata;
+  add_gguf_tokenizer(metadata, spec, {.vocabulary = 7, .bos = {}, .eos = {}, .chat_templates = {}});
+  EXPECT_EQ(token_of(metadata, 5), "  ");
+  EXPECT_EQ(kind_of(metadata, 5), 4);
+  EXPECT_EQ(token_of(metadata, 6), "\u2581b");
+  const auto own = make_tokenizer(std::move(spec)), written = make_gguf_tokenizer(metadata);
+  for (const char* const text : {"a  b", "a   b", "    ", "a b"}) {
+    EXPECT_EQ(written->encode(text), own->encode(text)) << text;
+    EXPECT_EQ(written->decode(written->encode(text)), text);
+  }
+}
+
+// What a normaliser makes of a text is what normalised tokens are looked for in, with what it makes of them.
+TEST(GgufTokenizerKeysOf, AddedTokensAreSpelledAsTextsHaveThem) {
+  for (const auto& [name, escaped] : {std::pair{"gemma", " end of"},    // its normaliser spells spaces, and that is all
+                                      {"llama2", "\u2581end\u2581of"},  // puts one in front of the token too
+                                      {"mistral-metaspace", "\u2581end\u2581of"}}) {  // has none
+    SCOPED_TRACE(name);
+    NIBBLE_NEEDS_SHARED(std::string("golden/tokenizers/") + name + "/tokenizer.json");
+    Edited edited(name);
+    edited.add_token(1602, "<tool\u2581call>");
+    edited.add_token(1603, "\u2581end\u2581of");
+    auto& added = edited.json["added_tokens"];
+    for (auto& token : added)
+      if (token["id"] >= 1602) token["special"] = false;
+    added.back()["normalized"] = true;
+    for (const TokenId filler : {1600u, 1601u})
+      if (name != std::string_view("gemma")) edited.add_token(filler, fmt::format("<filler{}>", filler));
+    const GgufMetadata metadata = metadata_of(edited.write());
+    EXPECT_EQ(token_of(metadata, 1602), "<tool\u2581call>");
+    EXPECT_EQ(token_of(metadata, 1603), escaped);
+    for (const std::size_t id : {1602u, 1603u}) EXPECT_EQ(kind_of(metadata, id), 4);
+    const auto own = Tokenizer::open(edited.write()), written = make_gguf_tokenizer(metadata);
+    for (const char* const text : {"the end of it", "a<tool\u2581call>"})
+      EXPECT_EQ(written->encode(text), own->encode(text)) << text;
+  }
+}
+
+// Gemma 3's <image_soft_token>, which its text model has no row for.
+TEST(GgufTokenizerKeysOf, AddedTokensWithoutARowAreLeftOut) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  Edited gpt2("gpt2");
+  gpt2.add_token(1600, "<image>");
+  gpt2.add_token(1601, "<sound>");
+  const TokenizerSpec spec = read_tokenizer(gpt2.write());
+  const GgufTokenizerFacts facts{.vocabulary = 1600, .bos = {}, .eos = 1601, .chat_templates = {}};
+  GgufMetadata metadata;
+  add_gguf_tokenizer(metadata, spec, facts);
+  EXPECT_EQ(metadata.array("tokenizer.ggml.tokens", GgufType::kString)->size, 1600u);
+  EXPECT_EQ(metadata.array_of_integers("tokenizer.ggml.token_type")->size, 1600u);
+  EXPECT_EQ(metadata.find("tokenizer.ggml.eos_token_id"), nullptr);
+  EXPECT_NO_THROW(check_gguf_tokenizer(metadata, *Tokenizer::open(gpt2.write())));
+  EXPECT_THAT(gguf_tokenizer_notes(spec, facts),
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr("2 in all"), testing::HasSubstr("<image>"),
+                                                  testing::HasSubstr("1600 rows"))));
+  const GgufTokenizerFacts exact{.vocabulary = 1602, .bos = {}, .eos = {}, .chat_templates = {}};
+  EXPECT_THAT(gguf_tokenizer_notes(spec, exact), testing::IsEmpty());
+}
+
+TEST(GgufTokenizerKeysOf, OrdinaryTokensWithoutARowAreRefused) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  Edited gpt2("gpt2");
+  gpt2.add_token(1600, "<image>");
+  const TokenizerSpec spec = read_tokenizer(gpt2.write());
+  GgufMetadata metadata;
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] { add_gguf_tokenizer(metadata, spec, {.vocabulary = 1599, .bos = {}, .eos = {}, .chat_templates = {}}); },
+      "1601 tokens for a model with a vocabulary of 1599", "token 1599"));
+}
+
+TEST(GgufTokenizerKeysOf, FurtherEndsHaveKeysOfTheirOwn) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  const TokenizerSpec spec = read_tokenizer(shared_path("golden/tokenizers/gpt2"));
+  const auto ids = [&](std::vector<TokenId> stops) {
+    GgufMetadata metadata;
+    add_gguf_tokenizer(
+        metadata, spec,
+        {.vocabulary = 1600, .bos = {}, .eos = 2, .stop_tokens = std::move(stops), .chat_templates = {}});
+    std::vector<std::optional<std::uint64_t>> found;
+    for (const char* const name : {"eos", "eot", "eom"})
+      found.push_back(metadata.natural(fmt::format("tokenizer.ggml.{}_token_id", name)));
+    return found;
+  };
+  using testing::ElementsAre;
+  constexpr auto none = std::nullopt;
+  EXPECT_THAT(ids({}), ElementsAre(2u, none, none));
+  EXPECT_THAT(ids({2}), ElementsAre(2u, none, none));
+  EXPECT_THAT(ids({2, 7}), ElementsAre(2u, 7u, none));
+  EXPECT_THAT(ids({7, 2, 7, 5}), ElementsAre(2u, 7u, 5u));
+  EXPECT_THAT(ids({1600, 7}), ElementsAre(2u, 7u, none)) << "no row";
+  const auto notes = [&](std::vector<TokenId> stops) {
+    return gguf_tokenizer_notes(
+        spec, {.vocabulary = 1600, .bos = {}, .eos = 2, .stop_tokens = std::move(stops), .chat_templates = {}});
+  };
+  EXPECT_THAT(notes({2, 7, 5}), testing::IsEmpty());
+  EXPECT_THAT(notes({2, 7, 5, 9, 11}), ElementsAre(testing::HasSubstr("9, 11")));
+}
+
+TEST(GgufTokenizerKeysOf, SayWherePromptsGetOtherIds) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/mistral-metaspace/tokenizer.json");
+  const auto notes = [](const char* name) {
+    const TokenizerSpec spec = read_tokenizer(shared_path(std::string("golden/tokenizers/") + name));
+    return gguf_tokenizer_notes(spec, {.vocabulary = spec.tokens.size(), .bos = {}, .eos = {}, .chat_templates = {}});
+  };
+  EXPECT_THAT(notes("mistral-metaspace"),
+              testing::ElementsAre(testing::HasSubstr("a space behind every special token")));
+  for (const char* const name : {"metaspace-always", "llama2", "gpt2", "phi3"})
+    EXPECT_THAT(notes(name), testing::IsEmpty()) << name;
 }
 
 TokenizerSpec named(std::vector<std::string> tokens, bool strips) {
