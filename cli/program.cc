@@ -31,7 +31,8 @@ constexpr std::string_view kFooter =
     "Exit codes:\n"
     "  0    success\n"
     "  1    something unexpected (a bug, or memory ran out)\n"
-    "  2    wrong usage: an unknown option, a value out of range, settings that do not fit together\n"
+    "  2    wrong usage: an unknown option, a value out of range, settings that do not fit together;\n"
+    "       a recipe or a sweep that does not parse\n"
     "  3    a file is missing, malformed or cannot be written\n"
     "  4    a method could not finish on these numbers (NaN weights, for example)\n"
     "  130  interrupted; outputs appear under their names only when complete";

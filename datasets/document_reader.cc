@@ -43,10 +43,10 @@ DocumentReader::DocumentReader(std::vector<std::filesystem::path> files, std::st
     : files_(std::move(files)), field_(std::move(field)) {
   NIBBLE_REQUIRE(!files_.empty(), InvalidArgument, "documents: expected at least one file");
   for (const auto& file : files_) {
-    holds_json_lines(file);
     std::error_code error;
     const std::uintmax_t bytes = std::filesystem::file_size(file, error);
     NIBBLE_REQUIRE(!error, FormatError, "cannot read '{}': {}", file.string(), error.message());
+    holds_json_lines(file);
     bytes_total_ += bytes;
   }
 }

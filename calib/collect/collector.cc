@@ -489,6 +489,11 @@ RunSettings complete_settings(const CalibrationJob& job) {
   NIBBLE_REQUIRE(!job.tokens.empty() && job.tokens.size() % length == 0, InvalidArgument,
                  "calibration: {} tokens are no whole number of windows of {}", job.tokens.size(), length);
   settings.windows = job.tokens.size() / length;
+  const model::Architecture& architecture = job.model.architecture();
+  NIBBLE_REQUIRE(length <= architecture.position_limit(), InvalidArgument,
+                 "calibration: windows of {} tokens, but the model has learned {} positions; make them shorter "
+                 "(--length)",
+                 length, architecture.max_positions);
   const std::size_t processes = team_of(job).size();
   NIBBLE_REQUIRE(settings.windows >= processes, InvalidArgument, "calibration: {} windows for {} processes",
                  settings.windows, processes);

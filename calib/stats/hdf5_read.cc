@@ -83,7 +83,8 @@ Handle open_file(const std::string& path) {
   // What HDF5 says of these tells of its insides.
   std::error_code error;
   const bool directory = std::filesystem::is_directory(path, error);
-  NIBBLE_REQUIRE(!directory && (!std::filesystem::exists(path, error) || begins_as_hdf5(path)), FormatError,
+  NIBBLE_REQUIRE(directory || std::filesystem::exists(path, error) || error, FormatError, "{}: no such file", what);
+  NIBBLE_REQUIRE(!directory && begins_as_hdf5(path), FormatError,
                  "{}: expected what nibble calibrate wrote (HDF5), got {}; is this the right file?", what,
                  directory ? "a directory" : "another kind of file");
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose, what};

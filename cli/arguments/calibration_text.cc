@@ -16,7 +16,7 @@ void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
             {.low = 2, .high = 1 << 24});
   add_count(app, "--samples", options.samples, "Windows to take [default: 128; with --tokens all]",
             {.low = 1, .high = 1 << 30});
-  add_count(app, "--seed", options.seed, "Seed of whatever is sampled", {.low = 0});
+  add_count(app, "--seed", options.seed, "Seed of whatever is sampled [default: 0]", {.low = 0});
   app.add_option("--memory", options.memory, "Memory to use, like 512M or 4G; beyond it goes to a scratch file")
       ->type_name("SIZE")
       ->capture_default_str();

@@ -22,6 +22,7 @@ struct DiffArguments {
 void run(const DiffArguments& arguments) {
   arguments.common.apply();
   const auto is_model = [](const std::filesystem::path& path) {
+    NIBBLE_REQUIRE(std::filesystem::exists(path), FormatError, "'{}': no such file or directory", path.string());
     return std::filesystem::is_directory(path) || model::is_gguf_path(path);
   };
   const bool a = is_model(arguments.a), b = is_model(arguments.b);

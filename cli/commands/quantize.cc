@@ -57,10 +57,16 @@ quant::Recipe recipe_of(const QuantizeArguments& arguments) {
   return recipe;
 }
 
-std::uint64_t weights_of(const quant::QuantizeResult& result) {
-  std::uint64_t weights = 0;
-  for (const quant::TensorResult& tensor : result.tensors) weights += tensor.weights;
-  return weights;
+struct Totals {
+  std::uint64_t weights = 0, stored_bits = 0;
+};
+Totals totals_of(const quant::QuantizeResult& result) {
+  Totals totals;
+  for (const quant::TensorResult& tensor : result.tensors) {
+    totals.weights += tensor.weights;
+    totals.stored_bits += tensor.stored_bits;
+  }
+  return totals;
 }
 
 nlohmann::ordered_json json_of(const QuantizeArguments& arguments, const quant::Recipe& recipe,
@@ -72,7 +78,7 @@ nlohmann::ordered_json json_of(const QuantizeArguments& arguments, const quant::
                               {"bits_per_weight", result.bits_per_weight},
                               {"model_bits_per_weight", result.model_bits_per_weight},
                               {"file_bytes", result.file_bytes},
-                              {"weights", weights_of(result)},
+                              {"weights", totals_of(result).weights},
                               {"seconds", seconds},
                               {"threads", thread_count()},
                               {"peak_anonymous_bytes", peak},
@@ -124,14 +130,19 @@ std::string text_of(const QuantizeArguments& arguments, const quant::QuantizeRes
                    exact ? "0" : fmt::format("{:.1e}", tensor.optimality_gap), human_duration(tensor.seconds)});
   }
   table.add_rule();
-  table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(weights_of(result)),
-                 fmt::format("{:.4f}", result.bits_per_weight), "", "", "", "", human_duration(seconds)});
+  const Totals totals = totals_of(result);
+  table.add_row({fmt::format("{} tensors", result.tensors.size()), "", with_separators(totals.weights),
+                 fmt::format("{:.4f}", static_cast<double>(totals.stored_bits) / static_cast<double>(totals.weights)),
+                 "", "", "", "", human_duration(seconds)});
   const std::string tuning = result.tuning ? "tuning  " + tuning_text(*result.tuning) + "\n\n" : "";
   return (result.budget ? budget_text(*result.budget) + "\n" : "") + table.text() + "\n" + tuning +
-         aligned_facts({{"output", arguments.output.string()},
-                        {"size", fmt::format("{} of tensors, {:.4f} bits per weight over the whole model",
-                                             human_bytes(result.file_bytes), result.model_bits_per_weight)},
-                        {"peak memory", human_bytes(peak)}});
+         aligned_facts(
+             {{"output", arguments.output.string()},
+              {"size",
+               fmt::format("{} of tensors, {:.4f} bits per weight over the whole model, {:.4f} over the "
+                           "linear layers of its blocks",
+                           human_bytes(result.file_bytes), result.model_bits_per_weight, result.bits_per_weight)},
+              {"peak memory", human_bytes(peak)}});
 }
 
 // The windows for `sequential: true` and `tuning`.

@@ -73,7 +73,7 @@ Command rotate_command(CLI::App& program) {
   app->add_option("--dtype", arguments->dtype, "Type of its floats: float32, float16 or bfloat16")
       ->type_name("NAME")
       ->capture_default_str();
-  add_count(*app, "--seed", arguments->seed, "Another seed, another basis", {.low = 0});
+  add_count(*app, "--seed", arguments->seed, "Another seed, another basis [default: 0]", {.low = 0});
   app->add_flag("--residual-only", arguments->residual_only, "Leave each head's values as they are");
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   add_common_options(*app, arguments->common);

@@ -59,6 +59,8 @@ std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
   const bool given = arguments.prompt_option->count() > 0;
   std::vector<std::size_t> contexts;
   for (const std::string& word : arguments.contexts) contexts.push_back(parse_context(word));
+  NIBBLE_REQUIRE(contexts.empty() || arguments.cache.context == 0, InvalidArgument,
+                 "--context sets the positions of a window too: give it or --window-context");
   std::vector<SpeedRow> rows;
   for (const eval::SpeedOptions& row :
        eval::at_contexts(options, contexts, given ? std::optional<std::size_t>(arguments.prompt) : std::nullopt))
@@ -123,7 +125,7 @@ Command speed_command(CLI::App& program) {
   add_compute(*app, arguments->compute);
   add_count(*app, "--repeat", arguments->repeat, "Runs that count [default: 5]");
   add_count(*app, "--warm-up", arguments->warm_up, "Runs before them that do not [default: 1]", {.low = 0});
-  add_count(*app, "--seed", arguments->seed, "Of the prompt's random tokens", {.low = 0});
+  add_count(*app, "--seed", arguments->seed, "Of the prompt's random tokens [default: 0]", {.low = 0});
   app->add_flag("--skip-limits", arguments->skip_limits, "Do not measure the machine's read bandwidth and GEMM rate");
   app->add_flag("--csv", arguments->csv, "Print a line of comma-separated figures per context");
   add_common_options(*app, arguments->common);

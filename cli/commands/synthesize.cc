@@ -64,7 +64,7 @@ Command synthesize_command(CLI::App& program) {
       ->type_name("NAME")
       ->required();
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the checkpoint goes")->required();
-  add_count(*app, "--seed", arguments->seed, "Another seed, other weights", {.low = 0});
+  add_count(*app, "--seed", arguments->seed, "Another seed, other weights [default: 0]", {.low = 0});
   add_count(*app, "--layers", arguments->layers, "Blocks, if not as many as the original has", {.high = 4096});
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
   add_common_options(*app, arguments->common);

@@ -227,11 +227,14 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
       records.push_back(std::move(line));
     }
   }
+  const std::size_t known = summary.present + summary.done + summary.failed + absent,
+                    elsewhere = summary.cells > known ? summary.cells - known : 0;  // by processes beside this one
   if (json) {
     print_json({{"output", options.output.string()},
                 {"cells", summary.cells},
                 {"present", summary.present},
                 {"done", summary.done},
+                {"elsewhere", elsewhere},
                 {"failed", failed},
                 {"seconds", summary.seconds},
                 {"calibration_seconds", summary.calibration_seconds},
@@ -239,8 +242,9 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
                 {"records", std::move(records)}});
   } else {
     print(table.text());
-    print(fmt::format("\n{} cells: {} were there, {} done in {} (calibration {}){}\n", summary.cells, summary.present,
+    print(fmt::format("\n{} cells: {} were there, {} done in {} (calibration {}){}{}\n", summary.cells, summary.present,
                       summary.done, human_duration(summary.seconds), human_duration(summary.calibration_seconds),
+                      elsewhere > 0 ? fmt::format(", {} by other processes", elsewhere) : "",
                       failed > 0 ? fmt::format(", {} failed", failed) : ""));
   }
   NIBBLE_REQUIRE(failed == 0, NumericalError,

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/suggest.h"
+#include "datasets/document_reader.h"
 #include "eval/sweep/recipe_grid.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/yaml_section.h"
@@ -68,7 +69,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
   calibration.tokens = section.text("tokens");
   if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
-  calibration.field = section.text("field", "text");
+  calibration.field = section.text("field", kDefaultField);
   if (section.has("samples")) calibration.samples = numbers(section, "samples", 1, kMostSamples);
   if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
   if (calibration.draws() > kMaxCells) section.fail(node, fmt::format("more than {} draws", kMaxCells));
@@ -81,6 +82,8 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
     if (section.has("seed") && calibration.labels != calib::Labels::kSampled)  // which it draws
       section.fail(*section.find("seed"), fmt::format("seed: {}", hint));
   }
+  if (section.has("field") && std::ranges::none_of(calibration.text, datasets::holds_json_lines))
+    section.fail(*section.find("field"), "field: it belongs to JSON lines; other texts have none");
   calibration.centre_own = section.parsed("centre", "none", [](const std::string& text) {
     NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
     return text == "own";

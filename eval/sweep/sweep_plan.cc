@@ -81,7 +81,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   if (!calibration.tokens.empty()) json["tokens"] = calibration.tokens.string();
   if (draw.samples > 0) json["samples"] = draw.samples;
   if (calibration.length > 0) json["length"] = calibration.length;
-  if (!calibration.text.empty()) json["field"] = calibration.field;
+  if (calibration.field != kDefaultField) json["field"] = calibration.field;
   if (!calibration.text.empty() || calibration.labels == calib::Labels::kSampled) json["seed"] = draw.seed;
   json["fisher"] = calib::to_text(statistics.fisher ? calibration.flavour : calib::FisherFlavour::kSequence);
   json["labels"] = calib::to_text(calibration.labels);
@@ -367,11 +367,10 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
     if (const auto guide = recorded_guide(record); guide && name == std::string_view("calibration"))
-      section["guide"] = *guide;       // of a plain one records say nothing, and the default is another
-    if (section.contains("tokens")) {  // older records have defaults of what belongs to text
-      section.erase("field");
-      if (section.value("labels", Json()) != "sampled") section.erase("seed");
-    }
+      section["guide"] = *guide;  // of a plain one records say nothing, and the default is another
+    // Older records have defaults of what belongs to JSON lines, and to text.
+    if (section.value("field", Json()) == kDefaultField) section.erase("field");
+    if (section.contains("tokens") && section.value("labels", Json()) != "sampled") section.erase("seed");
     if (list) {
       sweep["evaluations"].push_back(section);
     } else {

@@ -8,6 +8,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "core/error.h"
 #include "core/text/choice.h"
 #include "datasets/calibration_windows.h"
+#include "datasets/document_reader.h"
 #include "model/open/open_model.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
@@ -143,6 +145,8 @@ quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::
     source.text = {std::get<std::filesystem::path>(*text)};
   if (text && std::holds_alternative<std::vector<std::filesystem::path>>(*text))
     source.text = std::get<std::vector<std::filesystem::path>>(*text);
+  NIBBLE_REQUIRE(field == "text" || std::ranges::any_of(source.text, datasets::holds_json_lines), InvalidArgument,
+                 "field= says where JSON lines have their text; text= has none of them");
   return source;
 }
 

@@ -82,11 +82,18 @@ struct PySequence {
 
 model::CacheOptions cache_options(const std::string& cache, const std::string& type, std::size_t capacity,
                                   std::size_t chunk, std::size_t context) {
-  return {.kind = choose("cache", cache, model::kCacheKinds),
-          .type = choose("cache_type", type, model::kCacheTypes),
-          .capacity = capacity,
-          .chunk = chunk,
-          .context = context};
+  const model::CacheOptions options{.kind = choose("cache", cache, model::kCacheKinds),
+                                    .type = choose("cache_type", type, model::kCacheTypes),
+                                    .capacity = capacity,
+                                    .chunk = chunk,
+                                    .context = context};
+  const model::CacheOptions usual;
+  const bool window = options.kind == model::CacheKind::kWindow;
+  NIBBLE_REQUIRE(!window || capacity == usual.capacity, InvalidArgument,
+                 "capacity: a window keeps context= positions, got capacity={} with cache='window'", capacity);
+  NIBBLE_REQUIRE(window || (chunk == usual.chunk && context == usual.context), InvalidArgument,
+                 "chunk and context go with cache='window', not with cache='{}'", cache);
+  return options;
 }
 
 std::unique_ptr<PySequence> make_sequence(PyModel& self, const std::string& cache, const std::string& type,
@@ -113,6 +120,9 @@ NumpyVector<TokenId> generate(PyModel& self, nb::handle prompt, std::size_t max_
                               std::size_t top_k, double top_p, std::uint64_t seed, const std::string& cache,
                               const std::string& type, std::size_t capacity, std::size_t chunk, std::size_t context,
                               nb::handle on_token) {
+  NIBBLE_REQUIRE(
+      temperature != 0.0 || (top_k == 0 && top_p == 1.0 && seed == 0), InvalidArgument,
+      "top_k, top_p and seed mean nothing beside a temperature of 0, which always takes the likeliest token");
   const std::vector<TokenId> ids =
       nb::isinstance<nb::str>(prompt) ? prompt_ids(self, nb::cast<std::string>(prompt)) : ids_of(prompt, "prompt");
   const model::GenerateOptions options{.sampling = {.temperature = temperature, .top_k = top_k, .top_p = top_p},

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <array>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ std::vector<TokenId> read(const Input& input, const PyModel& model) {
   const int given = (input.tokens ? 1 : 0) + (input.text ? 1 : 0) + (input.file ? 1 : 0);
   NIBBLE_REQUIRE(given == 1, InvalidArgument, "expected one of tokens=, text= and file=, got {} of them", given);
   NIBBLE_REQUIRE(!input.hf_join || input.file, InvalidArgument, "hf_join says how the rows of file= are joined");
+  std::error_code error;  // a text that is no path, or no file's
+  NIBBLE_REQUIRE(!input.text || !std::filesystem::is_regular_file(*input.text, error), InvalidArgument,
+                 "text= is the text itself, got '{}', the name of a file; give file=", *input.text);
   if (input.tokens) return ids_of(*input.tokens, "tokens");
   NIBBLE_REQUIRE(model.tokenizer != nullptr, InvalidArgument,
                  "'{}' has no tokenizer; give tokens=", model.path.string());

@@ -19,7 +19,9 @@ struct TensorFigures {
   std::uint64_t stored_bits = 0;  ///< everything stored for it: codes, palettes, scales, zeros, outliers, added bias
   double bits_per_weight = 0.0;
   double relative_weight_error = 0.0;  ///< ||W - What||_F / ||W||_F
-  double optimality_gap = 0.0;  ///< palettes: certified relative gap of the k-means cost to its optimum; 0 = exact
+  /// Scalar palettes, before a solver changes them: certified relative gap of the k-means cost to its optimum; 0 =
+  /// exact. 0 for all else, although palettes of vectors and of windows are local minima.
+  double optimality_gap = 0.0;
   /// ||X (W - What)ᵀ||_F / ||X Wᵀ||_F over the calibration text, as the Hessian of hessian_kind() has it: X centred or
   /// its rows weighted where that one is; empty without Hessian statistics.
   std::optional<double> output_error;

@@ -244,6 +244,9 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused(command({"--memory", "lots"}), 2, "like 512M or 4G, got 'lots'");
   refused(command({"--memory", "1M"}), 2, "--memory grants 1 MB");
   refused(command({"--centre", temp / "none.h5"}), 3, "none.h5");
+  refused(command({"--centre", "onw"}), 3, "expected none, own or a calibration file, got 'onw'");
+  refused({"calibrate", model, "--text", temp / "none", "-o", output}, 3, "No such file");
+  refused({"calibrate", "--show", temp / "none.h5"}, 3, "none.h5': no such file");
   refused({"calibrate", "--show", text}, 3, "calibration.txt");
   // Options that would change nothing.
   refused({"calibrate", "--show", text, "--seed", "3"}, 2, "--seed means nothing beside --show");

@@ -52,6 +52,15 @@ TEST_F(Quantize, HumanOutputIsATableWithTotals) {
   EXPECT_THAT(run.err, Not(HasSubstr("\x1b"))) << "a log file is no terminal";
 }
 
+TEST_F(Quantize, TotalsAreOfAllTensorsAndBlocksHaveTheirOwn) {
+  const std::string recipe = temp / "recipe.yaml";
+  write_file(recipe, "defaults: {format: int4-block}\nlayers: [{match: 'wte', format: float16}]\n");
+  const ProgramRun run = nibble({"quantize", model, "-r", recipe, "-o", output});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, ContainsRegex("25 tensors +[0-9,]+ +[5-9][.][0-9]+")) << "with the embedding";
+  EXPECT_THAT(run.out, HasSubstr(" 4.5000 over the linear layers of its blocks"));
+}
+
 // A tensor more than config.json asks for, at the end of a safetensors file.
 void add_tensor(const std::filesystem::path& file, const std::string& name) {
   const std::string bytes = read_file(file);

@@ -50,6 +50,13 @@ TEST(Speed, TableAndCsv) {
   EXPECT_THAT(csv.out, HasSubstr(",none,f32,11,8,2,"));
 }
 
+TEST(Speed, AContextSetsAWindowsPositions) {
+  const ProgramRun run =
+      nibble({"speed", kLlamaDemo, "--cache", "window", "--context", "64", "--window-context", "32"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--context sets the positions of a window too"));
+}
+
 TEST(Speed, Bf16IsAShareOfTheLibrarysBf16Rate) {
   const auto result = nibble_json({"speed", kLlamaDemo, "--prompt", "64", "--generate", "2", "--warm-up", "0",
                                    "--repeat", "1", "--compute", "bf16"});

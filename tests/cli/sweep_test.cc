@@ -338,12 +338,17 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
 TEST_F(Sweep, TwoProcessesShareADirectory) {
   const Records expected = undisturbed();
   ProgramRun second;
-  std::thread other([&] { second = nibble(command(results, {"-q"})); });
-  const auto first = nibble(command(results, {"-q"}));
+  std::thread other([&] { second = nibble(command(results, {"-q", "--json"})); });
+  const auto first = nibble(command(results, {"-q", "--json"}));
   other.join();
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_EQ(records(results), expected);
+  for (const ProgramRun& run : {first, second}) {
+    const auto summary = nlohmann::json::parse(run.out);
+    EXPECT_EQ(summary["present"].get<int>() + summary["done"].get<int>() + summary["elsewhere"].get<int>(),
+              summary["cells"].get<int>());
+  }
 }
 
 TEST_F(Sweep, ShardsMergeByCopying) {
@@ -351,6 +356,8 @@ TEST_F(Sweep, ShardsMergeByCopying) {
   for (const std::string shard : {"1/3", "2/3", "3/3"}) {
     const std::string part = temp / ("part" + shard.substr(0, 1));
     EXPECT_EQ(nibble(command(part, {"--shard", shard})).exit_code, 0);
+    const auto watched = nibble_json({"sweep", "--watch", part});  // does not wait for other shards
+    EXPECT_EQ(watched["cells"], watched["done"]);
     std::filesystem::create_directories(results);
     for (const auto& entry : std::filesystem::directory_iterator(part))
       if (eval::is_record_name(entry.path())) std::filesystem::copy(entry.path(), results);
@@ -513,6 +520,12 @@ TEST_F(Sweep, CheckpointsAreComparedLayerByLayer) {
   for (const auto& layer : diff["layers"])
     EXPECT_TRUE(near(layer["between"].get<double>(), layer["relative_weight_error"][1].get<double>(), {.rel = 1e-10}))
         << layer;
+}
+
+TEST_F(Sweep, WhatIsNotThereIsNoRecord) {
+  const auto run = nibble({"diff", demo_path("gpt2-demo"), temp / "typo"});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr("typo': no such file"));
 }
 
 TEST_F(Sweep, WhatIsWrongWithAFileIsSaidWithItsLine) {

@@ -137,6 +137,20 @@ def test_arguments_that_change_nothing_are_refused(demo, tmp_path):
                          collect="activations")
 
 
+    with pytest.raises(nibble.InvalidArgument, match="none of them"):
+        nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", text=demo / "calibration.txt", field="body",
+                         collect="activations")
+    model = nibble.Model(demo / "llama-demo")
+    with pytest.raises(nibble.InvalidArgument, match="text= is the text itself.*file="):
+        nibble.perplexity(model, text=str(demo / "eval.txt"))
+    for more in ({"top_k": 5}, {"top_p": 0.5}, {"seed": 5}):
+        with pytest.raises(nibble.InvalidArgument, match="temperature of 0"):
+            model.generate([1], 1, **more)
+    for more in ({"chunk": 5}, {"context": 16}, {"cache": "window", "capacity": 9}):
+        with pytest.raises(nibble.InvalidArgument, match="window"):
+            model.generate([1], 1, **more)
+
+
 def test_tokenizers_are_compared_by_what_they_say(demo, tmp_path):
     """Files in other words may mean the same text by the same ids, as a GGUF file's beside Hugging Face's."""
     text = "He opened the door and went out."

@@ -28,7 +28,8 @@ struct HessianFactor {
   std::vector<std::size_t> order;  ///< (n): position p holds input order[p]
   Matrix<float> upper;             ///< (n, n): upper triangular U with UᵀU = (H + diag(damping))⁻¹, in that order
   /// (n), by input: 1 where the diagonal is 0 or negative (an input that is always 0, or constant when centred). Such
-  /// inputs are rounded to nearest: neither do they take errors of others nor pass theirs on.
+  /// inputs are rounded to nearest: neither do they take errors of other inputs nor pass theirs on. (Under a Hessian of
+  /// outputs they do take those of other rows.)
   std::vector<std::uint8_t> silent;
   std::size_t silent_inputs = 0;  ///< how many of them
   double damping_share = 0.0;     ///< the share that it took

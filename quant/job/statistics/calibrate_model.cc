@@ -57,6 +57,9 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
   if (options.centre == "own") {
     job.centre = calib::Centre::kOwn;
   } else if (options.centre != "none") {
+    std::error_code error;
+    NIBBLE_REQUIRE(std::filesystem::exists(options.centre, error), FormatError,
+                   "centre: expected none, own or a calibration file, got '{}', which is not there", options.centre);
     job.centre = calib::Centre::kFile;
     job.means = calib::StatsFile::open(options.centre);
   }

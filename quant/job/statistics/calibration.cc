@@ -165,7 +165,8 @@ void Calibration::require(const QuantizeItem& item, std::string_view purpose, co
   const bool head = item.layer.role == model::Role::kHead;
   NIBBLE_REQUIRE(item.identity.block_linear || head, InvalidArgument,
                  "{}: {} needs the statistic '{}', which there is of linear layers of the blocks and of the head, but "
-                 "not of {}: say solver: nearest and weighting: none by a rule",
+                 "not of {}: by a rule say solver: nearest and weighting: none, and where the defaults have others, "
+                 "search: none and outliers_sensitive: 0",
                  item.identity.name, purpose, calib::to_text(what),
                  item.layer.role == model::Role::kEmbedding ? "an embedding that is only looked up" : "this matrix");
   std::vector<std::string> names;

@@ -765,6 +765,9 @@ TEST(CalibrateRun, ImpossibleJobsAreRefused) {
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.tokens = j.tokens.first(17); }, "17 tokens", "windows of 16"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.tokens = {}; }, "0 tokens"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.settings.window_tokens = 1; }, "2 tokens or more"));
+  const std::vector<TokenId> many(4096, 1);
+  EXPECT_TRUE(refused([&](CalibrationJob& j) { j.tokens = many, j.settings.window_tokens = many.size(); },
+                      "windows of 4096", "learned", "--length"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.memory_bytes = 1 << 20; }, "--memory grants 1 MB"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kFile; }, "no file of means"));
   EXPECT_TRUE(refused([](CalibrationJob& j) { j.centre = Centre::kOwn, j.settings.head = true; }, "head"));

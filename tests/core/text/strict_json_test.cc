@@ -1,5 +1,6 @@
 #include "core/text/strict_json.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -31,6 +32,16 @@ TEST(StrictJson, DepthIsLimited) {
   EXPECT_NO_THROW(parse_strict_json(std::string(64, '[') + std::string(64, ']'), "t"));
   EXPECT_TRUE(refused(std::string(65, '[') + std::string(65, ']'), "nested more than 64"));
   EXPECT_TRUE(refused(std::string(1000000, '['), "nested more than 64"));
+}
+
+// In time that grows with its length: half a minute of a processor for what follows where it grows with the square.
+TEST(StrictJson, AnObjectMayHaveManyObjects) {
+  std::string text = "{";
+  constexpr int kMany = 50'000;
+  for (int i = 0; i < kMany; ++i) text += fmt::format(R"({}"{:05}": {{"bits": [{}]}})", i == 0 ? "" : ", ", i, i);
+  const auto json = parse_strict_json(text + "}", "t");
+  EXPECT_EQ(json.size(), std::size_t{kMany});
+  EXPECT_EQ(json["49999"]["bits"][0], 49'999);
 }
 
 TEST(StrictJson, BrokenTextIsRefused) {

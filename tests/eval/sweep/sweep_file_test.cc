@@ -123,6 +123,10 @@ TEST(SweepFile, SeveralSeedsOfTheCalibrationMakeACellEach) {
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: [1, 2]}\n", "line 4", "as they are"));
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, seed: 1}\n", "line 4", "seed: tokens are taken"));
   EXPECT_TRUE(refused(head + "calibration: {tokens: a.u16, field: body}\n", "line 4", "field: tokens are taken"));
+  EXPECT_TRUE(
+      refused(head + "calibration: {text: [a.txt, b.raw.gz], field: body}\n", "line 4", "belongs to JSON lines"));
+  EXPECT_EQ(parse_sweep(head + "calibration: {text: [a.txt, b.jsonl.gz], field: body}\n", "s").calibration->field,
+            "body");
   // Sampled labels are drawn with it.
   const SweepSpec sampled = parse_sweep(head + "calibration: {tokens: a.u16, labels: sampled, seed: [1, 2]}\n", "s");
   EXPECT_EQ(sampled.calibration->draws(), 2u);
