@@ -28,6 +28,7 @@ MODELS = {
     "llama-super": (f"{MODELS_BESIDE}/llama-novels", ["--recipe", "super_blocks.yaml"]),
     "stories": (f"{MODELS_BESIDE}/stories260k", ["--recipe", "down_proj.yaml"]),  # SentencePiece vocabulary, which begins a text with a token of its own
     "qwen2": (f"{FAMILIES}/qwen2", INT4),  # biases of q, k, v
+    "llama3": (f"{FAMILIES}/llama3", INT4),  # factors of rotary frequencies
     "fused": (f"{FAMILIES}/phi3", INT4),  # (not called phi3: llama.cpp goes by such a name, and wants Phi's special tokens) q, k, v in one tensor, gate and up in one
     "gemma2": (f"{FAMILIES}/gemma2", NO_O_PROJ),  # gains 1 + w, four norms, soft-caps, windows in alternate blocks
     "gemma3": (f"{FAMILIES}/gemma3", NO_O_PROJ),  # norms of q and k, two rotary bases
@@ -79,6 +80,7 @@ EXPORTS = [
     *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq") if (f, m) != ("gptq", "mistral")),
     # not gptq of mistral: transformers does not know which layers gptqmodel left out, whose own kernel wants 16 outputs or more
     ("coreml", "qwen2", ["core_ml"]),
+    *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]
 
 LOGITS_LIMIT = {"hugging_face": 1e-5, "gptq_model": 1e-5, "mlx": 1e-5, "llama_cpp": 1e-2, "core_ml": 2e-3}
