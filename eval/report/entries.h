@@ -27,10 +27,12 @@ struct StorageSection {
 
 /// Which draw of its text a calibration looked at.
 constexpr std::string_view kCalibrationSeed = "calibration.seed";
+/// How many windows it looked at.
+constexpr std::string_view kCalibrationSamples = "calibration.samples";
 /// Settings of a calibration, and their keys in its configuration. They are called so because a recipe may have a
 /// `seed` too.
 constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSettings{
-    {{"calibration.samples", "windows"}, {kCalibrationSeed, "seeds"}}};
+    {{kCalibrationSamples, "windows"}, {kCalibrationSeed, "seeds"}}};
 
 /// A setting that every cell has: the bits per weight that it was to have, of its budget or else of its recipe.
 constexpr std::string_view kWidthSetting = "width";

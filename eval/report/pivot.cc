@@ -268,6 +268,12 @@ PivotSettings default_pivot(const Entries& entries) {
   const bool bits_vary = contains(varying_settings(with_settings), "bits");
   std::erase_if(telling, of_evaluation);
   if (!telling.empty() && std::ranges::any_of(with_settings, has_budget)) {
+    // A budget's bits are the column's; rows say them too where another cell has as many without one.
+    SettingNames rows = telling, places = telling;
+    std::erase(rows, "budget");
+    SettingNames fewer = rows;
+    for (SettingNames* names : {&places, &fewer}) names->emplace_back(kWidthSetting);
+    if (!rows.empty() && count_distinct(with_settings, fewer) == count_distinct(with_settings, places)) telling = rows;
     settings = {.rows = telling, .columns = {std::string(kWidthSetting)}};
   } else if (!telling.empty() && bits_vary) {
     settings = {.rows = telling, .columns = {"bits"}};

@@ -107,6 +107,7 @@ Entry pooled_entry(const Texts& texts) {
   set_fact(pooled.record.configuration, "evaluation",
            evaluation.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   pooled.settings = report_settings(pooled.record);
+  set_fact(pooled.settings, "model", first.setting("model"));
   return pooled;
 }
 

@@ -21,7 +21,7 @@ bool is_comparable(const PublishedTable& table, const Entry& entry) {
 
 // The range holds for one protocol: the first thousand tokens of a text have another perplexity than all of it.
 bool is_judged(const PublishedTable& table, const PublishedFigure& figure, const Entry& entry) {
-  return figure.expected && is_comparable(table, entry) && entry.setting("model") == figure.model &&
+  return figure.expected && is_comparable(table, entry) && fact(entry.record.labels, "model") == figure.model &&
          entry.setting("recipe") == figure.recipe &&
          (table.expected_for.empty() || entry.setting("evaluation") == table.expected_for);
 }
@@ -78,7 +78,7 @@ std::vector<ReportTable> published_tables(const PublishedFigures& published, con
     for (const Entry* entry : entries) {
       if (!is_comparable(source, *entry)) continue;
       if (std::find(recipes.begin(), recipes.end(), entry->setting("recipe")) == recipes.end()) continue;
-      add_once(models, entry->setting("model"));
+      add_once(models, fact(entry->record.labels, "model"));
       used.push_back(entry);
     }
     // Where several evaluations begin alike, the one that ranges hold for comes before a first trial of it.
@@ -94,7 +94,7 @@ std::vector<ReportTable> published_tables(const PublishedFigures& published, con
       std::vector<TableCell> row = {{.text = recipe, .detail = {}, .is_number = false}};
       for (const std::string& model : models) {
         const auto entry = std::find_if(used.begin(), used.end(), [&](const Entry* candidate) {
-          return candidate->setting("recipe") == recipe && candidate->setting("model") == model;
+          return candidate->setting("recipe") == recipe && fact(candidate->record.labels, "model") == model;
         });
         const auto figure = std::find_if(source.figures.begin(), source.figures.end(), [&](const PublishedFigure& f) {
           return f.recipe == recipe && f.model == model;

@@ -98,7 +98,8 @@ class Loader {
     });
   }
 
-  // Checkpoints of one name, as when one was trained on between two runs, are models of their own.
+  // Checkpoints of one name, as when one was trained on between two runs, are models of their own. The records' labels,
+  // by which published figures are found, stay.
   void tell_models_apart() {
     std::map<std::string, std::set<std::string>> fingerprints;
     for (const Entry& entry : records_)
@@ -110,9 +111,7 @@ class Loader {
     for (Entry& entry : records_) {
       const std::string name(entry.setting("model"));
       if (fingerprints[name].size() < 2) continue;
-      const std::string full = fmt::format("{} ({:.8})", name, fingerprint_of_model(entry.record));
-      set_fact(entry.record.labels, "model", full);
-      set_fact(entry.settings, "model", full);
+      set_fact(entry.settings, "model", fmt::format("{} ({:.8})", name, fingerprint_of_model(entry.record)));
     }
   }
 

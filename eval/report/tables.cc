@@ -66,8 +66,11 @@ nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
     if (std::ranges::count(shown, setting) > 0) {
       json.erase(key);
       json.erase("windows_hash");  // follows from both
-      // Of tokens the windows are the text.
-      if (json.value("sampling", nlohmann::json()) == "consecutive windows") json.erase("text_hash");
+      // Of tokens the windows are the text: more of them are another. Files are told apart by where they lie.
+      if (setting == kCalibrationSamples && json.value("sampling", nlohmann::json()) == "consecutive windows") {
+        const auto source = nlohmann::json::parse(fact(entry.record.sources, "calibration"), nullptr, false);
+        json["text_hash"] = source.is_object() ? source.value("tokens", nlohmann::json()) : nlohmann::json();
+      }
     }
   return json;
 }
@@ -76,12 +79,25 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// sample_of() but for the guide, for cells without one mix with all; nothing where there are no statistics.
+// Of the Fisher sensitivities behind a cell; nothing where there are none.
+std::optional<std::string> flavour_of(const Entry& entry) {
+  const auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto text = [&](const char* key) { return json.value(key, nlohmann::json()); };
+  const nlohmann::json collected = text("collected"), flavour = text("flavour");
+  if (!collected.is_string() || !flavour.is_string()) return std::nullopt;
+  const std::string list = "," + collected.get<std::string>() + ",";
+  return list.find(",fisher,") != std::string::npos ? std::optional(flavour.get<std::string>()) : std::nullopt;
+}
+
+// sample_of() but for the guide and the flavour, for cells without guided statistics or without Fisher sensitivities
+// mix with all; nothing where there are no statistics.
 std::optional<std::string> text_without_guide(const Entry& entry, const SettingNames& shown) {
   const std::string_view calibration = fact(entry.record.configuration, "calibration");
   if (calibration == "null" || calibration.empty()) return std::nullopt;
   nlohmann::json sample = sample_of(entry, shown);
-  if (sample.is_object()) sample.erase("guide");
+  if (sample.is_object())
+    for (const char* key : {"guide", "flavour"}) sample.erase(key);
   return text_of(sample);
 }
 
@@ -94,19 +110,20 @@ std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
 bool are_calibrated_alike(const Entry& a, const Entry& b, const SettingNames& shown) {
   const auto agree = [](const auto& left, const auto& right) { return !left || !right || *left == *right; };
   return agree(text_without_guide(a, shown), text_without_guide(b, shown)) &&
-         agree(recorded_guide(a.record), recorded_guide(b.record));
+         agree(recorded_guide(a.record), recorded_guide(b.record)) && agree(flavour_of(a), flavour_of(b));
 }
 
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
   std::vector<std::string> warnings;
   std::map<std::string_view, std::set<std::string>> evaluations;  // by model: what was scored, and how
-  std::map<std::string, std::set<std::string>> calibrations, guides;
+  std::map<std::string, std::set<std::string>> calibrations, guides, flavours;
   for (const Entry* entry : entries) {
     // The float model has no divergence from itself; its perplexity is of the same text all the same.
     evaluations[fact(entry->record.configuration, "model")].insert(scored_text(entry->record));
     const std::string model(fact(entry->record.configuration, "model"));
     if (const auto sample = text_without_guide(*entry, shown)) calibrations[model].insert(*sample);
     if (const auto guide = recorded_guide(entry->record)) guides[model].insert(*guide);
+    if (const auto flavour = flavour_of(*entry)) flavours[model].insert(*flavour);
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });
@@ -115,7 +132,7 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
     warnings.emplace_back(
         "different evaluations (text, protocol, context or stride) stand side by side: their perplexities must not be "
         "compared");
-  if (several(calibrations) || several(guides))
+  if (several(calibrations) || several(guides) || several(flavours))
     warnings.emplace_back("recipes were calibrated on different texts or settings");
   std::set<std::string_view> keys;
   for (const Entry* entry : entries)

@@ -55,54 +55,76 @@ void ResultsDirectory::write(const SweepRecord& record) const {
 
 void ResultsDirectory::announce(const SweepPlan& plan, const Shard& shard) const {
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
+  std::set<std::string> ids;  // of all shards
   Hasher hasher;
   hasher.update(plan.file.string());
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
     const PlannedJob& job = plan.jobs[i];
     for (const PlannedCell& cell : job.cells) {
+      ids.insert(cell.record.id);
       if (plan.file.empty()) hasher.update(cell.record.id);
       if (shard.has(i)) cells.push_back({{"id", cell.record.id}, {"job", job.id}, {"name", cell_name(cell.record)}});
     }
   }
   const std::string text = nlohmann::ordered_json{{"cells", std::move(cells)}}.dump(
       1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  const std::string of_sweep = "plan-" + hasher.hex(), of_shards = fmt::format("of{}.json", shard.count);
-  const fs::path path = directory_ / ".sweep" / fmt::format("{}-{}{}", of_sweep, shard.index, of_shards);
+  const std::string of_sweep = "plan-" + hasher.hex();
+  const fs::path path = directory_ / ".sweep" / fmt::format("{}-{}of{}.json", of_sweep, shard.index, shard.count);
   const auto claim = claims_.try_claim(path.filename().string());
   if (!claim) return;  // another process of the same sweep does it
   std::error_code error;
-  std::vector<fs::path> before;  // of other shards, or of the whole
-  for (const auto& entry : fs::directory_iterator(path.parent_path(), error))
-    if (const std::string name = entry.path().filename().string();
-        name.starts_with(of_sweep) && name.ends_with(".json") && !name.ends_with(of_shards))
-      before.push_back(entry.path());
-  for (const fs::path& file : before) fs::remove(file, error);
+  // What the file had before, or another file of that name. Other shards of what it has now stay, and the whole.
+  for (const fs::path& other : plan_files())
+    if (const std::string name = other.filename().string(); name.starts_with(of_sweep) && other != path)
+      if (std::ranges::any_of(cells_of(other), [&](const AnnouncedCell& cell) { return !ids.contains(cell.id); }))
+        fs::remove(other, error);
   if (!fs::exists(path, error) || read_text_file(path, kMaxPlanBytes) != text) write_file(path, text);
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // finer than that of writing: two never tie
+}
+
+std::vector<fs::path> ResultsDirectory::plan_files() const {
+  std::set<std::pair<fs::file_time_type, fs::path>, std::greater<>> files;
+  for (const auto& entry : fs::directory_iterator(directory_ / ".sweep")) {
+    std::error_code error;  // another process may have removed it
+    const auto written = entry.last_write_time(error);
+    if (!error && entry.path().filename().string().starts_with("plan-") && entry.path().extension() == ".json")
+      files.emplace(written, entry.path());
+  }
+  std::vector<fs::path> paths;
+  for (const auto& [written, path] : files) paths.push_back(path);
+  return paths;
+}
+
+std::vector<ResultsDirectory::AnnouncedCell> ResultsDirectory::cells_of(const fs::path& plan) {
+  std::string text;
+  try {
+    text = read_text_file(plan, kMaxPlanBytes);
+  } catch (const FormatError&) {
+    std::error_code error;
+    if (!fs::exists(plan, error)) return {};  // another process removed it
+    throw;
+  }
+  const nlohmann::json json = parse_strict_json(text, fmt::format("'{}'", plan.string()));
+  const auto found = json.find("cells");
+  NIBBLE_REQUIRE(json.is_object() && found != json.end() && found->is_array(), FormatError,
+                 "'{}': expected a list of cells", plan.string());
+  std::vector<AnnouncedCell> cells;
+  for (const auto& cell : *found) {
+    NIBBLE_REQUIRE(cell.is_object() && cell.value("id", nlohmann::json()).is_string() &&
+                       cell.value("job", nlohmann::json()).is_string() &&
+                       cell.value("name", nlohmann::json()).is_string(),
+                   FormatError, "'{}': expected cells with id, job and name", plan.string());
+    cells.push_back({cell["id"].get<std::string>(), cell["job"].get<std::string>(), cell["name"].get<std::string>()});
+  }
+  return cells;
 }
 
 std::vector<ResultsDirectory::AnnouncedCell> ResultsDirectory::announced() const {
   std::vector<AnnouncedCell> cells;
   std::set<std::string> known;
-  std::set<std::pair<fs::file_time_type, std::string>, std::greater<>> files;  // the newest first
-  for (const auto& entry : fs::directory_iterator(directory_ / ".sweep"))
-    if (entry.path().filename().string().starts_with("plan-") && entry.path().extension() == ".json")
-      files.emplace(entry.last_write_time(), entry.path().string());
-  for (const auto& [written, file] : files) {
-    const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxPlanBytes), fmt::format("'{}'", file));
-    const auto found = json.find("cells");
-    NIBBLE_REQUIRE(json.is_object() && found != json.end() && found->is_array(), FormatError,
-                   "'{}': expected a list of cells", file);
-    for (const auto& cell : *found) {
-      NIBBLE_REQUIRE(cell.is_object() && cell.value("id", nlohmann::json()).is_string() &&
-                         cell.value("job", nlohmann::json()).is_string() &&
-                         cell.value("name", nlohmann::json()).is_string(),
-                     FormatError, "'{}': expected cells with id, job and name", file);
-      if (known.insert(cell["id"].get<std::string>()).second)
-        cells.push_back(
-            {cell["id"].get<std::string>(), cell["job"].get<std::string>(), cell["name"].get<std::string>()});
-    }
-  }
+  for (const fs::path& plan : plan_files())
+    for (AnnouncedCell& cell : cells_of(plan))
+      if (known.insert(cell.id).second) cells.push_back(std::move(cell));
   return cells;
 }
 

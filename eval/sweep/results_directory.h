@@ -13,10 +13,11 @@ namespace nibble::eval {
 
 /// Where the records of sweeps gather. Several processes, of one sweep or of several, may work in it at once.
 ///
-///   ID.json                 records
-///   .sweep/claims           who works at what (claims.h)
-///   .sweep/plan-HASH-IofN.json   the cells of each sweep file that was started here, as it was last, for those who
-///   watch .sweep/scratch/JOB      models in work .sweep/cache            shared work, unless it is kept elsewhere
+///   ID.json               records
+///   .sweep/claims         who works at what (claims.h)
+///   .sweep/plan-*.json    the cells of each sweep file that was started here, shard by shard, for those who watch
+///   .sweep/scratch/JOB    models in work
+///   .sweep/cache          shared work, unless it is kept elsewhere
 class ResultsDirectory {
  public:
   /// Makes it if need be. Throws FormatError.
@@ -33,8 +34,8 @@ class ResultsDirectory {
   /// Writes ID.json: complete or not at all, and flushed. Throws FormatError.
   void write(const SweepRecord& record) const;
 
-  /// Says which cells of a sweep are to be here, in place of those that its file had before, but beside those of its
-  /// other shards of as many. Throws FormatError.
+  /// Says which cells of a sweep are to be here, beside those of its other shards, and in place of what its file had
+  /// before. Throws FormatError.
   void announce(const SweepPlan& plan, const Shard& shard = {}) const;
   struct AnnouncedCell {
     std::string id, job, name;
@@ -46,6 +47,9 @@ class ResultsDirectory {
   void tidy() const;
 
  private:
+  std::vector<std::filesystem::path> plan_files() const;  // the newest first
+  static std::vector<AnnouncedCell> cells_of(const std::filesystem::path& plan);
+
   std::filesystem::path directory_;
   Claims claims_;
 };

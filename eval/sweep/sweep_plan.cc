@@ -11,6 +11,7 @@
 #include "core/files/hash.h"
 #include "core/machine/program_identity.h"
 #include "core/matrix/gemm.h"
+#include "datasets/document_reader.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"
 #include "eval/sweep/given_checkpoint.h"
@@ -353,6 +354,16 @@ class Planner {
   std::set<std::string> ids_;
 };
 
+// Of the section of a record, which may be of a version that did not refuse it.
+void drop_what_changes_nothing(Json& section) {
+  const Json text = section.value("text", Json::array());
+  const bool lines = text.is_array() && std::ranges::any_of(text, [](const Json& file) {
+                       return file.is_string() && datasets::holds_json_lines(file.get<std::string>());
+                     });
+  if (!lines) section.erase("field");
+  if (section.contains("tokens") && section.value("labels", Json()) != "sampled") section.erase("seed");
+}
+
 }  // namespace
 
 SweepPlan plan_sweep(const SweepSpec& spec) { return Planner(spec).plan(); }
@@ -368,9 +379,8 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
     if (const auto guide = recorded_guide(record); guide && name == std::string_view("calibration"))
       section["guide"] = *guide;  // of a plain one records say nothing, and the default is another
-    // Older records have defaults of what belongs to JSON lines, and to text.
-    if (section.value("field", Json()) == kDefaultField) section.erase("field");
-    if (section.contains("tokens") && section.value("labels", Json()) != "sampled") section.erase("seed");
+    drop_what_changes_nothing(section);
+    section.erase("use");  // a label, which older records may give to the text of their calibration
     if (list) {
       sweep["evaluations"].push_back(section);
     } else {
@@ -383,6 +393,7 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   SweepSpec spec = parse_sweep(sweep.dump(), what);
   const std::string_view recipe = fact(record.configuration, "recipe");
   spec.recipes[0].name = fact(record.labels, "recipe");
+  if (!spec.evaluations.empty()) spec.evaluations[0].use = fact(record.labels, "use");
   spec.recipes[0].checkpoint = fact(record.sources, "checkpoint");
   const bool given = Json::parse(recipe, nullptr, false).contains("checkpoint");
   NIBBLE_REQUIRE(given != spec.recipes[0].checkpoint.empty(), FormatError,

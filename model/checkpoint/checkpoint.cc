@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 128 << 20;  // a quantized mixture says of each matrix how it is stored
+constexpr std::uint64_t kMaxConfigBytes = 64 << 20;  // a quantized mixture says of each matrix how it is stored
 constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kSingleName = "model.safetensors", kIndexName = "model.safetensors.index.json";
 

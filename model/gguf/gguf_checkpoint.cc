@@ -192,7 +192,7 @@ class GgufCheckpoint final : public Checkpoint {
     std::vector<std::string> hashes(tensors.size());
     parallel_for(tensors.size(), [&](std::size_t i) { hashes[i] = file_->hash(*tensors[i]); });
     Hasher hasher;
-    hasher.update(metadata_);
+    hasher.update(gguf_network_json(*file_));
     for (std::size_t i = 0; i < tensors.size(); ++i)
       hasher.update(tensors[i]->name)
           .update(block_type_info(tensors[i]->type).name)

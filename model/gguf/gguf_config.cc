@@ -18,6 +18,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Reads the keys of one architecture and collects config.json.
+/// Ids at which texts end: that of a text alone, or those of a turn and of a message too.
+enum class Ends { kOfText, kAll };
+
 class ConfigWriter {
  public:
   explicit ConfigWriter(const GgufFile& file)
@@ -125,11 +128,11 @@ class ConfigWriter {
     return hidden() / count;
   }
 
-  void vocabulary_and_tokens() {
+  void vocabulary_and_tokens(Ends which) {
     set("vocab_size", file_.tensor("token_embd.weight").rows());
     set("tie_word_embeddings", !has_tensor("output.weight"));
     if (const auto bos = token("bos")) set("bos_token_id", *bos);
-    const std::vector<std::uint64_t> ends = ends_of_texts();
+    const std::vector<std::uint64_t> ends = ends_of_texts(which);
     if (ends.size() == 1) set("eos_token_id", ends.front());
     if (ends.size() > 1) set("eos_token_id", ends);
   }
@@ -212,9 +215,10 @@ class ConfigWriter {
   }
 
   /// The end of a text, then those of a turn and of a message where they are others: llama.cpp stops at each.
-  std::vector<std::uint64_t> ends_of_texts() const {
+  std::vector<std::uint64_t> ends_of_texts(Ends which) const {
     std::vector<std::uint64_t> ends;
     if (const auto eos = token("eos")) ends.push_back(*eos);
+    if (which == Ends::kOfText) return ends;
     for (const char* name : {"eot", "eom"})
       if (const auto id = token(name); id && std::find(ends.begin(), ends.end(), *id) == ends.end())
         ends.push_back(*id);
@@ -553,15 +557,18 @@ Filler filler_of(std::string_view name) {
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));
 }
 
-}  // namespace
-
-std::string gguf_config_json(const GgufFile& file) {
+std::string config_json(const GgufFile& file, Ends which) {
   ConfigWriter writer(file);
-  writer.vocabulary_and_tokens();
+  writer.vocabulary_and_tokens(which);
   filler_of(writer.name())(writer);
   writer.require_usual_windows();
   writer.refuse_unread();
   return writer.take().dump(2);
 }
+
+}  // namespace
+
+std::string gguf_config_json(const GgufFile& file) { return config_json(file, Ends::kAll); }
+std::string gguf_network_json(const GgufFile& file) { return config_json(file, Ends::kOfText); }
 
 }  // namespace nibble::model

@@ -14,4 +14,8 @@ namespace nibble::model {
 /// kind, numbers that differ between layers.
 std::string gguf_config_json(const GgufFile& file);
 
+/// The same but for further ends of texts, which are no part of the network: what a checkpoint's fingerprint is made
+/// of.
+std::string gguf_network_json(const GgufFile& file);
+
 }  // namespace nibble::model

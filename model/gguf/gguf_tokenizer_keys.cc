@@ -96,13 +96,18 @@ PieceKind kind_of_text(const TokenizerSpec& spec, const AddedToken& token, bool 
   return is_merged && spells_space && !is_found_escaped(spec, token) ? PieceKind::kNormal : PieceKind::kUserDefined;
 }
 
-std::vector<PieceKind> kinds_of(const TokenizerSpec& spec) {
+/// With `prefix`, llama.cpp puts a space behind every user-defined piece too. Those that spell spaces are left to the
+/// merges by score, which make them as they make any other.
+std::vector<PieceKind> kinds_of(const TokenizerSpec& spec, bool prefix) {
   std::vector<PieceKind> kinds = spec.kinds;
   kinds.resize(spec.tokens.size(), PieceKind::kNormal);
+  for (std::size_t id = 0; prefix && id < kinds.size(); ++id)
+    if (kinds[id] == PieceKind::kUserDefined && spec.tokens[id].find(kSpaceMark) != std::string::npos)
+      kinds[id] = PieceKind::kNormal;
   const std::vector<bool> made = merged(spec);
   for (const AddedToken& token : spec.added)
-    if (kinds.at(token.id) == PieceKind::kNormal)
-      kinds[token.id] = token.special ? PieceKind::kControl : kind_of_text(spec, token, made[token.id]);
+    if (spec.kind(token.id) == PieceKind::kNormal)
+      kinds.at(token.id) = token.special ? PieceKind::kControl : kind_of_text(spec, token, made[token.id]);
   if (!spec.byte_fallback) return kinds;
   for (std::size_t id = 0; id < kinds.size(); ++id)
     if (is_byte(spec.tokens[id])) kinds[id] = PieceKind::kByte;
@@ -125,7 +130,8 @@ std::vector<std::string> spellings(const TokenizerSpec& spec, const std::vector<
   std::vector<std::string> tokens = spec.tokens;
   if (!spec.byte_fallback) return tokens;  // byte-level BPE, which spells spaces otherwise
   for (std::size_t id = 0; id < tokens.size(); ++id)
-    if (spec.kind(static_cast<TokenId>(id)) == PieceKind::kUserDefined) tokens[id] = with_spaces(tokens[id]);
+    if (spec.kind(static_cast<TokenId>(id)) == PieceKind::kUserDefined && kinds.at(id) == PieceKind::kUserDefined)
+      tokens[id] = with_spaces(tokens[id]);
   for (const AddedToken& token : spec.added)
     if (is_found_escaped(spec, token) && kinds.at(token.id) == PieceKind::kUserDefined)
       tokens[token.id] = with_spaces(tokens[token.id]);
@@ -149,9 +155,9 @@ std::size_t tokens_with_rows(const TokenizerSpec& spec, std::size_t vocabulary) 
 }
 
 /// Tokens and what they are, cut and filled up to `vocabulary`.
-void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary) {
+void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary, bool prefix = false) {
   const std::size_t count = tokens_with_rows(spec, vocabulary);
-  const std::vector<PieceKind> known = kinds_of(spec);
+  const std::vector<PieceKind> known = kinds_of(spec, prefix);
   std::vector<std::string> tokens = spellings(spec, known);
   tokens.resize(count);
   std::vector<std::int32_t> kinds;
@@ -252,7 +258,7 @@ void add_sentencepiece(GgufMetadata& metadata, const TokenizerSpec& spec, std::s
   const bool prefix = prefixes_space(spec);
   metadata.add("tokenizer.ggml.model", text_value("llama"));
   metadata.add("tokenizer.ggml.pre", text_value("default"));
-  add_tokens(metadata, spec, vocabulary);
+  add_tokens(metadata, spec, vocabulary, prefix);
   std::vector<float> scores = scores_of(spec);
   scores.resize(vocabulary, 0.0f);
   metadata.add("tokenizer.ggml.scores", GgufValue::floats(scores));

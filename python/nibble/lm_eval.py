@@ -133,7 +133,7 @@ class NibbleLM(TemplateLM):
             return token == self.eot_token_id or any(term and term in text for term in until)
 
         sampling = {}
-        if kwargs.get("do_sample"):
+        if kwargs.get("do_sample") and kwargs.get("temperature", 1.0) > 0:
             sampling = {"temperature": kwargs.get("temperature", 1.0), "top_p": kwargs.get("top_p", 1.0),
                         "top_k": kwargs.get("top_k", 0), "seed": self._draws.getrandbits(64)}
         self.model.generate(prompt, room, on_token=stop, **sampling)

@@ -194,10 +194,31 @@ TEST_F(PivotTest, CellsOfABudgetStandUnderItsBits) {
   const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
   ASSERT_EQ(pivots.size(), 1u) << "one table";
   EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2", "2.8", "3", "4"}));
+  // Rows say a budget, for there are cells of 3 bits without one.
   EXPECT_TRUE(pivots[0].cells.contains({"budget 2.8", "2.8"}));
   EXPECT_TRUE(pivots[0].cells.contains({"budget 3", "3"}));
   EXPECT_TRUE(pivots[0].cells.contains({"tuning", "4"}));
   EXPECT_EQ(pivot_table(pivots[0], settings).columns[2], "2.8 bits");
+}
+
+TEST_F(PivotTest, RowsDoNotRepeatABudgetThatItsColumnSays) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  records.resize(3);  // of 4 bits, without and with shifting
+  for (const std::size_t i : {1u, 2u})
+    for (const char* bits : {"2.6", "3.2"}) {
+      SweepRecord record = records[i];
+      record.id[0] = bits[0];
+      std::string& recipe = record.configuration[1].second;
+      recipe.insert(recipe.size() - 1, std::string(R"(,"budget":{"bits_per_weight":)") + bits + "}");
+      records.push_back(record);
+    }
+  use(records);
+  const PivotSettings settings = default_pivot(entries_);
+  EXPECT_EQ(settings.rows, SettingNames{"shifting"});
+  const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
+  ASSERT_EQ(pivots.size(), 1u);
+  EXPECT_EQ(pivots[0].column_names, (std::vector<std::string>{"2.6", "3.2", "4"}));
+  EXPECT_EQ(pivots[0].cells.size(), 6u);
 }
 
 }  // namespace

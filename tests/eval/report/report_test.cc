@@ -670,6 +670,19 @@ TEST_F(ReportTest, WindowsOfTokensAreTheirText) {
   };
   EXPECT_EQ(warnings_of(1), 0u);
   EXPECT_EQ(warnings_of(2), 1u) << "other texts";
+  records[1].sources.emplace_back("calibration", R"({"tokens":"a.u16"})");
+  records[3].sources.emplace_back("calibration", R"({"tokens":"b.u16"})");
+  EXPECT_EQ(warnings_of(1), 1u) << "other files";
+}
+
+TEST_F(ReportTest, TheKindOfSensitivitiesIsOfCellsThatHaveSome) {
+  std::vector<SweepRecord> records = {test::example_sweep()[0], two_cells(0.2)[1], two_cells(0.2)[2]};
+  records[1].configuration[2].second = R"({"text":"c0ffee","flavour":"sequence","collected":"activations"})";
+  records[2].configuration[2].second = R"({"text":"c0ffee","flavour":"position","collected":"activations,fisher"})";
+  EXPECT_EQ(html(records).find("were calibrated on different"), std::string::npos);
+  EXPECT_EQ(modifications_of(build_report(load(records), {})).rows.size(), 1u);
+  records[1].configuration[2].second = R"({"text":"c0ffee","flavour":"sequence","collected":"fisher"})";
+  EXPECT_NE(html(records).find("were calibrated on different"), std::string::npos);
 }
 
 }  // namespace

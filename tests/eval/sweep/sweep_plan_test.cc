@@ -370,6 +370,13 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   EXPECT_THAT(source, testing::Not(testing::HasSubstr("seed")));
   set_fact(older.sources, "calibration", source.insert(1, R"("seed":0,"field":"text",)"));
   EXPECT_EQ(plan_repetition(older).jobs.at(0).cells.at(0).record.id, record.id);
+  // … or gave the text of their calibration another use.
+  std::string evaluation(fact(record.sources, "evaluation"));
+  older.labels.emplace_back("use", "test");
+  set_fact(older.sources, "evaluation", evaluation.insert(1, R"("use":"test",)"));
+  const SweepPlan again = plan_repetition(older);
+  EXPECT_EQ(again.jobs.at(0).cells.at(0).record.id, record.id);
+  EXPECT_EQ(fact(again.jobs.at(0).cells.at(0).record.labels, "use"), "test");
   write_tokens("text.u16", 40);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
 }

@@ -181,11 +181,23 @@ TEST(GgufTokenizerKeysOf, UserDefinedPiecesAreSpelledWithSpaces) {
   EXPECT_EQ(token_of(metadata, 5), "  ");
   EXPECT_EQ(kind_of(metadata, 5), 4);
   EXPECT_EQ(token_of(metadata, 6), "\u2581b");
-  const auto own = make_tokenizer(std::move(spec)), written = make_gguf_tokenizer(metadata);
-  for (const char* const text : {"a  b", "a   b", "    ", "a b"}) {
-    EXPECT_EQ(written->encode(text), own->encode(text)) << text;
-    EXPECT_EQ(written->decode(written->encode(text)), text);
-  }
+  const auto same_ids = [](const TokenizerSpec& from, const GgufMetadata& to) {
+    const auto own = make_tokenizer(TokenizerSpec(from)), written = make_gguf_tokenizer(to);
+    for (const char* const text : {"a  b", "a   b", "    ", "a b"}) {
+      EXPECT_EQ(written->encode(text), own->encode(text)) << text;
+      EXPECT_EQ(written->decode(written->encode(text)), text);
+    }
+  };
+  same_ids(spec, metadata);
+
+  // With a space before the text llama.cpp puts one behind each user-defined piece too: those are left to the merges.
+  spec.normalizer.insert(spec.normalizer.begin(), PrependStep{.text = "\u2581"});
+  spec.decoder.emplace_back(StripStep{.content = " ", .start = 1});
+  GgufMetadata prefixed;
+  add_gguf_tokenizer(prefixed, spec, {.vocabulary = 7, .bos = {}, .eos = {}, .chat_templates = {}});
+  EXPECT_EQ(token_of(prefixed, 5), "\u2581\u2581");
+  EXPECT_EQ(kind_of(prefixed, 5), 1);
+  same_ids(spec, prefixed);
 }
 
 // What a normaliser makes of a text is what normalised tokens are looked for in, with what it makes of them.
