@@ -33,12 +33,12 @@ std::string with_replacements(std::string_view bytes) {
 
 TextStream::TextStream(const model::Tokenizer& tokenizer, std::span<const TokenId> prompt) : tokenizer_(tokenizer) {
   for (const TokenId id : prompt.last(std::min(prompt.size(), kLongestWindow)))
-    if (tokenizer_.byte_length(id) > 0) window_.push_back(id);
+    if (tokenizer_.byte_length_if_known(id) > 0) window_.push_back(id);
   shown_ = tokenizer_.decode(window_).size();
 }
 
 std::string TextStream::push(TokenId id) {
-  if (tokenizer_.byte_length(id) == 0) return {};
+  if (tokenizer_.byte_length_if_known(id) == 0) return {};
   window_.push_back(id);
   const std::string text = tokenizer_.decode(window_);
   const std::size_t certain = text.size() - unfinished_tail(text);

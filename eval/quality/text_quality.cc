@@ -6,7 +6,7 @@ TextQuality text_quality(const model::Model& model, const model::Model* referenc
                          const model::Tokenizer* tokenizer, PerplexityOptions options) {
   if (tokenizer != nullptr) {
     if (options.protocol == datasets::Protocol::kHalf) options.bos = tokenizer->added_bos();
-    options.byte_length = [tokenizer](TokenId id) { return tokenizer->byte_length(id); };
+    options.byte_length = [tokenizer](TokenId id) { return tokenizer->byte_length_if_known(id); };
   }
   TextQuality quality;
   if (reference == nullptr) {

@@ -49,7 +49,7 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
   if (tokens->tokenizer != nullptr) {
     if (evaluation.protocol == datasets::Protocol::kHalf) options.bos = tokens->tokenizer->added_bos();
-    options.byte_length = [tokens](TokenId id) { return tokens->tokenizer->byte_length(id); };
+    options.byte_length = [tokens](TokenId id) { return tokens->tokenizer->byte_length_if_known(id); };
   }
   return options;
 }

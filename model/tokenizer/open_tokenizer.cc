@@ -26,8 +26,9 @@ bool has_tokenizer(const std::filesystem::path& directory) {
 }
 
 TokenizerSpec read_tokenizer(const std::filesystem::path& directory) {
-  const TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
+  TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
   if (has_json(directory)) return read_tokenizer_json(directory / "tokenizer.json", config);
+  read_files_beside(config, directory);
   if (has_gpt2_files(directory)) return read_gpt2_files(directory / "vocab.json", directory / "merges.txt", config);
   NIBBLE_REQUIRE(has_sentencepiece(directory), FormatError,
                  "'{}' has no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, nor tokenizer.model",

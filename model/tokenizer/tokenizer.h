@@ -38,6 +38,8 @@ class Tokenizer {
   virtual std::string fingerprint() const = 0;
   /// How many bytes of UTF-8 text each id stands for (its own share of the text: special tokens 0).
   virtual std::size_t byte_length(TokenId id) const = 0;
+  /// The same, and 0 for ids behind the vocabulary: rows that pad an embedding are no text, but models give them.
+  std::size_t byte_length_if_known(TokenId id) const { return id < vocabulary_size() ? byte_length(id) : 0; }
 };
 
 }  // namespace nibble::model

@@ -56,7 +56,7 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   spec.where = vocabulary.string();
   const nlohmann::json json = parse_strict_json(read_text_file(vocabulary), spec.where);
   join_added_tokens(spec.added, config, spec.where);
-  std::vector<std::string> special = read_special_tokens(vocabulary.parent_path());
+  std::vector<std::string> special = config.special;
   special.emplace_back(kEndOfText);  // GPT-2's own files name none
   mark_special(spec, json, special);
   set_vocabulary(spec, json, spec.where);

@@ -1,5 +1,7 @@
 #include "model/tokenizer/files/sentencepiece_file.h"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "core/error.h"
@@ -105,6 +107,22 @@ void check_pieces(const SentencePieceModel& model, const std::string& where) {
                  "{}: byte_fallback needs 256 pieces of type BYTE, got {}", where, bytes);
 }
 
+// Control pieces that tokenizer_config.json gives a name are found in texts, which SentencePiece alone does not do.
+void mark_special(TokenizerSpec& spec, const SentencePieceModel& model, const std::vector<std::string>& special) {
+  std::set<std::string_view> listed;
+  for (const AddedToken& token : spec.added) listed.insert(token.content);
+  std::vector<AddedToken> marked;
+  for (const std::string& content : special) {
+    const auto piece = std::find(model.pieces.begin(), model.pieces.end(), content);
+    if (piece == model.pieces.end() || listed.contains(content)) continue;
+    const auto id = static_cast<std::size_t>(piece - model.pieces.begin());
+    if (model.kinds[id] != PieceKind::kControl && model.kinds[id] != PieceKind::kUnknown) continue;
+    listed.insert(content);
+    marked.push_back({.id = static_cast<TokenId>(id), .content = content, .special = true, .normalized = false});
+  }
+  std::move(marked.begin(), marked.end(), std::back_inserter(spec.added));
+}
+
 }  // namespace
 
 TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const TokenizerConfig& config) {
@@ -121,6 +139,7 @@ TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const T
     if (model.kinds[id] == PieceKind::kUnknown) spec.unknown = static_cast<TokenId>(id);
   }
   join_added_tokens(spec.added, config, spec.where);
+  mark_special(spec, model, config.special);
   append_added_tokens(spec, model.pieces, model.kinds);
   model.scores.resize(model.pieces.size(), model.scores.front());
   set_tokens(spec, std::move(model.pieces), std::move(model.kinds));

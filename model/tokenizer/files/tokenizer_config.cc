@@ -52,6 +52,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");
   config.add_prefix_space = fields.boolean_or("add_prefix_space", false);
+  add_special(fields, config.special);
   if (fields.has("added_tokens_decoder")) {
     const JsonFields tokens = fields.object("added_tokens_decoder");
     for (const auto& [id, token] : fields.at("added_tokens_decoder", "an object").items()) {
@@ -62,15 +63,27 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   return config;
 }
 
-std::vector<std::string> read_special_tokens(const std::filesystem::path& directory) {
-  std::vector<std::string> special;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const std::filesystem::path path = directory / name;
-    if (!file_exists(path)) continue;
+void read_files_beside(TokenizerConfig& config, const std::filesystem::path& directory) {
+  if (const auto path = directory / "special_tokens_map.json"; file_exists(path)) {
     const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
-    add_special(JsonFields(json, path.string()), special);
+    add_special(JsonFields(json, path.string()), config.special);
   }
-  return special;
+  const auto path = directory / "added_tokens.json";
+  if (!config.added.empty() || !file_exists(path)) return;
+  const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
+  NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object of ids by token, got {}", path.string(),
+                 json.type_name());
+  const JsonFields fields(json, path.string());
+  for (const auto& [content, id] : json.items()) {
+    const std::uint64_t number = fields.count(content);
+    NIBBLE_REQUIRE(!content.empty() && number < kMaxVocabulary, FormatError, "{}: {}: id {} is not below {}",
+                   path.string(), in_quotes(content), number, kMaxVocabulary);
+    // Found in texts as they are: whoever reads these files looks for them first.
+    config.added.push_back({.id = static_cast<TokenId>(number),
+                            .content = content,
+                            .special = std::ranges::count(config.special, content) > 0,
+                            .normalized = false});
+  }
 }
 
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id) {

@@ -19,14 +19,18 @@ struct TokenizerConfig {
   std::optional<std::string> eos;
   bool add_prefix_space = false;
   std::vector<AddedToken> added;
+  /// The tokens that have a name: bos_token, pad_token, …, and additional_special_tokens. Some stand here more than
+  /// once.
+  std::vector<std::string> special;
 };
 
 /// All empty if the file does not exist. Throws FormatError.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& path);
 
-/// The tokens that tokenizer_config.json and special_tokens_map.json of a directory name: bos_token, pad_token, …, and
-/// additional_special_tokens. Some stand there more than once. Throws FormatError.
-std::vector<std::string> read_special_tokens(const std::filesystem::path& directory);
+/// Adds what vocab.json and tokenizer.model have beside them and tokenizer.json has in it: the names of
+/// special_tokens_map.json and, where tokenizer_config.json has no list of them, the tokens of added_tokens.json.
+/// Throws FormatError.
+void read_files_beside(TokenizerConfig& config, const std::filesystem::path& directory);
 
 /// {"content": …, "lstrip": …, "normalized": …, "rstrip": …, "single_word": …, "special": …}
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id);

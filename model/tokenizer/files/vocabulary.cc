@@ -123,9 +123,12 @@ TokenId require_token(const TokenizerSpec& spec, std::string_view token, std::st
   if (const auto found = spec.id_of.find(token); found != spec.id_of.end()) return found->second;
   const auto added = std::find_if(spec.added.begin(), spec.added.end(),
                                   [&](const AddedToken& candidate) { return candidate.content == token; });
-  NIBBLE_REQUIRE(added != spec.added.end(), FormatError, "{}: {} {} is not in the vocabulary", spec.where, role,
+  if (added != spec.added.end()) return added->id;
+  // Control pieces, which no text is cut into.
+  const auto piece = std::find(spec.tokens.begin(), spec.tokens.end(), token);
+  NIBBLE_REQUIRE(piece != spec.tokens.end(), FormatError, "{}: {} {} is not in the vocabulary", spec.where, role,
                  in_quotes(token));
-  return added->id;
+  return static_cast<TokenId>(piece - spec.tokens.begin());
 }
 
 }  // namespace nibble::model

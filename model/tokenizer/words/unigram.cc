@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <limits>
+#include <type_traits>
 
 #include "core/error.h"
 #include "model/tokenizer/utf8.h"
@@ -13,6 +14,7 @@ namespace {
 using PieceKind = TokenizerSpec::PieceKind;
 
 constexpr double kUnknownPenalty = 10.0;
+constexpr float kLowestSum = -65536.0f;
 
 bool is_found(const TokenizerSpec& spec, TokenId id) {
   if (!spec.sentencepiece_arithmetic) return true;
@@ -29,6 +31,7 @@ Unigram::Unigram(const TokenizerSpec& spec)
   for (const auto& [token, id] : spec.id_of) {
     if (token.empty() || !is_found(spec, id)) continue;
     trie_.insert(token, id);
+    longest_ = std::max(longest_, token.size());
   }
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -69,6 +72,12 @@ void Unigram::find_best(std::string_view word, std::vector<Scratch::Arrival<Real
       arrive(begin + character, score_here + static_cast<Real>(unknown_score_), unknown_);
     }
     begin += character;
+    // Sums of a long text leave a float no digits for the difference between two ways. What all ways so far have in
+    // common is taken off those ahead; a difference of neighbouring floats is exact.
+    if constexpr (std::is_same_v<Real, float>)
+      if (score_here < kLowestSum)
+        for (std::size_t end = begin; end <= std::min(word.size(), begin + longest_); ++end)
+          if (arrivals[end].begin != Scratch::kEnd) arrivals[end].score -= score_here;
   }
 }
 

@@ -37,7 +37,8 @@ class Unigram : public WordModel {
   Trie trie_;
   double unknown_score_ = 0;
   float max_score_ = 0;
-  TokenId unknown_;  // spec.unknown, or an id behind the vocabulary's
+  std::size_t longest_ = 4;  // bytes of a token, or of a character
+  TokenId unknown_;          // spec.unknown, or an id behind the vocabulary's
 };
 
 }  // namespace nibble::model

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -140,6 +141,47 @@ TEST(HostileSentencePiece, CharsmapsAreChecked) {
   units[4 * 'a' + 1] = 5;  // bit 8: a value follows; offset 1
   units[4 * ('a' ^ 1)] = '\x70';
   EXPECT_TRUE(refused("\0\x02\0\0"s + units + "x\0"s, "the charsmap's rule for 'a' leads out of its table"));
+}
+
+TEST(SentencePieceFile, TokensWithANameMayBeControlPiecesWithoutAListOfThem) {
+  const std::string model = read_file(source_path("tests/data/tokenizers/spm_bpe.model"));
+  const auto plain = open_model(model);
+  const auto named = open_model(
+      model, R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": true, "unk_token": "<unk>"})");
+  EXPECT_EQ(named->eos(), TokenId{2});
+  EXPECT_EQ(named->added_bos(), TokenId{1});
+  EXPECT_EQ(named->encode("the door"), plain->encode("the door"));
+  const Ids ids = named->encode("the</s>");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), TokenId{2}), 1);
+  const Ids spelled = plain->encode("the</s>");
+  EXPECT_EQ(std::count(spelled.begin(), spelled.end(), TokenId{2}), 0) << "as SentencePiece alone";
+}
+
+TEST(SentencePieceFile, TakesAddedTokensFromAFileOfTheirOwn) {
+  const TempDir directory;
+  write_file(directory / "tokenizer.model", read_file(source_path("tests/data/tokenizers/spm_unigram.model")));
+  const auto size = static_cast<TokenId>(Tokenizer::open(directory.path())->vocabulary_size());
+  write_file(directory / "added_tokens.json",
+             R"({"<|im_end|>": )" + std::to_string(size + 1) + R"(, "<|im_start|>": )" + std::to_string(size) + "}");
+  const auto tokenizer = Tokenizer::open(directory.path());
+  const Ids ids = tokenizer->encode("<|im_start|>user<|im_end|>");
+  EXPECT_EQ(ids.front(), size);
+  EXPECT_EQ(ids.back(), size + 1);
+  for (const char* wrong : {"[]", R"({"a": -1})", R"({"a": "3"})", R"({"": 5000})", R"({"a": 99999999})"}) {
+    write_file(directory / "added_tokens.json", wrong);
+    EXPECT_TRUE(throws_with<FormatError>([&] { Tokenizer::open(directory.path()); }, "added_tokens.json")) << wrong;
+  }
+}
+
+// Sums of scores reach millions in a long text; what they leave of a float must still tell two ways apart.
+TEST(SentencePieceFile, LongTextsAreCutAsTheirPartsAre) {
+  const auto tokenizer = open_model(read_file(source_path("tests/data/tokenizers/spm_unigram.model")));
+  const std::string part = read_file(source_path("datasets/demo/eval.txt")).substr(0, 20'000);
+  const std::size_t once = tokenizer->encode(part).size(), twice = tokenizer->encode(part + part).size();
+  std::string text;
+  constexpr std::size_t kParts = 200;
+  for (std::size_t i = 0; i < kParts; ++i) text += part;
+  EXPECT_EQ(tokenizer->encode(text).size(), once + (kParts - 1) * (twice - once));
 }
 
 }  // namespace
