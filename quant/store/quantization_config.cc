@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMethod = model::kOwnQuantMethod;
-constexpr std::size_t kMaxTensors = 1 << 20;  // several times the largest mixtures that families take
+constexpr std::size_t kMaxTensors = 1 << 20;  // more than a config.json has room for
 
 std::vector<std::string_view> coded_formats() {
   std::vector<std::string_view> names;
