@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/checked_math.h"
 #include "core/error.h"
 #include "core/text/strict_json.h"
 #include "datasets/text_source.h"
@@ -115,13 +116,15 @@ bool DocumentReader::next_line() {
 }
 
 bool DocumentReader::next_piece() {
-  const bool more = fill(kMaxTextBytes + 1);
+  const bool more = fill(2 * kMaxTextBytes);
   const std::string_view waiting = std::string_view(buffer_).substr(begin_);
   if (waiting.empty()) return false;
   std::size_t size = waiting.size();
-  if (more) {
-    const std::size_t newline = waiting.rfind('\n', kMaxTextBytes - 1);
-    size = newline != std::string_view::npos ? newline + 1 : kMaxTextBytes;
+  if (size > kMaxTextBytes) {
+    // The last of a text are halves: one document is as likely to be drawn as another, and a short rest would be all of
+    // half the windows.
+    const std::size_t most = more ? kMaxTextBytes : divide_up(size, 2), newline = waiting.rfind('\n', most - 1);
+    size = newline != std::string_view::npos && newline >= most / 2 ? newline + 1 : most;
     // Not inside a character: its continuation bytes are 10xxxxxx, at most three of them.
     for (int i = 0; i < 3 && (static_cast<unsigned char>(waiting[size]) & 0xC0u) == 0x80u; ++i) --size;
   }

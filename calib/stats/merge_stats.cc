@@ -32,6 +32,20 @@ std::string joined_kernels(std::span<const RunSettings> parts) {
 
 }  // namespace
 
+namespace {
+
+// Draws of one text with one seed begin with the same windows, however many there are.
+void require_other_draws(const RunSettings& a, const RunSettings& b) {
+  if (a.sampling != b.sampling || a.sampling != "random slices" || a.text_hash != b.text_hash) return;
+  for (const std::uint64_t seed : a.seeds)
+    NIBBLE_REQUIRE(std::find(b.seeds.begin(), b.seeds.end(), seed) == b.seeds.end(), InvalidArgument,
+                   "merge: two files hold windows of the same text and seed {}, which would count twice; sample the "
+                   "parts with different seeds, or add to one of them with --extend",
+                   seed);
+}
+
+}  // namespace
+
 RunSettings merged_settings(std::span<const RunSettings> parts) {
   NIBBLE_REQUIRE(parts.size() >= 2, InvalidArgument, "merge: expected at least 2 calibration files, got {}",
                  parts.size());
@@ -47,6 +61,8 @@ RunSettings merged_settings(std::span<const RunSettings> parts) {
                    "merge: two files hold the same windows ({}), which would count twice; sample the parts with "
                    "different seeds or texts",
                    part.windows_hash);
+    for (const RunSettings& before : parts.first(static_cast<std::size_t>(&part - parts.data())))
+      require_other_draws(before, part);
     merged.windows = checked_add(merged.windows, part.windows, "merge: windows");
     merged.seeds.insert(merged.seeds.end(), part.seeds.begin(), part.seeds.end());
   }

@@ -131,6 +131,19 @@ TEST_F(Documents, LongPlainTextsAreCutAtLineEnds) {
   EXPECT_THAT(read({file("b.txt", text.substr(0, kMost))}), testing::SizeIs(1));
 }
 
+// Each is as likely to be drawn as another.
+TEST_F(Documents, TheRestOfALongTextIsNoShortDocument) {
+  constexpr std::size_t kMost = DocumentReader::kMaxTextBytes;
+  std::string line = "a line of the text\n", text;
+  while (text.size() < kMost + 3000) text += line;
+  const auto pieces = read({file("a.txt", text)});
+  ASSERT_EQ(pieces.size(), 2u);
+  for (const auto& piece : pieces) EXPECT_GT(piece.size(), text.size() / 2 - line.size());
+  // A line end far before the middle is no place to cut.
+  std::string lines = "short\n" + std::string(kMost + 3000, 'a');
+  EXPECT_GT(read({file("b.txt", lines)})[0].size(), kMost / 4);
+}
+
 TEST_F(Documents, LongLinesOfPlainTextAreCutBetweenCharacters) {
   constexpr std::size_t kMost = DocumentReader::kMaxTextBytes;
   for (std::size_t shift = 0; shift < 4; ++shift) {

@@ -123,6 +123,11 @@ TEST(MergeStats, SettingsThatDifferAreNamed) {
   EXPECT_TRUE(refuses([](RunSettings& b) { b.collected.fisher = false; }, "collected"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.collected.output_hessian = false; }, "collected"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.windows_hash = part_settings(1).windows_hash; }, "same windows"));
+  EXPECT_TRUE(refuses(
+      [](RunSettings& b) {
+        b.seeds = {7, part_settings(1).seeds[0]};
+      },
+      "same text and seed", "--extend"));
 }
 
 TEST(MergeStats, TextWindowsSeedsAndKernelsMayDiffer) {
