@@ -30,10 +30,6 @@ std::string joined_kernels(std::span<const RunSettings> parts) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 // Draws of one text with one seed begin with the same windows, however many there are.
 void require_other_draws(const RunSettings& a, const RunSettings& b) {
   if (a.sampling != b.sampling || a.sampling != "random slices" || a.text_hash != b.text_hash) return;

@@ -269,11 +269,13 @@ PivotSettings default_pivot(const Entries& entries) {
   std::erase_if(telling, of_evaluation);
   if (!telling.empty() && std::ranges::any_of(with_settings, has_budget)) {
     // A budget's bits are the column's; rows say them too where another cell has as many without one.
-    SettingNames rows = telling, places = telling;
+    const auto places = [&](SettingNames names) {
+      names.emplace_back(kWidthSetting);
+      return count_distinct(with_settings, names);
+    };
+    SettingNames rows = telling;
     std::erase(rows, "budget");
-    SettingNames fewer = rows;
-    for (SettingNames* names : {&places, &fewer}) names->emplace_back(kWidthSetting);
-    if (!rows.empty() && count_distinct(with_settings, fewer) == count_distinct(with_settings, places)) telling = rows;
+    if (!rows.empty() && places(rows) == places(telling)) telling = rows;
     settings = {.rows = telling, .columns = {std::string(kWidthSetting)}};
   } else if (!telling.empty() && bits_vary) {
     settings = {.rows = telling, .columns = {"bits"}};

@@ -79,17 +79,6 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Of the Fisher sensitivities behind a cell; nothing where there are none.
-std::optional<std::string> flavour_of(const Entry& entry) {
-  const auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto text = [&](const char* key) { return json.value(key, nlohmann::json()); };
-  const nlohmann::json collected = text("collected"), flavour = text("flavour");
-  if (!collected.is_string() || !flavour.is_string()) return std::nullopt;
-  const std::string list = "," + collected.get<std::string>() + ",";
-  return list.find(",fisher,") != std::string::npos ? std::optional(flavour.get<std::string>()) : std::nullopt;
-}
-
 // sample_of() but for the guide and the flavour, for cells without guided statistics or without Fisher sensitivities
 // mix with all; nothing where there are no statistics.
 std::optional<std::string> text_without_guide(const Entry& entry, const SettingNames& shown) {
@@ -108,9 +97,12 @@ std::string calibration_sample(const Entry& entry, const SettingNames& shown) {
 }
 
 bool are_calibrated_alike(const Entry& a, const Entry& b, const SettingNames& shown) {
+  const auto said = [](const Entry& entry) { return fact(entry.record.configuration, "calibration"); };
+  if (said(a) == said(b)) return true;  // most pairs, of which there are many
   const auto agree = [](const auto& left, const auto& right) { return !left || !right || *left == *right; };
   return agree(text_without_guide(a, shown), text_without_guide(b, shown)) &&
-         agree(recorded_guide(a.record), recorded_guide(b.record)) && agree(flavour_of(a), flavour_of(b));
+         agree(recorded_guide(a.record), recorded_guide(b.record)) &&
+         agree(recorded_flavour(a.record), recorded_flavour(b.record));
 }
 
 std::vector<std::string> mixture_warnings(const Entries& entries, const SettingNames& shown) {
@@ -123,7 +115,7 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
     const std::string model(fact(entry->record.configuration, "model"));
     if (const auto sample = text_without_guide(*entry, shown)) calibrations[model].insert(*sample);
     if (const auto guide = recorded_guide(entry->record)) guides[model].insert(*guide);
-    if (const auto flavour = flavour_of(*entry)) flavours[model].insert(*flavour);
+    if (const auto flavour = recorded_flavour(entry->record)) flavours[model].insert(*flavour);
   }
   const auto several = [](const auto& groups) {
     return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.size() > 1; });

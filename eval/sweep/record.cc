@@ -165,6 +165,21 @@ void add_once(Facts& facts, const std::string& name, const Json& value) {
   facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
 }
 
+// What a cell's calibration says under `key`, or `without` where it does not, if it collected one of `statistics`.
+std::optional<std::string> of_statistics(const SweepRecord& record, std::initializer_list<std::string_view> statistics,
+                                         const char* key, const char* without) {
+  const Json json = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto text = [&](const char* name, const char* otherwise) {
+    const auto value = json.find(name);
+    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string(otherwise);
+  };
+  const std::string collected = "," + text("collected", "") + ",";
+  for (const std::string_view statistic : statistics)
+    if (collected.find(fmt::format(",{},", statistic)) != std::string::npos) return text(key, without);
+  return std::nullopt;
+}
+
 // Which sections a recipe has beside its defaults, and the bits of its budget, of which the defaults say nothing.
 void add_sections(Facts& settings, const Json& recipe) {
   for (const char* section : {"layers", "tuning"})
@@ -300,16 +315,11 @@ void set_fact(Facts& facts, std::string_view name, std::string_view value) {
 }
 
 std::optional<std::string> recorded_guide(const SweepRecord& record) {
-  const auto json = nlohmann::json::parse(fact(record.configuration, "calibration"), nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto text = [&](const char* key, const char* without) {
-    const auto value = json.find(key);
-    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string(without);
-  };
-  const std::string collected = text("collected", "");
-  for (const char* guided : {"guided-hessian", "output-hessian"})
-    if (collected.find(guided) != std::string::npos) return text("guide", "plain");
-  return std::nullopt;
+  return of_statistics(record, {"guided-hessian", "output-hessian"}, "guide", "plain");
+}
+
+std::optional<std::string> recorded_flavour(const SweepRecord& record) {
+  return of_statistics(record, {"fisher"}, "flavour", "sequence");
 }
 
 std::string cell_name(const SweepRecord& record) {

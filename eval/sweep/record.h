@@ -142,6 +142,8 @@ void set_fact(Facts& facts, std::string_view name, std::string_view value);
 /// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where
 /// it needs neither.
 std::optional<std::string> recorded_guide(const SweepRecord& record);
+/// Which kind its Fisher sensitivities are; nothing where it has none.
+std::optional<std::string> recorded_flavour(const SweepRecord& record);
 
 /// What an evaluation scores, as JSON: its configuration without `divergence`, which says what else was looked at there
 /// and changes no loss.

@@ -354,7 +354,7 @@ class Planner {
   std::set<std::string> ids_;
 };
 
-// Of the section of a record, which may be of a version that did not refuse it.
+// Of a record's calibration, which may be of a version that did not refuse it.
 void drop_what_changes_nothing(Json& section) {
   const Json text = section.value("text", Json::array());
   const bool lines = text.is_array() && std::ranges::any_of(text, [](const Json& file) {
@@ -377,13 +377,12 @@ SweepPlan plan_repetition(const SweepRecord& record) {
     if (text.empty()) return;
     Json section = Json::parse(text, nullptr, false);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
-    if (const auto guide = recorded_guide(record); guide && name == std::string_view("calibration"))
-      section["guide"] = *guide;  // of a plain one records say nothing, and the default is another
-    drop_what_changes_nothing(section);
-    section.erase("use");  // a label, which older records may give to the text of their calibration
     if (list) {
+      section.erase("use");  // a label, which older records may give to the text of their calibration
       sweep["evaluations"].push_back(section);
     } else {
+      if (const auto guide = recorded_guide(record)) section["guide"] = *guide;  // of a plain one records say nothing
+      drop_what_changes_nothing(section);
       sweep[name] = section;
     }
   };

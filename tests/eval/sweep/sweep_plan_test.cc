@@ -377,6 +377,9 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   const SweepPlan again = plan_repetition(older);
   EXPECT_EQ(again.jobs.at(0).cells.at(0).record.id, record.id);
   EXPECT_EQ(fact(again.jobs.at(0).cells.at(0).record.labels, "use"), "test");
+  set_fact(older.sources, "evaluation", R"({"name":"e","text":[")" + (temp / "notes").string() + R"("]})");
+  EXPECT_FALSE(throws_with<FormatError>([&] { plan_repetition(older); }, ".jsonl"))
+      << "evaluations read files of any name";
   write_tokens("text.u16", 40);
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
 }
