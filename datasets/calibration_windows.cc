@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
 #include <string_view>
 
 #include "core/checked_math.h"
@@ -75,6 +74,7 @@ Index index_documents(const std::vector<std::filesystem::path>& files, const Sam
 }
 
 struct Draw {
+  std::size_t candidate = 0;
   std::uint64_t record = 0;
   std::uint64_t slice_seed = 0;
   std::vector<TokenId> window;  // stays empty if the document is too short
@@ -83,11 +83,12 @@ struct Draw {
 // The next `count` draws of documents that are not known to be too short. Which draws are used does not depend on how
 // many are made at a time, so a smaller number of windows is always the first of a larger one.
 std::vector<Draw> draw(std::size_t count, const std::vector<std::uint64_t>& candidates,
-                       const std::set<std::uint64_t>& too_short, Random& random) {
+                       const std::vector<bool>& too_short, Random& random) {
   std::vector<Draw> draws;
   while (draws.size() < count) {
-    const std::uint64_t record = candidates[random.below(candidates.size())], slice_seed = random.next();
-    if (!too_short.contains(record)) draws.push_back({record, slice_seed, {}});
+    const std::size_t candidate = random.below(candidates.size());
+    const std::uint64_t slice_seed = random.next();
+    if (!too_short[candidate]) draws.push_back({candidate, candidates[candidate], slice_seed, {}});
   }
   return draws;
 }
@@ -119,13 +120,15 @@ void cut_windows(const std::vector<std::filesystem::path>& files, const model::T
   }
 }
 
-// How many to draw so that `missing` of them are long enough, by the share that was so far. Not many times too many:
-// all their windows are held.
-std::size_t next_round(std::size_t missing, std::size_t drawn, std::size_t accepted) {
+// How many to draw so that `missing` of them are long enough, by the share that was so far. Every round reads all of
+// the text, so rounds grow with what was drawn in vain; but all their windows are held, and where few of the documents
+// are `left` it takes long to find them.
+std::size_t next_round(std::size_t missing, std::size_t drawn, std::size_t accepted, std::size_t left) {
   if (drawn == 0) return missing;
   const double share = static_cast<double>(std::max<std::size_t>(accepted, 1)) / static_cast<double>(drawn);
   const double wanted = std::ceil(static_cast<double>(missing) / share * 1.25);
-  return static_cast<std::size_t>(std::min(wanted, 16.0 * static_cast<double>(missing) + 64.0));
+  const std::size_t most = 16 * missing + 64 + std::min(drawn, left);
+  return static_cast<std::size_t>(std::min(wanted, static_cast<double>(most)));
 }
 
 }  // namespace
@@ -143,19 +146,20 @@ CalibrationWindows sample_calibration_windows(const std::vector<std::filesystem:
   result.fingerprint = index.fingerprint;
 
   Random random(options.seed);
-  std::size_t drawn = 0, accepted = 0;
-  std::set<std::uint64_t> too_short;
+  std::size_t drawn = 0, accepted = 0, left = index.candidates.size();
+  std::vector<bool> too_short(left);
   while (result.samples < options.samples) {
-    NIBBLE_REQUIRE(too_short.size() < index.candidates.size(), FormatError,
+    NIBBLE_REQUIRE(left > 0, FormatError,
                    "calibration text: none of {} documents has {} tokens: use more text or a smaller length",
                    index.counts.documents, options.length);
-    auto draws =
-        draw(next_round(options.samples - result.samples, drawn, accepted), index.candidates, too_short, random);
+    const std::size_t count = next_round(options.samples - result.samples, drawn, accepted, left);
+    auto draws = draw(count, index.candidates, too_short, random);
     cut_windows(files, tokenizer, options, draws);
     drawn += draws.size();
     for (const Draw& one : draws) {
       if (one.window.empty()) {
-        too_short.insert(one.record);
+        left -= too_short[one.candidate] ? 0 : 1;
+        too_short[one.candidate] = true;
         continue;
       }
       ++accepted;
@@ -164,7 +168,7 @@ CalibrationWindows sample_calibration_windows(const std::vector<std::filesystem:
       ++result.samples;
     }
   }
-  result.short_documents += too_short.size();
+  result.short_documents += index.candidates.size() - left;
   return result;
 }
 

@@ -530,7 +530,9 @@ RunSettings complete_settings(const CalibrationJob& job) {
 CalibrationPlan plan_job(const CalibrationJob& job) {
   RunSettings settings = complete_settings(job);
   settings.windows = share_of(settings.windows, team_of(job)).count;
-  return plan_calibration(job.model.architecture(), settings, job.memory_bytes, {.processes = team_of(job).size()});
+  return plan_calibration(
+      job.model.architecture(), settings, job.memory_bytes,
+      {.processes = team_of(job).size(), .disk = disk_for_scratch(work_path_of(job, team_of(job)))});
 }
 
 void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {

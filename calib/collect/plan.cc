@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
+#include "core/matrix/linear_op.h"
 
 namespace nibble::calib {
 namespace {
@@ -20,8 +21,13 @@ namespace {
 // A batch: enough tokens for full GEMM rate (a weight is decoded once per batch), but a limited workspace.
 constexpr std::size_t kMostBatchTokens = 2048;
 constexpr std::uint64_t kBatchBytes = 128u << 20;
-// A group of decoded weights (32 MB), a chunk of logits (32 MB), norms, tables, generated kernels, buffers of threads.
+// A group of decoded weights (32 MB), a chunk of logits (32 MB), norms, tables, generated kernels.
 constexpr std::uint64_t kFixedBytes = 96u << 20;
+// Of each thread, beside decoded weights: tiles of attention and of sums, the matrix library's.
+constexpr std::uint64_t kThreadBytes = 1u << 20;
+// From so many operations on (half a minute to two minutes on two cores) a run that is killed should go on where it
+// was. Writing the stream costs next to nothing then: of a width of 576, four bytes for 40,000 operations.
+constexpr double kLongRun = 5e12;
 
 std::span<const CollectedLayer> layers_of_block(const std::vector<CollectedLayer>& layers, std::size_t block) {
   const auto begin =
@@ -63,6 +69,12 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
   return widest * sizeof(float);
 }
 
+std::uint64_t bytes_of_threads(const std::vector<CollectedLayer>& layers) {
+  std::uint64_t decoded = 0;
+  for (const CollectedLayer& layer : layers) decoded = std::max(decoded, decoded_bytes_per_thread(layer.in));
+  return thread_count() * (decoded + kThreadBytes);
+}
+
 }  // namespace
 
 std::vector<std::pair<std::size_t, std::size_t>> layer_groups(std::span<const CollectedLayer> layers,
@@ -102,6 +114,14 @@ std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const 
 
 }  // namespace
 
+namespace {
+
+std::filesystem::path directory_of(const std::filesystem::path& output) {
+  return output.has_parent_path() ? output.parent_path() : ".";
+}
+
+}  // namespace
+
 std::size_t windows_per_batch(const model::Architecture& architecture, std::size_t window_tokens) {
   const std::uint64_t row_bytes = floats_per_token(architecture) * sizeof(float);
   const std::uint64_t most_tokens = std::min<std::uint64_t>(kMostBatchTokens, kBatchBytes / row_bytes);
@@ -135,7 +155,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   const std::uint64_t matrices = gradients ? blocks + 3 : 2;
   plan.residual_bytes = matrices * tokens * architecture.hidden * sizeof(float);
   const std::size_t batch_tokens = plan.windows_per_batch * settings.window_tokens;
-  const std::uint64_t without_sums = kFixedBytes + largest_layer + row_bytes * batch_tokens +
+  const std::uint64_t without_sums = kFixedBytes + bytes_of_threads(layers) + largest_layer + row_bytes * batch_tokens +
                                      copied_bytes(layers, settings, batch_tokens) + metric_bytes(layers, settings);
   NIBBLE_REQUIRE(
       without_sums + smallest_groups <= memory, InvalidArgument,
@@ -204,11 +224,25 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   }
 
   const std::uint64_t base = without_sums + plan.accumulator_bytes;
-  plan.residuals_on_disk = base + plan.residual_bytes > memory;
+  const bool kept_for_a_kill = plan.operations >= kLongRun && plan.residual_bytes <= context.disk;
+  plan.residuals_on_disk = kept_for_a_kill || base + plan.residual_bytes > memory;
   plan.memory_bytes = base + (plan.residuals_on_disk ? 0 : plan.residual_bytes);
   plan.disk_bytes =
       metric_file + 2 * std::max(output_bytes, metric_file) + (plan.residuals_on_disk ? plan.residual_bytes : 0);
   return plan;
+}
+
+std::uint64_t disk_for_scratch(const std::filesystem::path& directory) {
+  std::error_code error;
+  const std::uint64_t free = std::filesystem::space(directory_of(directory), error).available;
+  if (error) return 0;
+  std::uint64_t left = 0;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::uint64_t bytes = entry->is_regular_file(error) ? entry->file_size(error) : 0;
+    if (!error) left += bytes;
+  }
+  return (free + left) / 2;
 }
 
 double estimate_seconds(const CalibrationPlan& plan) {
@@ -226,7 +260,7 @@ double estimate_seconds(const CalibrationPlan& plan) {
 }
 
 void require_disk_space(const CalibrationPlan& plan, const std::filesystem::path& output, std::uint64_t present) {
-  const std::filesystem::path directory = output.has_parent_path() ? output.parent_path() : ".";
+  const std::filesystem::path directory = directory_of(output);
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(directory, error);
   NIBBLE_REQUIRE(!error, FormatError, "cannot see how much room '{}' has: {}", directory.string(), error.message());

@@ -90,7 +90,7 @@ class FileStore final : public ResidualStore {
 
   void write(const std::string& name, std::size_t batch, MatrixView<const float> values) override {
     check_batch(shape_, batch, values.rows(), values.cols());
-    if (batch == 0) output_.emplace(path(name));
+    if (batch == 0) output_.emplace(path(name), Flush::kNo);  // checksums tell what a power cut left
     NIBBLE_REQUIRE(output_ && (batch == 0 || (output_name_ == name && batch == next_batch_)), InvalidArgument,
                    "residual store: batch {} of '{}' is out of turn", batch, name);
     output_name_ = name;

@@ -37,6 +37,15 @@ void add_bias(MatrixView<T> y, const T* bias) {
   }
 }
 
+}  // namespace
+
+std::uint64_t decoded_bytes_per_thread(std::size_t in) {
+  const std::uint64_t row = in * sizeof(float);
+  return kWide * row <= kDecodedBytes ? kWide * row : kNarrow * row;
+}
+
+namespace {
+
 std::vector<float>& scratch(std::size_t size) {
   thread_local std::vector<float> buffer;
   if (buffer.size() < size) buffer.resize(size);

@@ -79,6 +79,10 @@ class DecodingLinear final : public LinearOp<float> {
   std::vector<float> bias_;
 };
 
+/// Bytes that each thread which multiplies with a DecodingLinear of `in` inputs keeps for rows that it decoded, at
+/// most.
+std::uint64_t decoded_bytes_per_thread(std::size_t in);
+
 /// Y = X Wᵀ + b over a dense matrix in memory, in any scalar: for tests, checks in double and toys.
 template <class T>
 class DenseLinear final : public LinearOp<T> {

@@ -27,14 +27,15 @@ constexpr calib::StatisticSet kInputs{.activations = true, .hessian = true};
 constexpr std::uint64_t kShareOfSums = 8;  // of memory: solvers want most of it
 
 calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const CalibrationText& text,
-                                 std::uint64_t memory_bytes) {
+                                 std::uint64_t memory_bytes, const std::filesystem::path& scratch) {
   calib::RunSettings settings;
   settings.collected = kInputs;
   settings.window_tokens = text.window_tokens;
   settings.windows = text.tokens.size() / std::max<std::size_t>(1, text.window_tokens);
   return calib::plan_calibration(
       architecture, settings, memory_bytes,
-      {.remedy = "take sequential: false with statistics of --calib, which need no forward pass"});
+      {.disk = calib::disk_for_scratch(scratch),
+       .remedy = "take sequential: false with statistics of --calib, which need no forward pass"});
 }
 
 class SequentialRun {
@@ -52,7 +53,7 @@ class SequentialRun {
 
   std::vector<Shard> run() {
     make_others();
-    const calib::CalibrationPlan walk = plan_walk(job_.architecture, job_.text, job_.memory_bytes);
+    const calib::CalibrationPlan walk = plan_walk(job_.architecture, job_.text, job_.memory_bytes, job_.scratch);
     sums_limit_ = std::min(walk.accumulator_limit, job_.memory_bytes / kShareOfSums);
     const auto store = make_store(walk);
     BoundaryWalk live(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "boundary", *store);
@@ -337,7 +338,7 @@ class SequentialRun {
 
 void check_text(const model::Architecture& architecture, const CalibrationText& text, std::uint64_t memory_bytes) {
   check_windows(text, architecture, "sequential", 1);
-  (void)plan_walk(architecture, text, memory_bytes);
+  (void)plan_walk(architecture, text, memory_bytes, {});
 }
 
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,

@@ -11,8 +11,6 @@
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
-#include "model/architecture/families.h"
-#include "model/architecture/known_shapes.h"
 #include "model/architecture/parts.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"
@@ -369,40 +367,6 @@ INSTANTIATE_TEST_SUITE_P(Residuals, LayersInTurns,
                          testing::Values(model::BlockSpec::Residual::kSequential,
                                          model::BlockSpec::Residual::kParallel));
 
-TEST(CalibrationPlan, CountsTheSquaresOfOutputsButNotTheHeads) {
-  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
-  RunSettings settings{.windows = 16, .window_tokens = 512, .collected = {.fisher = true}};
-  const auto plan = [&](bool outputs, bool head) {
-    settings.collected.output_hessian = outputs;
-    settings.head = head;
-    return plan_calibration(architecture, settings, std::uint64_t{64} << 30);
-  };
-  // q and o 4096, k and v 1024, gate and up 14336, down 4096 outputs; floats in the shards and again in the file.
-  const std::uint64_t squares = 32 * (3ull * 4096 * 4096 + 2ull * 1024 * 1024 + 2ull * 14336 * 14336);
-  EXPECT_EQ(plan(true, false).disk_bytes - plan(false, false).disk_bytes, 2 * 4 * squares);
-  EXPECT_EQ(plan(true, true).disk_bytes - plan(false, true).disk_bytes, 2 * 4 * squares);
-  EXPECT_EQ(plan(true, false).accumulator_bytes - plan(false, false).accumulator_bytes, 8 * squares / 32);
-  // A symmetric product is half of one.
-  EXPECT_TRUE(test::near(plan(true, false).operations - plan(false, false).operations,
-                         2.0 * 0.5 * static_cast<double>(squares) * 16 * 512, {.rel = 1e-6}));
-}
-
-// What docs/formats.md says of it.
-TEST(CalibrationPlan, OutputHessiansOfAnEightBillionParameterModelNeedMoreThanFourGigabytes) {
-  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
-  RunSettings settings{
-      .windows = 64, .window_tokens = 512, .collected = {.activations = true, .fisher = true, .guided_hessian = true}};
-  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{4} << 30));
-  settings.collected.output_hessian = true;
-  EXPECT_TRUE(test::throws_with<InvalidArgument>(
-      [&] { plan_calibration(architecture, settings, std::uint64_t{4} << 30); }, "--memory grants 4096 MB"));
-  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{8} << 30));
-  settings.guide = Guide::kWhitened;  // as docs/formats.md says
-  EXPECT_TRUE(test::throws_with<InvalidArgument>(
-      [&] { plan_calibration(architecture, settings, std::uint64_t{8} << 30); }, "--memory grants 8192 MB", "plain"));
-  EXPECT_NO_THROW(plan_calibration(architecture, settings, std::uint64_t{12} << 30));
-}
-
 // Parts that are whole batches go through the same matrix products as in one run, so that the double sums differ by the
 // order of two additions only; floats are rounded once more.
 TEST(CalibrateRun, MergedPartsEqualOneRun) {
@@ -561,27 +525,6 @@ TEST(CalibrateRun, RefusesAWhitenedGuideOfNothing) {
   CalibrationJob job = toy.job("calib.h5", {.activations = true, .fisher = true});
   job.settings.guide = Guide::kWhitened;
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(job); }, "guide", "not collected"));
-}
-
-TEST(CalibrationPlan, CountsWhatWeighsTokens) {
-  const ToyCalibration toy("llama");
-  CalibrationJob plain = toy.job("calib.h5"), whitened = plain;
-  whitened.settings.guide = Guide::kWhitened;
-  EXPECT_GT(plan_job(whitened).memory_bytes, plan_job(plain).memory_bytes);
-  EXPECT_GT(plan_job(whitened).disk_bytes, plan_job(plain).disk_bytes);
-  EXPECT_GT(plan_job(whitened).operations, 1.2 * plan_job(plain).operations);
-  // A part's whole has the metric; several processes share its windows.
-  const auto planned = [&](const CalibrationJob& of, const PlanContext& context) {
-    RunSettings settings = of.settings;
-    settings.windows = 64;
-    settings.window_tokens = 8;
-    return plan_calibration(of.model.architecture(), settings, std::uint64_t{4} << 30, context);
-  };
-  EXPECT_EQ(planned(whitened, {.has_metric = true}).disk_bytes, planned(plain, {}).disk_bytes);
-  EXPECT_EQ(planned(whitened, {.has_metric = true}).metric_operations, 0.0);
-  EXPECT_LT(planned(whitened, {.processes = 4}).metric_operations, planned(whitened, {}).metric_operations);
-  whitened.memory_bytes = 1;
-  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(whitened); }, "--guide plain"));
 }
 
 // The metric's run comes before, under the names of the same stages.
@@ -775,25 +718,6 @@ TEST(CalibrateRun, ImpossibleJobsAreRefused) {
                       "centring", "`fisher`"));
   const std::vector<TokenId> unknown(kWindow, 50);
   EXPECT_TRUE(refused([&](CalibrationJob& j) { j.tokens = unknown; }, "50"));
-}
-
-TEST(CalibrationPlan, MoreThanTheDiskHoldsIsRefused) {
-  CalibrationPlan plan;
-  plan.disk_bytes = std::uint64_t{1} << 60;
-  EXPECT_TRUE(test::throws_with<FormatError>([&] { require_disk_space(plan, "out.h5", 0); }, "are free"));
-  EXPECT_NO_THROW(require_disk_space(plan, "out.h5", plan.disk_bytes));
-}
-
-// Llama-3.1-8B: Fisher of all layers is 28 GB in float, but a block's sums and the batch fit 4 GB.
-TEST(CalibrationPlan, AnEightBillionParameterModelFitsASmallMachine) {
-  const auto architecture = model::parse_architecture(model::architecture_config("llama-3.1-8b", {}), "config");
-  const RunSettings settings{.windows = 100, .window_tokens = 512, .collected = {.activations = true, .fisher = true}};
-  const CalibrationPlan plan = plan_calibration(architecture, settings, std::uint64_t{4} << 30);
-  EXPECT_TRUE(plan.residuals_on_disk);
-  EXPECT_LE(plan.memory_bytes, std::uint64_t{4} << 30);
-  EXPECT_GE(plan.disk_bytes, 2 * std::uint64_t{27'900'000'000});  // the shards and the file
-  // 8 passes' worth of multiply-adds over 7 G weights.
-  EXPECT_GE(plan.operations, 2 * 4 * 6.9e9 * 51200);
 }
 
 }  // namespace
