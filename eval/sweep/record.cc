@@ -344,8 +344,11 @@ std::span<const std::uint64_t> divergence_weights(const SweepRecord& a, const Sw
 }
 
 std::span<const std::uint64_t> loss_weights(const SweepRecord& a, const SweepRecord& b) {
-  if (fact(settings_of(a), "average") != "tokens") return {};
-  return divergence_weights(a, b);
+  const auto weights = divergence_weights(a, b);
+  if (weights.empty()) return {};
+  const Json evaluation = Json::parse(fact(a.configuration, "evaluation"), nullptr, false);
+  const bool by_tokens = evaluation.is_object() && evaluation.value("average", Json()) == "tokens";
+  return by_tokens ? weights : std::span<const std::uint64_t>();
 }
 
 Facts settings_of(const SweepRecord& record) {
