@@ -21,7 +21,7 @@ RunSettings settings_of_prefix(const CalibrationJob& job, const RunSettings& bas
 
 }  // namespace
 
-void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
+CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::path& base) {
   const RunSettings settings = complete_settings(job);
   NIBBLE_REQUIRE(settings.labels == Labels::kData && settings.centre != kCentreOwn, InvalidArgument,
                  "extend: sampled labels and the run's own means depend on all windows: collect them anew");
@@ -44,11 +44,16 @@ void extend_calibration(const CalibrationJob& job, const std::filesystem::path& 
   CalibrationJob added = job;
   added.tokens = job.tokens.subspan(static_cast<std::size_t>(held.windows) * settings.window_tokens);
   added.output += ".added";
-  if (std::filesystem::exists(job.output)) return calibrate(job);  // leaves it as it is, or says what differs
   if (whitened) added.metric_tokens = job.tokens.first(kGuideWindows * settings.window_tokens);
+  return added;
+}
+
+void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
+  const CalibrationJob added = added_windows(job, base);
+  if (std::filesystem::exists(job.output)) return calibrate(job);  // leaves it as it is, or says what differs
   calibrate(added);
   if (job.team != nullptr && job.team->rank() != 0) return;
-  merge_stats(std::array{base, added.output}, settings, job.output);
+  merge_stats(std::array{base, added.output}, complete_settings(job), job.output);
   std::filesystem::remove(added.output);
 }
 

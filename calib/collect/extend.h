@@ -6,6 +6,10 @@
 
 namespace nibble::calib {
 
+/// The job of those windows that extend_calibration() runs: what it takes is told by plan_job() of it. Throws
+/// InvalidArgument as extend_calibration().
+CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::path& base);
+
 /// calibrate(), but windows that `base` holds already are not run again: the first windows of `job` must be all of
 /// base's. The others are collected beside the output (OUTPUT.added), and added to it by merge_stats(). The settings
 /// are those of a file made at once, and so are the numbers but for the rounding of merge_stats(), and, where base does

@@ -69,6 +69,15 @@ std::uint64_t copied_bytes(const std::vector<CollectedLayer>& layers, const RunS
   return widest * sizeof(float);
 }
 
+// Multiplications of a token with the keys and the values that it sees on average, forward; and of a run with
+// gradients: forward twice, and five such products of the way back where two go forward.
+double attention_work(const model::AttentionSpec& attention, std::uint64_t window_tokens, bool gradients) {
+  const std::uint64_t seen = attention.window == 0 ? window_tokens : std::min(attention.window, window_tokens);
+  const double tokens = static_cast<double>(window_tokens), most = static_cast<double>(seen);
+  const double average = most - most * most / (2 * tokens);
+  return 2 * static_cast<double>(attention.q_width()) * average * (gradients ? 4.5 : 1.0);
+}
+
 std::uint64_t bytes_of_threads(const std::vector<CollectedLayer>& layers) {
   std::uint64_t decoded = 0;
   for (const CollectedLayer& layer : layers) decoded = std::max(decoded, decoded_bytes_per_thread(layer.in));
@@ -181,6 +190,8 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
     const auto& experts = architecture.blocks[block].experts;
     const double chosen =
         experts ? static_cast<double>(experts->active) / static_cast<double>(experts->experts.size()) : 1.0;
+    multiplications += attention_work(architecture.blocks[block].attention, settings.window_tokens, gradients) *
+                       static_cast<double>(passes[block]);
     for (const CollectedLayer& layer : layers_of_block(layers, block)) {
       const double weight = static_cast<double>(layer.out) * static_cast<double>(layer.in);
       const double square = static_cast<double>(layer.in) * static_cast<double>(layer.in) / 2;

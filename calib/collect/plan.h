@@ -24,7 +24,7 @@ struct CalibrationPlan {
   std::size_t most_passes = 1;          ///< how often, at most
   std::uint64_t memory_bytes = 0;       ///< peak of anonymous memory, accumulators and residuals included
   std::uint64_t disk_bytes = 0;         ///< output, shards and scratch file together, beside the output
-  double operations = 0.0;              ///< floating-point operations of all matrix products
+  double operations = 0.0;              ///< floating-point operations of all matrix products, attention's too
   double metric_operations = 0.0;       ///< those among them that give the metric of a whitened guide
 };
 

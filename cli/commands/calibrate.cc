@@ -84,8 +84,9 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   job.progress = bar.sink();
   job.team = &mpi.team();
   const calib::RunSettings settings = calib::complete_settings(job);
-  const calib::CalibrationPlan plan = calib::plan_job(job);
-  if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), settings);
+  const calib::CalibrationJob run = arguments.extend.empty() ? job : calib::added_windows(job, arguments.extend);
+  const calib::CalibrationPlan plan = calib::plan_job(run);
+  if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), calib::complete_settings(run));
   if (arguments.extend.empty()) {
     calib::calibrate(job);
   } else {
@@ -97,7 +98,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
     warn(warning);
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const std::uint64_t tokens = windows.tokens.size();
+  const std::uint64_t tokens = run.tokens.size();
   const std::uint64_t output_bytes = std::filesystem::file_size(arguments.output);
   if (arguments.common.json) {
     nlohmann::ordered_json object = {{"model", arguments.model.string()},

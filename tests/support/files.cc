@@ -13,6 +13,7 @@ TempDir::TempDir() {
   std::string pattern = (std::filesystem::temp_directory_path() / "nibble-test-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a directory like " + pattern);
   path_ = pattern;
+  unflushed_.emplace(path_);
 }
 
 TempDir::~TempDir() {

@@ -11,6 +11,7 @@
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "model/architecture/families.h"
 #include "model/architecture/parts.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/support/compare.h"

@@ -113,6 +113,23 @@ TEST_F(PlanOfARun, LongOnesKeepTheStreamInFilesWhereTheDiskHasRoom) {
   EXPECT_FALSE(plan(1, ~std::uint64_t{0}).residuals_on_disk);
 }
 
+TEST(CalibrationPlan, CountsAttentionByWhatQueriesSee) {
+  auto architecture = model::parse_architecture(model::architecture_config("smollm-135m", {}), "config");
+  const auto operations = [&](std::size_t tokens, std::size_t sliding, const StatisticSet& collected) {
+    for (model::BlockSpec& block : architecture.blocks) block.attention.window = sliding;
+    const RunSettings settings{.windows = 8192 / tokens, .window_tokens = tokens, .collected = collected};
+    return plan_calibration(architecture, settings, std::uint64_t{64} << 30).operations;
+  };
+  // Of as many tokens, one window of 8,192 in place of eight of 1,024: 7/8 of 8,192 / 2 keys more for each query, over
+  // which two products of all heads' width run forward.
+  const double width = 576, blocks = 30, more = 2 * width * (8192 - 1024) / 2.0 * blocks * 8192 * 2;
+  const StatisticSet inputs{.activations = true}, gradients{.activations = true, .fisher = true};
+  EXPECT_TRUE(test::near(operations(8192, 0, inputs) - operations(1024, 0, inputs), more, {.rel = 1e-9}));
+  EXPECT_TRUE(test::near(operations(8192, 0, gradients) - operations(1024, 0, gradients), 4.5 * more, {.rel = 1e-9}));
+  EXPECT_LT(operations(8192, 1024, inputs), operations(8192, 0, inputs));
+  EXPECT_EQ(operations(1024, 1024, inputs), operations(1024, 0, inputs));
+}
+
 TEST_F(PlanOfARun, CountsWhatThreadsKeep) {
   const auto bytes = [&](std::size_t threads) {
     set_thread_count(threads);
