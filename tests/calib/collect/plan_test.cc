@@ -140,6 +140,11 @@ TEST_F(PlanOfARun, CountsWhatThreadsKeep) {
   // Decoded rows of the widest layer: 512 of 1536 floats.
   EXPECT_GE(bytes(256) - bytes(2), 254u * 512 * 1536 * sizeof(float));
   EXPECT_EQ(bytes(3) - bytes(2), bytes(2) - bytes(1));
+  set_thread_count(256);
+  const RunSettings settings{.windows = 1, .window_tokens = 512, .collected = {.activations = true}};
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { plan_calibration(architecture_, settings, std::uint64_t{400} << 20); }, "fewer --threads"));
+  set_thread_count(0);
 }
 
 TEST(DiskForScratch, IsHalfOfWhatIsFreeAndOfWhatIsThereAlready) {
