@@ -10,6 +10,8 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "calib/collect/residual_store.h"
 #include "core/error.h"
@@ -28,6 +30,17 @@ namespace {
 
 constexpr std::size_t kHoldOutEvery = 8;
 
+// The windows that are trained on, and those held out, which may be none.
+std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_windows(std::size_t windows, const Tuning& tuning) {
+  std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split;
+  const auto is_held_out = [&](std::size_t w) {
+    if (tuning.held_out > 0) return w >= windows - tuning.held_out;
+    return windows >= kHoldOutEvery && w % kHoldOutEvery == kHoldOutEvery - 1;
+  };
+  for (std::size_t w = 0; w < windows; ++w) (is_held_out(w) ? split.second : split.first).push_back(w);
+  return split;
+}
+
 class TuningRun {
  public:
   TuningRun(const TuningJob& job, std::span<const Shard> shards)
@@ -40,11 +53,7 @@ class TuningRun {
     const calib::ResidualShape shape{job.text.tokens.size(), job.architecture.hidden, length_};
     states_ = shape.bytes() <= job.memory_bytes / 2 ? calib::make_memory_store(shape)
                                                     : calib::make_file_store(shape, job.scratch, job.identity);
-    const auto is_held_out = [&](std::size_t w) {
-      if (job.tuning.held_out > 0) return w >= windows_ - job.tuning.held_out;
-      return windows_ >= kHoldOutEvery && w % kHoldOutEvery == kHoldOutEvery - 1;
-    };
-    for (std::size_t w = 0; w < windows_; ++w) (is_held_out(w) ? held_out_ : trained_).push_back(w);
+    std::tie(trained_, held_out_) = split_windows(windows_, job.tuning);
     if (held_out_.empty()) held_out_ = trained_;
   }
 
@@ -313,9 +322,15 @@ nlohmann::ordered_json tuning_json(const TuningResult& result) {
 
 std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, TuningResult& result) {
   std::vector<Shard> tuned = shards;
-  if (find_tuned(job, tuned, result)) return tuned;
+  const auto [trained, held_out] = split_windows(job.text.windows(), job.tuning);
+  const double repeated = repeated_share(job.text, held_out, trained);
+  if (find_tuned(job, tuned, result)) {
+    result.repeated = repeated;
+    return tuned;
+  }
   TuningRun run(job, shards);
   result = run.run();
+  result.repeated = repeated;
   for (std::size_t i = 0; i < shards.size(); ++i) tuned[i] = tuned_shard(job, run.network(), i, shards[i]);
   write_file(result_file(job), tuning_json(result).dump());
   return tuned;

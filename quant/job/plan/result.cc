@@ -31,6 +31,12 @@ std::vector<std::string> warnings(const QuantizeResult& result, const std::files
   if (!result.unused_rules.empty())
     sentences.push_back(fmt::format("rules that apply to no tensor of '{}': '{}'", model.string(),
                                     fmt::join(result.unused_rules, "', '")));
+  constexpr double kRepeatedALot = 0.05;
+  if (result.tuning && result.tuning->repeated > kRepeatedALot)
+    sentences.push_back(fmt::format(
+        "tuning: {:.0f} % of the tokens held out stand in windows that were trained on too, so their loss falls "
+        "more than that of a new text: take a text of more or longer documents",
+        100 * result.tuning->repeated));
   return sentences;
 }
 

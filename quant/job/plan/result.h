@@ -44,6 +44,7 @@ struct TuningResult {
   std::vector<double> held_out;  ///< loss of the windows that are not trained on: before, and after each epoch
   std::vector<double> trained;   ///< mean loss of the steps of each epoch
   std::size_t best_epoch = 0;    ///< whose state was kept; 0 = as it was before
+  double repeated = 0.0;         ///< share of the held-out tokens that trained windows have too: repeated_share()
 };
 
 /// An expert that was quantized without statistics, because the calibration's text chose it too seldom.
@@ -67,7 +68,7 @@ struct QuantizeResult {
 };
 
 /// What whoever ran the recipe on `model` should hear of its result, a sentence each: experts without statistics, rules
-/// that apply to nothing.
+/// that apply to nothing, a text for tuning that repeats itself.
 std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model);
 
 /// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.

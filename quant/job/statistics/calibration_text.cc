@@ -1,10 +1,41 @@
 #include "quant/job/statistics/calibration_text.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 
 namespace nibble::quant {
+namespace {
+
+// Calls action(position, hash of the run that begins there) for all runs of a window.
+template <class Action>
+void for_each_run(const CalibrationText& text, std::size_t window, const Action& action) {
+  const TokenId* tokens = text.tokens.data() + window * text.window_tokens;
+  for (std::size_t begin = 0; begin + kRepeatedRun <= text.window_tokens; ++begin) {
+    const std::string_view run(reinterpret_cast<const char*>(tokens + begin), kRepeatedRun * sizeof(TokenId));
+    action(begin, std::hash<std::string_view>{}(run));
+  }
+}
+
+}  // namespace
+
+double repeated_share(const CalibrationText& text, std::span<const std::size_t> of, std::span<const std::size_t> in) {
+  std::vector<std::size_t> hashes;
+  for (const std::size_t window : in)
+    for_each_run(text, window, [&](std::size_t, std::size_t hash) { hashes.push_back(hash); });
+  std::sort(hashes.begin(), hashes.end());
+  std::size_t repeated = 0;
+  for (const std::size_t window : of) {
+    std::size_t counted = 0;  // tokens of the window that were looked at
+    for_each_run(text, window, [&](std::size_t begin, std::size_t hash) {
+      if (!std::binary_search(hashes.begin(), hashes.end(), hash)) return;
+      repeated += begin + kRepeatedRun - std::max(begin, counted);
+      counted = begin + kRepeatedRun;
+    });
+  }
+  return of.empty() ? 0.0 : static_cast<double>(repeated) / static_cast<double>(of.size() * text.window_tokens);
+}
 
 CalibrationText CalibrationText::without_last(std::size_t count) const {
   CalibrationText shorter = *this;

@@ -2,7 +2,7 @@
 #include "quant/job/network/tuning.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
@@ -94,6 +94,19 @@ TEST_F(TuningTest, BringsEveryFormatNearerToTheFloatModelAndKeepsItsCodes) {
     const double kl = held_out_divergence(dir_ / "model", dir_ / "out");
     EXPECT_TRUE(test::near(kl, tuned.tuning->held_out[tuned.tuning->best_epoch], {.abs = 1e-6, .rel = 1e-4}));
   }
+}
+
+TEST_F(TuningTest, WindowsHeldOutThatAreTrainedOnTooAreWarnedOf) {
+  const std::string recipe = "defaults: {bits: 2, scaling: std}\ntuning: {epochs: 1, held_out: 4}";
+  const auto fresh = quantize(recipe);
+  EXPECT_EQ(fresh.tuning->repeated, 0.0);
+  EXPECT_TRUE(warnings(fresh, "model").empty());
+  CalibrationText repeating = text();
+  std::copy_n(repeating.tokens.begin(), 20, repeating.tokens.end() - 20);  // the first window again, as the last
+  const auto result = quantize(recipe, "repeating", repeating);
+  EXPECT_EQ(result.tuning->repeated, 0.25);
+  ASSERT_EQ(warnings(result, "model").size(), 1u);
+  EXPECT_THAT(warnings(result, "model")[0], testing::HasSubstr("25 % of the tokens held out"));
 }
 
 TEST_F(TuningTest, TheLastWindowsTellWhenToStopWhereTheRecipeSaysSo) {
