@@ -4,7 +4,6 @@
 
 #include <CLI/App.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/arguments/options.h"
 #include "cli/command.h"
@@ -13,6 +12,7 @@
 #include "core/machine/isa.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
+#include "core/text/json.h"
 
 namespace nibble::cli {
 namespace {

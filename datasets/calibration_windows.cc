@@ -158,7 +158,7 @@ CalibrationWindows sample_calibration_windows(const std::vector<std::filesystem:
     drawn += draws.size();
     for (const Draw& one : draws) {
       if (one.window.empty()) {
-        left -= too_short[one.candidate] ? 0 : 1;
+        if (!too_short[one.candidate]) --left;
         too_short[one.candidate] = true;
         continue;
       }

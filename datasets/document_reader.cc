@@ -1,11 +1,11 @@
 #include "datasets/document_reader.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "datasets/text_source.h"
 #include "model/tokenizer/utf8.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/checkpoint/tensor_text.h"
 

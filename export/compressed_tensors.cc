@@ -1,7 +1,7 @@
 #include <compare>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"

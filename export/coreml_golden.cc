@@ -1,12 +1,12 @@
 #include "export/coreml_golden.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/files/output_file.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "export/coreml/network.h"
 #include "export/probe_logits.h"
 

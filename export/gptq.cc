@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <compare>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"

@@ -1,9 +1,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "export/coded_source.h"
 #include "export/exporter.h"

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+
+#include "core/text/json.h"
 
 namespace nibble::exporting {
 namespace mlx_network {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/checked_math.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "export/float_tensors.h"
 #include "model/checkpoint/safetensors_writer.h"
 #include "model/open/companions.h"

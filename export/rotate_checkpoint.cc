@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/output_directory.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "export/export_model.h"
 #include "export/float_directory.h"
 #include "export/output_path.h"

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "calib/stats/run_settings.h"
 #include "core/error.h"
 #include "core/files/file_lock.h"
 #include "core/files/hash.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 
 namespace nibble::calib {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <system_error>
@@ -18,6 +17,7 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/bound/bound_study.h"
 
 namespace nibble::cli {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +26,7 @@
 #include "core/error.h"
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
 #include "quant/job/statistics/calibrate_model.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
+#include "core/text/json.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {

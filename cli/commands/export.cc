@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/arguments/dtype_names.h"
@@ -19,6 +18,7 @@
 #include "cli/terminal/table.h"
 #include "core/error.h"
 #include "core/text/choice.h"
+#include "core/text/json.h"
 #include "export/export_checkpoint.h"
 #include "model/open/open_model.h"
 

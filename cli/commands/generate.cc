@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +24,7 @@
 #include "cli/terminal/text_stream.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "model/open/open_model.h"
 #include "model/transformer/sampling.h"
 #include "quant/store/load_model.h"

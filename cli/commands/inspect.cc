@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -18,6 +17,7 @@
 #include "cli/terminal/table.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "eval/inspect/inspect_model.h"
 #include "eval/inspect/model_graph.h"
 #include "model/open/open_model.h"

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +33,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
 #include "core/text/choice.h"
+#include "core/text/json.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/text_quality.h"

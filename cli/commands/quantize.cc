@@ -7,7 +7,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +25,7 @@
 #include "core/error.h"
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"
 #include "quant/job/network/tuning.h"

@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +14,7 @@
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "eval/report/build_report.h"
 #include "eval/report/pooled_texts.h"
 #include "eval/report/report_input.h"

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/arguments/dtype_names.h"
@@ -14,6 +13,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
+#include "core/text/json.h"
 #include "export/rotate_checkpoint.h"
 
 namespace nibble::cli {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "cli/terminal/table.h"
 #include "core/error.h"
 #include "core/text/choice.h"
+#include "core/text/json.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {

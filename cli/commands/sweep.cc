@@ -7,7 +7,6 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "core/error.h"
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "eval/sweep/diff.h"
 #include "eval/sweep/environment.h"
 #include "eval/sweep/repetition.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/sweep/record.h"
 #include "eval/sweep/results_directory.h"
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
+#include "core/text/json.h"
 #include "model/architecture/known_shapes.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/synthesize/synthesize_model.h"

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "datasets/text_source.h"
 #include "model/open/open_model.h"
 #include "model/tokenizer/tokenizer.h"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
+#include "core/text/json.h"
 
 namespace nibble::cli {
 namespace {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 
 namespace nibble::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "cli/arguments/cache_arguments.h"
 #include "cli/terminal/human.h"
@@ -13,6 +12,7 @@
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
+#include "core/text/json.h"
 #include "eval/speed/work.h"
 #include "eval/sweep/environment.h"
 

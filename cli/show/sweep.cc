@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/show/differences.h"
@@ -14,6 +13,7 @@
 #include "cli/terminal/table.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/sweep_cost.h"
 

@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/suggest.h"
 
 namespace nibble {

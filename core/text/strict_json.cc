@@ -1,11 +1,11 @@
 #include "core/text/strict_json.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/json.h"
 
 namespace nibble {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
+#include "core/text/json.h"
 
 namespace nibble::eval {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 
 namespace nibble::eval {

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
+#include "core/text/json.h"
 #include "core/weighted_mean.h"
 
 namespace nibble::eval {

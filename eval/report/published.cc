@@ -4,13 +4,13 @@
 
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "eval/report/measurement_input.h"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "core/text/json.h"
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"

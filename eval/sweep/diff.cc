@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "core/error.h"
@@ -10,6 +9,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/error_sum.h"
 #include "core/matrix/matrix_view.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/architecture/architecture.h"
 #include "model/open/open_model.h"

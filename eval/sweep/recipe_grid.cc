@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/suggest.h"
 #include "eval/sweep/yaml_section.h"
 #include "quant/recipe/recipe_keys.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 

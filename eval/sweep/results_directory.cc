@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 
 namespace nibble::eval {

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/sweep/yaml_section.h"
 #include "model/transformer/cache/cache_names.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "core/files/hash.h"
 #include "core/machine/program_identity.h"
 #include "core/matrix/gemm.h"
+#include "core/text/json.h"
 #include "datasets/document_reader.h"
 #include "eval/quality/average_names.h"
 #include "eval/quality/protocol_run.h"

@@ -1,12 +1,12 @@
 #include "export/coreml/package.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/checkpoint/mapped_file.h"
 

@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/matrix/dtype.h"
-#include "model/gguf/block_encode.h"
-#include "model/gguf/super_blocks.h"
+#include "model/gguf/blocks/block_encode.h"
+#include "model/gguf/blocks/super_blocks.h"
 #include "quant/format/codes.h"
 
 namespace nibble::exporting {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "export/exporter.h"
-#include "model/gguf/block_types.h"
+#include "model/gguf/blocks/block_types.h"
 
 namespace nibble::exporting {
 

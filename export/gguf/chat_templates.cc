@@ -1,10 +1,10 @@
 #include "export/gguf/chat_templates.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 
 namespace nibble::exporting {

@@ -12,7 +12,7 @@
 #include "export/gguf/blocks.h"
 #include "export/gguf/chat_templates.h"
 #include "model/architecture/families.h"
-#include "model/gguf/block_encode.h"
+#include "model/gguf/blocks/block_encode.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_describe.h"
 #include "model/gguf/gguf_file.h"

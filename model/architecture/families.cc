@@ -1,10 +1,10 @@
 #include "model/architecture/families.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/family_config.h"

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/published_configs.h"
 

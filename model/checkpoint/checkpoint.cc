@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/families.h"

@@ -1,9 +1,8 @@
 #include "model/checkpoint/narrow_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 

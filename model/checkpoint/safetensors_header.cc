@@ -1,9 +1,8 @@
 #include "model/checkpoint/safetensors_header.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {

@@ -1,11 +1,11 @@
 #include "model/checkpoint/safetensors_writer.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/checked_math.h"
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "model/checkpoint/tensor_stream.h"
 

@@ -1,10 +1,9 @@
 #include "model/checkpoint/shard_index.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/checkpoint/safetensors_file.h"
 

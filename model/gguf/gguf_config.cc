@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/gguf/gguf_harmless_keys.h"
 #include "model/gguf/gguf_rotary.h"
 #include "model/gguf/gguf_source.h"

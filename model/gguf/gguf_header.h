@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/gguf/block_types.h"
+#include "model/gguf/blocks/block_types.h"
 #include "model/gguf/gguf_value.h"
 
 namespace nibble::model {

@@ -6,12 +6,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "datasets/calibration_windows.h"
 #include "model/open/open_model.h"
 #include "python/src/bindings.h"

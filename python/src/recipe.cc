@@ -8,12 +8,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "python/src/bindings.h"
 #include "python/src/json.h"
 

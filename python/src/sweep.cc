@@ -5,13 +5,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/version.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/sweep/environment.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/network/tuning.h"
 #include "quant/job/shards/copy_tensor.h"

@@ -1,7 +1,6 @@
 #include "quant/job/quantize_model.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/hash.h"
@@ -10,6 +9,7 @@
 #include "core/machine/scratch_memory.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
+#include "core/text/json.h"
 #include "model/open/companions.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"

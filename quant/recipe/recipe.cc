@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/choice.h"
+#include "core/text/json.h"
 #include "core/text/suggest.h"
 #include "core/text/yaml.h"
 #include "quant/recipe/name_pattern.h"

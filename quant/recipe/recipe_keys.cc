@@ -6,12 +6,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "calib/stats/hessian_names.h"
 #include "core/error.h"
 #include "core/text/choice.h"
+#include "core/text/json.h"
 #include "core/text/suggest.h"
 #include "quant/format/windowed_codes.h"
 

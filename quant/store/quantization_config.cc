@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 #include "model/checkpoint/narrow_config.h"

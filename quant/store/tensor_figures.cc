@@ -1,7 +1,6 @@
 #include "quant/store/tensor_figures.h"
 
-#include <nlohmann/json.hpp>
-
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 
 namespace nibble::quant {

@@ -1,9 +1,9 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/text/json.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/files.h"
 

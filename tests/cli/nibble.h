@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/text/json.h"
 #include "tests/support/files.h"
 #include "tests/support/run_program.h"
 

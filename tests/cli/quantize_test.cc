@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/text/json.h"
 #include "tests/cli/nibble.h"
 #include "tests/support/compare.h"
 

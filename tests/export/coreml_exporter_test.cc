@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "export/coreml/package_weights.h"
 #include "export/coreml/verify.h"
 #include "export/export_checkpoint.h"

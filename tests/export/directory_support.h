@@ -2,12 +2,12 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/matrix/matrix_view.h"
+#include "core/text/json.h"
 #include "export/export_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
 #include "tests/support/tiny_checkpoint.h"

@@ -2,11 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/files/output_directory.h"
 #include "core/matrix/dtype.h"
+#include "core/text/json.h"
 #include "export/rotate_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"

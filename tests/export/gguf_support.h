@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/text/json.h"
 #include "export/export_checkpoint.h"
 #include "model/synthesize/synthesize_model.h"
 #include "model/tokenizer/words/byte_alphabet.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "core/text/json.h"
 #include "tests/export/directory_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/support/compare.h"

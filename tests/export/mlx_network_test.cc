@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/architecture/families.h"
 #include "model/architecture/published_configs.h"
 #include "tests/export/directory_support.h"

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "tests/export/directory_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/support/compare.h"

@@ -1,9 +1,9 @@
 #include "export/rotate_checkpoint.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/open/open_model.h"
 #include "quant/job/quantize_model.h"
 #include "tests/support/golden_families.h"

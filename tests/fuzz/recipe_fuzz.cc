@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 
+#include "core/text/json.h"
 #include "quant/recipe/recipe.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "eval/report/measurement_input.h"
 #include "eval/report/published.h"

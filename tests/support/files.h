@@ -10,8 +10,8 @@
 
 namespace nibble::test {
 
-/// An empty directory of its own, removed with its contents at the end of the scope. What this process writes there does
-/// not wait for the disk: that took half of the time of tests that write much.
+/// An empty directory of its own, removed with its contents at the end of the scope. What this process writes there
+/// does not wait for the disk: that took half of the time of tests that write much.
 class TempDir {
  public:
   TempDir();

@@ -1,6 +1,6 @@
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/parts.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/llama_like.h"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 #include "model/tokenizer/files/text_file.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"

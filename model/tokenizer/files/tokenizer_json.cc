@@ -1,9 +1,8 @@
 #include "model/tokenizer/files/tokenizer_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/tokenizer_json_parts.h"

@@ -1,11 +1,11 @@
 #include "model/tokenizer/files/tokenizer_json_parts.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 #include "model/tokenizer/files/character_lists.h"
 #include "model/tokenizer/utf8.h"
 

@@ -1,10 +1,10 @@
 #include "model/tokenizer/files/tokenizer_json_text.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/tokenizer/utf8.h"
 #include "model/tokenizer/words/piece_merges.h"
 

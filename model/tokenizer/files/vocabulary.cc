@@ -1,11 +1,11 @@
 #include "model/tokenizer/files/vocabulary.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
+#include "core/text/json.h"
 
 namespace nibble::model {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
 #include "calib/collect/block_sums.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "quant/job/network/growing_model.h"
 #include "quant/job/network/shifted_bias.h"

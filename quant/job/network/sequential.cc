@@ -1,7 +1,6 @@
 #include "quant/job/network/sequential.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "calib/collect/boundary_walk.h"
@@ -9,6 +8,7 @@
 #include "calib/stats/derived.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "quant/job/network/growing_model.h"
 #include "quant/job/network/shifted_bias.h"

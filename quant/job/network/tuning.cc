@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "quant/job/network/tuned_network.h"
 #include "quant/job/statistics/weight_statistics.h"

@@ -1,10 +1,10 @@
 #include "quant/job/shards/shard.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/hash.h"
+#include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
 #include "model/checkpoint/mapped_file.h"

@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/json.h"
 #include "model/checkpoint/mapped_file.h"
 #include "quant/job/statistics/hessian_choice.h"
 #include "quant/recipe/recipe_keys.h"

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "tests/support/throws.h"
 
 namespace nibble {

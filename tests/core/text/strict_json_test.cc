@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "tests/support/throws.h"
 
 namespace nibble {

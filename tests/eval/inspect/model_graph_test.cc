@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "core/text/json.h"
 #include "eval/inspect/graph_text.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"

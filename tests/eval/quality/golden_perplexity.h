@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
+#include "core/text/json.h"
 #include "datasets/token_file.h"
 #include "eval/quality/perplexity.h"
 #include "model/checkpoint/checkpoint.h"

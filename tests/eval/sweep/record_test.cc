@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 

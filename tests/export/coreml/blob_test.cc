@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/text/json.h"
 #include "export/coreml/blob_reader.h"
 #include "export/coreml/blob_writer.h"
 #include "tests/support/files.h"

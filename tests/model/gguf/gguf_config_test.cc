@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/architecture/families.h"
 #include "model/architecture/published_configs.h"
 #include "model/gguf/gguf_describe.h"

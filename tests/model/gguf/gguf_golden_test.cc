@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/checked_math.h"
+#include "core/text/json.h"
 #include "model/architecture/families.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_source.h"

@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/gguf/gguf_tokenizer.h"
 #include "model/tokenizer/files/vocabulary.h"
 #include "model/tokenizer/open_tokenizer.h"

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/open/open_model.h"
 #include "tests/model/gguf/tiny_llama.h"
 #include "tests/support/files.h"

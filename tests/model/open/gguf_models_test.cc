@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/text/json.h"
 #include "model/checkpoint/weights.h"
 #include "model/open/open_model.h"
 #include "model/transformer/build.h"

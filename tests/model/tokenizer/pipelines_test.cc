@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/text/json.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/model/tokenizer/tiny_tokenizer.h"
 

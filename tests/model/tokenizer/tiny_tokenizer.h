@@ -2,10 +2,10 @@
 
 #include <filesystem>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "core/text/json.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/words/byte_alphabet.h"
 #include "model/tokenizer/words/byte_tokens.h"

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/text/json.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/files.h"
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "model/transformer/sampling.h"
 #include "tests/model/transformer/golden_files.h"

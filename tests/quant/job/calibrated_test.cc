@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
 #include "core/error.h"
 #include "core/matrix/dtype.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/algo/kmeans/sensitivity.h"

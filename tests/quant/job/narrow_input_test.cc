@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/inspect/inspect_model.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/quantize_model.h"

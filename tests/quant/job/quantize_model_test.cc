@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/weights.h"
 #include "quant/algo/blocks/block_rounding.h"

@@ -2,12 +2,11 @@
 // what is reported, what is refused.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/algo/blocks/grid_columns.h"
 #include "quant/algo/palettes/palette_columns.h"

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/text/json.h"
 #include "quant/recipe/recipe_keys.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

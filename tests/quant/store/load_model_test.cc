@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/tokenizer/files/tokenizer_json.h"
 #include "model/tokenizer/files/vocabulary.h"
 #include "model/tokenizer/pipeline.h"

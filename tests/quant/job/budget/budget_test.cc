@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "quant/job/quantize_model.h"
 #include "quant/job/statistics/predicted_loss.h"
 #include "quant/job/statistics/weight_statistics.h"

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_file.h"
 #include "core/error.h"
+#include "core/text/json.h"
 #include "eval/inspect/inspect_model.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"

@@ -1,4 +1,4 @@
-#include "model/gguf/block_encode.h"
+#include "model/gguf/blocks/block_encode.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/matrix/dtype.h"
-#include "model/gguf/super_blocks.h"
+#include "model/gguf/blocks/super_blocks.h"
 
 namespace nibble::model {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "model/gguf/block_types.h"
+#include "model/gguf/blocks/block_types.h"
 
 namespace nibble::model {
 

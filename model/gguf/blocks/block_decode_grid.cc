@@ -1,9 +1,9 @@
 #include <bit>
 
 #include "core/matrix/dtype.h"
-#include "model/gguf/block_decode.h"
-#include "model/gguf/block_grids.h"
-#include "model/gguf/block_load.h"
+#include "model/gguf/blocks/block_decode.h"
+#include "model/gguf/blocks/block_grids.h"
+#include "model/gguf/blocks/block_load.h"
 
 namespace nibble::model::decode {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/gguf/block_types.h"
+#include "model/gguf/blocks/block_types.h"
 
 #include <gmock/gmock.h>
 

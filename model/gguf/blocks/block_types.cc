@@ -1,11 +1,11 @@
-#include "model/gguf/block_types.h"
+#include "model/gguf/blocks/block_types.h"
 
 #include <array>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/matrix/dtype.h"
-#include "model/gguf/block_decode.h"
+#include "model/gguf/blocks/block_decode.h"
 
 namespace nibble::model {
 namespace decode {

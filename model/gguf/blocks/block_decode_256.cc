@@ -1,8 +1,8 @@
 
 #include "core/matrix/dtype.h"
-#include "model/gguf/block_decode.h"
-#include "model/gguf/block_load.h"
-#include "model/gguf/super_blocks.h"
+#include "model/gguf/blocks/block_decode.h"
+#include "model/gguf/blocks/block_load.h"
+#include "model/gguf/blocks/super_blocks.h"
 
 namespace nibble::model::decode {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "core/matrix/dtype.h"
-#include "model/gguf/block_decode.h"
-#include "model/gguf/block_load.h"
+#include "model/gguf/blocks/block_decode.h"
+#include "model/gguf/blocks/block_load.h"
 
 namespace nibble::model::decode {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/gguf/block_grids.h"
+#include "model/gguf/blocks/block_grids.h"
 
 namespace nibble::model::decode {
 

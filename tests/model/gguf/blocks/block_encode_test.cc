@@ -1,4 +1,4 @@
-#include "model/gguf/block_encode.h"
+#include "model/gguf/blocks/block_encode.h"
 
 #include <gmock/gmock.h>
 
