@@ -1,10 +1,9 @@
 #include "model/transformer/build.h"
 
-#include <complex>
-
 #include "core/error.h"
 #include "model/transformer/decoder.h"
 #include "model/transformer/layers/make_feed_forward.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -118,18 +117,12 @@ std::unique_ptr<Transformer<T>> make_dense_transformer(const Architecture& archi
                               [&](const Parameter& layer) { return make_dense_linear<T>(layer, weights); });
 }
 
-std::unique_ptr<Model> make_model(const Architecture& architecture, const WeightProvider& weights) {
-  return build_transformer<float>(architecture, weights, [&](const Parameter& layer) { return weights.linear(layer); });
-}
-
 #define NIBBLE_INSTANTIATE(T)                                                                               \
   template std::unique_ptr<Transformer<T>> build_transformer<T>(const Architecture&, const WeightProvider&, \
                                                                 const LinearFactory<T>&);                   \
   template std::unique_ptr<DenseLinear<T>> make_dense_linear<T>(const Parameter&, const WeightProvider&);   \
   template std::unique_ptr<Transformer<T>> make_dense_transformer<T>(const Architecture&, const WeightProvider&);
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,9 +1,9 @@
 #include "model/transformer/decoder.h"
 
 #include <algorithm>
-#include <complex>
 
 #include "core/error.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -159,8 +159,8 @@ void Decoder<T>::release_block(std::size_t block) const {
   parts_.embedding.release();
 }
 
-template class Decoder<float>;
-template class Decoder<double>;
-template class Decoder<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template class Decoder<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

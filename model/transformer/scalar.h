@@ -27,3 +27,12 @@ RealOf<T> real_part(T x) {
 }
 
 }  // namespace nibble::model
+
+/// Calls instantiate(T) for every scalar that the network is compiled in, and instantiate(T, Stored) for those and what
+/// caches store of them. Programs have float alone; tests compile the same files in the other scalars
+/// (tests/model/transformer/checked_scalars.cc), which takes as long again.
+#ifndef NIBBLE_SCALARS
+#define NIBBLE_SCALARS(instantiate) instantiate(float)
+#define NIBBLE_CACHED_SCALARS(instantiate) \
+  instantiate(float, float) instantiate(float, Float16Bits) instantiate(float, std::int8_t)
+#endif

@@ -1,6 +1,5 @@
 #include "model/transformer/cache/sequence.h"
 
-#include <complex>
 #include <limits>
 #include <numeric>
 #include <type_traits>
@@ -11,6 +10,7 @@
 #include "model/transformer/cache/state_cache.h"
 #include "model/transformer/cache/window_cache.h"
 #include "model/transformer/layers/layout.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -202,9 +202,7 @@ std::unique_ptr<Sequence<T>> make_sequence(const Transformer<T>& model, std::uni
   template std::unique_ptr<Sequence<T>> make_sequence<T>(const Transformer<T>&, const CacheOptions&); \
   template std::unique_ptr<Sequence<T>> make_sequence<T>(const Transformer<T>&, std::unique_ptr<KvCache<T>>);
 // NOLINTEND(bugprone-macro-parentheses)
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

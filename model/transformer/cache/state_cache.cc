@@ -1,11 +1,10 @@
 #include "model/transformer/cache/state_cache.h"
 
-#include <complex>
-
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "model/transformer/cache/cache_layout.h"
 #include "model/transformer/cache/decode_attention.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -106,10 +105,8 @@ void StateCache<T, Stored>::copy_from(const StateCache& other) {
   parallel_for(layers_.size(), [&](std::size_t i) { layers_[i] = other.layers_[i]; });
 }
 
-template class StateCache<float, float>;
-template class StateCache<float, Float16Bits>;
-template class StateCache<float, std::int8_t>;
-template class StateCache<double, double>;
-template class StateCache<std::complex<double>, std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T, Stored) template class StateCache<T, Stored>;
+NIBBLE_CACHED_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

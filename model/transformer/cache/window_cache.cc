@@ -1,10 +1,9 @@
 #include "model/transformer/cache/window_cache.h"
 
-#include <complex>
-
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "model/transformer/cache/cache_layout.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -77,10 +76,8 @@ void WindowCache<T, Stored>::reset() {
   held_ = 0;
 }
 
-template class WindowCache<float, float>;
-template class WindowCache<float, Float16Bits>;
-template class WindowCache<float, std::int8_t>;
-template class WindowCache<double, double>;
-template class WindowCache<std::complex<double>, std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T, Stored) template class WindowCache<T, Stored>;
+NIBBLE_CACHED_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

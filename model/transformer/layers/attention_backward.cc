@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <complex>
 #include <vector>
 
 #include "core/machine/thread_pool.h"
@@ -8,6 +7,7 @@
 #include "model/transformer/layers/attention.h"
 #include "model/transformer/layers/attention_tiles.h"
 #include "model/transformer/row_ops.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -88,9 +88,7 @@ void attention_backward(const AttentionShape& shape, AttentionGradients<T> seque
 }
 
 #define NIBBLE_INSTANTIATE(T) template void attention_backward<T>(const AttentionShape&, AttentionGradients<T>);
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <limits>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "model/transformer/layers/attention.h"
 #include "model/transformer/layers/attention_tiles.h"
 #include "model/transformer/row_ops.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -192,9 +192,7 @@ void attention_over(const AttentionShape& shape, MatrixView<const T> q, const Kv
   template void attention_forward<T>(const AttentionShape&, AttentionSequences<T>, Attention);                 \
   template void attention_over<T>(const AttentionShape&, MatrixView<const T>, const KvSource<T>&, std::size_t, \
                                   MatrixView<T>, Attention);
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,8 +1,8 @@
-#include <complex>
 
 #include "model/transformer/layers/block.h"
 #include "model/transformer/layers/clip.h"
 #include "model/transformer/layers/side_by_side.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -107,9 +107,7 @@ void Block<T>::backward(const Layout& layout, MatrixView<const T> x_in, MatrixVi
 #define NIBBLE_INSTANTIATE(T)                                                                                       \
   template void Block<T>::backward(const Layout&, MatrixView<const T>, MatrixView<T>, Rotary<T>*, BlockScratch<T>&, \
                                    const Hooks<T>*) const;
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <complex>
 
 #include "model/transformer/layers/block.h"
 #include "model/transformer/layers/clip.h"
 #include "model/transformer/layers/side_by_side.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -117,9 +117,7 @@ void Block<T>::release() const {
   template bool Block<T>::forward(const Layout&, MatrixView<T>, Attention, Rotary<T>*, KvCache<T>*, std::size_t,   \
                                   BlockScratch<T>&, const Hooks<T>*) const;                                        \
   template void Block<T>::release() const;
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

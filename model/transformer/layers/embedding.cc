@@ -1,6 +1,5 @@
 #include "model/transformer/layers/embedding.h"
 
-#include <complex>
 #include <vector>
 
 #include "core/machine/thread_pool.h"
@@ -32,8 +31,8 @@ void Embedding<T>::release() const {
   if (positions_) positions_->release();
 }
 
-template class Embedding<float>;
-template class Embedding<double>;
-template class Embedding<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template class Embedding<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

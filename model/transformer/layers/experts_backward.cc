@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <complex>
 
 #include "model/transformer/layers/experts.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -85,9 +85,7 @@ void Experts<T>::backward(MatrixView<const T> x, MatrixView<const T> dy, MatrixV
   template void Experts<T>::recompute(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&) const;              \
   template void Experts<T>::backward(MatrixView<const T>, MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, \
                                      const Hooks<T>*) const;
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <complex>
 
 #include "core/error.h"
 #include "model/transformer/layers/experts.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -154,9 +154,7 @@ void Experts<T>::release() const {
   template bool Experts<T>::forward(MatrixView<const T>, MatrixView<T>, FeedForwardScratch<T>&, const Hooks<T>*)     \
       const;                                                                                                         \
   template void Experts<T>::release() const;
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

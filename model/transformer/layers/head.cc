@@ -1,11 +1,11 @@
 #include "model/transformer/layers/head.h"
 
 #include <algorithm>
-#include <complex>
 #include <numeric>
 
 #include "core/error.h"
 #include "model/transformer/layers/softcap.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -142,8 +142,8 @@ void Head<T>::backward(MatrixView<const T> x, std::span<const std::int64_t> targ
   backward(x, scored, next_token, dx, scratch, hooks);
 }
 
-template struct Head<float>;
-template struct Head<double>;
-template struct Head<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template struct Head<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,10 +1,9 @@
 #include "model/transformer/layers/make_feed_forward.h"
 
-#include <complex>
-
 #include "core/error.h"
 #include "model/transformer/layers/experts.h"
 #include "model/transformer/layers/mlp.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -22,9 +21,7 @@ std::unique_ptr<FeedForward<T>> make_feed_forward(
 #define NIBBLE_INSTANTIATE(T)                                    \
   template std::unique_ptr<FeedForward<T>> make_feed_forward<T>( \
       const BlockSpec&, const std::function<std::unique_ptr<LinearOp<T>>(const Parameter&)>&, const WeightProvider&);
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,8 +1,7 @@
 #include "model/transformer/layers/mlp.h"
 
-#include <complex>
-
 #include "core/error.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 
@@ -133,8 +132,8 @@ void Mlp<T>::release() const {
   down_.op->release();
 }
 
-template class Mlp<float>;
-template class Mlp<double>;
-template class Mlp<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template class Mlp<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

@@ -1,7 +1,6 @@
 #include "model/transformer/layers/norm.h"
 
 #include <array>
-#include <complex>
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
@@ -106,8 +105,8 @@ void Norm<T>::backward_to(MatrixView<const T> x, MatrixView<const T> dy, MatrixV
   });
 }
 
-template class Norm<float>;
-template class Norm<double>;
-template class Norm<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template class Norm<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

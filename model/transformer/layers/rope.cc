@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
 
 #include "core/machine/thread_pool.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -93,8 +93,8 @@ void Rotary<T>::rotate(MatrixView<T> x, std::size_t head_dim, const Layout& layo
   }
 }
 
-template class Rotary<float>;
-template class Rotary<double>;
-template class Rotary<std::complex<double>>;
+#define NIBBLE_INSTANTIATE(T) template class Rotary<T>;
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
+#undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model

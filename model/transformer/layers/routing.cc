@@ -1,10 +1,10 @@
 #include "model/transformer/layers/routing.h"
 
 #include <algorithm>
-#include <complex>
 
 #include "core/machine/thread_pool.h"
 #include "model/transformer/row_ops.h"
+#include "model/transformer/scalar.h"
 
 namespace nibble::model {
 namespace {
@@ -104,9 +104,7 @@ void route_backward(const RoutingRule& rule, const Routing<T>& routing, MatrixVi
 #define NIBBLE_INSTANTIATE(T)                                             \
   template void route<T>(const RoutingRule&, MatrixView<T>, Routing<T>&); \
   template void route_backward<T>(const RoutingRule&, const Routing<T>&, MatrixView<T>);
-NIBBLE_INSTANTIATE(float)
-NIBBLE_INSTANTIATE(double)
-NIBBLE_INSTANTIATE(std::complex<double>)
+NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
 }  // namespace nibble::model
