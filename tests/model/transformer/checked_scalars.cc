@@ -6,6 +6,7 @@
 #define NIBBLE_CACHED_SCALARS(instantiate) \
   instantiate(double, double) instantiate(std::complex<double>, std::complex<double>)
 
+// NOLINTBEGIN(bugprone-suspicious-include)
 #include "model/transformer/build.cc"
 #include "model/transformer/cache/sequence.cc"
 #include "model/transformer/cache/state_cache.cc"
@@ -24,3 +25,4 @@
 #include "model/transformer/layers/norm.cc"
 #include "model/transformer/layers/rope.cc"
 #include "model/transformer/layers/routing.cc"
+// NOLINTEND(bugprone-suspicious-include)
