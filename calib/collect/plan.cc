@@ -9,6 +9,7 @@
 
 #include "calib/collect/block_sums.h"
 #include "calib/collect/token_metric.h"
+#include "calib/collect/work_directory.h"
 #include "core/checked_math.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
@@ -121,10 +122,6 @@ std::uint64_t largest_group_bytes(std::span<const CollectedLayer> layers, const 
     most = std::max(most, BlockSums::bytes(layers.subspan(begin, end - begin), what, guide));
   return most;
 }
-
-}  // namespace
-
-namespace {
 
 std::filesystem::path directory_of(const std::filesystem::path& output) {
   return output.has_parent_path() ? output.parent_path() : ".";
@@ -250,13 +247,7 @@ std::uint64_t disk_for_scratch(const std::filesystem::path& directory) {
   std::error_code error;
   const std::uint64_t free = std::filesystem::space(directory_of(directory), error).available;
   if (error) return 0;
-  std::uint64_t left = 0;
-  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::uint64_t bytes = entry->is_regular_file(error) ? entry->file_size(error) : 0;
-    if (!error) left += bytes;
-  }
-  return (free + left) / 2;
+  return (free + bytes_of_files(directory)) / 2;
 }
 
 double estimate_seconds(const CalibrationPlan& plan) {

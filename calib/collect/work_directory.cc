@@ -117,6 +117,18 @@ void write_settings(const std::filesystem::path& file, const Settings& settings)
 
 }  // namespace
 
+std::uint64_t bytes_of_files(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::uint64_t total = 0;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code gone;
+    const std::uint64_t bytes = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
+    if (!gone) total += bytes;
+  }
+  return total;
+}
+
 WorkDirectory::WorkDirectory(std::filesystem::path directory, Settings settings) : directory_(std::move(directory)) {
   std::error_code error;
   std::filesystem::create_directory(directory_, error);
@@ -163,13 +175,7 @@ LayerStats WorkDirectory::load(std::size_t layer, Pass pass, const LayerStats& e
   return read_shard(shard_path(layer, pass), identity_, expected);
 }
 
-std::uint64_t WorkDirectory::bytes() const {
-  std::uint64_t total = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-    if (entry.is_regular_file()) total += entry.file_size();
-  }
-  return total;
-}
+std::uint64_t WorkDirectory::bytes() const { return bytes_of_files(directory_); }
 
 void WorkDirectory::remove() {
   remove_ours(directory_);

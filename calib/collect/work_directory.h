@@ -15,6 +15,9 @@ namespace nibble::calib {
 /// The two walks over the network; a layer's statistics come in a part from each.
 enum class Pass { kForward, kBackward };
 
+/// Bytes of the files that lie in a directory itself; 0 where it is not there.
+std::uint64_t bytes_of_files(const std::filesystem::path& directory);
+
 /// The directory OUTPUT.work beside the output: the settings of the run, its finished shards and its scratch files.
 /// One process at a time works in it (a lock, which the kernel drops with the process).
 class WorkDirectory {
