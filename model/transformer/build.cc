@@ -117,11 +117,13 @@ std::unique_ptr<Transformer<T>> make_dense_transformer(const Architecture& archi
                               [&](const Parameter& layer) { return make_dense_linear<T>(layer, weights); });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define NIBBLE_INSTANTIATE(T)                                                                               \
   template std::unique_ptr<Transformer<T>> build_transformer<T>(const Architecture&, const WeightProvider&, \
                                                                 const LinearFactory<T>&);                   \
   template std::unique_ptr<DenseLinear<T>> make_dense_linear<T>(const Parameter&, const WeightProvider&);   \
   template std::unique_ptr<Transformer<T>> make_dense_transformer<T>(const Architecture&, const WeightProvider&);
+// NOLINTEND(bugprone-macro-parentheses)
 NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 

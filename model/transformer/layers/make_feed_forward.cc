@@ -18,9 +18,11 @@ std::unique_ptr<FeedForward<T>> make_feed_forward(
   return std::make_unique<Mlp<T>>(*block.mlp, make_linear);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define NIBBLE_INSTANTIATE(T)                                    \
   template std::unique_ptr<FeedForward<T>> make_feed_forward<T>( \
       const BlockSpec&, const std::function<std::unique_ptr<LinearOp<T>>(const Parameter&)>&, const WeightProvider&);
+// NOLINTEND(bugprone-macro-parentheses)
 NIBBLE_SCALARS(NIBBLE_INSTANTIATE)
 #undef NIBBLE_INSTANTIATE
 
