@@ -37,7 +37,7 @@ struct EvaluationTokens {
 struct PlannedCalibration {
   std::size_t model = 0;
   datasets::CalibrationWindows windows;
-  std::vector<TokenId> further;  ///< windows behind these, which no statistic has seen: for tuning's held_out
+  std::vector<TokenId> further;  ///< windows behind these, which no statistic has seen: for tuning
   calib::RunSettings settings;   ///< as calib::CalibrationJob wants them
   bool centre_own = false;
   std::string key;  ///< of its cache entry

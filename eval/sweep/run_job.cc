@@ -14,6 +14,7 @@
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
+#include "eval/sweep/sweep_inputs.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
@@ -84,11 +85,9 @@ class Job {
       const datasets::CalibrationWindows& windows = context_.windows->windows;
       options.text = quant::CalibrationText{
           .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};
-      if (const auto tuning = job_.recipe->tuning()) {
-        const auto further = context_.windows->further.begin();
-        options.text->tokens.insert(options.text->tokens.end(), further,
-                                    further + static_cast<std::ptrdiff_t>(tuning->held_out * windows.length));
-      }
+      const auto further = context_.windows->further.begin();
+      const std::size_t behind = windows_behind(*job_.recipe, windows.samples) * windows.length;
+      options.text->tokens.insert(options.text->tokens.end(), further, further + static_cast<std::ptrdiff_t>(behind));
     }
     options.progress = [&](const ProgressUpdate& update) {
       if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);

@@ -237,7 +237,7 @@ class Sweep {
     };
   }
 
-  // Those that several cells still to be done compare with, where the cache has room for them.
+  // Those that several cells still to be done compare with, where the cache has room for them; and those that it has.
   void run_references() {
     std::vector<std::size_t> users(plan_.references.size(), 0), compared(users);
     for (const PlannedJob* job : jobs_) {
@@ -249,7 +249,8 @@ class Sweep {
     }
     for (std::size_t i = 0; i < plan_.references.size(); ++i) {
       const PlannedReference& reference = plan_.references[i];
-      if (compared[i] == 0 || users[i] < 2 || reference.cost.disk > options_.cache_bytes) continue;
+      const bool worth_keeping = users[i] >= 2 && reference.cost.disk <= options_.cache_bytes;
+      if (compared[i] == 0 || !(worth_keeping || cache_.has(reference.key))) continue;
       const std::string what =
           fmt::format("running {} over {}", plan_.models[reference.model].source.name, reference.evaluation);
       const auto make = [&](const auto& directory) {

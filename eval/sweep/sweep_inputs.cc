@@ -54,8 +54,14 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   return options;
 }
 
+std::size_t windows_behind(const quant::Recipe& recipe, std::size_t samples) {
+  const auto& tuning = recipe.tuning();
+  return tuning ? std::max<std::size_t>(tuning->windows, samples) - samples + tuning->held_out : 0;
+}
+
 PlannedCalibration read_calibration(const SweepCalibration& calibration, const CalibrationDraw& draw,
-                                    const PlannedModel& model, const calib::StatisticSet& what, std::size_t further) {
+                                    const PlannedModel& model, const calib::StatisticSet& what,
+                                    std::span<const SweepRecipe> recipes) {
   PlannedCalibration planned;
   const std::size_t length =
       calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
@@ -70,12 +76,14 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
         {.samples = samples, .length = length, .seed = draw.seed, .field = calibration.field});
   };
   const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
-  NIBBLE_REQUIRE(
-      !all_of_a_file || further == 0, InvalidArgument,
-      "calibration: tuning's `held_out` takes windows behind those of the calibration; say with `samples` how "
-      "many of '{}' these are",
-      calibration.tokens.string());
   const std::size_t samples = draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples;
+  std::size_t further = 0;
+  for (const SweepRecipe& recipe : recipes)
+    if (recipe.recipe) further = std::max(further, windows_behind(*recipe.recipe, samples));
+  NIBBLE_REQUIRE(!all_of_a_file || further == 0, InvalidArgument,
+                 "calibration: tuning's `windows` and `held_out` take windows behind those of the calibration; say "
+                 "with `samples` how many of '{}' these are",
+                 calibration.tokens.string());
   planned.windows = windows_of(samples);
   if (further > 0) {  // fewer windows are the first of more
     const std::vector<TokenId> more = windows_of(samples + further).tokens;

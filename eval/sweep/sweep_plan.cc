@@ -135,11 +135,7 @@ PlannedSpeed planned_speed(const SweepSpeed& speed) {
 
 class Planner {
  public:
-  explicit Planner(const SweepSpec& spec) : spec_(spec) {
-    for (const SweepRecipe& recipe : spec.recipes)
-      if (recipe.recipe && recipe.recipe->tuning())
-        held_out_ = std::max<std::size_t>(held_out_, recipe.recipe->tuning()->held_out);
-  }
+  explicit Planner(const SweepSpec& spec) : spec_(spec) {}
 
   SweepPlan plan() {
     plan_.file = spec_.file;
@@ -181,7 +177,7 @@ class Planner {
     const auto known = calibrations_.find({model, draw});
     if (known != calibrations_.end()) return known->second;
     PlannedCalibration calibration =
-        read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {}, held_out_);
+        read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {}, spec_.recipes);
     calibration.model = model;
     for (std::string& warning : datasets::warnings(calibration.windows)) plan_.warnings.push_back(std::move(warning));
     plan_.calibrations.push_back(std::move(calibration));
@@ -213,10 +209,10 @@ class Planner {
       Json json = calibration_json(planned.settings, guide_of(*spec_.calibration, job.statistics), planned.centre_own,
                                    job.statistics);
       // A text's hash is of all of it, that of ids of the windows alone, which tuning goes beyond.
-      const std::size_t held_out = job.recipe && job.recipe->tuning() ? job.recipe->tuning()->held_out : 0;
-      if (held_out > 0 && !spec_.calibration->tokens.empty()) {
+      const std::size_t behind = job.recipe ? windows_behind(*job.recipe, planned.windows.samples) : 0;
+      if (behind > 0 && !spec_.calibration->tokens.empty()) {
         const std::span<const TokenId> further(planned.further);
-        json["held_out_hash"] = hash_hex(std::as_bytes(further.first(held_out * planned.windows.length)));
+        json["held_out_hash"] = hash_hex(std::as_bytes(further.first(behind * planned.windows.length)));
       }
       calibration = json.dump();
     }
@@ -343,7 +339,6 @@ class Planner {
   }
 
   const SweepSpec& spec_;
-  std::size_t held_out_ = 0;  // windows that tuning wants behind those of a calibration
   SweepPlan plan_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> calibrations_;        // by model and draw
   std::map<std::tuple<std::size_t, std::size_t, std::size_t>, std::size_t> jobs_;  // by model, recipe, draw

@@ -182,7 +182,8 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   }
   std::optional<TuningResult> tuned;
   if (const auto& tuning = options.recipe.tuning()) {
-    const TuningJob job{checkpoint,  architecture,     plan,     *tuning, *options.text, options.memory_bytes,
+    const CalibrationText some = options.text->first_and_last(tuning->windows, tuning->held_out);
+    const TuningJob job{checkpoint,  architecture,     plan,     *tuning, some, options.memory_bytes,
                         calibration, output.scratch(), identity, reporter};
     made.shards = tune(job, made.shards, tuned.emplace());
   }

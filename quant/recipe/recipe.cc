@@ -170,8 +170,8 @@ std::vector<std::string> split_list(std::string_view text) {
 }
 
 constexpr std::string_view kTrainKey = "train";
-constexpr std::array<std::string_view, 7> kTuningKeys{"epochs",      "learning_rate", "batch_windows", "loss",
-                                                      "code_travel", "held_out",      kTrainKey};
+constexpr std::array<std::string_view, 8> kTuningKeys{"epochs",      "learning_rate", "batch_windows", "loss",
+                                                      "code_travel", "windows",       "held_out",      kTrainKey};
 constexpr std::array<Choice<TuningLoss>, 2> kTuningLosses{
     {{"kl", TuningLoss::kKl}, {"next-token", TuningLoss::kNextToken}}};
 constexpr std::array<Choice<bool Tuning::*>, 4> kTrained{{{"palettes", &Tuning::palettes},
@@ -205,6 +205,8 @@ void set_tuning(Tuning& tuning, std::string_view name, const std::vector<std::st
   } else if (name == "batch_windows") {
     tuning.batch_windows = parse_count(name, value, 1'000'000);
     NIBBLE_REQUIRE(tuning.batch_windows > 0, InvalidArgument, "batch_windows: expected at least 1");
+  } else if (name == "windows") {
+    tuning.windows = parse_count(name, value, 1'000'000);
   } else if (name == "held_out") {
     tuning.held_out = parse_count(name, value, 1'000'000);
   } else if (name == "loss") {
@@ -236,6 +238,7 @@ Json tuning_section(const Tuning& tuning) {
   for (const auto& [name, trained] : kTrained)
     if (tuning.*trained) json["train"].push_back(name);
   if (tuning.codes) json["code_travel"] = tuning.code_travel;
+  if (tuning.windows > 0) json["windows"] = tuning.windows;
   if (tuning.held_out > 0) json["held_out"] = tuning.held_out;
   return json;
 }

@@ -34,7 +34,8 @@ struct Tuning {
   TuningLoss loss = TuningLoss::kKl;
   double code_travel = 1.0;  ///< with `codes`: how far one can come in all, 1 from a code to the next
   bool palettes = true, scales = true, biases = true, codes = false;
-  std::uint64_t held_out = 0;  ///< windows at the text's end that tell when to stop; 0: every eighth of the text
+  std::uint64_t windows = 0;   ///< the text's first, which tuning has beside `held_out`; 0: all of them
+  std::uint64_t held_out = 0;  ///< windows at the text's end that tell when to stop; 0: every eighth of `windows`
 };
 
 /// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of

@@ -300,6 +300,10 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
   NIBBLE_REQUIRE(tuning.held_out < text->windows(), InvalidArgument,
                  "tuning: held_out: {} of a text of {} windows leaves none to train on", tuning.held_out,
                  text->windows());
+  NIBBLE_REQUIRE(tuning.windows <= text->windows() - tuning.held_out, InvalidArgument,
+                 "tuning: windows: {} of a text of {} windows{}; give it a text of more (--samples)", tuning.windows,
+                 text->windows(),
+                 tuning.held_out > 0 ? fmt::format(", of which {} are held out", tuning.held_out) : "");
   NIBBLE_REQUIRE(
       !tuning.codes || any_coded(plan, codes_can_move), InvalidArgument,
       "tuning: codes can be trained of scalar palettes, uniform grids and int4 blocks, of which there are none "

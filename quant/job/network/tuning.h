@@ -35,11 +35,11 @@ struct TuningJob {
 ///   kl           KL(p ‖ q) of its next-token distribution q from the float model's p, at every position
 ///   next-token   −ln q(next token)
 ///
-/// by Adam (adam.h) with a rate that falls to 0 along half a cosine. Every eighth window is held out, or as many at the
-/// text's end as `held_out` says: their loss is measured before and after each epoch, and the best state is kept, so
-/// that tuning never makes it worse. With fewer than eight windows, all are trained on and measured. All the while,
-/// weights and biases are what would be stored: rounded. Palettes and scales of the blocks' linear layers are tuned,
-/// and the biases that shifting makes.
+/// by Adam (adam.h) with a rate that falls to 0 along half a cosine. Every eighth window of `text`, which are the
+/// recipe's `windows` and `held_out` by now, is held out, or as many at the text's end as `held_out` says: their loss
+/// is measured before and after each epoch, and the best state is kept, so that tuning never makes it worse. With fewer
+/// than eight windows, all are trained on and measured. All the while, weights and biases are what would be stored:
+/// rounded. Palettes and scales of the blocks' linear layers are tuned, and the biases that shifting makes.
 ///
 /// Result    `shards` (in the order of plan.items) with other values, errors measured anew, biases in bias_correction.
 /// Resuming  a finished tuning is found in `scratch`; one that was killed starts again from `shards`.

@@ -37,6 +37,14 @@ double repeated_share(const CalibrationText& text, std::span<const std::size_t> 
   return of.empty() ? 0.0 : static_cast<double>(repeated) / static_cast<double>(of.size() * text.window_tokens);
 }
 
+CalibrationText CalibrationText::first_and_last(std::size_t first, std::size_t last) const {
+  CalibrationText some = *this;
+  const auto between = static_cast<std::ptrdiff_t>((first > 0 ? first : windows() - last) * window_tokens);
+  some.tokens.erase(some.tokens.begin() + between,
+                    some.tokens.end() - static_cast<std::ptrdiff_t>(last * window_tokens));
+  return some;
+}
+
 CalibrationText CalibrationText::without_last(std::size_t count) const {
   CalibrationText shorter = *this;
   shorter.tokens.resize((windows() - std::min(count, windows())) * window_tokens);

@@ -17,6 +17,9 @@ struct CalibrationText {
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
   std::size_t windows() const { return tokens.size() / window_tokens; }
+  /// Its first `first` windows, or where that is 0 all that are not of the last, and its last `last` ones.
+  /// Precondition: it has as many.
+  CalibrationText first_and_last(std::size_t first, std::size_t last) const;
   /// The same without its last `count` windows.
   CalibrationText without_last(std::size_t count) const;
 };

@@ -117,6 +117,24 @@ TEST_F(RunSweepTest, NoSharedWorkIsDoneWhileASpeedIsMeasuredOnTheMachine) {
   }
 }
 
+// Of float models that are compared with: kept for two cells, and then used by one; for one alone not made.
+TEST_F(RunSweepTest, StatesThatAreThereAreUsedByASingleCellToo) {
+  const auto kept = [&] {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(output / ".sweep/cache"))
+      if (exists(entry.path() / "states.f32")) found.push_back(entry.path() / "complete");
+    return found;
+  };
+  run(plan("list: [{bits: 4}]", true));
+  EXPECT_TRUE(kept().empty());
+  run(plan("list: [{bits: 2}, {bits: 3}]", true));
+  ASSERT_EQ(kept().size(), 1u);
+  const auto long_ago = std::filesystem::last_write_time(kept().front()) - std::chrono::hours(1);
+  std::filesystem::last_write_time(kept().front(), long_ago);
+  EXPECT_EQ(run(plan("list: [{bits: 5}]", true)).done, 1u);
+  EXPECT_GT(std::filesystem::last_write_time(kept().front()), long_ago);  // of its last use
+}
+
 TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {
   SweepPlan planned = plan("list: [{bits: 2, tuning.epochs: 1}, {bits: 3}, {bits: 3, tuning.epochs: 1}, {bits: 4}]");
   SweepOptions options;

@@ -239,6 +239,26 @@ TEST_F(SweepPlanTest, HeldOutWindowsAreBehindThoseOfTheCalibration) {
   }
 }
 
+// Three windows of statistics; what tuning has beyond them lies behind, however its `windows` and `held_out` share it.
+TEST_F(SweepPlanTest, TuningHasMoreWindowsThanTheCalibration) {
+  const auto plan_of = [&](const std::string& windows, const std::string& held_out, const std::string& samples) {
+    std::string text = yaml("list: [{bits: 3, shifting: true, tuning.epochs: 1, tuning.windows: " + windows +
+                            ", tuning.held_out: " + held_out + "}]");
+    text.replace(text.find("length: 16"), 10, "length: 16" + samples);
+    return plan_sweep(parse_sweep(text, "s"));
+  };
+  const SweepPlan more = plan_of("4", "1", ", samples: 3"), fewer = plan_of("2", "1", ", samples: 3"),
+                  same = plan_of("3", "2", ", samples: 3");
+  EXPECT_EQ(more.calibrations.at(0).further.size(), 2 * 16u);
+  EXPECT_EQ(fewer.calibrations.at(0).further.size(), 16u);
+  EXPECT_EQ(more.calibrations.at(0).further, same.calibrations.at(0).further);
+  EXPECT_EQ(more.calibrations.at(0).key, fewer.calibrations.at(0).key);
+  EXPECT_NE(more.jobs.at(0).id, same.jobs.at(0).id);
+  const SweepRecord record = more.jobs.at(0).cells.at(0).record;
+  EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_of("4", "0", ""); }, "`windows`", "say with `samples`"));
+}
+
 TEST_F(SweepPlanTest, AFlavourIsOfTheCellsThatHaveFisherSensitivities) {
   const std::string without = "{bits: 3, solver: gptq, hessian: guided}", with = "{bits: 3, weighting: fisher}";
   const auto record_of = [&](const std::string& cells, const std::string& flavour, std::size_t job) {

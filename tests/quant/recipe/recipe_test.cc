@@ -560,6 +560,10 @@ TEST(Setting, ChangesTheTuningOrMakesOne) {
   EXPECT_EQ(recipe.tuning()->epochs, 2u);
   EXPECT_TRUE(recipe.tuning()->codes && recipe.tuning()->palettes);
   EXPECT_FALSE(recipe.tuning()->scales || recipe.tuning()->biases);
+  EXPECT_FALSE(recipe.canonical_json()["tuning"].contains("windows"));  // as before there was such a key
+  recipe.apply_set("tuning.windows=24");
+  EXPECT_EQ(recipe.tuning()->windows, 24u);
+  EXPECT_EQ(recipe.canonical_json()["tuning"]["windows"], 24);
   const auto refused = [&](const char* setting, const char* why) {
     return test::throws_with<InvalidArgument>([&] { recipe.apply_set(setting); }, why);
   };

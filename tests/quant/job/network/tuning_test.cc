@@ -132,6 +132,30 @@ TEST_F(TuningTest, TheLastWindowsTellWhenToStopWhereTheRecipeSaysSo) {
                                                  "held_out", "leaves none to train on"));
 }
 
+// `windows` of a text, and `held_out` at its end, are what a text of those alone is.
+TEST_F(TuningTest, TheFirstWindowsAreTrainedOnWhereTheRecipeSaysHowMany) {
+  const std::string recipe =
+      "defaults: {bits: 2, scaling: std, shifting: true}\ntuning: {epochs: 2, learning_rate: 0.01";
+  const std::size_t windows = text().windows();
+  ASSERT_GE(windows, 12u);
+  for (const std::size_t held_out : {0u, 2u}) {
+    SCOPED_TRACE(held_out);
+    const std::string held = held_out > 0 ? fmt::format(", held_out: {}", held_out) : "";
+    const CalibrationText some = text().first_and_last(9, held_out);
+    ASSERT_EQ(some.windows(), 9 + held_out);
+    const auto alone = quantize(recipe + held + "}", "alone", some);
+    const auto first = quantize(recipe + ", windows: 9" + held + "}", "first");
+    EXPECT_EQ(first.tuning->held_out, alone.tuning->held_out);
+    EXPECT_EQ(first.tuning->trained, alone.tuning->trained);
+    EXPECT_EQ(parts_of(dir_ / "first", ".palette"), parts_of(dir_ / "alone", ".palette"));
+    EXPECT_NE(quantize(recipe + held + "}", "all").tuning->trained, first.tuning->trained);
+  }
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(recipe + fmt::format(", windows: {}, held_out: 2}}", windows - 1)); },
+      fmt::format("tuning: windows: {} of a text of {} windows", windows - 1, windows), "2 are held out"));
+  EXPECT_NO_THROW(quantize(recipe + fmt::format(", windows: {}, held_out: 2}}", windows - 2)));
+}
+
 constexpr const char* kRecipe =
     "defaults: {bits: 2, scaling: std, shifting: true}\ntuning: {epochs: 2, learning_rate: 0.01, batch_windows: 3}";
 
