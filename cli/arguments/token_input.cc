@@ -2,26 +2,49 @@
 
 #include <fmt/format.h>
 
+#include <CLI/App.hpp>
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "cli/arguments/options.h"
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
+#include "eval/quality/text_use.h"
 #include "model/open/open_model.h"
 #include "model/tokenizer/agreement.h"
 
 namespace nibble::cli {
 
-void add_token_input(CLI::App& app, TokenInputOptions& options) {
-  add_path(app, "--text", options.text, "FILE", "Text to evaluate on, UTF-8");
-  add_path(app, "--tokens", options.tokens, "FILE", "Token ids instead of text: little-endian .u16 or .u32");
+namespace {
+
+void add_files(CLI::App& app, TokenInputOptions& options, bool several) {
+  const auto add = [&](const char* name, std::vector<std::string>& files, const std::string& description) {
+    app.add_option(name, files, description + (several ? "; several times: of each, and of all together" : ""))
+        ->type_name("FILE")
+        ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
+        ->allow_extra_args(false);
+  };
+  add("--text", options.text, "Text to evaluate on, UTF-8");
+  add("--tokens", options.tokens, "Token ids instead of text: little-endian .u16 or .u32");
   app.add_flag("--hf-join", options.hf_join,
                "Join the file's rows by blank lines, as the usual WikiText evaluation does");
-  add_count(app, "--max-tokens", options.max_tokens, "Only the first N tokens");
+  add_count(app, "--max-tokens", options.max_tokens,
+            several ? "Only the first N tokens of each" : "Only the first N tokens");
+}
+
+}  // namespace
+
+void add_token_input(CLI::App& app, TokenInputOptions& options) { add_files(app, options, false); }
+
+void add_text_input(CLI::App& app, TokenInputOptions& options) {
+  add_files(app, options, true);
+  app.add_option("--use", options.use,
+                 fmt::format("What these texts are for, stands in the output: {}", fmt::join(eval::kTextUses, ", ")))
+      ->type_name("NAME");
 }
 
 TokenInput read_token_input(const TokenInputOptions& options, const std::filesystem::path& directory,
@@ -30,18 +53,24 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
                  "expected one of --text FILE and --tokens FILE, got {}", options.text.empty() ? "neither" : "both");
   NIBBLE_REQUIRE(!options.hf_join || !options.text.empty(), InvalidArgument,
                  "--hf-join joins rows of text; it has no meaning with --tokens");
+  eval::checked_text_use("--use", options.use);
   const std::size_t limit = options.max_tokens > 0 ? options.max_tokens : std::numeric_limits<std::size_t>::max();
   TokenInput input;
-  if (options.text.empty()) {
-    input.tokenizer = model::open_tokenizer_if_any(directory);
-    input.tokens = datasets::read_token_file(options.tokens, vocabulary, limit);
-  } else {
-    input.tokenizer = model::open_tokenizer(directory);
-    const std::string text = datasets::read_evaluation_text(options.text, options.hf_join);
-    input.text_hash = hash_hex(std::as_bytes(std::span(text)));
-    input.tokens = input.tokenizer->encode(text);
-    input.tokens.resize(std::min(limit, input.tokens.size()));
+  input.tokenizer = options.text.empty() ? model::open_tokenizer_if_any(directory) : model::open_tokenizer(directory);
+  const auto append = [&](TextFile file, std::span<const TokenId> ids) {
+    NIBBLE_REQUIRE(std::ranges::none_of(input.files, [&](const TextFile& other) { return other.path == file.path; }),
+                   InvalidArgument, "'{}' is given twice", file.path);
+    ids = ids.first(std::min(limit, ids.size()));
+    input.tokens.insert(input.tokens.end(), ids.begin(), ids.end());
+    input.text_ends.push_back(input.tokens.size());
+    input.files.push_back(std::move(file));
+  };
+  for (const std::string& file : options.tokens) append({file, {}}, datasets::read_token_file(file, vocabulary, limit));
+  for (const std::string& file : options.text) {
+    const std::string text = datasets::read_evaluation_text(file, options.hf_join);
+    append({file, hash_hex(std::as_bytes(std::span(text)))}, input.tokenizer->encode(text));
   }
+  if (input.files.size() == 1) input.text_ends.clear();
   input.tokens_hash = hash_hex(std::as_bytes(std::span(input.tokens)));
   return input;
 }

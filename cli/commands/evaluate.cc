@@ -22,6 +22,7 @@
 #include "cli/terminal/table.h"
 #include "core/text/json.h"
 #include "datasets/eval_windows.h"
+#include "eval/quality/text_parts.h"
 #include "eval/quality/text_quality.h"
 #include "quant/store/load_model.h"
 
@@ -48,6 +49,7 @@ void run(const EvaluateArguments& arguments) {
   NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || arguments.stride == 0, InvalidArgument,
                  "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
   options.stride = arguments.stride;
+  options.text_ends = input.text_ends;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
   quant::LoadedModel reference;
@@ -75,6 +77,8 @@ void run(const EvaluateArguments& arguments) {
   bar.finish();
 
   const eval::PerplexityResult& result = quality.perplexity;
+  const std::vector<eval::TextPart> parts =
+      eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
   if (arguments.common.json) {
     nlohmann::ordered_json object = {{"model", arguments.model.string()},
                                      {"method", model.method},
@@ -89,6 +93,8 @@ void run(const EvaluateArguments& arguments) {
                                      {"bits_per_byte", result.bits_per_byte},
                                      {"tokens_scored", result.tokens_scored},
                                      {"tokens_hash", input.tokens_hash}};
+    if (!arguments.input.use.empty()) object["use"] = arguments.input.use;
+    object["texts"] = texts_json(input, parts);
     if (quality.comparison) object["reference"] = comparison_json(arguments.reference.string(), *quality.comparison);
     object["speed"] = speed_json(report);
     print_json(object);
@@ -103,6 +109,7 @@ void run(const EvaluateArguments& arguments) {
   if (quality.comparison)
     for (auto& fact : comparison_facts(arguments.reference.string(), *quality.comparison))
       facts.push_back(std::move(fact));
+  for (auto& fact : texts_facts(input, arguments.input.use, parts)) facts.push_back(std::move(fact));
   for (auto& fact : speed_facts(report)) facts.push_back(std::move(fact));
   print(aligned_facts(facts) + "\n" + speed_table(report));
 }
@@ -114,7 +121,7 @@ Command evaluate_command(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("evaluate", "Perplexity, divergence from the float model and speed, in one table");
   add_model(*app, arguments->model);
-  add_token_input(*app, arguments->input);
+  add_text_input(*app, arguments->input);
   add_path(*app, "--reference", arguments->reference, "MODEL", "Float model to compare with");
   app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")
       ->type_name("NAME")

@@ -36,6 +36,7 @@
 #include "core/text/json.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/average_names.h"
+#include "eval/quality/text_parts.h"
 #include "eval/quality/text_quality.h"
 #include "quant/store/load_model.h"
 
@@ -82,12 +83,13 @@ struct Report {
   const eval::PerplexityOptions& options;
   const eval::PerplexityResult& result;
   const std::optional<eval::ReferenceComparison>& comparison;
+  const std::vector<eval::TextPart>& parts;
   double seconds = 0.0;
   std::uint64_t peak_anonymous_bytes = 0;
 };
 
 nlohmann::ordered_json json_of(const Report& report) {
-  const auto& [arguments, model, input, options, result, comparison, seconds, peak] = report;
+  const auto& [arguments, model, input, options, result, comparison, parts, seconds, peak] = report;
   nlohmann::ordered_json object = {
       {"model", arguments.model.string()},
       {"method", model.method},
@@ -116,17 +118,19 @@ nlohmann::ordered_json json_of(const Report& report) {
       {"peak_anonymous_bytes", peak},
       {"model_fingerprint", model.checkpoint->fingerprint()},
       {"tokenizer_hash", nullptr},
-      {"text_hash", nullptr},
+      {"text_hash", nullptr},  // of one text; `texts` has that of each
       {"tokens_hash", input.tokens_hash},
   };
   if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
-  if (input.text_hash) object["text_hash"] = *input.text_hash;
+  if (input.files.size() == 1 && input.files[0].text_hash) object["text_hash"] = *input.files[0].text_hash;
+  if (!arguments.input.use.empty()) object["use"] = arguments.input.use;
+  object["texts"] = texts_json(input, parts);
   if (comparison) object["reference"] = comparison_json(arguments.reference.string(), *comparison);
   return object;
 }
 
 std::string text_of(const Report& report) {
-  const auto& [arguments, model, input, options, result, comparison, seconds, peak] = report;
+  const auto& [arguments, model, input, options, result, comparison, parts, seconds, peak] = report;
   std::string protocol =
       fmt::format("{}, context {}", datasets::protocol_name(options.protocol), with_separators(options.context));
   if (options.protocol == Protocol::kSliding)
@@ -150,6 +154,8 @@ std::string text_of(const Report& report) {
     const auto more = comparison_facts(arguments.reference.string(), *comparison);
     facts.insert(facts.end() - 2, more.begin(), more.end());
   }
+  const auto texts = texts_facts(input, arguments.input.use, parts);
+  facts.insert(facts.end() - 2, texts.begin(), texts.end());
   return aligned_facts(facts);
 }
 
@@ -161,6 +167,7 @@ void run(const PerplexityArguments& arguments) {
   warn_of_unexpected_tensors(*model.checkpoint);
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
+  options.text_ends = input.text_ends;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
   quant::LoadedModel reference;
@@ -171,6 +178,8 @@ void run(const PerplexityArguments& arguments) {
   const eval::TextQuality quality =
       eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
   bar.finish();
+  const std::vector<eval::TextPart> parts =
+      eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
 
   const Report report{
       .arguments = arguments,
@@ -179,6 +188,7 @@ void run(const PerplexityArguments& arguments) {
       .options = options,
       .result = quality.perplexity,
       .comparison = quality.comparison,
+      .parts = parts,
       .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
       .peak_anonymous_bytes = memory.bytes(),
   };
@@ -195,7 +205,7 @@ Command perplexity_command(CLI::App& program) {
   auto arguments = std::make_shared<PerplexityArguments>();
   CLI::App* app = program.add_subcommand("perplexity", "How well a model predicts a text: perplexity, bits per byte");
   add_model(*app, arguments->model);
-  add_token_input(*app, arguments->input);
+  add_text_input(*app, arguments->input);
   add_path(*app, "--reference", arguments->reference, "MODEL",
            "Model to compare with, mostly the float one: KL divergence, top-1 agreement, ratio of perplexities");
   app->add_option("--protocol", arguments->protocol, "Windows: sliding, blocks or half (docs/protocols.md)")

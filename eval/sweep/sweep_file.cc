@@ -10,6 +10,7 @@
 #include "core/files/output_file.h"
 #include "core/text/suggest.h"
 #include "datasets/document_reader.h"
+#include "eval/quality/text_use.h"
 #include "eval/sweep/recipe_grid.h"
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/yaml_section.h"
@@ -135,11 +136,7 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     return text == "tokens" ? Average::kTokens : Average::kWindows;
   });
   evaluation.divergence = section.flag("divergence");
-  evaluation.use = section.parsed("use", "", [](const std::string& text) {
-    NIBBLE_REQUIRE(text.empty() || text == "calibration" || text == "validation" || text == "test", InvalidArgument,
-                   "use: expected calibration, validation or test, got '{}'", text);
-    return text;
-  });
+  evaluation.use = section.parsed("use", "", [](const std::string& text) { return checked_text_use("use", text); });
   const std::filesystem::path& file = (evaluation.text.empty() ? evaluation.tokens : evaluation.text).front();
   evaluation.name =
       section.text("name", fmt::format("{} {}", file.stem().string(), datasets::protocol_name(evaluation.protocol)));

@@ -125,6 +125,41 @@ TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
   for (const char* words : {"KL divergence", "same top token", "(paired)"}) EXPECT_THAT(run.out, HasSubstr(words));
 }
 
+// Every text has what it has alone; together are the means over all windows (eval/quality/perplexity_test.cc).
+TEST_F(Perplexity, SeveralTextsAreGivenOneByOneAndTogether) {
+  ASSERT_EQ(nibble({"quantize", model, "--set", "bits=3", "-o", temp / "q"}).exit_code, 0);
+  const std::string other = demo_path("calibration.txt");
+  const auto with = [&](std::vector<std::string> texts) {
+    texts.insert(texts.begin(),
+                 {"perplexity", temp / "q", "--max-tokens", "800", "--protocol", "blocks", "--reference", model});
+    return texts;
+  };
+  const auto both = nibble_json(with({"--text", kEvalText, "--text", other, "--use", "validation"}));
+  EXPECT_EQ(both["use"], "validation");
+  EXPECT_EQ(both["tokens"], 1600);
+  EXPECT_TRUE(both["text_hash"].is_null());
+  ASSERT_EQ(both["texts"].size(), 2u);
+  double nll = 0.0;
+  for (const auto& [i, file] : {std::pair(0u, std::string(kEvalText)), {1u, other}}) {
+    SCOPED_TRACE(file);
+    const auto alone = nibble_json(with({"--text", file}));
+    EXPECT_FALSE(alone.contains("use"));
+    const auto& part = both["texts"][i];
+    EXPECT_EQ(part["file"], file);
+    for (const char* key : {"text_hash", "tokens", "tokens_scored", "windows"}) EXPECT_EQ(part[key], alone[key]) << key;
+    // The same sums over windows; perplexities are exponentials of them.
+    for (const char* key : {"perplexity", "perplexity_stderr"})
+      EXPECT_TRUE(near(part[key], alone[key], {.rel = 1e-12})) << key;
+    for (const char* key : {"kl_nats_per_token", "kl_stderr"})
+      EXPECT_TRUE(near(part[key], alone["reference"][key], {.rel = 1e-12})) << key;
+    nll += alone["nll_nats_per_token"].get<double>() / 2.0;  // as many windows in each
+  }
+  EXPECT_TRUE(near(both["nll_nats_per_token"], nll, {.rel = 1e-12}));
+  const ProgramRun run = nibble(with({"--text", kEvalText, "--text", other, "--use", "test"}));
+  EXPECT_THAT(run.out, testing::ContainsRegex(
+                           "use +test\ntexts +.*eval.txt: perplexity .*\n +.*calibration.txt: perplexity .*, KL "));
+}
+
 TEST_F(Perplexity, HumanOutputNamesProtocolAndUnits) {
   const ProgramRun run =
       nibble({"perplexity", model, "--text", kEvalText, "--protocol", "half", "--max-tokens", "800"});
@@ -142,6 +177,8 @@ TEST_F(Perplexity, WrongUsageIsExplained) {
   };
   EXPECT_THAT(error_of({}), HasSubstr("expected one of --text FILE and --tokens FILE, got neither"));
   EXPECT_THAT(error_of({"--text", kEvalText, "--tokens", "x.u16"}), HasSubstr("got both"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--text", kEvalText}), HasSubstr("is given twice"));
+  EXPECT_THAT(error_of({"--text", kEvalText, "--use", "tst"}), HasSubstr("did you mean 'test'?"));
   EXPECT_THAT(error_of({"--text", kEvalText, "--protocol", "slding"}), HasSubstr("did you mean 'sliding'?"));
   EXPECT_THAT(error_of({"--text", kEvalText, "--average", "window"}), HasSubstr("did you mean 'windows'?"));
   EXPECT_THAT(error_of({"--text", kEvalText, "--attention", "fusd"}), HasSubstr("did you mean 'fused'?"));
