@@ -142,9 +142,12 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
     const eval::PlannedJob& job = plan.jobs[i];
     jobs.push_back(&job);
     scratch = std::max(scratch, job.cost.disk);
+    double making = job.cost.seconds;  // of their model, which is the first cell's
+    for (const eval::PlannedCell& cell : job.cells) making -= cell.cost.seconds;
     for (const eval::PlannedCell& cell : job.cells) {
       const auto& labels = cell.record.labels;
-      const double on_all = cell.cost.seconds / static_cast<double>(thread_count());
+      const double on_all =
+          (cell.cost.seconds + (&cell == &job.cells.front() ? making : 0.0)) / static_cast<double>(thread_count());
       seconds += on_all;
       table.add_row({std::string(fact(labels, "model")), std::string(fact(labels, "recipe")),
                      std::string(fact(labels, "evaluation")), human_duration(on_all), human_bytes(job.cost.memory),

@@ -15,6 +15,7 @@
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/tokenizer/tokenizer.h"
+#include "quant/job/plan/work_estimate.h"
 
 namespace nibble::eval {
 
@@ -79,6 +80,7 @@ struct PlannedJob {
   std::shared_ptr<const model::Checkpoint> given;  ///< quantized here; null where it is not
   std::optional<std::size_t> calibration;          ///< empty: none is used
   calib::StatisticSet statistics;  ///< those of the calibration that this job looks at; maybe none, but its text
+  quant::WorkEstimate work = {};   ///< of making its model
   bool needs_text = false;         ///< that text runs through the model: `sequential`, `tuning`, probes
   bool needs_head = false;         ///< statistics of the head are among them
   std::vector<PlannedCell> cells;

@@ -67,10 +67,11 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
   return cost;
 }
 
-Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::uint64_t memory) {
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::size_t window_tokens,
+                       std::uint64_t memory) {
   // About work_bytes() of quant/job/statistics/weight_statistics.cc, without and with a Hessian of the outputs.
   constexpr std::uint64_t kPerWeight = 30, kPerCoupledWeight = 80, kPerHessian = 16, kPerOutputHessian = 24;
-  constexpr double kOperationsPerWeight = 2000.0;  // 40 ns of one thread
+  constexpr double kOperationsPerSecond = 5e10;  // of one thread, where estimate_work()'s seconds are from
   const bool solves = job.statistics.hessian || job.statistics.guided_hessian, coupled = job.statistics.output_hessian;
   Cost cost;
   for (const model::Parameter* layer : model::linear_layers(model.architecture)) {
@@ -82,7 +83,11 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::ui
   }
   // Solvers keep to the memory that they are given: their largest arrays are mapped files beyond it.
   cost.memory = job.needs_text ? memory : std::min(cost.memory, memory);
-  cost.operations = kOperationsPerWeight * model::active_linear_weights(model.architecture);
+  const double head =
+      static_cast<double>(model.architecture.vocabulary) * static_cast<double>(model.architecture.hidden);
+  const double pass =
+      2.0 * (model::active_linear_weights(model.architecture) + head) * static_cast<double>(window_tokens);
+  cost.operations = kOperationsPerSecond * job.work.thread_seconds + pass * job.work.window_passes;
   cost.disk = 2 * model.checkpoint->tensor_bytes();
   return cost;
 }
@@ -114,7 +119,8 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
   }
   for (PlannedJob& job : plan.jobs) {
     const PlannedModel& model = plan.models[job.model];
-    job.cost = job.recipe ? quantization_cost(model, job, memory) : Cost{};
+    const std::size_t window_tokens = job.calibration ? plan.calibrations[*job.calibration].windows.length : 0;
+    job.cost = job.recipe ? quantization_cost(model, job, window_tokens, memory) : Cost{};
     for (PlannedCell& cell : job.cells) {
       cell.cost = cell.speed ? speed_cost(model, *cell.speed) : evaluation_cost(model, cell);
       cell.cost.seconds = cell.cost.operations * per_thread;

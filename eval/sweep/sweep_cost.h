@@ -10,9 +10,10 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell);
 Cost reference_cost(const PlannedModel& model, const PlannedReference& reference);
 /// Decoding at each context of an evaluation of speed, all runs.
 Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed);
-/// Making the quantized model of a job within `memory` bytes: its memory and disk; the time is a share of a forward
-/// pass.
-Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::uint64_t memory);
+/// Making the quantized model of a job within `memory` bytes, with windows of `window_tokens` where text runs through
+/// it.
+Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::size_t window_tokens,
+                       std::uint64_t memory);
 /// A calibration within `memory` bytes. Throws InvalidArgument when it needs more.
 Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory);
 

@@ -153,8 +153,9 @@ class Planner {
     plan_.models.push_back(std::move(model));
   }
 
-  // What the job needs of the model's calibration, and what is measured with it besides.
-  void add_needs(const SweepCell& cell, PlannedJob& job) {
+  // What the job needs of the model's calibration, and what is measured with it besides; and what it does to which
+  // weights.
+  quant::Plan add_needs(const SweepCell& cell, PlannedJob& job) {
     const SweepRecipe& recipe = spec_.recipes[cell.recipe];
     const PlannedModel& model = plan_.models[cell.model];
     const quant::Plan planned = quant::make_plan(model.checkpoint, model.architecture, *recipe.recipe);
@@ -171,6 +172,7 @@ class Planner {
                    "sweep: recipe '{}' runs text through the model (sequential, tuning); add a `calibration` section",
                    recipe.name);
     if (spec_.calibration) job.statistics = either(needed, spec_.calibration->collect);
+    return planned;
   }
 
   std::size_t calibration_of(std::size_t model, std::size_t draw) {
@@ -200,7 +202,9 @@ class Planner {
         plan_.warnings.push_back(fmt::format("checkpoint '{}' has another {} than '{}'",
                                              job.given->directory().string(), setting, model.source.name));
     }
-    if (job.recipe) add_needs(cell, job);
+    std::optional<quant::Plan> quantizing;
+    if (job.recipe) quantizing = add_needs(cell, job);
+    std::size_t windows = 0;  // of text for the recipe
     if (!(job.statistics == StatisticSet{}) || job.needs_text) {
       job.calibration = calibration_of(cell.model, cell.draw);
       PlannedCalibration& planned = plan_.calibrations[*job.calibration];
@@ -210,12 +214,14 @@ class Planner {
                                    job.statistics);
       // A text's hash is of all of it, that of ids of the windows alone, which tuning goes beyond.
       const std::size_t behind = job.recipe ? windows_behind(*job.recipe, planned.windows.samples) : 0;
+      windows = planned.windows.samples + behind;
       if (behind > 0 && !spec_.calibration->tokens.empty()) {
         const std::span<const TokenId> further(planned.further);
         json["held_out_hash"] = hash_hex(std::as_bytes(further.first(behind * planned.windows.length)));
       }
       calibration = json.dump();
     }
+    if (quantizing) job.work = quant::estimate_work(*quantizing, *job.recipe, windows);
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
                      {"recipe", recipe},
                      {"calibration", calibration}};

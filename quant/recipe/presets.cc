@@ -198,7 +198,7 @@ budget:
 )"},
     {"best",
      R"(# The least divergence of all methods that were measured, at any width, with the same width in every tensor and without tuning
-# (docs/results/quality.md; on one of two models a form of it had 1 % less at 4 bits, another 2 % at 2: parts.md, curvature.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
+# (docs/results/quality.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},

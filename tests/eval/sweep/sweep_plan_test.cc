@@ -14,6 +14,7 @@
 #include "eval/sweep/sweep_inputs.h"
 #include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
 
@@ -237,6 +238,18 @@ TEST_F(SweepPlanTest, HeldOutWindowsAreBehindThoseOfTheCalibration) {
     EXPECT_EQ(again.jobs.at(1).cells.at(0).record.id != record.id, matters);
     EXPECT_EQ(again.calibrations.at(0).key, calibration.key);
   }
+}
+
+// A plan's time is that of making the models too: of epochs, of the ways of a budget.
+TEST_F(SweepPlanTest, TimeIsOfQuantizingToo) {
+  SweepPlan planned = plan("list: [{bits: 3}, {bits: 3, tuning.epochs: 1}, {bits: 3, tuning.epochs: 4}]");
+  estimate(planned, std::uint64_t{1} << 30);
+  ASSERT_EQ(planned.jobs.size(), 3u);
+  const auto operations = [&](std::size_t job) { return planned.jobs[job].cost.operations; };
+  // Of six windows three quarters of one are held out: for an epoch 6 + 2 · 0.75 + 4 · 5.25 passes, for three more 3 ·
+  // (0.75 + 4 · 5.25).
+  EXPECT_TRUE(
+      test::near((operations(2) - operations(1)) / (operations(1) - operations(0)), 65.25 / 28.5, {.rel = 1e-9}));
 }
 
 // Three windows of statistics; what tuning has beyond them lies behind, however its `windows` and `held_out` share it.

@@ -1,0 +1,57 @@
+#include "quant/job/plan/work_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "model/open/open_model.h"
+#include "tests/quant/job/tiny_models.h"
+#include "tests/support/compare.h"
+#include "tests/support/files.h"
+
+namespace nibble::quant {
+namespace {
+
+class WorkEstimateTest : public testing::Test {
+ protected:
+  void SetUp() override { test::tiny_llama().write(dir_ / "model"); }
+  WorkEstimate of(const Recipe& recipe, std::size_t windows = 0) const {
+    const auto checkpoint = model::open_checkpoint(dir_ / "model");
+    return estimate_work(make_plan(checkpoint, checkpoint->architecture(), recipe), recipe, windows);
+  }
+  WorkEstimate of(const std::string& yaml, std::size_t windows = 0) const {
+    return of(Recipe::parse(yaml, "recipe"), windows);
+  }
+  test::TempDir dir_;
+};
+
+// The order in which presets took longer on trained models (docs/results/evidence/, seconds).
+TEST_F(WorkEstimateTest, GrowsWithWhatIsDoneToAWeight) {
+  double last = 0.0;
+  for (const char* preset : {"int4-block", "palette", "iq4_nl", "iq4_nl-solved", "scalar", "windowed", "best"}) {
+    const WorkEstimate work = of(Recipe::preset(preset));
+    EXPECT_GT(work.thread_seconds, last) << preset;
+    EXPECT_EQ(work.window_passes, 0.0);
+    last = work.thread_seconds;
+  }
+}
+
+// All layers of the blocks in six ways; what a rule leaves out is as before.
+TEST_F(WorkEstimateTest, BudgetsMakeEveryWay) {
+  const std::string plain = "defaults: {bits: 3}";
+  const WorkEstimate once = of(plain), six = of("{" + plain + ", budget: {bits_per_weight: 9, bits: [2, 3, 4]}}");
+  EXPECT_TRUE(test::near(six.thread_seconds, 6 * once.thread_seconds, {.rel = 1e-12}));
+}
+
+TEST_F(WorkEstimateTest, CountsThePassesOfText) {
+  EXPECT_EQ(of("defaults: {solver: gptq, sequential: true}", 16).window_passes, 2.5 * 16);
+  // The float model once, three measurements of 8, and 2 epochs of four passes for each of 56; of all the text, or its
+  // first.
+  const double passes = 64 + 3 * 8 + 2 * 4 * 56;
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2}}", 64).window_passes, passes);
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, held_out: 8}}", 64).window_passes, passes);
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, windows: 56, held_out: 8}}", 512).window_passes, passes);
+}
+
+}  // namespace
+}  // namespace nibble::quant
