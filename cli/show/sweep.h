@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cli/terminal/progress_bar.h"
@@ -27,6 +28,7 @@ class SweepDisplay {
   ProgressSink sink_;
   eval::SweepProgress last_;
   std::optional<eval::SweepRecord> best_;  // of the first evaluation
+  std::set<std::string> warned_;           // cells of one model have the same warnings
 };
 
 /// Whether it may be called the best of a sweep: a quantized model whose quality was measured.

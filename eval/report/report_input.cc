@@ -54,6 +54,7 @@ class Loader {
     drop_without_divergence();
     tell_models_apart();
     for (Entry& entry : records_) {
+      pass_on_warnings(entry);
       auto& place = !entry.ok() ? input_.failed : entry.record.speeds.empty() ? input_.entries : input_.speeds;
       place.push_back(std::move(entry));
     }
@@ -66,6 +67,16 @@ class Loader {
   }
 
  private:
+  // Of cells of one model once.
+  void pass_on_warnings(const Entry& entry) {
+    if (!entry.ok()) return;
+    for (const std::string& warning : entry.record.measures->warnings) {
+      std::string sentence = fmt::format("{}, {}: {}", entry.setting("model"), entry.setting("recipe"), warning);
+      if (std::ranges::find(input_.warnings, sentence) == input_.warnings.end())
+        input_.warnings.push_back(std::move(sentence));
+    }
+  }
+
   void add_record(SweepRecord record) {
     const auto [place, is_new] = by_id_.emplace(record.id, records_.size());
     Entry entry{.record = std::move(record), .settings = {}, .to_baseline = {}};

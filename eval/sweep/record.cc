@@ -68,6 +68,7 @@ Json measures_json(const CellMeasures& measures) {
     json["tuning"] = {{"held_out_loss", tuning->held_out_loss},
                       {"trained_loss", tuning->trained_loss},
                       {"best_epoch", tuning->best_epoch}};
+  if (!measures.warnings.empty()) json["warnings"] = measures.warnings;
   json["tensors"] = Json::array();
   for (const TensorRecord& tensor : measures.tensors) json["tensors"].push_back(tensor_json(tensor));
   return json;
@@ -132,6 +133,7 @@ CellMeasures parse_measures(const JsonFields& reader) {
     measures.tuning =
         TuningRecord{tuning.figures("held_out_loss"), tuning.figures("trained_loss"), tuning.count("best_epoch")};
   }
+  if (reader.has("warnings")) measures.warnings = reader.texts("warnings", reader.list("warnings").size());
   for (const JsonFields& tensor : reader.objects("tensors")) measures.tensors.push_back(parse_tensor(tensor));
   return measures;
 }

@@ -81,6 +81,7 @@ struct CellMeasures {
   double model_bits_per_weight = 0.0;
   std::uint64_t model_bytes = 0;
   std::optional<TuningRecord> tuning = {};
+  std::vector<std::string> warnings = {};  ///< of making the model: quant::warnings()
   std::vector<TensorRecord> tensors;  ///< in checkpoint order; empty for a float model
 };
 

@@ -92,11 +92,13 @@ class Job {
     options.progress = [&](const ProgressUpdate& update) {
       if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);
     };
-    const quant::QuantizeResult result = quant::quantize_model(options);
+    quant::QuantizeResult result = quant::quantize_model(options);
     quantize_seconds_ = seconds_since(start);
     model_ = quant::load_model(directory);
     if (const auto& tuning = result.tuning)
       tuning_ = TuningRecord{tuning->held_out, tuning->trained, tuning->best_epoch};
+    result.unused_rules.clear();  // the plan's warnings have them
+    warnings_ = quant::warnings(result, options.model);
     tensors_ =
         tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.architecture, *job_.recipe);
   }
@@ -122,6 +124,7 @@ class Job {
     measures.model_bits_per_weight = model_.model_bits_per_weight;
     measures.model_bytes = model_.checkpoint->tensor_bytes();
     measures.tuning = tuning_;
+    measures.warnings = warnings_;
     measures.tensors = tensors_;
     return measures;
   }
@@ -195,6 +198,7 @@ class Job {
   quant::LoadedModel model_;
   std::vector<TensorRecord> tensors_;
   std::optional<TuningRecord> tuning_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace

@@ -41,6 +41,14 @@ TEST_F(ReportInputTest, CheckpointsOfOneNameAreModelsOfTheirOwn) {
   EXPECT_THAT(models, ElementsAre("gpt2-novels (01234567)", "gpt2-novels (5f1e)", "gpt2-novels (5f1e)"));
 }
 
+TEST_F(ReportInputTest, WhatQuantizingWarnedOfIsSaidOnceForEachModel) {
+  for (SweepRecord& record : records_) record.measures->warnings = {"a rare expert"};
+  records_[1].labels[1].second = records_[2].labels[1].second = "one recipe";
+  const auto warnings = load(records_).warnings;
+  EXPECT_THAT(warnings, testing::SizeIs(2));
+  EXPECT_THAT(warnings, testing::Contains("gpt2-novels, one recipe: a rare expert"));
+}
+
 TEST_F(ReportInputTest, ACellThatWasMeasuredAgainWithTheDivergenceCountsOnce) {
   SweepRecord again = records_[1];
   again.id[0] = 'f';

@@ -112,6 +112,18 @@ TEST(Record, SaysHowTuningWentWhereThereWasSome) {
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
 }
 
+TEST(Record, PassesOnWhatQuantizingWarnedOf) {
+  SweepRecord record = example();
+  EXPECT_EQ(record_text(record).find("warnings"), std::string::npos);
+  record.measures->warnings = {"an expert", "two \"rules\""};
+  const std::string text = record_text(record);
+  EXPECT_EQ(parse_record(text, "r").measures->warnings, record.measures->warnings);
+  EXPECT_EQ(record_text(parse_record(text, "r")), text);
+  std::string wrong = text;
+  wrong.replace(wrong.find("\"an expert\""), 11, "17");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { parse_record(wrong, "r"); }, "'warnings'", "texts"));
+}
+
 TEST(Record, AFailedCellHasAnErrorAndNoMeasures) {
   SweepRecord record = example();
   record.measures.reset();

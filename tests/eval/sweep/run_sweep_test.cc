@@ -135,6 +135,19 @@ TEST_F(RunSweepTest, StatesThatAreThereAreUsedByASingleCellToo) {
   EXPECT_GT(std::filesystem::last_write_time(kept().front()), long_ago);  // of its last use
 }
 
+// Of nine windows that are all the same, the one held out stands in those that are trained on.
+TEST_F(RunSweepTest, RecordsSayWhatQuantizingWarnedOf) {
+  std::string bytes;
+  for (unsigned i = 0; i < 9 * 16; ++i) bytes += {static_cast<char>(i % 16), '\0'};
+  test::write_file(temp / "calibration.u16", bytes);
+  const SweepPlan planned = plan("list: [{bits: 2, tuning.epochs: 1}, {bits: 2}]");
+  run(planned);
+  const auto warnings = record_of(planned.jobs.at(0).cells.at(0)).measures->warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("100 % of the tokens held out"), std::string::npos) << warnings[0];
+  EXPECT_TRUE(record_of(planned.jobs.at(1).cells.at(0)).measures->warnings.empty());
+}
+
 TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {
   SweepPlan planned = plan("list: [{bits: 2, tuning.epochs: 1}, {bits: 3}, {bits: 3, tuning.epochs: 1}, {bits: 4}]");
   SweepOptions options;
