@@ -203,8 +203,9 @@ budget:
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
     {"best-mixed",
-     R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them. At 2.1 bits half the
-# divergence of 2 bits everywhere (docs/results/budget.md): --set budget.bits_per_weight=2.1
+     R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them: about half the
+# divergence of the same bits in every tensor (docs/results/budget.md). Another size: --set budget.bits_per_weight=2.1; at 4.1, where
+# streams end at 4 bits, codes of their own for the widths beyond: --set budget.bits=3,4,5,6 --set budget.window_bits=0,8
 )",
      kWindowed,
      R"(  bits: 3
