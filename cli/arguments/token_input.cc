@@ -23,10 +23,10 @@ namespace {
 
 void add_files(CLI::App& app, TokenInputOptions& options, bool several) {
   const auto add = [&](const char* name, std::vector<std::string>& files, const std::string& description) {
-    app.add_option(name, files, description + (several ? "; several times: of each, and of all together" : ""))
+    app.add_option(name, files, description + (several ? "; again for more texts: figures of each and of all" : ""))
         ->type_name("FILE")
-        ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
-        ->allow_extra_args(false);
+        ->expected(1)
+        ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);
   };
   add("--text", options.text, "Text to evaluate on, UTF-8");
   add("--tokens", options.tokens, "Token ids instead of text: little-endian .u16 or .u32");
@@ -58,8 +58,10 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   TokenInput input;
   input.tokenizer = options.text.empty() ? model::open_tokenizer_if_any(directory) : model::open_tokenizer(directory);
   const auto append = [&](TextFile file, std::span<const TokenId> ids) {
-    NIBBLE_REQUIRE(std::ranges::none_of(input.files, [&](const TextFile& other) { return other.path == file.path; }),
-                   InvalidArgument, "'{}' is given twice", file.path);
+    std::error_code ignored;  // both have been read
+    for (const TextFile& other : input.files)
+      NIBBLE_REQUIRE(!std::filesystem::equivalent(other.path, file.path, ignored), InvalidArgument,
+                     "'{}' is given twice", file.path);
     ids = ids.first(std::min(limit, ids.size()));
     input.tokens.insert(input.tokens.end(), ids.begin(), ids.end());
     input.text_ends.push_back(input.tokens.size());

@@ -228,6 +228,7 @@ Command perplexity_command(CLI::App& program) {
       "  nibble perplexity datasets/demo/gpt2-demo --text datasets/demo/eval.txt\n"
       "  nibble perplexity build/gpt2-demo-int4 --text datasets/demo/eval.txt --reference datasets/demo/gpt2-demo\n"
       "  nibble perplexity model-Q4_K_M.gguf --text FILE --reference FLOAT_DIR\n"
+      "  nibble perplexity MODEL --text ONE --text OTHER --use validation --reference FLOAT_DIR\n"
       "  nibble perplexity MODEL --text wiki.test.raw --hf-join --context 1024 --stride 512 --json");
   return {app, [arguments] { run(*arguments); }};
 }

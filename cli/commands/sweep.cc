@@ -111,6 +111,7 @@ void repeat(const SweepArguments& arguments) {
   }
   display.close();
   if (error) std::rethrow_exception(error);
+  for (const std::string& warning : again.warnings) warn(warning);
   show_repetition(eval::diff_records(record, again), arguments.common.json);
 }
 

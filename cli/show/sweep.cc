@@ -59,16 +59,14 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
 }
 
 void SweepDisplay::finished(const eval::SweepRecord& record) {
-  if (record.measures) {
-    for (const std::string& warning : record.measures->warnings) {
-      const std::string sentence =
-          fmt::format("{}, {}: {}", fact(record.labels, "model"), fact(record.labels, "recipe"), warning);
-      if (!warned_.insert(sentence).second) continue;
-      if (with_bar_ && !quiet_)
-        bar_.print_line("nibble: warning: " + sentence);
-      else
-        warn(sentence);
-    }
+  for (const std::string& warning : record.warnings) {
+    const std::string sentence =
+        fmt::format("{}, {}: {}", fact(record.labels, "model"), fact(record.labels, "recipe"), warning);
+    if (!warned_.insert(sentence).second) continue;
+    if (with_bar_ && !quiet_)
+      bar_.print_line("nibble: warning: " + sentence);
+    else
+      warn(sentence);
   }
   if (quiet_) return;
   const bool competes =

@@ -35,17 +35,24 @@ std::vector<Window> protocol_windows(const PerplexityOptions& options, std::size
   const std::size_t stride = options.stride != 0 ? options.stride : context / 2;
   if (options.text_ends.empty()) return datasets::evaluation_windows(options.protocol, tokens, context, stride);
   std::vector<Window> windows;
-  std::size_t begin = 0;
+  std::size_t begin = 0, texts = 0;
   for (const std::size_t end : options.text_ends) {
     NIBBLE_REQUIRE(end > begin && end <= tokens, InvalidArgument,
                    "perplexity: expected the ends of texts to ascend to {} tokens, got {} after {}", tokens, end,
                    begin);
-    for (Window window : datasets::evaluation_windows(options.protocol, end - begin, context, stride)) {
+    std::vector<Window> own;
+    try {
+      own = datasets::evaluation_windows(options.protocol, end - begin, context, stride);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("text {} of {}: {}", ++texts, options.text_ends.size(), error.what()));
+    }
+    for (Window window : own) {
       for (std::size_t* place : {&window.begin, &window.end, &window.first_target, &window.last_target})
         *place += begin;
       windows.push_back(window);
     }
     begin = end;
+    ++texts;
   }
   NIBBLE_REQUIRE(begin == tokens, InvalidArgument, "perplexity: expected the last text to end at {} tokens, got {}",
                  tokens, begin);

@@ -9,12 +9,15 @@
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/excerpt.h"
 #include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "eval/report/measurement_input.h"
 
 namespace nibble::eval {
 namespace {
+
+constexpr std::size_t kLongestWarning = 600;
 
 constexpr std::size_t kMaxNamesInMessage = 8;
 
@@ -69,11 +72,10 @@ class Loader {
  private:
   // Of cells of one model once.
   void pass_on_warnings(const Entry& entry) {
-    if (!entry.ok()) return;
-    for (const std::string& warning : entry.record.measures->warnings) {
-      std::string sentence = fmt::format("{}, {}: {}", entry.setting("model"), entry.setting("recipe"), warning);
-      if (std::ranges::find(input_.warnings, sentence) == input_.warnings.end())
-        input_.warnings.push_back(std::move(sentence));
+    for (const std::string& warning : entry.record.warnings) {
+      const std::string sentence =
+          excerpt(fmt::format("{}, {}: {}", entry.setting("model"), entry.setting("recipe"), warning), kLongestWarning);
+      if (warned_.insert(sentence).second) input_.warnings.push_back(sentence);
     }
   }
 
@@ -126,6 +128,7 @@ class Loader {
     }
   }
 
+  std::set<std::string> warned_;
   ReportInput input_;
   std::vector<Entry> records_;
   std::map<std::string, std::size_t> by_id_;

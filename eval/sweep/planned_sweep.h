@@ -15,7 +15,7 @@
 #include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/tokenizer/tokenizer.h"
-#include "quant/job/plan/work_estimate.h"
+#include "quant/job/work_estimate.h"
 
 namespace nibble::eval {
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/text/excerpt.h"
 #include "core/text/json.h"
 #include "core/text/json_fields.h"
 #include "core/text/strict_json.h"
@@ -68,7 +69,6 @@ Json measures_json(const CellMeasures& measures) {
     json["tuning"] = {{"held_out_loss", tuning->held_out_loss},
                       {"trained_loss", tuning->trained_loss},
                       {"best_epoch", tuning->best_epoch}};
-  if (!measures.warnings.empty()) json["warnings"] = measures.warnings;
   json["tensors"] = Json::array();
   for (const TensorRecord& tensor : measures.tensors) json["tensors"].push_back(tensor_json(tensor));
   return json;
@@ -133,7 +133,6 @@ CellMeasures parse_measures(const JsonFields& reader) {
     measures.tuning =
         TuningRecord{tuning.figures("held_out_loss"), tuning.figures("trained_loss"), tuning.count("best_epoch")};
   }
-  if (reader.has("warnings")) measures.warnings = reader.texts("warnings", reader.list("warnings").size());
   for (const JsonFields& tensor : reader.objects("tensors")) measures.tensors.push_back(parse_tensor(tensor));
   return measures;
 }
@@ -149,6 +148,17 @@ SpeedRecord parse_speed(const JsonFields& reader) {
           .cache_bytes = reader.count("cache_bytes"),
           .first_token_seconds = parse_spread(reader.object("first_token_seconds")),
           .tokens_per_second = parse_spread(reader.object("tokens_per_second"))};
+}
+
+// They go to terminals and into reports.
+std::vector<std::string> parse_warnings(const JsonFields& reader) {
+  constexpr std::size_t kMost = 16, kLongest = 400;
+  const std::size_t count = reader.list("warnings").size();
+  NIBBLE_REQUIRE(count <= kMost, FormatError, "{}: 'warnings': expected at most {}, got {}", reader.what(), kMost,
+                 count);
+  std::vector<std::string> warnings;
+  for (const std::string& warning : reader.texts("warnings", count)) warnings.push_back(excerpt(warning, kLongest));
+  return warnings;
 }
 
 // The members of an object in the order of the file.
@@ -231,6 +241,7 @@ Json record_json(const SweepRecord& record) {
             {"configuration", values_json(record.configuration)}};
   if (record.error) json["error"] = {{"kind", record.error->kind}, {"message", record.error->message}};
   if (record.measures) json["measures"] = measures_json(*record.measures);
+  if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["environment"] = texts_json(record.environment);
   json["sources"] = texts_json(record.sources);
   json["command"] = record.command;
@@ -271,6 +282,8 @@ SweepRecord parse_record(std::string_view text, std::string_view what) {
   for (const auto& [name, value] : ordered["timings"].items()) record.timings.emplace_back(name, timings.figure(name));
   if (reader.has("speeds"))
     for (const JsonFields& speed : reader.objects("speeds")) record.speeds.push_back(parse_speed(speed));
+
+  if (reader.has("warnings")) record.warnings = parse_warnings(reader);
 
   const std::string& status = reader.text("status");
   NIBBLE_REQUIRE(status == "ok" || status == "failed", FormatError,

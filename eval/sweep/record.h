@@ -81,7 +81,6 @@ struct CellMeasures {
   double model_bits_per_weight = 0.0;
   std::uint64_t model_bytes = 0;
   std::optional<TuningRecord> tuning = {};
-  std::vector<std::string> warnings = {};  ///< of making the model: quant::warnings()
   std::vector<TensorRecord> tensors;  ///< in checkpoint order; empty for a float model
 };
 
@@ -102,6 +101,7 @@ struct SweepRecord {
   Facts configuration;
   std::optional<CellError> error;                       ///< of a failed cell
   std::optional<CellMeasures> measures;                 ///< of one that did not fail
+  std::vector<std::string> warnings = {};               ///< of making its model: the first of quant::warnings()
   Facts environment;                                    ///< commit, compiler, processor, kernels, threads
   Facts sources;                                        ///< paths, as the sweep gave them
   std::string command;                                  ///< repeats the cell from this record

@@ -1,5 +1,7 @@
 #include "eval/sweep/run_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -22,9 +24,27 @@
 namespace nibble::eval {
 namespace {
 
-constexpr double kQuantizingShare = 0.05;  // of a job's time
-
 using Clock = std::chrono::steady_clock;
+
+// By the plan's costs; of a plan that has none, a guess.
+double quantizing_share(const PlannedJob& job) {
+  constexpr double kGuess = 0.05;
+  if (!job.recipe) return 0.0;
+  if (job.cost.operations <= 0.0) return kGuess;
+  double cells = 0.0;
+  for (const PlannedCell& cell : job.cells) cells += cell.cost.operations;
+  return 1.0 - cells / job.cost.operations;
+}
+
+// A mixture may have hundreds of rare experts.
+std::vector<std::string> first_few(std::vector<std::string> warnings) {
+  constexpr std::size_t kMost = 6;
+  if (warnings.size() <= kMost) return warnings;
+  const std::size_t left = warnings.size() - kMost;
+  warnings.resize(kMost);
+  warnings.push_back(fmt::format("and {} warnings more of this kind", left));
+  return warnings;
+}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -43,6 +63,7 @@ class Job {
     for (const PlannedCell* cell : wanted_) {
       SweepRecord record = cell->record;
       record.environment = context_.environment;
+      record.warnings = warnings_;
       record.error = failure ? failure : guarded([&] { evaluate(*cell, record); });
       if (record.error) {
         record.measures.reset();
@@ -56,7 +77,7 @@ class Job {
  private:
   void report(double share_of_cell) const {
     const double cells = static_cast<double>(done_) + share_of_cell;
-    const double start = job_.recipe ? kQuantizingShare : 0.0;
+    const double start = quantizing_share_;
     if (context_.progress)
       context_.progress(start + (1.0 - start) * cells / static_cast<double>(std::max<std::size_t>(1, wanted_.size())));
   }
@@ -83,14 +104,16 @@ class Job {
     if (!context_.calibration.empty()) options.calibration = {context_.calibration};
     if (job_.needs_text) {
       const datasets::CalibrationWindows& windows = context_.windows->windows;
-      options.text = quant::CalibrationText{
-          .tokens = windows.tokens, .window_tokens = windows.length, .fingerprint = windows.fingerprint};
+      options.text = quant::CalibrationText{.tokens = windows.tokens,
+                                            .window_tokens = windows.length,
+                                            .fingerprint = windows.fingerprint,
+                                            .statistics_windows = windows.samples};
       const auto further = context_.windows->further.begin();
       const std::size_t behind = windows_behind(*job_.recipe, windows.samples) * windows.length;
       options.text->tokens.insert(options.text->tokens.end(), further, further + static_cast<std::ptrdiff_t>(behind));
     }
     options.progress = [&](const ProgressUpdate& update) {
-      if (context_.progress && update.total > 0.0) context_.progress(kQuantizingShare * update.done / update.total);
+      if (context_.progress && update.total > 0.0) context_.progress(quantizing_share_ * update.done / update.total);
     };
     quant::QuantizeResult result = quant::quantize_model(options);
     quantize_seconds_ = seconds_since(start);
@@ -98,7 +121,7 @@ class Job {
     if (const auto& tuning = result.tuning)
       tuning_ = TuningRecord{tuning->held_out, tuning->trained, tuning->best_epoch};
     result.unused_rules.clear();  // the plan's warnings have them
-    warnings_ = quant::warnings(result, options.model);
+    warnings_ = first_few(quant::warnings(result, options.model));
     tensors_ =
         tensor_records(result, model_.checkpoint, context_.model.checkpoint, context_.model.architecture, *job_.recipe);
   }
@@ -124,7 +147,6 @@ class Job {
     measures.model_bits_per_weight = model_.model_bits_per_weight;
     measures.model_bytes = model_.checkpoint->tensor_bytes();
     measures.tuning = tuning_;
-    measures.warnings = warnings_;
     measures.tensors = tensors_;
     return measures;
   }
@@ -194,6 +216,7 @@ class Job {
   const UnflushedDirectory flush_;
   std::vector<const PlannedCell*> wanted_;
   std::size_t done_ = 0;
+  const double quantizing_share_ = quantizing_share(job_);  // of the job's time
   double quantize_seconds_ = 0.0;
   quant::LoadedModel model_;
   std::vector<TensorRecord> tensors_;

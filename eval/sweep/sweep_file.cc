@@ -121,6 +121,10 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     for (const std::string& file : section.texts("tokens")) evaluation.tokens.emplace_back(file);
   if (evaluation.text.empty() == evaluation.tokens.empty())
     section.fail(node, "expected text, tokens or speed, one of them");
+  std::set<std::filesystem::path> files;
+  for (const std::filesystem::path& file : evaluation.text.empty() ? evaluation.tokens : evaluation.text)
+    if (std::error_code error; !files.insert(std::filesystem::weakly_canonical(file, error)).second)
+      section.fail(node, fmt::format("'{}' is listed twice", file.string()));
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
   evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);

@@ -76,15 +76,16 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
         {.samples = samples, .length = length, .seed = draw.seed, .field = calibration.field});
   };
   const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
-  const std::size_t samples = draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples;
+  planned.windows = windows_of(draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples);
+  const std::size_t samples = planned.windows.samples;
   std::size_t further = 0;
   for (const SweepRecipe& recipe : recipes)
     if (recipe.recipe) further = std::max(further, windows_behind(*recipe.recipe, samples));
-  NIBBLE_REQUIRE(!all_of_a_file || further == 0, InvalidArgument,
-                 "calibration: tuning's `windows` and `held_out` take windows behind those of the calibration; say "
-                 "with `samples` how many of '{}' these are",
-                 calibration.tokens.string());
-  planned.windows = windows_of(samples);
+  NIBBLE_REQUIRE(
+      !all_of_a_file || further == 0, InvalidArgument,
+      "calibration: tuning's `windows` and `held_out` take {} windows behind the {} of '{}', which are all of "
+      "it; say with `samples` how many are the calibration's",
+      further, samples, calibration.tokens.string());
   if (further > 0) {  // fewer windows are the first of more
     const std::vector<TokenId> more = windows_of(samples + further).tokens;
     planned.further.assign(more.begin() + static_cast<std::ptrdiff_t>(planned.windows.tokens.size()), more.end());

@@ -40,7 +40,7 @@ std::string job_fingerprint(const model::Checkpoint& checkpoint, const QuantizeO
   for (const std::string& file : calibration.content_hashes()) hasher.update(file);
   if (options.text)
     hasher.update(options.text->fingerprint)
-        .update(fmt::format("{}", options.text->window_tokens))
+        .update(fmt::format("{} {}", options.text->window_tokens, options.text->statistics_windows))
         .update(std::as_bytes(std::span(options.text->tokens)));
   if (options.statistics != kAllStatistics) hasher.update(calib::to_text(options.statistics));
   return hasher.hex();
@@ -65,9 +65,9 @@ void check_probes(const model::Architecture& architecture, std::uint64_t windows
                  "the budget's probes run text through the model: give --text FILE, or token ids with --tokens FILE "
                  "(or leave them out: --set budget.probe_windows=0)");
   check_windows(*text, architecture, "budget");
-  NIBBLE_REQUIRE(windows + held_out <= text->windows(), InvalidArgument,
-                 "budget: probe_windows: {} of a text of {} windows{}", windows, text->windows(),
-                 held_out > 0 ? fmt::format(", of which tuning holds {} out", held_out) : "");
+  const std::size_t all = text->statistics_windows > 0 ? text->statistics_windows + held_out : text->windows();
+  NIBBLE_REQUIRE(windows + held_out <= all, InvalidArgument, "budget: probe_windows: {} of a text of {} windows{}",
+                 windows, all, held_out > 0 ? fmt::format(", of which tuning holds {} out", held_out) : "");
 }
 
 void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
@@ -164,9 +164,9 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const bool sequential = is_sequential(plan);
   if (!sequential)
     scaling = scale_all_inputs(groups, plan, calibration, output.scratch(), reporter, options.memory_bytes);
-  // What tells tuning when to stop has no part in what comes before.
-  std::optional<CalibrationText> text = options.text;
-  if (options.recipe.tuning() && text) text = text->without_last(options.recipe.tuning()->held_out);
+  // What is for tuning alone has no part in what comes before.
+  std::optional<CalibrationText> text;
+  if (options.text) text = options.text->of_statistics(options.recipe.tuning() ? options.recipe.tuning()->held_out : 0);
   BudgetOutcome made;
   if (budget) {
     const BudgetJob job{checkpoint,           architecture,     text ? &*text : nullptr,

@@ -74,8 +74,19 @@ void require_use(const Plan& plan, const Recipe& recipe) {
   require(any.windows || budget.window_bits == unsaid.window_bits, "window_bits");
 }
 
-// The ways that the budget leaves open for a weight.
-std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& recipe) {
+std::string layout_of(const WeightSource& w, const TensorSettings& settings) {
+  return settings.coded() ? storage_text(stored_tensor(settings, w.rows(), w.cols()))
+                          : std::string(settings.stored_as().name);
+}
+
+// Bits of the codes alone.
+std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
+  return weights * settings.code_bits() / settings.cluster_dim;
+}
+
+}  // namespace
+
+std::vector<TensorSettings> budget_ways(const QuantizeItem& item, const Recipe& recipe) {
   const std::string name = item.identity.name + ".weight";
   const TensorSettings& given = item.settings;
   const Budget& budget = *recipe.budget();
@@ -97,18 +108,6 @@ std::vector<TensorSettings> ways_of(const QuantizeItem& item, const Recipe& reci
   return ways;
 }
 
-std::string layout_of(const WeightSource& w, const TensorSettings& settings) {
-  return settings.coded() ? storage_text(stored_tensor(settings, w.rows(), w.cols()))
-                          : std::string(settings.stored_as().name);
-}
-
-// Bits of the codes alone.
-std::uint64_t code_bits(std::uint64_t weights, const TensorSettings& settings) {
-  return weights * settings.code_bits() / settings.cluster_dim;
-}
-
-}  // namespace
-
 BudgetFit::BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& calibration,
                      std::uint64_t reserved_bits)
     : calibration_(calibration), budget_(*recipe.budget()) {
@@ -125,7 +124,7 @@ BudgetFit::BudgetFit(const Plan& plan, const Recipe& recipe, const Calibration& 
 void BudgetFit::add_candidates(const Plan& plan, const Recipe& recipe) {
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     first_.push_back(candidates_.size());
-    for (const TensorSettings& way : ways_of(plan.items[i], recipe)) {
+    for (const TensorSettings& way : budget_ways(plan.items[i], recipe)) {
       candidates_.push_back({i, way, layout_of(*plan.items[i].source, way)});
     }
   }

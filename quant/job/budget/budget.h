@@ -34,6 +34,10 @@ struct BudgetOutcome {
   BudgetResult result;
 };
 
+/// The ways that a recipe's budget leaves open for a weight: one where it has nothing to choose. Throws InvalidArgument
+/// for bits of which no window goes with a granularity.
+std::vector<TensorSettings> budget_ways(const QuantizeItem& item, const Recipe& recipe);
+
 /// Spends a recipe's budget: quantizes every linear layer of the blocks in each of the budget's ways (bits ×
 /// granularity × windows, as far as they go together; what a rule names stays), predicts the loss of each
 /// (predicted_loss.h), and picks one for each so that together they have least predicted loss within the budget

@@ -29,6 +29,8 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kHoldOutEvery = 8;
+// Work per token of a window, in forward passes.
+constexpr std::uint64_t kForwardWork = 1, kStepWork = 4;
 
 // The windows that are trained on, and those held out, which may be none.
 std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_windows(std::size_t windows, const Tuning& tuning) {
@@ -59,11 +61,8 @@ class TuningRun {
 
   TuningResult run() {
     const Tuning& tuning = job_.tuning;
-    const std::uint64_t measured = (tuning.epochs + 1) * held_out_.size() * kForwardWork;
-    const std::uint64_t trained = tuning.epochs * trained_.size() * kStepWork;
-    const bool taught = tuning.loss == TuningLoss::kKl;
-    job_.reporter.begin("tuning", ((taught ? windows_ * kForwardWork : 0) + measured + trained) * length_, "tokens");
-    if (taught) teach();
+    job_.reporter.begin("tuning", tuning_work(tuning, windows_).passes() * length_, "tokens");
+    if (tuning.loss == TuningLoss::kKl) teach();
     TuningResult result;
     result.held_out.push_back(loss_of(held_out_));
     std::vector<float> best = network_.state();
@@ -96,9 +95,6 @@ class TuningRun {
   const TunedNetwork& network() const { return network_; }
 
  private:
-  // Work per token of a window, in forward passes.
-  static constexpr std::uint64_t kForwardWork = 1, kStepWork = 4;
-
   // A batch of windows, gathered.
   model::Batch gather(std::span<const std::size_t> windows) {
     tokens_.clear();
@@ -318,6 +314,14 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
     trains = trains || any_coded(plan, [&](const QuantizeItem& item) { return kind.in(item.settings); });
   }
   NIBBLE_REQUIRE(trains, InvalidArgument, "{} has {}", kNothing, fmt::join(named, " or "));
+}
+
+TuningWork tuning_work(const Tuning& tuning, std::size_t windows) {
+  const auto [trained, held_out] = split_windows(windows, tuning);
+  const std::size_t measured = held_out.empty() ? trained.size() : held_out.size();
+  return {.taught = tuning.loss == TuningLoss::kKl ? windows * kForwardWork : 0,
+          .measured = (tuning.epochs + 1) * measured * kForwardWork,
+          .trained = tuning.epochs * trained.size() * kStepWork};
 }
 
 nlohmann::ordered_json tuning_json(const TuningResult& result) {

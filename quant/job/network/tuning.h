@@ -50,6 +50,15 @@ struct TuningJob {
 /// Throws    NumericalError when activations are no longer finite: the rate is too high.
 std::vector<Shard> tune(const TuningJob& job, const std::vector<Shard>& shards, TuningResult& result);
 
+/// What tuning runs, in forward passes of a window: the float model over all of them, for `kl`; those held out before
+/// and after each epoch; and of those trained on, all in every epoch, a step that goes back as well and makes G.
+struct TuningWork {
+  std::uint64_t taught = 0, measured = 0, trained = 0;
+  std::uint64_t passes() const { return taught + measured + trained; }
+};
+/// Of a text of `windows`: those that tuning has (TuningJob::text).
+TuningWork tuning_work(const Tuning& tuning, std::size_t windows);
+
 /// As it stands in quantization.json and is printed with --json.
 nlohmann::ordered_json tuning_json(const TuningResult& result);
 

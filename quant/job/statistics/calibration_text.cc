@@ -45,10 +45,8 @@ CalibrationText CalibrationText::first_and_last(std::size_t first, std::size_t l
   return some;
 }
 
-CalibrationText CalibrationText::without_last(std::size_t count) const {
-  CalibrationText shorter = *this;
-  shorter.tokens.resize((windows() - std::min(count, windows())) * window_tokens);
-  return shorter;
+CalibrationText CalibrationText::of_statistics(std::size_t held_out) const {
+  return first_and_last(statistics_windows > 0 ? statistics_windows : windows() - held_out, 0);
 }
 
 void check_windows(const CalibrationText& text, const model::Architecture& architecture, std::string_view what,

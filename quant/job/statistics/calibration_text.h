@@ -16,12 +16,14 @@ struct CalibrationText {
   std::vector<TokenId> tokens;  ///< windows, one after the other
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
+  std::size_t statistics_windows =
+      0;  ///< its first, for `sequential` and probes; 0: all but those that tuning holds out
   std::size_t windows() const { return tokens.size() / window_tokens; }
   /// Its first `first` windows, or where that is 0 all that are not of the last, and its last `last` ones.
   /// Precondition: it has as many.
   CalibrationText first_and_last(std::size_t first, std::size_t last) const;
-  /// The same without its last `count` windows.
-  CalibrationText without_last(std::size_t count) const;
+  /// The windows for `sequential` and probes, where tuning holds out the last `held_out`, fewer than all.
+  CalibrationText of_statistics(std::size_t held_out) const;
 };
 
 /// The share of the tokens of the windows `of` that stand in a run of kRepeatedRun tokens which a window of `in` has

@@ -172,6 +172,11 @@ TEST(Perplexity, OfSeveralTextsIsThatOfTheirWindowsTogether) {
   for (const auto& ends : {std::vector<std::size_t>{70, 70, 150}, {70, 151}, {70, 149}})
     EXPECT_TRUE(throws_with<InvalidArgument>(
         [&] { perplexity(model, text, {.protocol = Protocol::kBlocks, .context = 16, .text_ends = ends}); }, "150"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        perplexity(model, text, {.protocol = Protocol::kBlocks, .context = 16, .text_ends = {145, 150}});
+      },
+      "text 2 of 2: 'blocks' needs at least one whole block of 16 tokens, the text has 5"));
 }
 
 TEST(Perplexity, AgreesWithPlainLoopsOverTheWindows) {

@@ -42,7 +42,7 @@ TEST_F(ReportInputTest, CheckpointsOfOneNameAreModelsOfTheirOwn) {
 }
 
 TEST_F(ReportInputTest, WhatQuantizingWarnedOfIsSaidOnceForEachModel) {
-  for (SweepRecord& record : records_) record.measures->warnings = {"a rare expert"};
+  for (SweepRecord& record : records_) record.warnings = {"a rare expert"};
   records_[1].labels[1].second = records_[2].labels[1].second = "one recipe";
   const auto warnings = load(records_).warnings;
   EXPECT_THAT(warnings, testing::SizeIs(2));

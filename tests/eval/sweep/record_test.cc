@@ -115,10 +115,14 @@ TEST(Record, SaysHowTuningWentWhereThereWasSome) {
 TEST(Record, PassesOnWhatQuantizingWarnedOf) {
   SweepRecord record = example();
   EXPECT_EQ(record_text(record).find("warnings"), std::string::npos);
-  record.measures->warnings = {"an expert", "two \"rules\""};
+  record.warnings = {"an expert", "two \"rules\""};
   const std::string text = record_text(record);
-  EXPECT_EQ(parse_record(text, "r").measures->warnings, record.measures->warnings);
+  EXPECT_EQ(parse_record(text, "r").warnings, record.warnings);
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
+  record.warnings = {"clears\x1b[2J the screen"};
+  EXPECT_EQ(parse_record(record_text(record), "r").warnings[0], "clears?[2J the screen");
+  record.warnings.assign(17, "w");
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { parse_record(record_text(record), "r"); }, "at most 16", "17"));
   std::string wrong = text;
   wrong.replace(wrong.find("\"an expert\""), 11, "17");
   EXPECT_TRUE(test::throws_with<FormatError>([&] { parse_record(wrong, "r"); }, "'warnings'", "texts"));

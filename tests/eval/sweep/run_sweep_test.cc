@@ -135,6 +135,22 @@ TEST_F(RunSweepTest, StatesThatAreThereAreUsedByASingleCellToo) {
   EXPECT_GT(std::filesystem::last_write_time(kept().front()), long_ago);  // of its last use
 }
 
+// A rate of next to nothing changes no palette, so what differs would be the windows that codes were solved for.
+TEST_F(RunSweepTest, SequentialStatisticsAreOfTheCalibrationsWindowsAlone) {
+  const auto palettes = [&](const std::string& cells) {
+    std::string text = "list: [{bits: 2, solver: gptq, sequential: true" + cells + "}]";
+    SweepPlan planned = plan_sweep(parse_sweep(
+        "models: [" + (temp / "model").string() + "]\ncalibration: {tokens: " + (temp / "calibration.u16").string() +
+            ", length: 16, samples: 2, collect: none}\nevaluations: [{name: e, tokens: " +
+            (temp / "text.u16").string() + ", protocol: blocks, context: 8}]\n" + text,
+        "s"));
+    run(planned);
+    return record_of(planned.jobs.at(0).cells.at(0)).measures->nll_nats_per_token;
+  };
+  const double alone = palettes("");
+  EXPECT_EQ(palettes(", tuning.epochs: 1, tuning.learning_rate: 1e-30, tuning.windows: 4, tuning.held_out: 2"), alone);
+}
+
 // Of nine windows that are all the same, the one held out stands in those that are trained on.
 TEST_F(RunSweepTest, RecordsSayWhatQuantizingWarnedOf) {
   std::string bytes;
@@ -142,10 +158,10 @@ TEST_F(RunSweepTest, RecordsSayWhatQuantizingWarnedOf) {
   test::write_file(temp / "calibration.u16", bytes);
   const SweepPlan planned = plan("list: [{bits: 2, tuning.epochs: 1}, {bits: 2}]");
   run(planned);
-  const auto warnings = record_of(planned.jobs.at(0).cells.at(0)).measures->warnings;
+  const auto warnings = record_of(planned.jobs.at(0).cells.at(0)).warnings;
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("100 % of the tokens held out"), std::string::npos) << warnings[0];
-  EXPECT_TRUE(record_of(planned.jobs.at(1).cells.at(0)).measures->warnings.empty());
+  EXPECT_TRUE(record_of(planned.jobs.at(1).cells.at(0)).warnings.empty());
 }
 
 TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {

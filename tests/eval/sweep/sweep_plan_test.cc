@@ -246,10 +246,10 @@ TEST_F(SweepPlanTest, TimeIsOfQuantizingToo) {
   estimate(planned, std::uint64_t{1} << 30);
   ASSERT_EQ(planned.jobs.size(), 3u);
   const auto operations = [&](std::size_t job) { return planned.jobs[job].cost.operations; };
-  // Of six windows three quarters of one are held out: for an epoch 6 + 2 · 0.75 + 4 · 5.25 passes, for three more 3 ·
-  // (0.75 + 4 · 5.25).
+  // Of six windows none is held out: all are measured, 6 + 2 · 6 + 4 · 6 passes for an epoch, and 3 · (6 + 4 · 6) for
+  // three more.
   EXPECT_TRUE(
-      test::near((operations(2) - operations(1)) / (operations(1) - operations(0)), 65.25 / 28.5, {.rel = 1e-9}));
+      test::near((operations(2) - operations(1)) / (operations(1) - operations(0)), 90.0 / 42.0, {.rel = 1e-9}));
 }
 
 // Three windows of statistics; what tuning has beyond them lies behind, however its `windows` and `held_out` share it.
@@ -269,7 +269,9 @@ TEST_F(SweepPlanTest, TuningHasMoreWindowsThanTheCalibration) {
   EXPECT_NE(more.jobs.at(0).id, same.jobs.at(0).id);
   const SweepRecord record = more.jobs.at(0).cells.at(0).record;
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
-  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_of("4", "0", ""); }, "`windows`", "say with `samples`"));
+  // All six windows of the file are the calibration's: tuning may have some of them, and no more.
+  EXPECT_TRUE(plan_of("4", "0", "").calibrations.at(0).further.empty());
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_of("7", "0", ""); }, "`windows`", "say with `samples`"));
 }
 
 TEST_F(SweepPlanTest, AFlavourIsOfTheCellsThatHaveFisherSensitivities) {

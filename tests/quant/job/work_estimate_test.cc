@@ -1,4 +1,4 @@
-#include "quant/job/plan/work_estimate.h"
+#include "quant/job/work_estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ class WorkEstimateTest : public testing::Test {
   void SetUp() override { test::tiny_llama().write(dir_ / "model"); }
   WorkEstimate of(const Recipe& recipe, std::size_t windows = 0) const {
     const auto checkpoint = model::open_checkpoint(dir_ / "model");
-    return estimate_work(make_plan(checkpoint, checkpoint->architecture(), recipe), recipe, windows);
+    return estimate_work(make_plan(checkpoint, checkpoint->architecture(), recipe), recipe,
+                         {.statistics = windows, .tuning = windows});
   }
   WorkEstimate of(const std::string& yaml, std::size_t windows = 0) const {
     return of(Recipe::parse(yaml, "recipe"), windows);
@@ -36,11 +37,25 @@ TEST_F(WorkEstimateTest, GrowsWithWhatIsDoneToAWeight) {
   }
 }
 
-// All layers of the blocks in six ways; what a rule leaves out is as before.
+// Of each weight what is open for it: three widths, but where a rule says one.
 TEST_F(WorkEstimateTest, BudgetsMakeEveryWay) {
-  const std::string plain = "defaults: {bits: 3}";
-  const WorkEstimate once = of(plain), six = of("{" + plain + ", budget: {bits_per_weight: 9, bits: [2, 3, 4]}}");
-  EXPECT_TRUE(test::near(six.thread_seconds, 6 * once.thread_seconds, {.rel = 1e-12}));
+  const std::string plain = "defaults: {bits: 3}", rule = "layers: [{match: q_proj, bits: 3}]",
+                    budget = "budget: {bits_per_weight: 9, bits: [2, 3, 4], granularity: [tensor]}";
+  const double once = of(plain).thread_seconds, three = of("{" + plain + ", " + budget + "}").thread_seconds,
+               ruled = of("{" + plain + ", " + rule + ", " + budget + "}").thread_seconds;
+  EXPECT_TRUE(test::near(three, 3 * once, {.rel = 1e-12}));
+  EXPECT_LT(ruled, three);
+  EXPECT_GT(ruled, once);
+}
+
+TEST_F(WorkEstimateTest, LargePalettesTakeLonger) {
+  const auto bits = [&](const char* value) {
+    Recipe recipe = Recipe::preset("scalar");
+    recipe.apply_set(std::string("bits=") + value);
+    return of(recipe).thread_seconds;
+  };
+  EXPECT_EQ(bits("4"), bits("2"));
+  EXPECT_GT(bits("6"), bits("5"));
 }
 
 TEST_F(WorkEstimateTest, CountsThePassesOfText) {
@@ -50,7 +65,10 @@ TEST_F(WorkEstimateTest, CountsThePassesOfText) {
   const double passes = 64 + 3 * 8 + 2 * 4 * 56;
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2}}", 64).window_passes, passes);
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, held_out: 8}}", 64).window_passes, passes);
-  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, windows: 56, held_out: 8}}", 512).window_passes, passes);
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, windows: 56, held_out: 8}}", 64).window_passes, passes);
+  // Fewer than eight windows are all trained on and measured; the text's own next tokens need no float model.
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 1}}", 6).window_passes, 6 + 2 * 6 + 4 * 6);
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 1, loss: next-token}}", 6).window_passes, 2 * 6 + 4 * 6);
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+#include "quant/job/work_estimate.h"
+
+#include "quant/job/budget/budget.h"
+#include "quant/job/network/tuning.h"
+
+namespace nibble::quant {
+namespace {
+
+double nearest_nanoseconds(const TensorSettings& settings) {
+  if (settings.has_block_palette()) return 70.0;
+  if (!settings.has_palette()) return 20.0;
+  if (settings.scaling != Scaling::kNone) return 140.0;  // palettes and scales in turns
+  return settings.granularity == Granularity::kTensor ? 40.0 : 100.0;
+}
+
+double descent_nanoseconds(const TensorSettings& settings) {
+  if (settings.window_bits > 0) return settings.window_bits > 6 ? 2500.0 : 1700.0;
+  return settings.has_palette() ? 1000.0 : 400.0;
+}
+
+double seconds_of(const TensorSettings& settings, std::size_t rows, std::size_t cols) {
+  constexpr double kNano = 1e-9, kSmallPalette = 16.0, kPerLargePalette = 0.2;
+  const double weights = static_cast<double>(rows) * static_cast<double>(cols);
+  if (!settings.coded()) return 5.0 * kNano * weights;
+  const double nearest = nearest_nanoseconds(settings) * kNano * weights;
+  if (settings.solver == Solver::kNearest) return nearest;
+  // What a weight's error changes grows with the inputs.
+  const double inputs = 0.5 + static_cast<double>(cols) / 1000.0;
+  if (settings.solver == Solver::kGptq) return nearest + 30.0 * inputs * kNano * weights;
+  double seconds = nearest + descent_nanoseconds(settings) * inputs * kNano * weights;
+  // Large palettes are solved for in steps, whatever the tensor's size.
+  const double values = static_cast<double>(std::size_t{1} << settings.code_bits());
+  if (settings.window_bits == 0 && settings.has_palette() && values > kSmallPalette)
+    seconds += kPerLargePalette * values / 64.0;
+  return seconds;
+}
+
+}  // namespace
+
+WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows windows) {
+  constexpr double kSequential = 2.5, kProbe = 0.5;  // a probe begins at its tensor's block
+  WorkEstimate work;
+  bool sequential = false;
+  for (const QuantizeItem& item : plan.items) {
+    const std::vector<TensorSettings> ways =
+        recipe.budget() ? budget_ways(item, recipe) : std::vector<TensorSettings>{item.settings};
+    for (const TensorSettings& way : ways)
+      work.thread_seconds += seconds_of(way, item.source->rows(), item.source->cols());
+    sequential = sequential || item.settings.sequential;
+  }
+  if (sequential) work.window_passes += kSequential * static_cast<double>(windows.statistics);
+  if (recipe.budget())
+    work.window_passes += kProbe * static_cast<double>(recipe.budget()->probe_windows * plan.items.size());
+  if (recipe.tuning())
+    work.window_passes += static_cast<double>(tuning_work(*recipe.tuning(), windows.tuning).passes());
+  return work;
+}
+
+}  // namespace nibble::quant
