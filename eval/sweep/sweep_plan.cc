@@ -158,7 +158,7 @@ class Planner {
   quant::Plan add_needs(const SweepCell& cell, PlannedJob& job) {
     const SweepRecipe& recipe = spec_.recipes[cell.recipe];
     const PlannedModel& model = plan_.models[cell.model];
-    const quant::Plan planned = quant::make_plan(model.checkpoint, model.architecture, *recipe.recipe);
+    quant::Plan planned = quant::make_plan(model.checkpoint, model.architecture, *recipe.recipe);
     const StatisticSet needed = quant::statistics_needed(planned, *recipe.recipe);
     job.needs_text = quant::needs_text(planned, *recipe.recipe);
     job.needs_head = quant::needs_head(planned);
