@@ -123,7 +123,8 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     section.fail(node, "expected text, tokens or speed, one of them");
   std::set<std::filesystem::path> files;
   for (const std::filesystem::path& file : evaluation.text.empty() ? evaluation.tokens : evaluation.text)
-    if (std::error_code error; !files.insert(std::filesystem::weakly_canonical(file, error)).second)
+    if (std::error_code error;
+        !files.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(file), error)).second)
       section.fail(node, fmt::format("'{}' is listed twice", file.string()));
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");

@@ -161,6 +161,7 @@ TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
                               "s"));
   EXPECT_TRUE(refused(head + "  - {text: a, use: training}", "line 4", "expected calibration, validation or test"));
   EXPECT_TRUE(refused(head + "  - {text: a, tokens: b}", "line 4", "one of them"));
+  EXPECT_TRUE(refused(head + "  - {text: [a, b, ./a]}", "line 4", "'./a' is listed twice"));
 }
 
 TEST(SweepFile, AnEvaluationOfSpeedTakesTheOptionsOfItsCommand) {
