@@ -151,8 +151,7 @@ void show_plan(const eval::SweepPlan& plan, const eval::Shard& shard, std::uint6
     const eval::PlannedJob& job = plan.jobs[i];
     jobs.push_back(&job);
     scratch = std::max(scratch, job.cost.disk);
-    double making = job.cost.seconds;  // of their model, which is the first cell's
-    for (const eval::PlannedCell& cell : job.cells) making -= cell.cost.seconds;
+    const double making = job.cost.seconds * eval::quantizing_share(job);  // their model, with the first cell
     for (const eval::PlannedCell& cell : job.cells) {
       const auto& labels = cell.record.labels;
       const double on_all =

@@ -16,6 +16,7 @@
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
+#include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_inputs.h"
 #include "eval/sweep/tensor_facts.h"
 #include "quant/job/quantize_model.h"
@@ -25,16 +26,6 @@ namespace nibble::eval {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// By the plan's costs; of a plan that has none, a guess.
-double quantizing_share(const PlannedJob& job) {
-  constexpr double kGuess = 0.05;
-  if (!job.recipe) return 0.0;
-  if (job.cost.operations <= 0.0) return kGuess;
-  double cells = 0.0;
-  for (const PlannedCell& cell : job.cells) cells += cell.cost.operations;
-  return 1.0 - cells / job.cost.operations;
-}
 
 // A mixture may have hundreds of rare experts.
 std::vector<std::string> first_few(std::vector<std::string> warnings) {

@@ -10,6 +10,14 @@
 #include "eval/sweep/sweep_inputs.h"
 
 namespace nibble::eval {
+namespace {
+
+double head_weights(const model::Architecture& architecture) {
+  return static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+}
+
+}  // namespace
+
 Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   constexpr std::uint64_t kFixed = std::uint64_t{64} << 20;  // logits, decoded tiles, the program
   const model::Architecture& architecture = model.architecture;
@@ -25,7 +33,7 @@ Cost evaluation_cost(const PlannedModel& model, const PlannedCell& cell) {
   }
   double width = 0.0;  // of all layers
   for (const model::BlockSpec& block : architecture.blocks) width += static_cast<double>(block.attention.q_width());
-  const double head = static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  const double head = head_weights(architecture);
   const std::uint64_t row = model::forward_floats_per_token(architecture);
   Cost cost;
   cost.operations =
@@ -51,8 +59,7 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
   // Decoding waits for memory: a weight takes as long as this many operations of a product of matrices.
   constexpr double kPerDecodedWeight = 16.0;
   const model::Architecture& architecture = model.architecture;
-  const double weights = model::active_linear_weights(architecture) +
-                         static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+  const double weights = model::active_linear_weights(architecture) + head_weights(architecture);
   Cost cost;
   for (const SpeedOptions& options : speed.contexts) {
     const auto runs = static_cast<double>(options.warm_up + options.repeat);
@@ -83,10 +90,8 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::si
   }
   // Solvers keep to the memory that they are given: their largest arrays are mapped files beyond it.
   cost.memory = job.needs_text ? memory : std::min(cost.memory, memory);
-  const double head =
-      static_cast<double>(model.architecture.vocabulary) * static_cast<double>(model.architecture.hidden);
-  const double pass =
-      2.0 * (model::active_linear_weights(model.architecture) + head) * static_cast<double>(window_tokens);
+  const double pass = 2.0 * (model::active_linear_weights(model.architecture) + head_weights(model.architecture)) *
+                      static_cast<double>(window_tokens);
   cost.operations = kOperationsPerSecond * job.work.thread_seconds + pass * job.work.window_passes;
   cost.disk = 2 * model.checkpoint->tensor_bytes();
   return cost;
@@ -129,6 +134,15 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
     }
     job.cost.seconds = job.cost.operations * per_thread;
   }
+}
+
+double quantizing_share(const PlannedJob& job) {
+  constexpr double kGuess = 0.05;
+  if (!job.recipe) return 0.0;
+  if (job.cost.operations <= 0.0) return kGuess;
+  double cells = 0.0;
+  for (const PlannedCell& cell : job.cells) cells += cell.cost.operations;
+  return 1.0 - cells / job.cost.operations;
 }
 
 bool takes_all(const PlannedJob& job) { return job.alone || job.needs_text; }

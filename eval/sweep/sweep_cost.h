@@ -21,6 +21,9 @@ Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calib
 /// hundredths of a second).
 void estimate(SweepPlan& plan, std::uint64_t memory);
 
+/// Of a job's time, what making its model takes: by the plan's costs, of a plan without them a guess.
+double quantizing_share(const PlannedJob& job);
+
 /// Whether a job is run with nothing of its process beside it, on all threads and with all memory: one that measures
 /// speed, or runs text through the model, which takes what it is granted.
 bool takes_all(const PlannedJob& job);

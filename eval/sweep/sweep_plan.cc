@@ -214,11 +214,7 @@ class Planner {
                                    job.statistics);
       // A text's hash is of all of it, that of ids of the windows alone, which tuning goes beyond.
       const std::size_t behind = job.recipe ? windows_behind(*job.recipe, planned.windows.samples) : 0;
-      windows.statistics = planned.windows.samples;
-      if (job.recipe && job.recipe->tuning()) {
-        const quant::Tuning tuning = *job.recipe->tuning();
-        windows.tuning = (tuning.windows > 0 ? tuning.windows : planned.windows.samples) + tuning.held_out;
-      }
+      windows = {planned.windows.samples, planned.windows.samples + behind};
       if (behind > 0 && !spec_.calibration->tokens.empty()) {
         const std::span<const TokenId> further(planned.further);
         json["held_out_hash"] = hash_hex(std::as_bytes(further.first(behind * planned.windows.length)));

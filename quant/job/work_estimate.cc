@@ -51,8 +51,7 @@ WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows w
   if (sequential) work.window_passes += kSequential * static_cast<double>(windows.statistics);
   if (recipe.budget())
     work.window_passes += kProbe * static_cast<double>(recipe.budget()->probe_windows * plan.items.size());
-  if (recipe.tuning())
-    work.window_passes += static_cast<double>(tuning_work(*recipe.tuning(), windows.tuning).passes());
+  if (recipe.tuning()) work.window_passes += static_cast<double>(tuning_work(*recipe.tuning(), windows.all).passes());
   return work;
 }
 

@@ -13,9 +13,9 @@ struct WorkEstimate {
   double window_passes = 0.0;   ///< forward passes of windows of text through the whole network, or as much
 };
 
-/// Windows of the text of a job: those that `sequential` runs over, and those that tuning has.
+/// Windows of the text of a job: the first of it, that `sequential` runs over, and all.
 struct TextWindows {
-  std::size_t statistics = 0, tuning = 0;
+  std::size_t statistics = 0, all = 0;
 };
 
 /// By the recipe, every way of its budget, from what methods took per weight on one thread of an Intel Xeon (Emerald

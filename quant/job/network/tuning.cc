@@ -317,6 +317,7 @@ void check_tuning(const Plan& plan, const model::Architecture& architecture, con
 }
 
 TuningWork tuning_work(const Tuning& tuning, std::size_t windows) {
+  if (tuning.windows > 0) windows = tuning.windows + tuning.held_out;
   const auto [trained, held_out] = split_windows(windows, tuning);
   const std::size_t measured = held_out.empty() ? trained.size() : held_out.size();
   return {.taught = tuning.loss == TuningLoss::kKl ? windows * kForwardWork : 0,

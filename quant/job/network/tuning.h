@@ -56,7 +56,7 @@ struct TuningWork {
   std::uint64_t taught = 0, measured = 0, trained = 0;
   std::uint64_t passes() const { return taught + measured + trained; }
 };
-/// Of a text of `windows`: those that tuning has (TuningJob::text).
+/// Of a text of `windows`, of which tuning has those that the recipe says.
 TuningWork tuning_work(const Tuning& tuning, std::size_t windows);
 
 /// As it stands in quantization.json and is printed with --json.

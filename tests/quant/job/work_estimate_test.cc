@@ -18,7 +18,7 @@ class WorkEstimateTest : public testing::Test {
   WorkEstimate of(const Recipe& recipe, std::size_t windows = 0) const {
     const auto checkpoint = model::open_checkpoint(dir_ / "model");
     return estimate_work(make_plan(checkpoint, checkpoint->architecture(), recipe), recipe,
-                         {.statistics = windows, .tuning = windows});
+                         {.statistics = windows, .all = windows});
   }
   WorkEstimate of(const std::string& yaml, std::size_t windows = 0) const {
     return of(Recipe::parse(yaml, "recipe"), windows);
@@ -65,7 +65,7 @@ TEST_F(WorkEstimateTest, CountsThePassesOfText) {
   const double passes = 64 + 3 * 8 + 2 * 4 * 56;
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2}}", 64).window_passes, passes);
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, held_out: 8}}", 64).window_passes, passes);
-  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, windows: 56, held_out: 8}}", 64).window_passes, passes);
+  EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 2, windows: 56, held_out: 8}}", 512).window_passes, passes);
   // Fewer than eight windows are all trained on and measured; the text's own next tokens need no float model.
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 1}}", 6).window_passes, 6 + 2 * 6 + 4 * 6);
   EXPECT_EQ(of("{defaults: {bits: 3}, tuning: {epochs: 1, loss: next-token}}", 6).window_passes, 2 * 6 + 4 * 6);
