@@ -10,6 +10,7 @@
 
 #include "core/text/json.h"
 #include "eval/report/figures.h"
+#include "eval/report/neighbours.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 
@@ -187,7 +188,7 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
 ReportTable list_table(const Entries& entries) {
   const Ranking ranking = ranking_of(entries);
   ReportTable table{.title = "",
-                    .caption = fmt::format("By {}.{}", ranking.name(), kMarksExplained),
+                    .caption = fmt::format("By {}.{}{}", ranking.name(), kMarksExplained, neighbours_text(entries)),
                     .columns = {"recipe", "bits/weight", "bits/weight, model", "model MB", "KL, millinats",
                                 "KL over the lowest", "perplexity", "loss, millinats", "p (Holm)", "top-1 %"},
                     .rows = {},
