@@ -20,11 +20,9 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::size_t kGrid = 20;
-
-// s for the exponent step / kGrid.
+// s for the exponent step / kInputScalingSteps.
 InputScales scales_of(const std::vector<double>& magnitude, std::size_t step) {
-  const double exponent = static_cast<double>(step) / kGrid;
+  const double exponent = static_cast<double>(step) / kInputScalingSteps;
   std::vector<double> s(magnitude.size(), 1.0);
   double least = INFINITY, most = 0.0;
   for (std::size_t j = 0; j < s.size(); ++j) {
@@ -96,7 +94,7 @@ struct Search {
 
 Search search(const std::vector<const QuantizeItem*>& items, const std::vector<double>& magnitude,
               const Calibration& calibration, std::uint64_t memory_bytes) {
-  std::vector<std::size_t> steps(kGrid);
+  std::vector<std::size_t> steps(kInputScalingSteps);
   std::iota(steps.begin(), steps.end(), std::size_t{0});
   const auto errors = group_errors(items, magnitude, steps, false, calibration, memory_bytes);
   const auto best = static_cast<std::size_t>(std::min_element(errors.begin(), errors.end()) - errors.begin());
@@ -157,13 +155,15 @@ bool is_of_norm(const CopyItem& copy, const InputGroup& group) {
 
 }  // namespace
 
+bool is_fed_by_norm(const QuantizeItem& item) { return !item.layer.fed_by.empty() && item.identity.block_linear; }
+
 std::vector<InputGroup> input_groups(Plan& plan, const Recipe& recipe) {
   std::map<std::string, InputGroup> groups;
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     QuantizeItem& item = plan.items[i];
     if (item.settings.input_scaling == InputScaling::kNone) continue;
     const std::string& norm = item.layer.fed_by;
-    if (norm.empty() || !item.identity.block_linear) {
+    if (!is_fed_by_norm(item)) {
       NIBBLE_REQUIRE(!recipe.rule_names(item.identity.name + ".weight", "input_scaling"), InvalidArgument,
                      "{}: input_scaling: awq goes with layers whose input comes straight from a norm (q, k, v; gate, "
                      "up) that feeds nothing else",
@@ -220,7 +220,7 @@ InputScalingResult scale_inputs(const InputGroup& group, Plan& plan, const Calib
   }
   const auto [least, most] = std::minmax_element(found.scales->begin(), found.scales->end());
   return {group.norm,
-          static_cast<double>(found.search.step) / kGrid,
+          static_cast<double>(found.search.step) / kInputScalingSteps,
           static_cast<double>(*least),
           static_cast<double>(*most),
           std::sqrt(found.search.before),

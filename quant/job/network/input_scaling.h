@@ -16,6 +16,12 @@ struct InputGroup {
   std::vector<std::size_t> items;  ///< of Plan::items
 };
 
+/// Exponents that scale_inputs() tries.
+constexpr std::size_t kInputScalingSteps = 20;
+
+/// Whether the input of a weight can be scaled at all: it comes straight from a norm.
+bool is_fed_by_norm(const QuantizeItem& item);
+
 /// The groups for which the recipe says `input_scaling: awq`. Weights whose input does not come from a norm get
 /// `input_scaling: none` in `plan`. Throws InvalidArgument when a rule names awq for such a weight, or for some of a
 /// group only: the norm's output is shared.

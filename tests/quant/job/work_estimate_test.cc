@@ -58,6 +58,26 @@ TEST_F(WorkEstimateTest, LargePalettesTakeLonger) {
   EXPECT_GT(bits("6"), bits("5"));
 }
 
+// Twenty roundings to nearest for each weight behind a norm, and the solver with and without.
+TEST_F(WorkEstimateTest, ScaledInputsAreSearchedFor) {
+  const auto checkpoint = model::open_checkpoint(dir_ / "model");
+  double all = 0.0, behind_norms = 0.0;  // weights
+  for (const QuantizeItem& item : make_plan(checkpoint, checkpoint->architecture(), Recipe::preset("palette")).items) {
+    const auto weights = static_cast<double>(item.source->rows() * item.source->cols());
+    const std::string& name = item.identity.name;
+    all += weights;
+    if (!name.ends_with("o_proj") && !name.ends_with("down_proj")) behind_norms += weights;
+  }
+  const auto seconds = [&](const std::string& settings) { return of("defaults: {" + settings + "}").thread_seconds; };
+  const double nearest = seconds("bits: 3"), gptq = seconds("bits: 3, solver: gptq");
+  EXPECT_TRUE(
+      test::near(seconds("bits: 3, input_scaling: awq"), nearest * (1.0 + 20.0 * behind_norms / all), {.rel = 1e-12}));
+  // One with the solver takes longer than a rounding, for columns of any number, so no share of the whole is exact.
+  const double searched = seconds("bits: 3, solver: gptq, input_scaling: awq") - 20.0 * nearest * behind_norms / all;
+  EXPECT_GT(searched, gptq * (1.0 + 1.9 * behind_norms / all));
+  EXPECT_LT(searched, gptq * (1.0 + 2.1 * behind_norms / all));
+}
+
 TEST_F(WorkEstimateTest, CountsThePassesOfText) {
   EXPECT_EQ(of("defaults: {solver: gptq, sequential: true}", 16).window_passes, 2.5 * 16);
   // The float model once, three measurements of 8, and 2 epochs of four passes for each of 56; of all the text, or its
