@@ -137,6 +137,9 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "repetition_penalty"};
 constexpr std::string_view kHarmlessPrefixes[] = {"_", "summary_", "output_"};
 
+// Of families that have no such biases, in files that say so all the same.
+constexpr std::string_view kHarmlessIfFalse[] = {"attention_bias", "mlp_bias"};
+
 bool is_harmless(std::string_view key) {
   return std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless) ||
          std::any_of(std::begin(kHarmlessPrefixes), std::end(kHarmlessPrefixes),
@@ -169,6 +172,8 @@ RotaryScaling yarn(const JsonFields& fields, std::size_t context, std::size_t ma
                              ? yarn_magnitude(scaling.factor, one) / yarn_magnitude(scaling.factor, all)
                              : yarn_magnitude(scaling.factor, 1.0);
   scaling.magnitude = fields.number_or("attention_factor", by_rule, 0.0, 1e6);
+  // Of YaRN-Llama-2 and DeepSeek-R1-0528-Qwen3-8B: other programs' keys, which transformers passes over.
+  fields.mark("finetuned"), fields.mark("attn_factor");
   return scaling;
 }
 
@@ -426,7 +431,8 @@ std::vector<std::string> FamilyConfig::not_understood() const {
   std::vector<std::string> keys = unread();
   std::erase_if(keys, [&](const std::string& key) {
     const nlohmann::json& value = *find(key);
-    return is_harmless(key) || (value.is_structured() && value.empty());
+    const bool no_bias = value == false && std::ranges::find(kHarmlessIfFalse, key) != std::end(kHarmlessIfFalse);
+    return is_harmless(key) || no_bias || (value.is_structured() && value.empty());
   });
   return keys;
 }

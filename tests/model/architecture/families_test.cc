@@ -124,6 +124,19 @@ TEST(Llama, TakesTwoRopesThatSayTheSame) {
   EXPECT_EQ(attention_of(a).rotary->scaling.kind, RotaryScaling::Kind::kLlama3);
 }
 
+// What other programs read, and transformers does not.
+TEST(Llama, YarnKeysOfOtherProgramsChangeNothing) {
+  Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
+  const double magnitude = attention_of(parse(with(llama(), "rope_scaling", yarn))).rotary->scaling.magnitude;
+  yarn["attn_factor"] = 0.8782488562869419, yarn["finetuned"] = true;
+  EXPECT_TRUE(near(attention_of(parse(with(llama(), "rope_scaling", yarn))).rotary->scaling.magnitude, magnitude, {}));
+}
+
+TEST(Mixtral, HasNoBiasesToSayNoTo) {
+  EXPECT_EQ(parse(with(with(small("mixtral"), "attention_bias", false), "mlp_bias", false)).family, "mixtral");
+  EXPECT_THROW(parse(with(small("mixtral"), "attention_bias", true)), FormatError);
+}
+
 TEST(Llama, TakesNullAndDefaultScalingAsNone) {
   for (const Json& none : {Json(nullptr), Json{{"rope_type", "default"}}})
     EXPECT_EQ(attention_of(parse(with(llama(), "rope_scaling", none))).rotary->scaling.kind,
