@@ -74,6 +74,53 @@ class IoSequence final : public Sequence<T> {
   StateCache<T, Stored> input_, output_;
 };
 
+// Rotary settings whose frequencies change once, where a text grows beyond the original context.
+std::vector<const RotarySpec*> rotaries_with_two_sets(const Architecture& architecture) {
+  std::vector<const RotarySpec*> found;
+  for (const BlockSpec& block : architecture.blocks) {
+    const auto& rotary = block.attention.rotary;
+    if (rotary && rotary->scaling.kind == RotaryScaling::Kind::kLongRope &&
+        rotary->scaling.short_factors != rotary->scaling.long_factors)
+      found.push_back(&*rotary);
+  }
+  return found;
+}
+
+/// Over a sequence with a cache: a call that takes the text beyond the original context runs all of it again, since
+/// keys that were turned by the short factors fit no query that is turned by the long ones.
+template <class T>
+class RestartingSequence final : public Sequence<T> {
+ public:
+  RestartingSequence(const Transformer<T>& model, std::unique_ptr<Sequence<T>> inner)
+      : model_(model), inner_(std::move(inner)), rotaries_(rotaries_with_two_sets(model.architecture())) {}
+  void reset() override {
+    inner_->reset();
+    tokens_.clear();
+  }
+  std::size_t length() const override { return inner_->length(); }
+  std::size_t capacity() const override { return inner_->capacity(); }
+  std::uint64_t bytes() const override { return inner_->bytes(); }
+
+ private:
+  void append(std::span<const TokenId> tokens, std::size_t logit_rows, const LogitSink<T>& sink,
+              const ForwardOptions& options) override {
+    check_tokens(model_.architecture(), tokens);  // before anything is dropped
+    const std::size_t before = inner_->length(), after = before + tokens.size();
+    tokens_.resize(before);  // without those of a call that failed
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    const bool again = before > 0 && std::ranges::any_of(rotaries_, [&](const RotarySpec* rotary) {
+                         return !same_frequencies(*rotary, before, after);
+                       });
+    if (!again) return inner_->extend(tokens, logit_rows, sink, options);
+    inner_->reset();
+    inner_->extend(tokens_, logit_rows, shifted(sink, static_cast<std::ptrdiff_t>(before)), options);
+  }
+  const Transformer<T>& model_;
+  std::unique_ptr<Sequence<T>> inner_;
+  std::vector<const RotarySpec*> rotaries_;
+  std::vector<TokenId> tokens_;
+};
+
 /// The tokens alone, and the whole context behind them filled up: causal attention never looks at the padding.
 template <class T>
 class UncachedSequence final : public Sequence<T> {
@@ -150,13 +197,17 @@ template <class T, class Stored>
 std::unique_ptr<Sequence<T>> make_stored(const Transformer<T>& model, const CacheOptions& options,
                                          std::size_t capacity) {
   const Architecture& architecture = model.architecture();
+  const auto restarting = [&](std::unique_ptr<Sequence<T>> sequence) {
+    if (rotaries_with_two_sets(architecture).empty()) return sequence;
+    return std::unique_ptr<Sequence<T>>(std::make_unique<RestartingSequence<T>>(model, std::move(sequence)));
+  };
   switch (options.kind) {
     case CacheKind::kNone:
       return std::make_unique<UncachedSequence<T>>(model, capacity);
     case CacheKind::kIo:
-      return std::make_unique<IoSequence<T, Stored>>(model, capacity);
+      return restarting(std::make_unique<IoSequence<T, Stored>>(model, capacity));
     case CacheKind::kState:
-      return make_sequence<T>(model, std::make_unique<StateCache<T, Stored>>(architecture, capacity));
+      return restarting(make_sequence<T>(model, std::make_unique<StateCache<T, Stored>>(architecture, capacity)));
     case CacheKind::kWindow:
       break;
   }

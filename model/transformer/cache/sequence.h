@@ -14,9 +14,10 @@ namespace nibble::model {
 /// A text that grows: its tokens so far, in whatever form its kind of cache keeps them, and the way to append more.
 /// Any number of sequences may live beside each other over one model and be extended in turn; one that waits costs its
 /// memory and nothing else. With f32 caches all kinds give the same logits up to rounding, as long as a window has not
-/// slid, however the tokens are cut into calls. (Where rotary frequencies depend on how long a text is, a cached key
-/// keeps those of the call that made it: there, cuts show once a text grows beyond the original context.) One call per
-/// model at a time.
+/// slid, however the tokens are cut into calls. Where rotary frequencies change once, beyond the original context
+/// (longrope), `io` and `state` run the whole text again in the call that gets there, as transformers does. (Where they
+/// change with every token beyond it, dynamic, and in a `window`, a cached key keeps those of the call that made it:
+/// there, cuts show.) One call per model at a time.
 template <class T>
 class Sequence {
  public:

@@ -369,5 +369,39 @@ TEST(LengthDependentFrequencies, AreThoseOfTheTokensAlone) {
   }
 }
 
+// Short factors below 40 positions, long ones above: whoever gets there has keys of both, or runs the text again.
+TEST(LongRopeSequence, RunsTheTextAgainWhereItOutgrowsTheOriginalContext) {
+  constexpr std::size_t kContext = 40;
+  Architecture architecture = toy_architecture("longrope rotary");
+  for (auto& block : architecture.blocks) block.attention.rotary->scaling.original_context = kContext;
+  const ToyWeights weights{architecture, 7};
+  const auto network = model::make_dense_transformer<double>(architecture, weights);
+  const std::vector<TokenId> tokens = toy_tokens(architecture, kTokens, 1);
+  const auto kept = logits_of<double>(*network, std::span(tokens).first(kContext)),
+             whole = logits_of<double>(*network, tokens);
+  for (const auto& [name, cache] : kKinds) {
+    if (cache.kind == CacheKind::kWindow) continue;
+    for (const std::size_t step : {1u, 7u, 40u, 41u}) {
+      const auto sequence = model::make_sequence(*network, cache);
+      for (int twice = 0; twice < 2; ++twice, sequence->reset()) {
+        for (std::size_t first = 0; first < kTokens; first += step) {
+          const std::size_t count = std::min(step, kTokens - first), end = first + count;
+          EXPECT_THROW(sequence->extend(std::vector<TokenId>(1, 1u << 30), 1, [](auto, auto) {}), InvalidArgument);
+          sequence->extend(std::span(tokens).subspan(first, count), count,
+                           [&](std::span<const std::size_t> rows, MatrixView<const double> logits) {
+                             for (std::size_t r = 0; r < rows.size(); ++r) {
+                               const std::size_t position = first + rows[r];
+                               const auto expected = end <= kContext ? kept.row(position) : whole.row(position);
+                               EXPECT_TRUE(relative_error_within(logits.row(r), expected, 1e-12))
+                                   << name << ", steps of " << step << ", position " << position;
+                             }
+                           });
+          EXPECT_EQ(sequence->length(), end);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nibble::test
