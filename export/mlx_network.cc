@@ -73,13 +73,18 @@ struct Family {
   std::string_view bias = {};         ///< key that says whether q, k and v have biases
   Biases biases = Biases::kNone;      ///< where there is no such key
   std::string_view mlp_bias = {};
-  bool mlp_biases = false;   ///< where there is no such key
-  bool qk_norms = true;      ///< it has them where the model has
-  bool renormalises = true;  ///< it can make the weights of the chosen experts sum to 1
+  bool mlp_biases = false;        ///< where there is no such key
+  bool heads_fill_width = false;  ///< it takes hidden / heads for head_dim, whatever config.json says
+  bool qk_norms = true;           ///< it has them where the model has
+  bool renormalises = true;       ///< it can make the weights of the chosen experts sum to 1
 };
 
 constexpr Family kFamilies[] = {
-    {.name = "cohere", .epsilon = "layer_norm_eps", .logit_scale = "logit_scale", .bias = "attention_bias"},
+    {.name = "cohere",
+     .epsilon = "layer_norm_eps",
+     .logit_scale = "logit_scale",
+     .bias = "attention_bias",
+     .heads_fill_width = true},
     {.name = "exaone4", .rotary = kAnyScaling, .windows = Windows::kLetters},
     {.name = "gemma", .activation = Activation::kGelu},
     {.name = "gemma2", .activation = Activation::kGeluTanh, .scale = Scale::kScalar, .caps = true},
@@ -95,14 +100,16 @@ constexpr Family kFamilies[] = {
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_epsilon",
      .biases = Biases::kAll,
-     .mlp_biases = true},
+     .mlp_biases = true,
+     .heads_fill_width = true},
     {.name = "gpt_neox",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_eps",
      .base = "rotary_emb_base",
      .partial = "rotary_pct",
      .biases = Biases::kAll,
-     .mlp_biases = true},
+     .mlp_biases = true,
+     .heads_fill_width = true},
     // It does not tell its rotary embedding how many positions there are, which two kinds of scaling need.
     {.name = "gpt_oss",
      .activation = Activation::kClampedSwiglu,
@@ -116,16 +123,22 @@ constexpr Family kFamilies[] = {
      .epsilon = "layer_norm_epsilon",
      .base = {},
      .dims = "rotary_dim",
-     .mlp_biases = true},
+     .mlp_biases = true,
+     .heads_fill_width = true},
     {.name = "granite",
      .rotary = kAnyScaling,
      .scale = Scale::kMultiplier,
      .bias = "attention_bias",
-     .mlp_bias = "mlp_bias"},
-    {.name = "granitemoe", .rotary = kAnyScaling, .scale = Scale::kMultiplier, .bias = "attention_bias"},
+     .mlp_bias = "mlp_bias",
+     .heads_fill_width = true},
+    {.name = "granitemoe",
+     .rotary = kAnyScaling,
+     .scale = Scale::kMultiplier,
+     .bias = "attention_bias",
+     .heads_fill_width = true},
     {.name = "llama", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "mistral", .rotary = kAnyScaling},
-    {.name = "mixtral"},
+    {.name = "mixtral", .heads_fill_width = true},
     {.name = "nemotron",
      .activation = Activation::kRelu2,
      .epsilon = "norm_eps",
@@ -147,10 +160,14 @@ constexpr Family kFamilies[] = {
      .partial = "partial_rotary_factor",
      .biases = Biases::kAll,
      .mlp_biases = true,
+     .heads_fill_width = true,
      .qk_norms = false},
-    {.name = "phi3", .partial = "partial_rotary_factor", .rotary = scalings({Kind::kLongRope})},
-    {.name = "qwen2", .rotary = kAnyScaling, .biases = Biases::kQkv},
-    {.name = "qwen2_moe", .biases = Biases::kQkv, .renormalises = false},
+    {.name = "phi3",
+     .partial = "partial_rotary_factor",
+     .rotary = scalings({Kind::kLongRope}),
+     .heads_fill_width = true},
+    {.name = "qwen2", .rotary = kAnyScaling, .biases = Biases::kQkv, .heads_fill_width = true},
+    {.name = "qwen2_moe", .biases = Biases::kQkv, .heads_fill_width = true, .renormalises = false},
     {.name = "qwen3", .rotary = kAnyScaling},
     {.name = "qwen3_moe"},
     {.name = "smollm3",
@@ -159,12 +176,17 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kTypes,
      .bias = "attention_bias",
      .mlp_bias = "mlp_bias"},
-    {.name = "stablelm", .epsilon = "layer_norm_eps", .partial = "partial_rotary_factor", .bias = "use_qkv_bias"},
+    {.name = "stablelm",
+     .epsilon = "layer_norm_eps",
+     .partial = "partial_rotary_factor",
+     .bias = "use_qkv_bias",
+     .heads_fill_width = true},
     {.name = "starcoder2",
      .activation = Activation::kGelu,
      .epsilon = "norm_epsilon",
      .biases = Biases::kAll,
-     .mlp_biases = true},
+     .mlp_biases = true,
+     .heads_fill_width = true},
 };
 
 const Family* find_family(std::string_view name) {
@@ -368,6 +390,9 @@ std::string objection(const Family& family, const Architecture& architecture) {
     const BlockSpec& block = architecture.blocks[i];
     std::string why = activation_objection(family, block);
     if (why.empty()) why = attention_objection(family, block.attention);
+    if (why.empty() && family.heads_fill_width && block.attention.q_width() != architecture.hidden)
+      why = differs("head_dim", fmt::format("{} / {}", architecture.hidden, block.attention.heads),
+                    fmt::format("{}", block.attention.head_dim));
     if (!why.empty()) return fmt::format("block {}: {}", i, why);
   }
   if (family.caps != (architecture.head.softcap != 0.0))

@@ -48,7 +48,7 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "gemma2", .head = Head::kTied},
     {.family = "gemma3_text"},
     {.family = "glm4", .head = Head::kOwn},
-    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2},
+    {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2, .objection = four_times_the_width},
     {.family = "gpt_neox", .head = Head::kOwn, .renames = kMlxGptNeox, .objection = four_times_the_width},
     {.family = "gpt_oss", .head = Head::kOwn, .experts = "model.layers.{}.mlp.experts."},
     {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj, .objection = four_times_the_width},

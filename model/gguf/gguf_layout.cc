@@ -26,6 +26,8 @@ class Layout {
         heads_[&block.attention.k] = block.attention.kv_heads;
       }
     for (const Parameter* const matrix : matrices(architecture)) add_matrix(*matrix);
+    if (architecture.head.tied && !architecture.head.linear.bias.tensor.empty())
+      biases_[gguf_tensor_name(names, {.role = Role::kHead, .bias = true})].push_back(&architecture.head.linear);
     if (architecture.head.tied && names.head == GgufArchitecture::Head::kWritten)
       tensors_.push_back({.name = gguf_tensor_name(names, {.role = Role::kHead}),
                           .shape = {architecture.embedding.out, architecture.embedding.in},

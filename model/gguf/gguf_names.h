@@ -42,6 +42,7 @@ struct GgufArchitecture {
     std::string_view name;
   };
   std::vector<Name> other_names = {};
+  bool heads_fill_width = false;  ///< it takes heads · head_dim to be the width of the network
   Biases biases = Biases::kQkv;
   bool expert_biases = false, head_bias = false;
   /// The output matrix of networks with a tied head: as a rule files leave it out.

@@ -35,10 +35,34 @@ void require_windows(const Architecture& architecture, const GgufArchitecture& n
 }
 
 void require_norms(const Architecture& architecture, const GgufArchitecture& names) {
+  constexpr std::size_t kNormedCohere = 64;  // blocks of Command R+, which alone of its kind has norms of q and k
+  const bool normed = architecture.blocks.front().attention.q_norm.has_value();
+  if (names.name == "command-r" && normed != (architecture.blocks.size() >= kNormedCohere))
+    refuse(names,
+           fmt::format("{} norms of q and k in {} blocks: from {} on it has them, and below it has none",
+                       normed ? "a network with" : "a network without", architecture.blocks.size(), kNormedCohere));
   for (const BlockSpec& block : architecture.blocks)
     if (names.name == "olmoe" && block.attention.k_norm && block.attention.k_norm->width != architecture.hidden)
       refuse(names, fmt::format("a norm over {} keys: it expects {}, as many as the width",
                                 block.attention.k_norm->width, architecture.hidden));
+}
+
+void require_heads(const Architecture& architecture, const GgufArchitecture& names) {
+  if (!names.heads_fill_width) return;
+  for (const BlockSpec& block : architecture.blocks)
+    if (block.attention.q_width() != architecture.hidden)
+      refuse(names, fmt::format("{} heads of {} beside a width of {}: it takes their product for the width",
+                                block.attention.heads, block.attention.head_dim, architecture.hidden));
+}
+
+void require_ramp(const Architecture& architecture, const GgufArchitecture& names) {
+  constexpr double kFast = 32.0, kSlow = 1.0;  // of every context that is not asked for others
+  const RotarySpec* const rotary = gguf_rotary(architecture);
+  if (rotary == nullptr || rotary->scaling.kind != RotaryScaling::Kind::kYarn) return;
+  const RotaryScaling& scaling = rotary->scaling;
+  if (scaling.beta_fast != kFast || scaling.beta_slow != kSlow)
+    refuse(names, fmt::format("YaRN with beta_fast {} and beta_slow {}: it takes {} and {}, whatever a file says",
+                              scaling.beta_fast, scaling.beta_slow, kFast, kSlow));
 }
 
 /// "llama, granite": those that load so many lists of factors, of the ones that files are written for.
@@ -79,6 +103,8 @@ const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) 
   require_factors(architecture, *names);
   require_windows(architecture, *names);
   require_norms(architecture, *names);
+  require_heads(architecture, *names);
+  require_ramp(architecture, *names);
   if (names->head == GgufArchitecture::Head::kTied && !architecture.head.tied)
     refuse(*names, "a head of its own: it takes the embedding");
   return *names;

@@ -34,6 +34,7 @@ class GgufProvider final : public GgufWeightProvider {
     tied_ = architecture.head.tied;
     for (const BlockSpec& block : architecture.blocks) add_block(block);
     for (const Parameter* const matrix : matrices(architecture)) add_bias(*matrix, 0);
+    if (tied_) add_bias(architecture.head.linear, 0);
     for (const NormSpec* const norm : norms(architecture)) add_norm(*norm);
   }
 

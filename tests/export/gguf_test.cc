@@ -10,9 +10,11 @@
 #include "export/gguf/blocks.h"
 #include "export/gguf/chat_templates.h"
 #include "model/gguf/gguf_file.h"
+#include "model/gguf/gguf_source.h"
 #include "model/gguf/gguf_tokenizer.h"
 #include "model/open/open_model.h"
 #include "quant/format/storage_format.h"
+#include "tests/export/directory_support.h"
 #include "tests/export/gguf_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
@@ -416,6 +418,26 @@ TEST(GgufExport, WritesATiedHeadWhereTheProgramWantsIt) {
   EXPECT_TRUE(std::equal(head.begin(), head.end(), embedding.begin(), embedding.end()));
   write_small_llama(dir / "cohere", {{"model_type", "cohere"}, {"layer_norm_eps", 1e-5}, {"rms_norm_eps", nullptr}});
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "cohere", dir / "m.gguf"); }, "a head of its own"));
+}
+
+// Its weight is the embedding's, its bias is its own.
+TEST(GgufExport, KeepsTheBiasOfATiedHead) {
+  const TempDir dir;
+  write_small_llama(
+      dir / "phi",
+      {{"model_type", "phi"}, {"rms_norm_eps", nullptr}, {"num_key_value_heads", 4}, {"tie_word_embeddings", true}});
+  const auto expected = test::tensors_of(dir / "phi").at("lm_head.bias");
+  test::export_to("dequantized", dir / "phi", dir / "floats");
+  const auto kept = test::tensors_of(dir / "floats").at("lm_head.bias");
+  export_gguf(dir / "phi", dir / "m.gguf");
+  const auto file = GgufFile::open(dir / "m.gguf");
+  ASSERT_NE(file->find("output.weight"), nullptr);
+  const std::vector<float> written = model::gguf_vector(*file, file->tensor("output.bias"));
+  ASSERT_EQ(written.size(), 300u);
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    EXPECT_EQ(written[i], test::float_at(expected, i)) << i;
+    EXPECT_EQ(test::float_at(kept, i), test::float_at(expected, i)) << i;
+  }
 }
 
 TEST(GgufExport, PutsRotaryFactorsIntoTensors) {

@@ -181,6 +181,14 @@ TEST(MlxNetwork, NetworksThatItDoesNotComputeAreRefused) {
       {"gpt_neox", {{"attention_bias", false}, {"intermediate_size", 256}}, "bias of", "one always", "none;"},
       {"starcoder2", {{"use_bias", false}}, "bias of", "one always", "none;"},
       {"phi", {{"qk_layernorm", true}}, "norms of q and k", "none", "some;"},
+      {"granite", {{"head_dim", 32}}, "head_dim", "64 / 4", "has 32;"},
+      {"granitemoe",
+       {{"head_dim", 32}, {"num_local_experts", 2}, {"num_experts_per_tok", 1}},
+       "head_dim",
+       "64 / 4",
+       "has 32;"},
+      {"mixtral", {{"head_dim", 32}}, "head_dim", "64 / 4", "has 32;"},
+      {"qwen2", {{"head_dim", 32}}, "head_dim", "64 / 4", "has 32;"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.family + one.more.dump());
@@ -195,6 +203,14 @@ TEST(MlxNetwork, OfGpt2ScoresAreNeverScaledByBlock) {
   const Json config = Json::parse(R"({"model_type": "gpt2", "vocab_size": 48, "n_embd": 32, "n_layer": 2, "n_head": 2,
                                       "scale_attn_by_inverse_layer_idx": true})");
   EXPECT_NE(exporting::mlx_objection(architecture_of(config)).find("block 1: scale of scores"), std::string::npos);
+}
+
+TEST(MlxNetwork, OfGpt2MlpsAreOfFourTimesTheWidth) {
+  Json config = Json::parse(R"({"model_type": "gpt2", "vocab_size": 48, "n_embd": 32, "n_layer": 2, "n_head": 2})");
+  const auto require = [&] { exporting::find_exporter("mlx").require_known(architecture_of(config)); };
+  EXPECT_NO_THROW(require());
+  config["n_inner"] = 96;
+  EXPECT_TRUE(throws_with<InvalidArgument>(require, "family gpt2", "4 times the width, 128", "have 96"));
 }
 
 TEST(MlxNetwork, WhatDiffersALittleOrBeyondALengthIsANote) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/text/json.h"
 #include "model/architecture/families.h"
 #include "tests/support/throws.h"
 
@@ -68,6 +69,55 @@ TEST(GgufNetwork, RefusesRotaryFactorsThatLlamaCppDoesNotLoad) {
     };
     takes(1, one, "a factor for each rotary frequency");
     takes(2, two, "rotary factors that differ between short and long texts");
+  }
+}
+
+nlohmann::json small(std::string_view family) {
+  return {
+      {"model_type", family},   {"vocab_size", 8},          {"hidden_size", 8},         {"intermediate_size", 8},
+      {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"num_key_value_heads", 2}, {"tie_word_embeddings", true}};
+}
+
+void look_up(const nlohmann::json& config) { gguf_architecture_for(parse_architecture(config.dump(), "config.json")); }
+
+// Its qwen2 loads attn_q as (width, width); qwen3 reads how wide heads are.
+TEST(GgufNetwork, RefusesHeadsThatItTakesToFillTheWidth) {
+  for (const std::string_view family : {"qwen2", "qwen2_moe", "nemotron", "qwen3"}) {
+    nlohmann::json config = small(family);
+    config["head_dim"] = 4;
+    EXPECT_NO_THROW(look_up(config)) << family;
+    config["head_dim"] = 8;
+    if (family == "qwen3")
+      EXPECT_NO_THROW(look_up(config));
+    else
+      EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { look_up(config); },
+                                                     "does not compute 2 heads of 8 beside a width of 8"));
+  }
+}
+
+TEST(GgufNetwork, KnowsCoheresNormsByTheNumberOfBlocks) {
+  for (const auto& [blocks, normed, takes] :
+       {std::tuple(2, false, true), {2, true, false}, {64, true, true}, {64, false, false}}) {
+    nlohmann::json config = small("cohere");
+    config["num_hidden_layers"] = blocks, config["use_qk_norm"] = normed;
+    if (takes)
+      EXPECT_NO_THROW(look_up(config));
+    else
+      EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { look_up(config); }, "norms of q and k",
+                                                     fmt::format("in {} blocks", blocks)));
+  }
+}
+
+TEST(GgufNetwork, RefusesBoundsOfYarnsRampThatNoContextTakes) {
+  nlohmann::json config = small("llama");
+  config["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}, {"beta_fast", 32.0}};
+  EXPECT_NO_THROW(look_up(config));
+  for (const auto& [key, value] : {std::pair("beta_fast", 16.0), {"beta_slow", 2.0}}) {
+    nlohmann::json other = config;
+    other["rope_scaling"][key] = value;
+    EXPECT_TRUE(
+        test::throws_with<InvalidArgument>([&] { look_up(other); }, fmt::format("{} {}", key, value), "32 and 1"));
   }
 }
 
