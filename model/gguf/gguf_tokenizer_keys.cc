@@ -11,6 +11,7 @@
 #include "model/gguf/gguf_pre_tokenizers.h"
 #include "model/gguf/gguf_tokenizer.h"
 #include "model/tokenizer/split/pre_tokenizer.h"
+#include "model/tokenizer/words/own_merges.h"
 
 namespace nibble::model {
 namespace {
@@ -45,15 +46,16 @@ std::vector<std::string> words_of(const std::vector<PreTokenizerStep>& steps, co
   return words;
 }
 
-/// The row of the table that cuts texts as `spec` does; one that also brings them into the same form, if there is one.
-const GgufPreTokenizer& find_pre_tokenizer(const TokenizerSpec& spec) {
+/// The row of the table that cuts texts as `spec` does, words that are tokens merged or not as `ignore_merges` says;
+/// one that also brings them into the same form, if there is one.
+const GgufPreTokenizer* row_of(const TokenizerSpec& spec, bool ignore_merges) {
   const std::vector<std::string> own = words_of(spec.pre_tokenizer, spec.where);
   const bool composes = !spec.normalizer.empty();
   const GgufPreTokenizer* found = nullptr;
   const std::vector<std::string>* last = nullptr;  // rows of the same patterns follow each other
   bool same = false;
   for (const GgufPreTokenizer& row : gguf_pre_tokenizers()) {
-    if (row.ignore_merges != spec.ignore_merges) continue;
+    if (row.ignore_merges != ignore_merges) continue;
     if (last == nullptr || *last != row.patterns) {
       std::vector<PreTokenizerStep> steps;
       for (const std::string& pattern : row.patterns) steps.emplace_back(SplitStep{.pattern = pattern});
@@ -63,8 +65,17 @@ const GgufPreTokenizer& find_pre_tokenizer(const TokenizerSpec& spec) {
     }
     if (same && (found == nullptr || (found->compose != composes && row.compose == composes))) found = &row;
   }
-  if (found == nullptr) refuse(spec, "its way of cutting texts (no tokenizer.ggml.pre that is known does the same)");
-  return *found;
+  return found;
+}
+
+const GgufPreTokenizer& find_pre_tokenizer(const TokenizerSpec& spec) {
+  if (const GgufPreTokenizer* const row = row_of(spec, spec.ignore_merges)) return *row;
+  const GgufPreTokenizer* const other = row_of(spec, !spec.ignore_merges);
+  if (other != nullptr && merges_make_every_token(spec)) return *other;
+  refuse(spec, other == nullptr ? "its way of cutting texts (no tokenizer.ggml.pre that is known does the same)"
+                                : fmt::format("words that are tokens and {}made by merges (ignore_merges: {}) where "
+                                              "texts are cut like this",
+                                              spec.ignore_merges ? "not " : "", spec.ignore_merges));
 }
 
 /// <0x41>

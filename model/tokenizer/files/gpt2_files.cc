@@ -11,6 +11,7 @@
 #include "core/text/strict_json.h"
 #include "model/tokenizer/files/text_file.h"
 #include "model/tokenizer/files/vocabulary.h"
+#include "model/tokenizer/split/qwen2_pattern.h"
 
 namespace nibble::model {
 namespace {
@@ -48,6 +49,27 @@ void read_merges(TokenizerSpec& spec, std::string_view text, const std::string& 
   }
 }
 
+/// How the class that tokenizer_config.json names cuts texts into words.
+void set_rules(TokenizerSpec& spec, const TokenizerConfig& config) {
+  constexpr std::string_view kFast = "Fast",
+                             kGpt2Classes[] = {"", "GPT2Tokenizer", "CodeGenTokenizer", "GPTNeoXTokenizer"};
+  const std::string_view named = config.tokenizer_class;
+  const std::string_view rules = named.ends_with(kFast) ? named.substr(0, named.size() - kFast.size()) : named;
+  const bool prefix = config.add_prefix_space.value_or(false);
+  if (rules == "Qwen2Tokenizer") {
+    spec.normalizer.emplace_back(UnicodeFormStep{});
+    spec.pre_tokenizer.emplace_back(SplitStep{.pattern = std::string(kQwen2Pattern)});
+    spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = prefix, .use_regex = false});
+    return;
+  }
+  NIBBLE_REQUIRE(std::ranges::find(kGpt2Classes, rules) != std::end(kGpt2Classes), FormatError,
+                 "{}: tokenizer_config.json names {}: expected GPT2Tokenizer, CodeGenTokenizer, GPTNeoXTokenizer or "
+                 "Qwen2Tokenizer, whose rules for words are known. Others stand in a tokenizer.json "
+                 "(AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one)",
+                 spec.where, in_quotes(named));
+  spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = prefix, .use_regex = true});
+}
+
 }  // namespace
 
 TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std::filesystem::path& merges,
@@ -61,7 +83,7 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   mark_special(spec, json, special);
   set_vocabulary(spec, json, spec.where);
   read_merges(spec, read_text_file(merges), merges.string());
-  spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = config.add_prefix_space, .use_regex = true});
+  set_rules(spec, config);
   spec.decoder.emplace_back(ByteLevelDecoderStep{});
   if (json.contains(kEndOfText)) spec.eos = require_token(spec, kEndOfText, "eos_token");
   apply_tokenizer_config(spec, config);

@@ -138,6 +138,7 @@ TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const T
     if (model.kinds[id] == PieceKind::kUserDefined) model.normalizer.user_defined.push_back(model.pieces[id]);
     if (model.kinds[id] == PieceKind::kUnknown) spec.unknown = static_cast<TokenId>(id);
   }
+  if (config.add_prefix_space == false) model.normalizer.add_dummy_prefix = false;
   join_added_tokens(spec.added, config, spec.where);
   mark_special(spec, model, config.special);
   append_added_tokens(spec, model.pieces, model.kinds);

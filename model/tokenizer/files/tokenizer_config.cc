@@ -51,7 +51,8 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
                  fields.what());
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");
-  config.add_prefix_space = fields.boolean_or("add_prefix_space", false);
+  if (fields.has("add_prefix_space")) config.add_prefix_space = fields.boolean("add_prefix_space");
+  config.tokenizer_class = fields.text_or("tokenizer_class", "");
   add_special(fields, config.special);
   if (fields.has("added_tokens_decoder")) {
     const JsonFields tokens = fields.object("added_tokens_decoder");

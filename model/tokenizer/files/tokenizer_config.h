@@ -17,7 +17,8 @@ struct TokenizerConfig {
   std::optional<bool> add_bos;
   std::optional<std::string> bos;
   std::optional<std::string> eos;
-  bool add_prefix_space = false;
+  std::optional<bool> add_prefix_space;
+  std::string tokenizer_class;  ///< whose rules vocab.json and merges.txt follow; empty where it is not said
   std::vector<AddedToken> added;
   /// The tokens that have a name: bos_token, pad_token, …, and additional_special_tokens. Some stand here more than
   /// once.

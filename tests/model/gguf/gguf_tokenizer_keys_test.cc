@@ -139,6 +139,19 @@ std::string_view token_of(const GgufMetadata& metadata, std::size_t id) {
   return metadata.array("tokenizer.ggml.tokens", GgufType::kString)->text(id);
 }
 
+// Tokenizers that were converted from tiktoken's files say so whatever their merges make.
+TEST(GgufTokenizerKeysOf, IgnoredMergesAreLeftOutWhereTheyMakeTheSame) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt-oss/tokenizer.json");
+  Edited oss("gpt-oss");
+  oss.json["model"]["ignore_merges"] = true;
+  EXPECT_EQ(metadata_of(oss.write()).need_text("tokenizer.ggml.pre"), "gpt-4o");
+  nlohmann::json& vocabulary = oss.json["model"]["vocab"];
+  const std::size_t next = read_tokenizer(oss.write()).tokens.size();
+  vocabulary["qxqxq"] = next;
+  EXPECT_TRUE(
+      throws_with<InvalidArgument>([&] { metadata_of(oss.write()); }, "not made by merges", "ignore_merges: true"));
+}
+
 // Gemma's runs of spaces. llama.cpp prints user-defined tokens as they are spelled, normal ones with spaces for
 // '\u2581'.
 TEST(GgufTokenizerKeysOf, RunsOfSpacesThatAreMergedAreNormalTokens) {

@@ -65,6 +65,26 @@ TEST(DemoTokenizer, VocabularyFilesAloneMeanTheSame) {
   EXPECT_EQ(from_lists->eos(), TokenId{2047});
 }
 
+// The demo's vocabulary under the name of each class: Qwen2 cuts "(b" as one word, GPT-2 as two, and composes.
+TEST(VocabularyFiles, AreReadByTheRulesOfTheirClass) {
+  const TempDir directory;
+  write_file(directory / "vocab.json",
+             R"({"(": 0, "b": 1, "(b": 2, "e": 3, "\u00cc": 4, "\u0123": 5, "\u00c3": 6, "\u00a9": 7})");
+  write_file(directory / "merges.txt", "#version: 0.2\n( b\n");
+  const auto ids = [&](const std::string& config) {
+    write_file(directory / "tokenizer_config.json", config);
+    return Tokenizer::open(directory.path())->encode("(be\xCC\x81");
+  };
+  const Ids apart{0, 1, 3, 4, 5};  // e and U+0301
+  EXPECT_EQ(ids("{}"), apart);
+  EXPECT_EQ(ids(R"({"tokenizer_class": "GPT2TokenizerFast"})"), apart);
+  EXPECT_EQ(ids(R"({"tokenizer_class": "CodeGenTokenizer"})"), apart);
+  EXPECT_EQ(ids(R"({"tokenizer_class": "Qwen2Tokenizer"})"), (Ids{2, 6, 7}));
+  EXPECT_EQ(ids(R"({"tokenizer_class": "Qwen2TokenizerFast"})"), (Ids{2, 6, 7}));
+  EXPECT_TRUE(throws_with<FormatError>([&] { ids(R"({"tokenizer_class": "BlenderbotTokenizer"})"); },
+                                       "BlenderbotTokenizer", "Qwen2Tokenizer", "tokenizer.json"));
+}
+
 TEST(ByteLevelTokenizer, AnyBytesComeBack) {
   const auto tokenizer = Tokenizer::open(source_path("datasets/demo/gpt2-demo"));
   for (std::uint64_t seed = 0; seed < 300; ++seed) {

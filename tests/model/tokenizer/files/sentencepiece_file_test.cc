@@ -76,6 +76,15 @@ TEST(SentencePieceFile, MergesByScoreAndNotByPosition) {
   EXPECT_EQ(open_model(model)->encode("abab"), (Ids{5, 1, 4, 2}));
 }
 
+TEST(SentencePieceFile, NoSpaceGoesInFrontWhereTheConfigurationSaysSo) {
+  const std::string model = kUnknown + piece("▁", -3) + piece("a", -2) + kBpe;
+  EXPECT_EQ(open_model(model)->encode("a a"), (Ids{1, 2, 1, 2}));
+  EXPECT_EQ(open_model(model, R"({"add_prefix_space": true})")->encode("a a"), (Ids{1, 2, 1, 2}));
+  const auto bare = open_model(model, R"({"add_prefix_space": false})");
+  EXPECT_EQ(bare->encode("a a"), (Ids{2, 1, 2}));
+  EXPECT_EQ(bare->decode(Ids{2, 1, 2}), "a a");
+}
+
 TEST(SentencePieceFile, HalvesOfAPieceNeedNotBePieces) {
   const std::string model = kUnknown + piece("▁", -3) + piece("éç", -1) + piece("a", -2) + kBpe;
   EXPECT_EQ(open_model(model)->encode("éçaé"), (Ids{1, 2, 3, 0}));
