@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Feeds every parser of files with mutated inputs (libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer).
+# Feeds the parsers of files with mutated inputs (libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer): all of them but
+# that of calibration files, `calibration`, which runs where it is named, since HDF5 1.10 itself crashes on some of its inputs.
 # Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [TARGET…]      20 seconds each; for a night: --minutes 40
 # --within N: that all of it, building included, ends N seconds from now: each target gets its share of what is left then
 # where that is less, and 5 seconds at least; `quantized`, which takes all kernels to build, is left out then.
@@ -21,7 +22,6 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 if [[ ${#targets[@]} -eq 0 ]]; then
-  # All but calibration, which is run by name: HDF5 1.10 itself crashes on some broken files.
   for file in tests/fuzz/*_fuzz.cc; do
     name=$(basename "$file" _fuzz.cc)
     [[ $name == calibration || ( $name == quantized && -n $within ) ]] || targets+=("$name")

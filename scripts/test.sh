@@ -5,8 +5,8 @@
 # under ThreadSanitizer, full disks, clang-tidy over what was touched last, kernels on the tiers of 64-bit Arm under qemu, and
 # the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
-# the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser, of which a whole run has as
-# many as are left of 37.
+# the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser but that of
+# calibration files (scripts/fuzz.sh says why), of which a whole run has as many as are left of 37 minutes.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
 # (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
 # that lack an #include).

@@ -40,15 +40,17 @@ while ((kills < kills_wanted)); do
         'BEGIN { printf "%.3f", 0.001 + r / 32768 * t * (1 + a / 4) / 1000 }')")
       status=0
       run "$command" "$out" >"$directory/log" 2>&1 || status=$?
-      if ((status == 137)); then kills=$((kills + 1)) killed[$command]=$((${killed[$command]:-0} + 1)); fi
-      if ((status == 0)); then
+      # Not killed: it came to an end, or was killed between its last step and its exit before, and says so.
+      if ((status == 0)) || grep -q "exists; choose another" "$directory/log"; then
         nothing_left "$command" "$out"
         break
       fi
-      if grep -q "exists; choose another" "$directory/log"; then break; fi  # killed between its last step and its exit
-      if ((attempt < 200)); then continue; fi
+      if ((status == 137)); then
+        kills=$((kills + 1)) killed[$command]=$((${killed[$command]:-0} + 1))
+        if ((attempt < 200)); then continue; fi
+      fi
       cat "$directory/log" >&2
-      echo "torment: $command does not come to an end" >&2
+      echo "torment: $command $( ((status == 137)) && echo "does not come to an end" || echo "ended with $status by itself")" >&2
       exit 1
     done
     scripts/same_output.py "$command" "$(output "$command" "$directory/whole")" "$out"

@@ -151,7 +151,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
                  {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
                   "--fisher", "--labels", "--centre", "--guide", "--head"},
                  arguments.show.empty() ? "--merge" : "--show");
-  if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");
+  if (!arguments.show.empty()) refuse_given(app, {"--output", "--threads"}, "--show");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "calibrate: -o, the file to write, is missing");
   if (!arguments.merge.empty()) return merge(arguments);

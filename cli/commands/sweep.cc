@@ -121,8 +121,9 @@ void run(const SweepArguments& arguments, const CLI::App& app) {
       (arguments.sweep.empty() ? 0 : 1) + (arguments.repeat.empty() ? 0 : 1) + (arguments.watch.empty() ? 0 : 1);
   NIBBLE_REQUIRE(modes == 1, InvalidArgument, "expected one of SWEEP, --repeat and --watch, got {} of them", modes);
   if (!arguments.watch.empty()) {
-    refuse_given(app, {"--output", "--dry-run", "--retry-failed", "--shard", "--memory", "--cache", "--cache-size"},
-                 "--watch");
+    refuse_given(
+        app, {"--output", "--dry-run", "--retry-failed", "--shard", "--memory", "--cache", "--cache-size", "--threads"},
+        "--watch");
     return watch_sweep(arguments.watch, arguments.common.json);
   }
   if (!arguments.repeat.empty()) {

@@ -253,6 +253,7 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   // Options that would change nothing.
   refused({"calibrate", "--show", text, "--seed", "3"}, 2, "--seed means nothing beside --show");
   refused({"calibrate", "--show", text, "-o", output}, 2, "--output means nothing beside --show");
+  refused({"calibrate", "--show", text, "--threads", "1"}, 2, "--threads means nothing beside --show");
   refused({"calibrate", "--merge", text, text, "-o", output, "--collect", "fisher"}, 2,
           "--collect means nothing beside");
   refused({"calibrate", model, "--tokens", "ids.u16", "--field", "body", "-o", output}, 2, "--field means nothing");

@@ -154,6 +154,11 @@ TEST_F(Quantize, APrintedRecipeUsesNothingElse) {
     EXPECT_EQ(run.exit_code, 2) << option;
     EXPECT_THAT(run.err, HasSubstr(option + " means nothing beside --print-recipe"));
   }
+  for (const std::string option : {"--memory", "--threads"}) {
+    const ProgramRun run = nibble({"quantize", "--preset", "int4-block", "--print-recipe", option, "1"});
+    EXPECT_EQ(run.exit_code, 2) << option;
+    EXPECT_THAT(run.err, HasSubstr(option + " means nothing beside --print-recipe"));
+  }
   const ProgramRun list = nibble({"export", "--list", "--format", "gguf"});
   EXPECT_EQ(list.exit_code, 2);
   EXPECT_THAT(list.err, HasSubstr("--format excludes --list"));

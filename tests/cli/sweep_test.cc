@@ -331,6 +331,7 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
   };
   refused({"--watch", results, "--shard", "1/2"}, "--shard means nothing beside --watch");
   refused({"--watch", results, "--memory", "1G"}, "--memory means nothing beside --watch");
+  refused({"--watch", results, "--threads", "1"}, "--threads means nothing beside --watch");
   refused({"--repeat", record, "--dry-run"}, "--dry-run means nothing beside --repeat");
   refused({"--repeat", record, "--retry-failed"}, "--retry-failed means nothing beside --repeat");
 }
