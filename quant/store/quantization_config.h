@@ -38,7 +38,7 @@ struct QuantizationConfig {
 /// The version written and the only one read.
 constexpr int kQuantizedFormatVersion = 1;
 
-/// Reads it from a config.json (at most 64 Ki tensors); empty for a float checkpoint, narrow floats
+/// Reads it from a config.json (at most 1 Mi tensors); empty for a float checkpoint, narrow floats
 /// (model/checkpoint/narrow_config.h) among them. `what` names the source. Throws FormatError: a quant_method that is
 /// not read, another version, unknown or missing keys, values out of range.
 std::optional<QuantizationConfig> parse_quantization_config(std::string_view config_text, std::string_view what);

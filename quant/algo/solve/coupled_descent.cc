@@ -24,11 +24,20 @@ void transpose_codes(MatrixView<const Code> codes, MatrixView<Code> by_input) {
       for (std::size_t q = p; q < std::min(p + kTile, codes.cols()); ++q) by_input(q, r) = codes(r, q);
 }
 
+/// An input that no loss depends on: the codes nearest to its weights.
+template <class Code>
+void round_column(MatrixView<const float> w, std::size_t j, const BasicColumnRounding<Code>& rounding,
+                  std::span<Code> codes, std::vector<float>& decoded) {
+  std::vector<float> values(w.rows());
+  for (std::size_t r = 0; r < w.rows(); ++r) values[r] = w(r, j);
+  rounding.round(j, 0, values, codes.data(), decoded.data());
+}
+
 /// One sweep; returns by how much the loss fell. What a block of inputs changes reaches the slopes of all others by one
 /// product: the change times H_O is what moving its codes has left behind (CoupledColumn).
 template <class Code>
-double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const BasicColumnRounding<Code>& rounding,
-             MatrixView<float> slopes, MatrixView<Code> codes) {
+double sweep(MatrixView<const float> w, MatrixView<const float> h_in, MatrixView<const float> h_out,
+             const BasicColumnRounding<Code>& rounding, MatrixView<float> slopes, MatrixView<Code> codes) {
   const std::size_t m = slopes.cols(), n = slopes.rows();
   Matrix<float> own(std::min(kCoupledBlock, n), m), changes(own.rows(), m);  // slopes and H_O times changes of a block
   Matrix<Code> columns(own.rows(), m);                                       // the codes of a block
@@ -40,11 +49,15 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
     std::fill_n(changes.data(), width * m, 0.0f);
     const MatrixView<Code> block_codes = columns.view().rows_slice(0, width);
     transpose_codes<Code>(codes.cols_slice(begin, width), block_codes);
-    bool changed = false;
+    bool changed = false, rounded = false;
     for (std::size_t p = 0; p < width; ++p) {
       const std::size_t j = begin + p;
       const float diagonal = h_in(j, j);
-      if (!(diagonal > 0.0f)) continue;
+      if (!(diagonal > 0.0f)) {
+        round_column<Code>(w, j, rounding, block_codes.row(p), values);
+        rounded = true;
+        continue;
+      }
       const auto slope = own.row(p), change = changes.row(p);
       std::copy(slope.begin(), slope.end(), change.begin());
       const auto column = block_codes.row(p);
@@ -65,8 +78,8 @@ double sweep(MatrixView<const float> h_in, MatrixView<const float> h_out, const 
         for (std::size_t r = 0; r < m; ++r) to[r] += coupling * from[r];
       }
     }
+    if (changed || rounded) transpose_codes<Code>(block_codes, codes.cols_slice(begin, width));
     if (!changed) continue;
-    transpose_codes<Code>(block_codes, codes.cols_slice(begin, width));
     parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_in.cols_slice(begin, width),
                          std::as_const(changes).view().rows_slice(0, width), 1.0f, slopes);
   }
@@ -121,7 +134,7 @@ CoupledDescentResult coupled_descent(MatrixView<const float> w, MatrixView<const
                  result.loss_before);
   double loss = result.loss_before;
   while (result.sweeps < sweeps) {
-    const double gain = sweep<Code>(h_in, h_out, rounding, result.slopes, codes);
+    const double gain = sweep<Code>(w, h_in, h_out, rounding, result.slopes, codes);
     ++result.sweeps;
     loss -= gain;
     if (gain <= least_gain * loss) break;

@@ -34,8 +34,8 @@ constexpr std::size_t kMostCoupledSweeps = 8;
 
 /// coordinate_descent() for the loss tr(H_O Δ H_I Δᵀ): input by input, each code in turn becomes the best one while all
 /// others of the weight stay (BasicColumnRounding::improve()), at most `sweeps` times, until a sweep lowers the loss by
-/// less than `least_gain` of what it is then. No step raises the loss, but for rounding in float. Inputs and outputs
-/// whose diagonal is 0 keep their codes.
+/// less than `least_gain` of what it is then. No step raises the loss, but for rounding in float. Inputs whose diagonal
+/// is 0 are rounded to nearest, outputs keep their codes.
 ///
 /// w (out, in); h_in (in, in) and h_out (out, out), symmetric; codes (out, in) valid for `rounding`, which does not
 /// adapt here. Throws InvalidArgument when shapes do not fit; NumericalError for a loss that is not finite.

@@ -139,7 +139,8 @@ Matrix<float> CoupledFit::product_with_inputs(BasicPaletteWeight<Code>& weight, 
   const std::vector<double> own = times(a, std::vector<double>(weight.scales.begin(), weight.scales.end()));
   for (std::size_t i = 0; i < m; ++i) slope[i] -= own[i];
   const std::vector<double> change = solve_change(a, std::move(slope));
-  for (std::size_t i = 0; i < m; ++i) store_scale(scale_of(weight, i) + change[i], weight.scales[i]);
+  for (std::size_t i = 0; i < m; ++i)  // rows of zeros stay zeros
+    if (weight.scales[i] != 0.0f) store_scale(scale_of(weight, i) + change[i], weight.scales[i]);
   return product;
 }
 

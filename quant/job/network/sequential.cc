@@ -277,6 +277,7 @@ class SequentialRun {
       item.settings = without_statistics(item.settings);
       item.rare_expert = true;
     }
+    drop_unshifted_biases(plan_);  // before shards count them
     return true;
   }
 

@@ -8,19 +8,6 @@ namespace {
 
 constexpr std::uint64_t kJointRounds = 4;  // as in the presets that have them
 
-// Biases that shifting was to add, of layers none of which is shifted any more.
-void drop_unshifted_biases(Plan& plan) {
-  for (BiasItem& bias : plan.biases)
-    std::erase_if(bias.weights, [&](std::size_t weight) { return !plan.items[weight].settings.shifting; });
-  std::erase_if(plan.biases, [&](const BiasItem& bias) {
-    if (!bias.weights.empty() || bias.original) return false;
-    for (QuantizeItem& item : plan.items)
-      if (item.layer.bias.tensor == bias.name) item.added_bits = 0;  // which were this bias's
-    plan.parameters -= bias.size;
-    return true;
-  });
-}
-
 }  // namespace
 
 TensorSettings without_statistics(TensorSettings settings) {
@@ -39,6 +26,18 @@ TensorSettings without_statistics(TensorSettings settings) {
   if (settings.window_bits != 0 && settings.scaling != Scaling::kNone)
     settings.joint_iterations = std::max(settings.joint_iterations, kJointRounds);
   return settings;
+}
+
+void drop_unshifted_biases(Plan& plan) {
+  for (BiasItem& bias : plan.biases)
+    std::erase_if(bias.weights, [&](std::size_t weight) { return !plan.items[weight].settings.shifting; });
+  std::erase_if(plan.biases, [&](const BiasItem& bias) {
+    if (!bias.weights.empty() || bias.original) return false;
+    for (QuantizeItem& item : plan.items)
+      if (item.layer.bias.tensor == bias.name) item.added_bits = 0;  // which were this bias's
+    plan.parameters -= bias.size;
+    return true;
+  });
 }
 
 std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibration, bool budget) {

@@ -9,6 +9,9 @@ namespace nibble::quant {
 /// Settings with the same storage that need no statistics: nearest codes, every weight alike, no shifted bias.
 TensorSettings without_statistics(TensorSettings settings);
 
+/// Takes out biases that shifting was to add, of layers none of which is shifted any more, and what they count.
+void drop_unshifted_biases(Plan& plan);
+
 /// An expert whose calibration saw fewer tokens than it has inputs: its Hessian has no inverse of its own, and with no
 /// token at all there is nothing to weigh by. Its items get settings without statistics, and no bias that only they
 /// would shift; the result names them, in the order of plan.items. Items that need none, or are not experts', stay as

@@ -14,7 +14,8 @@
 namespace nibble::quant {
 
 /// A quantized weight in memory as the kernels read it: codes rearranged (code_layout.h), everything small as float.
-/// Rows beyond the last panel's own and inputs beyond cols hold code 0 and scale 0.
+/// Rows beyond the last panel's own hold code 0 and scale 0; inputs beyond cols code 0 and the scale of the row's last
+/// block: their activations are zeros.
 struct PackedWeight {
   PackedKind kind = PackedKind::kSharedPalette;
   CodeLayout layout{4, kPanelRows};

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "quant/kernels/simd/least_activation.h"
 #include "quant/kernels/simd/so_far.h"
 #include "quant/kernels/simd/vector_avx2.h"
 
@@ -86,7 +87,7 @@ struct Int8Lanes2x256 : Vector2x256 {
     _mm256_storeu_ps(lanes, largest_of_lanes);
     for (const float lane : lanes) largest = lane > largest ? lane : largest;
     const bool finite = _mm256_movemask_ps(unordered) == 0 && largest <= __FLT_MAX__;
-    const __m256 inverse = _mm256_set1_ps(largest > 0.0f ? 127.0f / largest : 0.0f);
+    const __m256 inverse = _mm256_set1_ps(largest > kLeastActivation ? 127.0f / largest : 0.0f);
     const auto round = [&](std::size_t i) {
       return finite ? _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse)) : _mm256_setzero_si256();
     };

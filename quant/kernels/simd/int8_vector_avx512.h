@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "quant/kernels/simd/least_activation.h"
 #include "quant/kernels/simd/so_far.h"
 #include "quant/kernels/simd/vector_avx512.h"
 
@@ -67,7 +68,7 @@ struct Int8Lanes512 : Vector512 {
     const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
     const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
     const bool finite = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) == 0 && largest <= __FLT_MAX__;
-    const __m512 inverse = _mm512_set1_ps(largest > 0.0f ? 127.0f / largest : 0.0f);
+    const __m512 inverse = _mm512_set1_ps(largest > kLeastActivation ? 127.0f / largest : 0.0f);
     const auto round = [&](__m512 v) {
       return finite ? _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)) : _mm512_setzero_si512();
     };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "quant/kernels/simd/least_activation.h"
 #include "quant/kernels/simd/plain_block_product.h"
 #include "quant/kernels/simd/vector_neon.h"
 
@@ -80,7 +81,7 @@ struct Int8Lanes4x128 : Vector4x128 {
         each<F>([](float32x4_t u, float32x4_t v) { return vmaxq_f32(vabsq_f32(u), vabsq_f32(v)); }, low, high);
     const float largest = vmaxvq_f32(vmaxq_f32(vmaxq_f32(sizes.a, sizes.b), vmaxq_f32(sizes.c, sizes.d)));
     const bool finite = largest <= __FLT_MAX__;  // a NaN stays the maximum of whatever it meets
-    const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    const float inverse = largest > kLeastActivation ? 127.0f / largest : 0.0f;
     const auto round = [&](float32x4_t v) { return finite ? vcvtnq_s32_f32(vmulq_n_f32(v, inverse)) : vdupq_n_s32(0); };
     const Sums a = each<Sums>(round, low), b = each<Sums>(round, high);
     const auto narrow = [](Sums v) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "quant/kernels/packing/code_layout.h"
+#include "quant/kernels/simd/least_activation.h"
 #include "quant/kernels/simd/plain_block_product.h"
 #include "quant/kernels/simd/vector_scalar.h"
 
@@ -72,7 +73,7 @@ struct Int8VectorScalar : VectorScalar {
       largest = std::max(largest, std::abs(x[j]));
       finite = finite && std::isfinite(x[j]);
     }
-    const float inverse = finite && largest > 0.0f ? 127.0f / largest : 0.0f;
+    const float inverse = finite && largest > kLeastActivation ? 127.0f / largest : 0.0f;
     sum = 0;
     for (std::size_t j = 0; j < kBlockInputs; ++j) {
       x8[j] = finite ? static_cast<std::int8_t>(std::lrint(x[j] * inverse)) : std::int8_t{0};

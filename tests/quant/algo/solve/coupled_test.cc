@@ -214,6 +214,21 @@ TEST_F(CoupledDescent, EndsWhereASweepGainsLittleAndLeavesWhatSaysNothing) {
   for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(silent.codes(i, 6), weight.codes(i, 6));
 }
 
+// Palettes move between sweeps: codes that no loss depends on have to follow them.
+TEST_F(CoupledDescent, RoundsSilentInputsToNearest) {
+  take_300_inputs();
+  PaletteWeight weight = scalar(2);
+  const Matrix<std::uint8_t> nearest = weight.codes;
+  const PaletteRounding rounding(weight.palettes, 0, {});
+  for (const std::size_t silent : {6u, 290u}) {
+    for (std::size_t j = 0; j < 300; ++j) h_in_(j, silent) = h_in_(silent, j) = 0.0f;
+    for (std::size_t i = 0; i < 40; ++i) weight.codes(i, silent) ^= 1u;
+  }
+  coupled_descent(w_, h_in_, h_out_, rounding, 1, weight.codes);
+  for (const std::size_t silent : {6u, 290u})
+    for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(weight.codes(i, silent), nearest(i, silent)) << i;
+}
+
 TEST_F(CoupledDescent, OfWindowsLowersTheLossAndKeepsStreams) {
   for (const auto& [bits, window_bits] : {std::pair{1u, 5u}, {2u, 6u}, {2u, 7u}, {3u, 8u}, {4u, 6u}}) {
     SCOPED_TRACE(testing::Message() << bits << " of " << window_bits << " bits");

@@ -249,6 +249,28 @@ TEST(Sequential, GoesOnAfterAKillKnowingTheRareExperts) {
   }
 }
 
+// An expert that is not shifted has no bias, and none is counted.
+TEST(Sequential, RareExpertsGetNoBiases) {
+  const TempDir dir;
+  test::tiny_mixtral().write(dir / "model");
+  const auto recipe = [](const char* shifting) {
+    return fmt::format("defaults: {{format: uniform, bits: 2, solver: gptq, sequential: true, shifting: {}}}",
+                       shifting);
+  };
+  const auto shifted = quantize(dir, recipe("true")), plain = quantize(dir, recipe("false"), "plain");
+  ASSERT_EQ(shifted.rare_experts.size(), 6u);
+  const auto checkpoint = model::Checkpoint::open(dir / "out");
+  std::size_t biases = 0;
+  for (std::size_t i = 0; i < shifted.tensors.size(); ++i) {
+    const TensorResult &with = shifted.tensors[i], &without = plain.tensors[i];
+    const bool rare = std::ranges::any_of(shifted.rare_experts, [&](const auto& r) { return r.name == with.name; });
+    EXPECT_EQ(!checkpoint->contains(with.name + ".bias"), rare) << with.name;
+    EXPECT_EQ(with.bits_per_weight == without.bits_per_weight, rare) << with.name;
+    biases += rare ? 0u : 1u;
+  }
+  EXPECT_GT(biases, 0u);
+}
+
 // So little memory that the Hessians of a step's experts, 16 MB each, are collected in turns.
 TEST(Sequential, GivesTheSameBytesWhateverNumberOfExpertsIsMeasuredTogether) {
   const TempDir dir;

@@ -110,6 +110,20 @@ TEST(QuantizedActivations, OfABlockWithNaNOrInfinityAreNaN) {
   }
 }
 
+// 127 over the largest of them would be infinite.
+TEST(QuantizedActivations, TooSmallForAScaleAreZeros) {
+  for (const float tiny : {0x1p-121f, 2e-37f, 1e-40f, 0x1p-149f}) {
+    std::vector<float> x(2 * kBlock, 0.0f);
+    x[3] = -tiny, x[7] = tiny;
+    x[kBlock] = 0x1.000002p-121f;
+    const Quantized q(x);
+    for (std::size_t i = 0; i < kBlock; ++i) EXPECT_EQ(q.values[i], 0) << tiny;
+    EXPECT_EQ(q.sums[0], 0);
+    EXPECT_EQ(q.values[kBlock], 127);
+    EXPECT_EQ(q.sums[1], 127);
+  }
+}
+
 std::vector<TensorWish> wishes() {
   std::vector<TensorWish> all;
   for (const auto& [rows, cols] :

@@ -279,6 +279,18 @@ TEST(PackedLinear, RefusesPowersOfTwoThatNoFloat16OfARowHolds) {
   const QuantizedTensor fits = tensor(0x1p21f);
   ASSERT_TRUE(can_pack(fits)) << "39 powers apart";
   EXPECT_FALSE(can_pack(tensor(0x1p20f)));
+  std::vector<float> entries;
+  fits.load_palette(0, entries);
+  const auto zero = std::ranges::find(entries, 0.0f) - entries.begin();
+  std::fill(codes.begin() + 96, codes.end(), static_cast<std::uint8_t>(zero));  // any scale is theirs
+  const QuantizedTensor zeros = tensor(0x1p-127f);
+  ASSERT_TRUE(can_pack(zeros));
+  Matrix<float> ones(1, 64), sums(1, 2);
+  for (std::size_t j = 0; j < 64; ++j) ones(0, j) = 1.0f;
+  make_packed_linear(zeros, {}, Compute::kExact)->forward(ones, sums);
+  double expected = 0.0;
+  for (std::size_t j = 0; j < 32; ++j) expected += 0x1p60 * static_cast<double>(entries[codes[64 + j]]);
+  EXPECT_TRUE(test::near(sums(0, 1), expected, {.abs = 0x1p60 * 32 * 6 * 0x1p-20}));  // 32 sums of entries up to 6
   Matrix<float> x(1, 64), y(1, 2);
   for (std::size_t j = 32; j < 64; ++j) x(0, j) = 1.0f;
   make_packed_linear(fits, {}, Compute::kExact)->forward(x, y);
