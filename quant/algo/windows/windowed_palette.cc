@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -23,7 +22,16 @@ constexpr double kNoiseUntil = 0.7, kLongStepsUntil = 0.8;  // shares of the rou
 constexpr std::size_t kFinalRounds = 20;
 constexpr double kLeastRoundGain = 2e-4, kLeastJointGain = 1e-6;
 
-// What the streams of some inputs make of a palette.
+// Of a weight with more rows than kMostRows a sample takes stretches of kStretchRows from many inputs, since whole
+// columns of so many would be few, and the palette theirs alone.
+constexpr std::size_t kMostRows = 8192, kStretchRows = 2048;
+
+// Rows [first, first + count) of an input: a stream of their own.
+struct Stretch {
+  std::size_t column = 0, first = 0, count = 0;
+};
+
+// What the streams of some stretches make of a palette.
 struct Pass {
   double cost = 0.0;
   std::vector<double> products, squares;  // by window: Σ u t and Σ u², in the words of WindowSearch
@@ -46,8 +54,7 @@ class WindowedFitter {
   }
 
   WindowedPalettization run() {
-    all_.resize(w_.cols());
-    std::iota(all_.begin(), all_.end(), std::size_t{0});
+    for (std::size_t j = 0; j < w_.cols(); ++j) all_.push_back({j, 0, w_.rows()});
     WindowedPalettization best;
     best.weight.window_step = options_.bits;
     best.weight.palettes = Matrix<float>(1, entries());
@@ -61,19 +68,25 @@ class WindowedFitter {
   std::size_t entries() const { return std::size_t{1} << options_.window_bits; }
   float scale_of(std::size_t row) const { return scales_.empty() ? 1.0f : scales_[row]; }
 
-  // Inputs with about so many weights, evenly spread.
-  std::vector<std::size_t> sampled(std::size_t weights) const {
-    const std::size_t most = std::max<std::size_t>(1, weights / w_.rows());
-    if (most >= w_.cols()) return all_;
-    std::vector<std::size_t> columns(most);
-    for (std::size_t n = 0; n < most; ++n) columns[n] = n * w_.cols() / most;
-    return columns;
+  // About so many weights, evenly spread over inputs, and over rows where these are many.
+  std::vector<Stretch> sampled(std::size_t weights) const {
+    const std::size_t rows = w_.rows(), count = rows <= kMostRows ? rows : kStretchRows;
+    const std::size_t most = std::max<std::size_t>(1, weights / count);
+    if (most >= w_.cols() * (rows / count)) return all_;
+    constexpr double kGoldenRatio = 0.6180339887498949;  // its multiples, less whole parts, lie evenly
+    std::vector<Stretch> stretches;
+    for (std::size_t n = 0; n < most; ++n) {
+      const double at = static_cast<double>(n) * kGoldenRatio;
+      const double share = at - std::floor(at);
+      stretches.push_back(
+          {n * w_.cols() / most, static_cast<std::size_t>(share * static_cast<double>(rows - count)), count});
+    }
+    return stretches;
   }
 
-  // The best streams of `columns`; their codes go to `codes` (out, in) where it is given.
-  Pass search(std::span<const float> palette, std::span<const std::size_t> columns,
-              Matrix<std::uint16_t>* codes) const {
-    const std::size_t tiles = (columns.size() + kColumnTile - 1) / kColumnTile, rows = w_.rows();
+  // The best streams of `stretches`; the codes of whole inputs go to `codes` (out, in) where it is given.
+  Pass search(std::span<const float> palette, std::span<const Stretch> stretches, Matrix<std::uint16_t>* codes) const {
+    const std::size_t tiles = (stretches.size() + kColumnTile - 1) / kColumnTile;
     std::vector<Pass> of_tile(tiles);
     std::vector<WindowSearch> searches;
     for (std::size_t t = 0; t < thread_count(); ++t)
@@ -82,12 +95,14 @@ class WindowedFitter {
       Pass& pass = of_tile[tile];
       pass.products.resize(entries());
       pass.squares.resize(entries());
-      std::vector<float> factors(rows);
-      std::vector<std::uint16_t> column(rows);
-      for (std::size_t n = tile * kColumnTile; n < std::min(columns.size(), (tile + 1) * kColumnTile); ++n) {
-        const std::size_t j = columns[n];
-        const auto targets = targets_.row(j);
-        for (std::size_t i = 0; i < rows; ++i) factors[i] = scale_of(i) * (weights_.empty() ? 1.0f : roots_(j, i));
+      std::vector<float> factors;
+      std::vector<std::uint16_t> column;
+      for (std::size_t n = tile * kColumnTile; n < std::min(stretches.size(), (tile + 1) * kColumnTile); ++n) {
+        const auto [j, first, rows] = stretches[n];
+        const auto targets = targets_.row(j).subspan(first, rows);
+        factors.resize(rows), column.resize(rows);
+        for (std::size_t i = 0; i < rows; ++i)
+          factors[i] = scale_of(first + i) * (weights_.empty() ? 1.0f : roots_(j, first + i));
         searches[thread_index()].search(targets, factors, column);
         for (std::size_t i = 0; i < rows; ++i) {
           const double t = targets[i], u = factors[i], error = t - u * static_cast<double>(palette[column[i]]);
@@ -96,7 +111,7 @@ class WindowedFitter {
           pass.squares[column[i]] += u * u;
         }
         if (codes != nullptr)
-          for (std::size_t i = 0; i < rows; ++i) (*codes)(i, j) = column[i];
+          for (std::size_t i = 0; i < rows; ++i) (*codes)(first + i, j) = column[i];
       }
     });
     Pass sum{.products = std::vector<double>(entries()), .squares = std::vector<double>(entries())};
@@ -116,11 +131,11 @@ class WindowedFitter {
       if (pass.squares[q] > 0.0) palette[q] = static_cast<float>(pass.products[q] / pass.squares[q]);
   }
 
-  // Quantiles of W / s over the sampled inputs, ascending, one for each entry; rows of scale 0 have no say.
-  std::vector<float> quantiles(std::span<const std::size_t> columns) const {
+  // Quantiles of W / s over the sample, ascending, one for each entry; rows of scale 0 have no say.
+  std::vector<float> quantiles(std::span<const Stretch> stretches) const {
     std::vector<float> values;
-    for (const std::size_t j : columns)
-      for (std::size_t i = 0; i < w_.rows(); ++i)
+    for (const auto& [j, first, rows] : stretches)
+      for (std::size_t i = first; i < first + rows; ++i)
         if (scale_of(i) != 0.0f) values.push_back(w_(i, j) / scale_of(i));
     if (values.empty()) values.push_back(0.0f);
     std::sort(values.begin(), values.end());
@@ -137,16 +152,16 @@ class WindowedFitter {
 
   // One annealed palette. Means that are moved about settle in a deeper optimum than those of plain rounds, whose first
   // few decide which windows stand for what: docs/results/windowed.md.
-  std::vector<float> annealed(std::span<const std::size_t> columns, std::size_t start) const {
+  std::vector<float> annealed(std::span<const Stretch> sample, std::size_t start) const {
     Random random(options_.seed * 1000003 + start);
-    const std::vector<float> ascending = quantiles(columns);
+    const std::vector<float> ascending = quantiles(sample);
     double squares = 0.0;
     for (const float value : ascending) squares += static_cast<double>(value) * static_cast<double>(value);
     const double size = std::sqrt(squares / static_cast<double>(entries()));
     std::vector<float> palette = shuffled(ascending, random);
     for (std::size_t round = 0; round < options_.rounds; ++round) {
       std::vector<float> means = palette;
-      take_means(search(palette, columns, nullptr), means);
+      take_means(search(palette, sample, nullptr), means);
       const double at = static_cast<double>(round) / static_cast<double>(options_.rounds);
       const double noise = kNoise * size * std::max(0.0, 1.0 - at / kNoiseUntil);
       const double step = at < kLongStepsUntil ? kLongStep : 1.0;
@@ -159,11 +174,11 @@ class WindowedFitter {
   }
 
   std::vector<float> fitted() const {
-    const std::vector<std::size_t> columns = sampled(kSampleWeights), more = sampled(kWholeSample);
+    const std::vector<Stretch> sample = sampled(kSampleWeights), more = sampled(kWholeSample);
     std::vector<float> best;
     double best_cost = 0.0;
     for (std::size_t start = 0; start < options_.starts; ++start) {
-      std::vector<float> palette = annealed(columns, start);
+      std::vector<float> palette = annealed(sample, start);
       const double cost = search(palette, more, nullptr).cost;
       if (start > 0 && cost >= best_cost) continue;
       best = std::move(palette);
@@ -239,7 +254,7 @@ class WindowedFitter {
   const WindowedPaletteOptions& options_;
   Matrix<float> targets_, roots_;  // (in, out): W √F and √F
   std::vector<float> scales_;
-  std::vector<std::size_t> all_;  // inputs
+  std::vector<Stretch> all_;  // inputs, whole
 };
 
 }  // namespace

@@ -103,6 +103,21 @@ TEST(WindowedPalette, IsBetterThanAScalarOne) {
   EXPECT_LT(palettize_windows(w, {}, {.bits = 2, .window_bits = 6}).cost, 0.85 * scalar);
 }
 
+// Of 40,000 rows three inputs whole would be the sample, 0, 4 and 8: a palette of these, which are small, fits no
+// other.
+TEST(WindowedPalette, OfManyRowsIsFittedToInputsOfAllSizes) {
+  constexpr std::size_t kRows = 140'000, kFew = 4000, kInputs = 16;
+  Random random(3);
+  Matrix<float> w(kRows, kInputs);
+  for (std::size_t i = 0; i < kRows; ++i)
+    for (std::size_t j = 0; j < kInputs; ++j) w(i, j) = static_cast<float>(random.normal() * (j % 5 == 0 ? 1.0 : 4.0));
+  const WindowedPaletteOptions options{.bits = 2, .window_bits = 4, .scale = RowScale::kStd};
+  const auto few_rows = w.view().rows_slice(0, kFew);
+  const double few = palettize_windows(few_rows, {}, options).cost / kFew,
+               many = palettize_windows(w, {}, options).cost / kRows;
+  EXPECT_LT(many, 1.02 * few);
+}
+
 TEST(WindowedPalette, HoldsOddShapesAndConstants) {
   for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{1, 1}, {1, 9}, {2, 1}, {13, 3}}) {
     const Matrix<float> w = random_weights(rows, cols, 6);
