@@ -36,8 +36,10 @@ class Layout {
     for (const BlockSpec& block : architecture.blocks) add_norms(block);
     for (const auto* const norm : {&architecture.embedding_norm, &architecture.final_norm})
       if (*norm) add_norm(**norm, (*norm)->role);
-    for (auto& [name, values] : gguf_rotary_factors(architecture, names))
-      tensors_.push_back({.name = name, .shape = {values.size()}, .values = std::move(values)});
+    for (auto& [name, values] : gguf_rotary_factors(architecture, names)) {
+      GgufLayoutTensor& factors = tensors_.emplace_back(GgufLayoutTensor{.name = name, .shape = {values.size()}});
+      factors.values = std::move(values);
+    }
   }
 
   std::vector<GgufLayoutTensor> take() { return std::move(tensors_); }
