@@ -92,10 +92,13 @@ std::span<const std::byte> FloatEncoder::encode(std::span<const float> values) {
   } else {
     std::transform(values.begin(), values.end(), halves_.begin(), f32_to_bf16);
   }
-  for (std::size_t i = 0; i < values.size(); ++i)
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    NIBBLE_REQUIRE(std::isfinite(values[i]), NumericalError, "{}: expected finite weights, got {} at index {}", name_,
+                   values[i], done_ + i);
     NIBBLE_REQUIRE(std::isfinite(dtype_ == DType::kF16 ? f16_to_f32(halves_[i]) : bf16_to_f32(halves_[i])),
                    NumericalError, "{}: {} at index {} is too large for {}", name_, values[i], done_ + i,
                    dtype_ == DType::kF16 ? "float16 (at most 65504)" : "bfloat16");
+  }
   done_ += values.size();
   return std::as_bytes(std::span(halves_));
 }

@@ -20,6 +20,7 @@
 #include "core/text/json.h"
 #include "eval/inspect/inspect_model.h"
 #include "eval/inspect/model_graph.h"
+#include "export/output_path.h"
 #include "model/open/open_model.h"
 #include "quant/store/model_weights.h"
 
@@ -132,6 +133,7 @@ void write_graph(const InspectArguments& arguments) {
       std::find_if(std::begin(kWriters), std::end(kWriters), [&](const auto& w) { return w.first == extension; });
   NIBBLE_REQUIRE(writer != std::end(kWriters), InvalidArgument,
                  "--graph: expected a file that ends in .dot, .svg or .json, got '{}'", arguments.graph.string());
+  exporting::require_apart(arguments.model, arguments.graph);
   const auto checkpoint = model::open_checkpoint(arguments.model);
   const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
   write_file(arguments.graph, text);

@@ -92,7 +92,10 @@ class Loader {
 
   void add_other(const std::filesystem::path& file) {
     const std::string what = fmt::format("'{}'", file.string());
-    const nlohmann::json json = parse_strict_json(read_text_file(file, kMaxRecordBytes), what);
+    const std::string text = read_text_file(file, kMaxRecordBytes);
+    const nlohmann::json json = parse_strict_json(text, what);
+    const auto format = json.is_object() ? json.find("format") : json.end();
+    if (format != json.end() && *format == kRecordFormat) return add_record(parse_record(text, what));  // renamed
     add_measurement(json, what, input_);
   }
 

@@ -55,6 +55,15 @@ Settings settings_of(const YamlNode& node, std::string_view what, std::string_vi
   return settings;
 }
 
+// Of one map: neither would be heard. (A cell's own goes before that of `defaults`.)
+void require_one_start(const YamlNode& node, std::string_view what, std::string_view section) {
+  const auto names = [&](std::string_view wanted) {
+    return std::any_of(node.entries.begin(), node.entries.end(), [&](const YamlEntry& e) { return e.key == wanted; });
+  };
+  if (names("preset") && names("recipe"))
+    fail_at(what, node, fmt::format("{}: preset and recipe both name a whole recipe: give one of them", section));
+}
+
 // Later settings win. The start is `preset` or `recipe`, else the recipe of `nibble quantize`.
 quant::Recipe make_recipe(const Settings& settings, std::string_view what) {
   quant::Recipe recipe;
@@ -97,6 +106,7 @@ bool is_excluded(const Settings& settings, std::span<const Exclusion> exclusions
 void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Exclusion> exclusions,
               std::string_view what, ExpandedRecipes& expanded) {
   check_keys(grid, what, "grid", with_sections({}));
+  require_one_start(grid, what, "grid");
   std::vector<std::vector<std::string>> values;
   std::size_t cells = 1;
   for (const auto& [key, value] : grid.entries) {
@@ -161,6 +171,7 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
   const auto is_checkpoint = [](const YamlEntry& entry) { return entry.key == kCheckpoint; };
   check_keys(item, what, "list", with_sections({"name", kCheckpoint}));
   if (std::any_of(item.entries.begin(), item.entries.end(), is_checkpoint)) return add_checkpoint(item, what, recipes);
+  require_one_start(item, what, "list");
   const Settings own = settings_of(item, what, "list");
   Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
   all.insert(all.end(), own.begin(), own.end());
@@ -184,6 +195,7 @@ ExpandedRecipes expand_recipes(const RecipeNodes& nodes, std::span<const Exclusi
   Settings defaults;
   if (nodes.defaults != nullptr) {
     check_keys(*nodes.defaults, what, "defaults", with_sections({}));
+    require_one_start(*nodes.defaults, what, "defaults");
     defaults = settings_of(*nodes.defaults, what, "defaults");
   }
   ExpandedRecipes expanded;

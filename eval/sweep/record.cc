@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "nibble sweep record";
 constexpr int kVersion = 1;
 constexpr std::size_t kIdDigits = 32;
 
@@ -233,7 +232,7 @@ std::string text_of(const Json& json) {
 }  // namespace
 
 Json record_json(const SweepRecord& record) {
-  Json json{{"format", kFormat},
+  Json json{{"format", kRecordFormat},
             {"version", kVersion},
             {"id", record.id},
             {"status", record.error ? "failed" : "ok"},
@@ -263,8 +262,8 @@ std::string record_text_without_timings(const SweepRecord& record) {
 SweepRecord parse_record(std::string_view text, std::string_view what) {
   const nlohmann::json json = parse_strict_json(text, what);  // refuses what the second reading would hide
   const JsonFields reader(json, std::string(what));
-  NIBBLE_REQUIRE(reader.text_or("format", "") == kFormat, FormatError, "{}: not a sweep record (\"format\": \"{}\")",
-                 what, kFormat);
+  NIBBLE_REQUIRE(reader.text_or("format", "") == kRecordFormat, FormatError, "{}: not a sweep record (\"format\": \"{}\")",
+                 what, kRecordFormat);
   NIBBLE_REQUIRE(reader.count("version") == kVersion, FormatError, "{}: expected version {} of sweep records, got {}",
                  what, kVersion, reader.count("version"));
   SweepRecord record;

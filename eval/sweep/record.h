@@ -109,6 +109,9 @@ struct SweepRecord {
   std::vector<SpeedRecord> speeds;                      ///< of an evaluation of speed, one for each context
 };
 
+/// What a record calls itself, under "format".
+constexpr std::string_view kRecordFormat = "nibble sweep record";
+
 /// The record as one JSON object, keys in the order of docs/formats.md. Measures that are not finite are null.
 nlohmann::ordered_json record_json(const SweepRecord& record);
 /// The text of the file: record_json() in lines, lists of numbers on one line each.

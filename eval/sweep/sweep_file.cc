@@ -244,6 +244,8 @@ SweepSpec parse_sweep(std::string_view yaml, std::string_view what) {
       }
     }
   }
+  NIBBLE_REQUIRE(!spec.cells.empty() || file.find("exclude") == nullptr, InvalidArgument,
+                 "{}: there are no cells: 'exclude' leaves out all there would be", what);
   NIBBLE_REQUIRE(!spec.cells.empty(), InvalidArgument,
                  "{}: there are no cells: give settings under 'grid' or 'list' ('list: [float]' for the float model)",
                  what);

@@ -61,6 +61,13 @@ TEST_F(GgufCommands, InspectShowsTypesAndBits) {
 
 TEST_F(GgufCommands, InspectDrawsAndCompresses) {
   ASSERT_EQ(nibble({"inspect", file, "--graph", dir / "graph.json"}).exit_code, 0);
+  std::filesystem::copy(test::source_path("datasets/demo/gpt2-demo"), dir / "model",
+                        std::filesystem::copy_options::recursive);
+  const std::string before = test::read_file(dir / "model/config.json");
+  const ProgramRun over = nibble({"inspect", dir / "model", "--graph", dir / "model/config.json"});
+  EXPECT_EQ(over.exit_code, 2);
+  EXPECT_THAT(over.err, HasSubstr("lies inside the model"));
+  EXPECT_EQ(test::read_file(dir / "model/config.json"), before);
   EXPECT_THAT(read_file(dir / "graph.json"), HasSubstr("Q8_0"));
   const auto drawn = nibble_json({"inspect", file, "--graph", dir / "graph.dot"});
   EXPECT_EQ(drawn["graph"], (dir / "graph.dot").string());

@@ -234,6 +234,11 @@ TEST(Export, RefusesValuesThatFloat16CannotHold) {
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { test::export_dequantized(dir / "q", dir / "f", false); },
                                                 "h.0.mlp.c_fc.weight", "too large for float16"));
   EXPECT_FALSE(std::filesystem::exists(dir / "f"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(model.tensor("h.0.mlp.c_fc.weight").bytes.data(), &nan, sizeof nan);
+  model.write(dir / "other");
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { test::export_dequantized(dir / "other", dir / "f", false); },
+                                                "h.0.mlp.c_fc.weight", "expected finite weights, got nan at index 0"));
 }
 
 }  // namespace

@@ -41,6 +41,16 @@ TEST_F(ReportInputTest, CheckpointsOfOneNameAreModelsOfTheirOwn) {
   EXPECT_THAT(models, ElementsAre("gpt2-novels (01234567)", "gpt2-novels (5f1e)", "gpt2-novels (5f1e)"));
 }
 
+TEST_F(ReportInputTest, ARenamedRecordIsARecord) {
+  test::write_records(directory_.path(), {test::example_sweep()[0]});
+  std::filesystem::rename(directory_ / (test::example_sweep()[0].id + ".json"), directory_ / "mine.json");
+  for (const std::filesystem::path& where : {directory_.path(), directory_ / "mine.json"}) {
+    const ReportInput input = load_report_input({where});
+    EXPECT_EQ(input.entries.size(), 1u);
+    EXPECT_TRUE(input.problems.empty());
+  }
+}
+
 TEST_F(ReportInputTest, WhatQuantizingWarnedOfIsSaidOnceForEachModel) {
   for (SweepRecord& record : records_) record.warnings = {"a rare expert"};
   records_[1].labels[1].second = records_[2].labels[1].second = "one recipe";

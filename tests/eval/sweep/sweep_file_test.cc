@@ -49,6 +49,7 @@ TEST(SweepFile, ExclusionsCoverGivenAndDefaultSettingsModelsAndEvaluations) {
   EXPECT_EQ(parse(grid + "exclude: [{model: other, bits: [3, 4]}]").cells.size(), 4u);
   EXPECT_EQ(parse(grid + "exclude: [{weighting: none, model: m}]").cells.size(), 4u);  // none is the default
   EXPECT_TRUE(refused(kHead + grid + "exclude: [{evaluation: e}]", "there are no cells"));
+  EXPECT_TRUE(refused(kHead + grid + "exclude: [{}]", "there are no cells", "'exclude' leaves out all"));
 }
 
 TEST(SweepFile, NamesThatNothingHasAreNotExcluded) {
@@ -62,6 +63,17 @@ TEST(SweepFile, NamesThatNothingHasAreNotExcluded) {
                       "recipe: expected the name of a recipe (without windows or seed of the text)"));
   EXPECT_EQ(parse(cells + "exclude: [{recipe: [two, float]}]").cells.size(), 2u * 2u);
   EXPECT_EQ(parse(cells + "exclude: [{bits: 4}, {recipe: bits=4, model: m}]").cells.size(), 2u * 3u);
+}
+
+// One of them would be dropped, whichever it is.
+TEST(SweepFile, APresetAndARecipeOfOneCellAreRefused) {
+  constexpr const char* kBoth = "both name a whole recipe";
+  EXPECT_TRUE(
+      refused(kHead + "grid: {preset: [int4-block, palette], recipe: [r.yaml]}\n", "grid: preset and recipe", kBoth));
+  EXPECT_TRUE(refused(kHead + "list:\n  - {recipe: r.yaml, preset: int4-block}\n", "list: preset and recipe", kBoth));
+  EXPECT_TRUE(refused(kHead + "defaults: {preset: palette, recipe: r.yaml}\nlist: [{bits: 3}]\n",
+                      "defaults: preset and recipe", kBoth));
+  EXPECT_EQ(parse("defaults: {preset: int4-block}\nlist: [{preset: palette}]\n").recipes.size(), 1u);
 }
 
 TEST(SweepFile, WhatIsExcludedNeedNotMakeSense) {
