@@ -262,8 +262,8 @@ std::string record_text_without_timings(const SweepRecord& record) {
 SweepRecord parse_record(std::string_view text, std::string_view what) {
   const nlohmann::json json = parse_strict_json(text, what);  // refuses what the second reading would hide
   const JsonFields reader(json, std::string(what));
-  NIBBLE_REQUIRE(reader.text_or("format", "") == kRecordFormat, FormatError, "{}: not a sweep record (\"format\": \"{}\")",
-                 what, kRecordFormat);
+  NIBBLE_REQUIRE(reader.text_or("format", "") == kRecordFormat, FormatError,
+                 "{}: not a sweep record (\"format\": \"{}\")", what, kRecordFormat);
   NIBBLE_REQUIRE(reader.count("version") == kVersion, FormatError, "{}: expected version {} of sweep records, got {}",
                  what, kVersion, reader.count("version"));
   SweepRecord record;
