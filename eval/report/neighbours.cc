@@ -52,7 +52,8 @@ std::string neighbours_text(const Entries& entries) {
   std::ranges::copy_if(entries, std::back_inserter(quantized), [&](const Entry* entry) {
     return !is_float_model(*entry) && std::isfinite(ranking.value(*entry));
   });
-  if (quantized.empty()) return "";
+  // Of several texts together the texts' own differences would be taken for likeness of neighbours.
+  if (quantized.empty() || quantized.front()->record.id.empty()) return "";
   const Entry& lowest = **std::ranges::min_element(quantized, {}, [&](const Entry* e) { return ranking.value(*e); });
   std::vector<double> of_figures, of_differences;
   for (const Entry* entry : quantized) {

@@ -137,7 +137,7 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "repetition_penalty"};
 constexpr std::string_view kHarmlessPrefixes[] = {"_", "summary_", "output_"};
 
-// Of families that have no such biases, in files that say so all the same.
+// Of families that decide on biases by other keys or by none; transformers passes over these.
 constexpr std::string_view kHarmlessIfFalse[] = {"attention_bias", "mlp_bias"};
 
 bool is_harmless(std::string_view key) {

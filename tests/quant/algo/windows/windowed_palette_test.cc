@@ -103,8 +103,8 @@ TEST(WindowedPalette, IsBetterThanAScalarOne) {
   EXPECT_LT(palettize_windows(w, {}, {.bits = 2, .window_bits = 6}).cost, 0.85 * scalar);
 }
 
-// Of 40,000 rows three inputs whole would be the sample, 0, 4 and 8: a palette of these, which are small, fits no
-// other.
+// Of 140,000 rows one input whole would be the sample, and three the larger one, 0, 5 and 10: a palette of these, which
+// are small, fits no other.
 TEST(WindowedPalette, OfManyRowsIsFittedToInputsOfAllSizes) {
   constexpr std::size_t kRows = 140'000, kFew = 4000, kInputs = 16;
   Random random(3);
