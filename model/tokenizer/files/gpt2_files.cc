@@ -67,6 +67,8 @@ void set_rules(TokenizerSpec& spec, const TokenizerConfig& config) {
                  "Qwen2Tokenizer, whose rules for words are known. Others stand in a tokenizer.json "
                  "(AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one)",
                  spec.where, in_quotes(named));
+  if (rules == "GPTNeoXTokenizer")
+    spec.normalizer.emplace_back(UnicodeFormStep{});  // the others leave texts as they are
   spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = prefix, .use_regex = true});
 }
 

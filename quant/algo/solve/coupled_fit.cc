@@ -125,7 +125,11 @@ const Matrix<float>& CoupledFit::target_slopes(const BasicPaletteWeight<Code>& w
 template <class Code>
 Matrix<float> CoupledFit::product_with_inputs(BasicPaletteWeight<Code>& weight, const Matrix<float>* target) const {
   const std::size_t m = w_.rows();
-  const Matrix<float> entries = entries_by_input(weight);
+  Matrix<float> entries = entries_by_input(weight);
+  for (std::size_t i = 0; i < m && !weight.scales.empty();
+       ++i)  // rows of zeros stay zeros, and others do not lean on them
+    if (weight.scales[i] == 0.0f)
+      for (std::size_t j = 0; j < entries.rows(); ++j) entries(j, i) = 0.0f;
   Matrix<float> product(entries.rows(), m);
   parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_, entries, 0.0f, product);
   if (target == nullptr) return product;
@@ -139,7 +143,7 @@ Matrix<float> CoupledFit::product_with_inputs(BasicPaletteWeight<Code>& weight, 
   const std::vector<double> own = times(a, std::vector<double>(weight.scales.begin(), weight.scales.end()));
   for (std::size_t i = 0; i < m; ++i) slope[i] -= own[i];
   const std::vector<double> change = solve_change(a, std::move(slope));
-  for (std::size_t i = 0; i < m; ++i)  // rows of zeros stay zeros
+  for (std::size_t i = 0; i < m; ++i)
     if (weight.scales[i] != 0.0f) store_scale(scale_of(weight, i) + change[i], weight.scales[i]);
   return product;
 }

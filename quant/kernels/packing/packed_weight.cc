@@ -260,11 +260,13 @@ bool can_pack(const QuantizedTensor& tensor) {
   const std::vector<std::uint8_t> largest = largest_codes(tensor);
   const auto codes = tensor.find("block_scale")->bytes;
   std::vector<float> row(spec.cols);
+  std::size_t decoded = spec.rows;  // none
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::size_t r = i / spec.blocks(), first = i % spec.blocks() * spec.group_size;
     if (largest[r] - static_cast<int>(codes[i]) <= kLargestHalfExponent - kLeastHalfExponent) continue;
     // The scale of a block of zeros, which is as small as scales get, may become anything.
-    tensor.decode_rows(r, r + 1, row.data());
+    if (r != decoded) tensor.decode_rows(r, r + 1, row.data());
+    decoded = r;
     const auto block = std::span(row).subspan(first).first(std::min<std::size_t>(spec.group_size, spec.cols - first));
     if (std::ranges::any_of(block, [](float value) { return value != 0.0f; })) return false;
   }

@@ -79,6 +79,7 @@ TEST(VocabularyFiles, AreReadByTheRulesOfTheirClass) {
   EXPECT_EQ(ids("{}"), apart);
   EXPECT_EQ(ids(R"({"tokenizer_class": "GPT2TokenizerFast"})"), apart);
   EXPECT_EQ(ids(R"({"tokenizer_class": "CodeGenTokenizer"})"), apart);
+  EXPECT_EQ(ids(R"({"tokenizer_class": "GPTNeoXTokenizerFast"})"), (Ids{0, 1, 6, 7})) << "composed";
   EXPECT_EQ(ids(R"({"tokenizer_class": "Qwen2Tokenizer"})"), (Ids{2, 6, 7}));
   EXPECT_EQ(ids(R"({"tokenizer_class": "Qwen2TokenizerFast"})"), (Ids{2, 6, 7}));
   EXPECT_TRUE(throws_with<FormatError>([&] { ids(R"({"tokenizer_class": "BlenderbotTokenizer"})"); },
