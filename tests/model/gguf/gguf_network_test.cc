@@ -82,7 +82,8 @@ void look_up(const nlohmann::json& config) { gguf_architecture_for(parse_archite
 
 // Its qwen2 loads attn_q as (width, width); qwen3 reads how wide heads are.
 TEST(GgufNetwork, RefusesHeadsThatItTakesToFillTheWidth) {
-  for (const std::string_view family : {"qwen2", "qwen2_moe", "nemotron", "qwen3"}) {
+  for (const std::string_view family :
+       {"qwen2", "qwen2_moe", "nemotron", "starcoder2", "olmo", "olmo2", "cohere", "phi3", "phi", "qwen3"}) {
     nlohmann::json config = small(family);
     config["head_dim"] = 4;
     EXPECT_NO_THROW(look_up(config)) << family;
