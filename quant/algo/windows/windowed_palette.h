@@ -38,9 +38,9 @@ struct WindowedPalettization {
 /// by k-means on windows: the best streams for the palette (WindowSearch), then c_q = Σ F s W / Σ F s² over the weights
 /// of window q, in turns. It starts from quantiles of W / s in any order; for `rounds` rounds the means are overshot,
 /// and moved at random by ever less; then plain rounds follow until one gains little. Palettes are fitted to some
-/// inputs of a large weight (of more than 8192 rows: to stretches of 2048 from many inputs), then rounded to their type,
-/// and codes chosen for all; joint rounds alternate scales in closed form with both, and are kept where E falls. It is
-/// a local optimum; of several `starts` the best is kept.
+/// inputs of a large weight (of more than 8192 rows: to stretches of 2048 from many inputs), then rounded to their
+/// type, and codes chosen for all; joint rounds alternate scales in closed form with both, and are kept where E falls.
+/// It is a local optimum; of several `starts` the best is kept.
 ///
 /// w (out, in), finite; weights F (out, in), or an empty view for ones.
 /// Throws InvalidArgument for widths or shapes that do not fit; NumericalError as round_palette() and row_scales().
