@@ -46,10 +46,7 @@ std::vector<Stored> vectors_of(const model::Architecture& architecture, const mo
   }
   for (const model::BlockSpec& block : architecture.blocks)
     if (block.attention.sinks) all.push_back(*block.attention.sinks);
-  std::vector<const Parameter*> layers = model::matrices(architecture);
-  if (architecture.head.tied)
-    layers.push_back(&architecture.head.linear);  // its weight is the embedding's, its bias its own
-  for (const Parameter* p : layers)
+  for (const Parameter* p : model::bias_holders(architecture))
     if (!p->bias.tensor.empty() && (p->biased || weights.contains(p->bias.tensor))) all.push_back(p->bias);
   return all;
 }

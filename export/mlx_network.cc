@@ -579,8 +579,7 @@ std::vector<std::string> mlx_notes(const model::Architecture& architecture) {
   if (family->windows == Windows::kNone && window_of(architecture) != 0)
     beyond(window_of(architecture), "has no window");
   const RotarySpec* const rotary = main_rotary(*family, architecture);
-  if (rotary != nullptr && rotary->scaling.kind == Kind::kLongRope &&
-      rotary->scaling.long_factors != rotary->scaling.short_factors)
+  if (rotary != nullptr && rotary->scaling.has_two_sets())
     beyond(rotary->scaling.original_context, "has one set of longrope factors, and is given the short ones");
   if (rotary != nullptr && rounds_ramp(*rotary))
     notes.push_back(

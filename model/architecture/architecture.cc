@@ -148,6 +148,12 @@ std::vector<const Parameter*> matrices(const Architecture& architecture) {
   return list;
 }
 
+std::vector<const Parameter*> bias_holders(const Architecture& architecture) {
+  std::vector<const Parameter*> list = matrices(architecture);
+  if (architecture.head.tied) list.push_back(&architecture.head.linear);
+  return list;
+}
+
 std::vector<const NormSpec*> norms(const Architecture& architecture) {
   std::vector<const NormSpec*> list;
   add_norm(list, architecture.embedding_norm);

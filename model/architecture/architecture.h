@@ -163,6 +163,9 @@ std::vector<const Parameter*> linear_layers(const BlockSpec& block);
 bool same_linear_layers(const Architecture& a, const Architecture& b);
 /// The same with everything else that is a matrix: embedding, positions, routers, gates, the head where it is not tied.
 std::vector<const Parameter*> matrices(const Architecture& architecture);
+/// Whatever may have a bias: matrices(), and the head where it is tied, whose weight is the embedding's and whose bias
+/// its own.
+std::vector<const Parameter*> bias_holders(const Architecture& architecture);
 /// Whether a linear layer of a block is one of attention's.
 bool is_attention(const Parameter& layer);
 /// All norms, in order of use.

@@ -25,6 +25,9 @@ struct RotaryScaling {
   std::vector<double> short_factors, long_factors;  // longrope, dims / 2 each
   double magnitude = 1.0;  ///< sines and cosines are multiplied by it (yarn's and longrope's attention factor)
   bool operator==(const RotaryScaling&) const = default;
+
+  /// Whether frequencies change once, where a text grows beyond the original context.
+  bool has_two_sets() const { return kind == Kind::kLongRope && short_factors != long_factors; }
 };
 
 /// Rotary position embedding: pair i of the first `dims` elements of every head turns by position · frequency[i].

@@ -148,8 +148,7 @@ class GgufCheckpoint final : public Checkpoint {
   }
 
   void add_vectors() {
-    for (const Parameter* const p : model::matrices(architecture_)) add_vector(p->bias, p->biased);
-    add_vector(architecture_.head.linear.bias, architecture_.head.linear.biased);
+    for (const Parameter* const p : model::bias_holders(architecture_)) add_vector(p->bias, p->biased);
     for (const NormSpec* const norm : norms(architecture_)) {
       if (norm->gain) add_vector(*norm->gain, true);
       for (const Stored& gain : norm->group_gains) add_vector(gain, true);

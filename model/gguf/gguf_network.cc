@@ -56,13 +56,13 @@ void require_heads(const Architecture& architecture, const GgufArchitecture& nam
 }
 
 void require_ramp(const Architecture& architecture, const GgufArchitecture& names) {
-  constexpr double kFast = 32.0, kSlow = 1.0;  // of every context that is not asked for others
   const RotarySpec* const rotary = gguf_rotary(architecture);
   if (rotary == nullptr || rotary->scaling.kind != RotaryScaling::Kind::kYarn) return;
   const RotaryScaling& scaling = rotary->scaling;
-  if (scaling.beta_fast != kFast || scaling.beta_slow != kSlow)
+  const RotaryScaling usual;
+  if (scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow)
     refuse(names, fmt::format("YaRN with beta_fast {} and beta_slow {}: it takes {} and {}, whatever a file says",
-                              scaling.beta_fast, scaling.beta_slow, kFast, kSlow));
+                              scaling.beta_fast, scaling.beta_slow, usual.beta_fast, usual.beta_slow));
 }
 
 /// "llama, granite": those that load so many lists of factors, of the ones that files are written for.
@@ -122,14 +122,12 @@ std::vector<std::string> gguf_notes(const Architecture& architecture, const Gguf
   if (rotary != nullptr && rotary->scaling.kind == RotaryScaling::Kind::kYarn && !rotary->scaling.truncate)
     notes.push_back(
         "llama.cpp rounds the bounds of YaRN's ramp and the network does not: their logits differ a little");
-  if (rotary != nullptr && rotary->scaling.kind == RotaryScaling::Kind::kLongRope) {
-    const RotaryScaling& scaling = rotary->scaling;
-    if (architecture.max_positions > scaling.original_context && scaling.long_factors != scaling.short_factors)
-      notes.push_back(fmt::format(
-          "llama.cpp turns by the long factors wherever its context (-c) is above {} positions, the network "
-          "where the text is: with -c {} short texts are the network's",
-          scaling.original_context, scaling.original_context));
-  }
+  if (rotary != nullptr && rotary->scaling.has_two_sets() &&
+      architecture.max_positions > rotary->scaling.original_context)
+    notes.push_back(
+        fmt::format("llama.cpp turns by the long factors wherever its context (-c) is above {} positions, the network "
+                    "where the text is: with -c {} short texts are the network's",
+                    rotary->scaling.original_context, rotary->scaling.original_context));
   return notes;
 }
 

@@ -33,8 +33,7 @@ class GgufProvider final : public GgufWeightProvider {
       : file_(std::move(file)), names_(gguf_architecture_of(*file_)) {
     tied_ = architecture.head.tied;
     for (const BlockSpec& block : architecture.blocks) add_block(block);
-    for (const Parameter* const matrix : matrices(architecture)) add_bias(*matrix, 0);
-    if (tied_) add_bias(architecture.head.linear, 0);
+    for (const Parameter* const holder : bias_holders(architecture)) add_bias(*holder, 0);
     for (const NormSpec* const norm : norms(architecture)) add_norm(*norm);
   }
 

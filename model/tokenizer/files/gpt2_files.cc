@@ -1,5 +1,7 @@
 #include "model/tokenizer/files/gpt2_files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -49,27 +51,38 @@ void read_merges(TokenizerSpec& spec, std::string_view text, const std::string& 
   }
 }
 
-/// How the class that tokenizer_config.json names cuts texts into words.
-void set_rules(TokenizerSpec& spec, const TokenizerConfig& config) {
-  constexpr std::string_view kFast = "Fast",
-                             kGpt2Classes[] = {"", "GPT2Tokenizer", "CodeGenTokenizer", "GPTNeoXTokenizer"};
-  const std::string_view named = config.tokenizer_class;
-  const std::string_view rules = named.ends_with(kFast) ? named.substr(0, named.size() - kFast.size()) : named;
-  const bool prefix = config.add_prefix_space.value_or(false);
-  if (rules == "Qwen2Tokenizer") {
-    spec.normalizer.emplace_back(UnicodeFormStep{});
-    spec.pre_tokenizer.emplace_back(SplitStep{.pattern = std::string(kQwen2Pattern)});
-    spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = prefix, .use_regex = false});
-    return;
+/// How a class of tokenizers cuts texts into words.
+struct Rules {
+  std::string_view tokenizer_class;  ///< as tokenizer_config.json names it, without "Fast"
+  std::string_view pattern = {};     ///< of words; empty: GPT-2's
+  bool composes = false;             ///< texts are brought into NFC first
+};
+constexpr Rules kRules[] = {{"GPT2Tokenizer"},
+                            {"CodeGenTokenizer"},
+                            {.tokenizer_class = "GPTNeoXTokenizer", .composes = true},
+                            {"Qwen2Tokenizer", kQwen2Pattern, true}};
+
+/// Of the class that is named; GPT-2's where none is.
+const Rules& rules_of(std::string_view named, const std::string& where) {
+  constexpr std::string_view kFast = "Fast";
+  const std::string_view name = named.ends_with(kFast) ? named.substr(0, named.size() - kFast.size()) : named;
+  std::vector<std::string_view> known;
+  for (const Rules& rules : kRules) {
+    if (name == rules.tokenizer_class || name.empty()) return rules;
+    known.push_back(rules.tokenizer_class);
   }
-  NIBBLE_REQUIRE(std::ranges::find(kGpt2Classes, rules) != std::end(kGpt2Classes), FormatError,
-                 "{}: tokenizer_config.json names {}: expected GPT2Tokenizer, CodeGenTokenizer, GPTNeoXTokenizer or "
-                 "Qwen2Tokenizer, whose rules for words are known. Others stand in a tokenizer.json "
-                 "(AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one)",
-                 spec.where, in_quotes(named));
-  if (rules == "GPTNeoXTokenizer")
-    spec.normalizer.emplace_back(UnicodeFormStep{});  // the others leave texts as they are
-  spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = prefix, .use_regex = true});
+  throw FormatError(
+      fmt::format("{}: tokenizer_config.json names {}: expected {}, whose rules for words are known. Others stand in a "
+                  "tokenizer.json (AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one)",
+                  where, in_quotes(named), fmt::join(known, " or ")));
+}
+
+void set_rules(TokenizerSpec& spec, const TokenizerConfig& config) {
+  const Rules& rules = rules_of(config.tokenizer_class, spec.where);
+  if (rules.composes) spec.normalizer.emplace_back(UnicodeFormStep{});
+  if (!rules.pattern.empty()) spec.pre_tokenizer.emplace_back(SplitStep{.pattern = std::string(rules.pattern)});
+  spec.pre_tokenizer.emplace_back(
+      ByteLevelStep{.add_prefix_space = config.add_prefix_space.value_or(false), .use_regex = rules.pattern.empty()});
 }
 
 }  // namespace

@@ -74,14 +74,11 @@ class IoSequence final : public Sequence<T> {
   StateCache<T, Stored> input_, output_;
 };
 
-// Rotary settings whose frequencies change once, where a text grows beyond the original context.
 std::vector<const RotarySpec*> rotaries_with_two_sets(const Architecture& architecture) {
   std::vector<const RotarySpec*> found;
   for (const BlockSpec& block : architecture.blocks) {
     const auto& rotary = block.attention.rotary;
-    if (rotary && rotary->scaling.kind == RotaryScaling::Kind::kLongRope &&
-        rotary->scaling.short_factors != rotary->scaling.long_factors)
-      found.push_back(&*rotary);
+    if (rotary && rotary->scaling.has_two_sets()) found.push_back(&*rotary);
   }
   return found;
 }

@@ -21,7 +21,8 @@ constexpr std::size_t kProductTile = 256;
 constexpr std::size_t kMostScaleSteps = 100;
 constexpr double kScaleTolerance = 1e-8;  // of the slope's squared length at first; scales are rounded to 2^-11
 
-/// Qᵀ (in, out): the entries of the codes, 0 where a value is sparse. In tiles: a column of it is a row of codes.
+/// Qᵀ (in, out): the entries of the codes, 0 where a value is sparse, and in rows of scale 0, which stay rows of zeros:
+/// a scale that is fitted to them, or beside them, must not count on more. In tiles: a column of it is a row of codes.
 template <class Code>
 Matrix<float> entries_by_input(const BasicPaletteWeight<Code>& weight) {
   const std::size_t m = weight.codes.rows(), n = weight.codes.cols();
@@ -29,6 +30,7 @@ Matrix<float> entries_by_input(const BasicPaletteWeight<Code>& weight) {
   parallel_for_tiles(m, kFitRowTile, [&](std::size_t begin, std::size_t end) {
     for (std::size_t j = 0; j < n; j += kFitColumnTile)
       for (std::size_t i = begin; i < end; ++i) {
+        if (scale_of(weight, i) == 0.0) continue;
         const auto palette = weight.palettes.row(i / rows_per_group(weight));
         for (std::size_t c = j; c < std::min(j + kFitColumnTile, n); ++c) entries(c, i) = palette[weight.codes(i, c)];
       }
@@ -125,11 +127,7 @@ const Matrix<float>& CoupledFit::target_slopes(const BasicPaletteWeight<Code>& w
 template <class Code>
 Matrix<float> CoupledFit::product_with_inputs(BasicPaletteWeight<Code>& weight, const Matrix<float>* target) const {
   const std::size_t m = w_.rows();
-  Matrix<float> entries = entries_by_input(weight);
-  for (std::size_t i = 0; i < m && !weight.scales.empty();
-       ++i)  // rows of zeros stay zeros, and others do not lean on them
-    if (weight.scales[i] == 0.0f)
-      for (std::size_t j = 0; j < entries.rows(); ++j) entries(j, i) = 0.0f;
+  const Matrix<float> entries = entries_by_input(weight);
   Matrix<float> product(entries.rows(), m);
   parallel_gemm<float>(Transpose::kNo, Transpose::kNo, 1.0f, h_, entries, 0.0f, product);
   if (target == nullptr) return product;
@@ -143,8 +141,7 @@ Matrix<float> CoupledFit::product_with_inputs(BasicPaletteWeight<Code>& weight, 
   const std::vector<double> own = times(a, std::vector<double>(weight.scales.begin(), weight.scales.end()));
   for (std::size_t i = 0; i < m; ++i) slope[i] -= own[i];
   const std::vector<double> change = solve_change(a, std::move(slope));
-  for (std::size_t i = 0; i < m; ++i)
-    if (weight.scales[i] != 0.0f) store_scale(scale_of(weight, i) + change[i], weight.scales[i]);
+  for (std::size_t i = 0; i < m; ++i) store_scale(scale_of(weight, i) + change[i], weight.scales[i]);
   return product;
 }
 

@@ -65,7 +65,7 @@ TEST(DemoTokenizer, VocabularyFilesAloneMeanTheSame) {
   EXPECT_EQ(from_lists->eos(), TokenId{2047});
 }
 
-// The demo's vocabulary under the name of each class: Qwen2 cuts "(b" as one word, GPT-2 as two, and composes.
+// One vocabulary under the name of each class: Qwen2 cuts "(b" as one word, GPT-2 as two, and composes.
 TEST(VocabularyFiles, AreReadByTheRulesOfTheirClass) {
   const TempDir directory;
   write_file(directory / "vocab.json",

@@ -417,6 +417,27 @@ TEST_F(CoupledPalettes, NoChangeOfAnyScaleLowersTheLossByMoreThanFloat16Allows) 
   }
 }
 
+// Rows of zeros stay so, and the other scales are the best there are beside them: those of a problem without these
+// rows.
+TEST_F(CoupledPalettes, ScalesBesideRowsOfZerosAreFittedWithoutThem) {
+  PaletteWeight weight = scalar(2);
+  weight.scales.assign(40, 1.0f);
+  const auto silence = [&](std::size_t i) {
+    std::fill_n(w_.row(i).begin(), w_.cols(), 0.0f);
+    weight.scales[i] = 0.0f;
+  };
+  for (const std::size_t i : {3u, 17u, 31u}) silence(i);
+  PaletteWeight alone = weight;
+  CoupledFit(w_, h_in_, h_out_).fit_scales(weight);
+  for (const std::size_t i : {3u, 17u, 31u}) {
+    EXPECT_EQ(weight.scales[i], 0.0f);
+    for (std::size_t j = 0; j < 40; ++j) h_out_(i, j) = h_out_(j, i) = 0.0f;
+  }
+  CoupledFit(w_, h_in_, h_out_).fit_scales(alone);
+  for (std::size_t i = 0; i < 40; ++i)  // a step of float16
+    EXPECT_TRUE(near(weight.scales[i], alone.scales[i], {.rel = 0x1p-10})) << i;
+}
+
 // They come from products of the whole weight, not of its errors: float walks away by some 1e-6 of those, at 3 bits,
 // where errors are a tenth of the weights, by some 1e-5 of the largest slope.
 TEST_F(CoupledPalettes, ScalesAndSlopesFollowFromEntriesAlone) {
