@@ -40,6 +40,7 @@ class Translator {
   struct Atom {
     std::string text;
     bool repeatable = true;
+    char32_t character = 0;  // where it is one that stands for itself
   };
 
   [[noreturn]] void refuse(std::string_view what) const {
@@ -86,20 +87,18 @@ class Translator {
         continue;
       }
       is_start = false;
-      const std::size_t begin = pos_;
       const Atom unrepeated = atom(depth, ignore_case);
-      if (ignore_case) previous_letter = check_folding(begin, previous_letter);
+      if (ignore_case) previous_letter = check_folding(unrepeated.character, previous_letter);
       result += repeated(unrepeated);
     }
     return result;
   }
 
   /// Under (?i) Oniguruma lets "ss" match "ß" and so on: letters that fold to several characters.
-  char32_t check_folding(std::size_t begin, char32_t previous_letter) {
-    const Utf8Char c = decode_utf8(pattern_, begin);
-    if (c.code_point >= 0x80) refuse("a character beyond ASCII under (?i)");
-    if (!is_ascii_letter(c.code_point)) return 0;
-    const char32_t letter = c.code_point | 0x20;
+  char32_t check_folding(char32_t character, char32_t previous_letter) {
+    if (character >= 0x80) refuse("a character beyond ASCII under (?i)");
+    if (!is_ascii_letter(character)) return 0;
+    const char32_t letter = character | 0x20;
     for (const std::string_view pair : {"ss", "ff", "fi", "fl", "st"}) {
       if (previous_letter == static_cast<char32_t>(pair[0]) && letter == static_cast<char32_t>(pair[1])) {
         refuse(fmt::format("'{}' under (?i)", pair));
@@ -163,7 +162,8 @@ class Translator {
       case '[': {
         ++pos_;
         const CharSet set = bracket(depth);
-        if (ignore_case && (set.negated || !set.others.empty())) refuse("such a class under (?i)");
+        // Oniguruma lets "ss" match [\w] too, and "a" [\p{Lu}], but none of them \w and \p{Lu} without brackets.
+        if (ignore_case && (set.negated || set.cased || !set.others.empty())) refuse("such a class under (?i)");
         return {set.pattern()};
       }
       case '.':
@@ -180,12 +180,14 @@ class Translator {
       case '?':
         refuse("a repetition of nothing");
       default:
-        return {literal(take_character())};
+        return character(take_character());
     }
   }
 
-  std::optional<CharSet> set_of_escape() {
-    if (auto set = oniguruma_shorthand(peek())) {
+  static Atom character(char32_t c) { return {.text = literal(c), .character = c}; }
+
+  std::optional<CharSet> set_of_escape(Place place) {
+    if (auto set = oniguruma_shorthand(peek(), place)) {
       ++pos_;
       return set;
     }
@@ -196,7 +198,7 @@ class Translator {
     if (take("^")) negated = !negated;
     const std::size_t end = pattern_.find('}', pos_);
     if (end == std::string_view::npos) refuse("\\p{ without an end");
-    auto set = oniguruma_property(pattern_.substr(pos_, end - pos_));
+    auto set = oniguruma_property(pattern_.substr(pos_, end - pos_), place);
     if (!set) refuse("such a \\p{…}");
     pos_ = end + 1;
     set->negated = negated;
@@ -256,8 +258,8 @@ class Translator {
   }
 
   Atom escape() {
-    if (const auto set = set_of_escape()) return {set->pattern()};
-    const std::string word = oniguruma_shorthand('w')->pattern();
+    if (const auto set = set_of_escape(Place::kAlone)) return {set->pattern()};
+    const std::string word = oniguruma_shorthand('w', Place::kAlone)->pattern();
     switch (peek()) {
       case 'A':
       case 'z':
@@ -273,7 +275,7 @@ class Translator {
         ++pos_;
         return {fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word), false};
       default:
-        return {literal(escaped_character())};
+        return character(escaped_character());
     }
   }
 
@@ -325,7 +327,7 @@ class Translator {
   void add_range(CharSet& part) {
     const bool is_hyphen = peek() == '-';
     if (take("\\")) {
-      if (const auto set = set_of_escape()) {
+      if (const auto set = set_of_escape(Place::kInBrackets)) {
         part.add(*set);
         if (peek() == '-' && !starts_with("-]")) refuse("a range that begins with a class");
         return;
@@ -338,18 +340,20 @@ class Translator {
 
   void add_range_from(CharSet& part, char32_t first, bool is_hyphen) {
     part.items += literal(first);
+    part.cased = part.cased || first >= 0x80;
     if (peek() != '-' || starts_with("-]")) return;
     if (is_hyphen || starts_with("-[") || starts_with("-&&")) refuse("such a range");
     ++pos_;
     char32_t last = 0;
     if (take("\\")) {
-      if (set_of_escape()) refuse("a range that ends with a class");
+      if (set_of_escape(Place::kInBrackets)) refuse("a range that ends with a class");
       last = escaped_character();
     } else {
       last = take_character();
     }
     if (last < first) refuse("a range that goes backwards");
     part.items += "-" + literal(last);
+    part.cased = part.cased || last >= 0x80;
   }
 
   struct Interval {

@@ -113,6 +113,15 @@ TEST(ByteLevelTokenizer, MergesStayInsideWords) {
   EXPECT_EQ(tokenizer->encode("ab ab b"), (Ids{256, 257, ' ', 'b'}));  // "b " of the third merge is never in one word
 }
 
+// Hugging Face cuts by another regex library here: ² is no part of a word, the joiner U+200D is one.
+TEST(ByteLevelTokenizer, WhitespaceCutsNumbersOfLatin1OffWords) {
+  json file = byte_level_json({{"a", "Â"}, {"a", "â"}});
+  json spell = file["pre_tokenizer"];
+  spell["use_regex"] = false;
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Whitespace"}}, spell}}};
+  EXPECT_EQ(open_json(file)->encode("a² a\u200D"), (Ids{'a', 0xC2, 0xB2, 257, 0x80, 0x8D}));
+}
+
 TEST(ByteLevelTokenizer, IgnoreMergesTakesAWholeWordThatIsAToken) {
   json file = byte_level_json({{"a", "b"}});
   file["model"]["vocab"]["Ġabc"] = 257;  // no merge makes it

@@ -51,8 +51,20 @@ TEST(Oniguruma, ShorthandsAreUnicodes) {
   EXPECT_EQ(matches(R"(\v)", "\n\v"), "[\v]");
 }
 
+TEST(Oniguruma, NumbersOfLatin1ArePartsOfWordsOutsideOfBracketsOnly) {
+  EXPECT_EQ(matches(R"(\w+)", "a²³¹¼½¾"), "[a²³¹¼½¾]");
+  EXPECT_EQ(matches(R"(\p{Word}+)", "a²³¹¼½¾"), "[a²³¹¼½¾]");
+  EXPECT_EQ(matches(R"(\W)", "a²-"), "[-]");
+  EXPECT_EQ(matches(R"(\b..)", "a²½x"), "[a²]");
+  for (const char* word : {R"([\w]+)", "[[:word:]]+", R"([\p{Word}]+)", R"([^\W]+)", R"([x[\w]]+)"})
+    EXPECT_EQ(matches(word, "a²b³¹¼½¾c"), "[a][b][c]") << word;
+  for (const char* other : {R"([^\w]+)", R"([\W]+)", "[[:^word:]]+", R"([^\p{Word}]+)"})
+    EXPECT_EQ(matches(other, "a²b³¹¼½¾c"), "[²][³¹¼½¾]") << other;
+}
+
 TEST(Oniguruma, PosixBracketsAndPropertiesAreOnigurumas) {
   EXPECT_EQ(matches("[[:punct:]]+", "a$+.€x"), "[$+.€]");
+  EXPECT_EQ(matches(R"(\p{Punct}+|[\p{Punct}x]+)", "a$+.€x"), "[.][x]");  // without the symbols
   EXPECT_EQ(matches("[[:alpha:]]+|[[:^alpha:]]", "Ⅷa1"), "[Ⅷa][1]");
   EXPECT_EQ(matches(R"(\p{Han}\p{^Han}\P{Han}\p{^Uppercase_Letter})", "中ab1"), "[中ab1]");
 }
@@ -62,6 +74,14 @@ TEST(Oniguruma, OptionsAndLines) {
   EXPECT_EQ(matches("(?i)a|k", "AK\u212A"), "[A][K][\u212A]");
   EXPECT_EQ(matches("a.b|(?m:c.d)", "a\nb c\nd"), "[c\nd]");
   EXPECT_EQ(matches("^a$", "a\na\nb"), "[a][a]");
+}
+
+TEST(Oniguruma, OnlyBracketsFoldTheirMembers) {
+  EXPECT_EQ(matches(R"((?i)\p{Lu}|\P{Ll})", "aA1"), "[A][1]");
+  EXPECT_EQ(matches(R"((?i)^\w$)", "ss"), "");
+  EXPECT_EQ(matches("(?i:[k-s])", "Kſ\u212Az"), "[K][ſ][\u212A]");
+  EXPECT_EQ(matches(R"((?i)[\p{N}\p{S}\s[:punct:]\p{Lo}\p{Han}x]+)", "ⅷⒶ aX."), "[ⅷⒶ ][X.]");
+  EXPECT_EQ(matches("(?i)[s]s", "ßSs"), "[Ss]");  // though "ss" would match ß
 }
 
 TEST(Oniguruma, WhatHasNoTranslationIsNamed) {
@@ -79,7 +99,14 @@ TEST(Oniguruma, WhatHasNoTranslationIsNamed) {
   EXPECT_TRUE(refused("a(?i)b", "options in the middle of a group"));
   EXPECT_TRUE(refused("(?i:ss)", "'ss' under (?i)"));
   EXPECT_TRUE(refused("(?i:ß)", "beyond ASCII under (?i)"));
+  EXPECT_TRUE(refused(R"((?i)s\x73)", "'ss' under (?i)"));
+  EXPECT_TRUE(refused(R"((?i)\u00DF)", "beyond ASCII under (?i)"));
   EXPECT_TRUE(refused("(?i:[^a])", "such a class under (?i)"));
+  // [\p{Lu}] matches "a", [\p{L}] and \p{M} have U+0345 and Ι in common, all that have ß match "ss".
+  for (const char* set :
+       {R"(\p{Lu})", R"(\p{Ll})", R"(\p{Lt})", R"(\p{L})", R"(\p{M})", R"(\p{Mn})", R"(\p{Greek})", "[:upper:]",
+        "[:lower:]", "[:alpha:]", "[:alnum:]", R"(\w)", R"(\p{Uppercase})", R"(\p{Any})", "ß", R"(\u00DF)", "!-ÿ"})
+    EXPECT_TRUE(refused(std::string("(?i)[x") + set + "]", "such a class under (?i)")) << set;
   EXPECT_TRUE(refused(R"(\xFF)", "a byte beyond ASCII"));
   EXPECT_TRUE(refused(R"(\pL)", "\\p without braces"));
   EXPECT_TRUE(refused(R"(\p{L)", "without an end"));
