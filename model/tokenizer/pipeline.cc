@@ -57,7 +57,7 @@ std::unique_ptr<const WordModel> make_model(const TokenizerSpec& spec, bool byte
   throw InvalidArgument("make_tokenizer: no such model");
 }
 
-bool knows_where_a_text_starts(const PreTokenizerStep& step) {
+bool minds_where_a_text_starts(const PreTokenizerStep& step) {
   const auto* metaspace = std::get_if<MetaspaceStep>(&step);
   return metaspace != nullptr && metaspace->prepend == MetaspaceStep::Prepend::kFirst;
 }
@@ -71,7 +71,7 @@ class Pipeline : public Tokenizer {
         raw_tokens_(searched_tokens(spec_, normalizer_, false)),
         normalized_tokens_(searched_tokens(spec_, normalizer_, true)),
         pre_tokenizer_(spec_.pre_tokenizer, spec_.where + ": pre_tokenizer", last_byte_level(spec_)),
-        caches_stages_(std::none_of(spec_.pre_tokenizer.begin(), spec_.pre_tokenizer.end(), knows_where_a_text_starts)),
+        minds_start_(std::any_of(spec_.pre_tokenizer.begin(), spec_.pre_tokenizer.end(), minds_where_a_text_starts)),
         safe_cuts_(spec_, pre_tokenizer_.byte_level()),
         model_(make_model(spec_, pre_tokenizer_.byte_level())),
         decoder_(spec_, normalizer_) {}
@@ -80,12 +80,14 @@ class Pipeline : public Tokenizer {
     std::vector<TokenId> ids;
     const WorkspacePool::Lease workspace(workspaces_);
     raw_tokens_.split(text, [&](std::string_view piece, std::optional<TokenId> id) {
+      bool starts_text = minds_start_ && piece.data() == text.data();
       if (id) {
         ids.push_back(*id);
-      } else if (const bool starts_text = piece.data() == text.data(); normalizer_.is_identity()) {
+      } else if (normalizer_.is_identity()) {
         encode_normalized(piece, starts_text, *workspace, ids);
       } else {
-        encode_normalized(normalizer_.apply(piece), starts_text, *workspace, ids);
+        const std::string normalized = normalizer_.apply(piece, starts_text);
+        encode_normalized(normalized, starts_text, *workspace, ids);
       }
     });
     return ids;
@@ -136,7 +138,7 @@ class Pipeline : public Tokenizer {
   void encode_from(std::size_t stage, std::string_view text, bool starts_text, Progress& progress) const {
     if (stage == pre_tokenizer_.stages()) {
       encode_word(text, progress);
-    } else if (stage > 0 && caches_stages_ && WordCache::may_hold(text)) {
+    } else if (stage > 0 && !minds_start_ && WordCache::may_hold(text)) {
       remembering(progress.workspace.cache(stage), text, progress.ids,
                   [&] { run_stage(stage, text, starts_text, progress); });
     } else {
@@ -147,13 +149,15 @@ class Pipeline : public Tokenizer {
   void run_stage(std::size_t stage, std::string_view text, bool starts_text, Progress& progress) const {
     struct {
       const Pipeline* self;
-      std::size_t next;
+      std::size_t stage;
+      std::string_view text;
       bool starts;
       Progress& progress;
-    } frame{this, stage + 1, starts_text, progress};
+    } frame{this, stage, text, starts_text, progress};
     // One pointer is all that fits into a std::function without an allocation.
     pre_tokenizer_.run_stage(stage, text, starts_text, [&frame](std::string_view word) {
-      frame.self->encode_from(frame.next, word, frame.starts, frame.progress);
+      const bool starts = frame.starts && frame.self->pre_tokenizer_.keeps_start(frame.stage, frame.text, word);
+      frame.self->encode_from(frame.stage + 1, word, starts, frame.progress);
       frame.starts = false;
     });
   }
@@ -190,7 +194,7 @@ class Pipeline : public Tokenizer {
   AddedTokenFinder raw_tokens_;
   AddedTokenFinder normalized_tokens_;
   PreTokenizer pre_tokenizer_;
-  bool caches_stages_;
+  bool minds_start_;  // a word's ids depend on whether it starts the text
   SafeCuts safe_cuts_;
   std::unique_ptr<const WordModel> model_;
   TextDecoder decoder_;

@@ -1,5 +1,6 @@
 #include "model/tokenizer/normalize/normalizer.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -49,6 +50,39 @@ struct MakeFunction {
   }
 };
 
+/// Where Hugging Face's tokenizers say that a text's first character is the one that was there before.
+struct MakeKeepsStart {
+  const std::string& where;
+  using Predicate = std::function<bool(std::string_view text)>;
+
+  Predicate operator()(const StripSpaceStep& step) const {
+    return [left = step.left](std::string_view text) { return !left || !is_space(text, 0); };
+  }
+  Predicate operator()(const StripAccentsStep&) const {
+    return [](std::string_view text) { return !strip_accents(text.substr(0, first_length(text))).empty(); };
+  }
+  /// What a match becomes stands for its last character.
+  Predicate operator()(const ReplaceStep& step) const {
+    const std::string pattern = step.literal ? step.pattern : "\\A(?:" + step.pattern + ")";
+    return [matcher = make_matcher(pattern, step.literal, where), removes = step.to.empty()](std::string_view text) {
+      std::size_t length = 0;  // of the match that the text begins with
+      matcher(text.substr(0, valid_utf8_prefix(text)), [&](std::size_t begin, std::size_t end) {
+        if (begin == 0) length = end;
+      });
+      return removes ? length == 0 : length <= first_length(text);
+    };
+  }
+  template <class Step>
+  Predicate operator()(const Step&) const {
+    return [](std::string_view) { return true; };
+  }
+
+ private:
+  static std::size_t first_length(std::string_view text) {
+    return std::max(decode_utf8(text, 0).length, std::size_t{1});
+  }
+};
+
 std::string replace_literal(std::string_view text, std::string_view from, std::string_view to) {
   std::string result;
   result.reserve(text.size() + text.size() / 2);
@@ -87,13 +121,20 @@ void require_bounded_growth(std::size_t from, std::size_t to, std::string_view w
 }
 
 Normalizer::Normalizer(const std::vector<NormalizerStep>& steps, const std::string& where) {
-  for (const NormalizerStep& step : steps) steps_.push_back(std::visit(MakeFunction{where}, step));
+  for (const NormalizerStep& step : steps)
+    steps_.push_back({std::visit(MakeFunction{where}, step), std::visit(MakeKeepsStart{where}, step)});
 }
 
 std::string Normalizer::apply(std::string_view text) const {
+  bool starts_text = false;
+  return apply(text, starts_text);
+}
+
+std::string Normalizer::apply(std::string_view text, bool& starts_text) const {
   std::string result(text);
-  for (const TextFunction& step : steps_) {
-    result = step(result);
+  for (const Step& step : steps_) {
+    starts_text = starts_text && !result.empty() && step.keeps_start(result);
+    result = step.apply(result);
     require_bounded_growth(text.size(), result.size(), "the tokenizer's normalizer");
   }
   return result;

@@ -27,9 +27,16 @@ class Normalizer {
   bool is_identity() const { return steps_.empty(); }
   /// Throws FormatError as require_bounded_growth() does.
   std::string apply(std::string_view text) const;
+  /// The same; `starts_text` becomes false where the first character that is left does not stand for the first of
+  /// `text`, which was removed or replaced together with others.
+  std::string apply(std::string_view text, bool& starts_text) const;
 
  private:
-  std::vector<TextFunction> steps_;
+  struct Step {
+    TextFunction apply;
+    std::function<bool(std::string_view text)> keeps_start;  // of a text that is not empty
+  };
+  std::vector<Step> steps_;
 };
 
 }  // namespace nibble::model

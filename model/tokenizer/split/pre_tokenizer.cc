@@ -13,6 +13,7 @@ class PreTokenizer::Stage {
  public:
   virtual ~Stage() = default;
   virtual void split(std::string_view text, bool starts_text, const WordSink& on_word) const = 0;
+  virtual bool keeps_start(std::string_view /*text*/, std::string_view /*first_word*/) const { return true; }
 };
 
 namespace {
@@ -25,6 +26,11 @@ class SplitStage : public PreTokenizer::Stage {
   void split(std::string_view text, bool /*starts_text*/, const WordSink& on_word) const override {
     const auto on_valid = [&](std::string_view stretch) { split_valid(stretch, on_word); };
     for_each_utf8_stretch(text, on_valid, on_word);
+  }
+
+  /// Words are stretches of the text.
+  bool keeps_start(std::string_view text, std::string_view first_word) const override {
+    return first_word.data() == text.data();
   }
 
  private:
@@ -156,6 +162,10 @@ void PreTokenizer::run_stage(std::size_t stage, std::string_view text, bool star
   stages_[stage]->split(text, starts_text, on_word);
 }
 
+bool PreTokenizer::keeps_start(std::size_t stage, std::string_view text, std::string_view word) const {
+  return stages_[stage]->keeps_start(text, word);
+}
+
 void PreTokenizer::split(std::string_view text, bool starts_text, const WordSink& on_word) const {
   if (!text.empty()) run_from(0, text, starts_text, on_word);
 }
@@ -167,7 +177,7 @@ void PreTokenizer::run_from(std::size_t stage, std::string_view text, bool start
   }
   bool starts = starts_text;
   run_stage(stage, text, starts_text, [&](std::string_view word) {
-    run_from(stage + 1, word, starts, on_word);
+    run_from(stage + 1, word, starts && keeps_start(stage, text, word), on_word);
     starts = false;
   });
 }

@@ -35,6 +35,8 @@ class PreTokenizer {
   /// The words of one stage. `starts_text`: nothing was before `text`. Words live until on_word() returns. Throws
   /// FormatError if a pattern exceeds its limits on this text.
   void run_stage(std::size_t stage, std::string_view text, bool starts_text, const WordSink& on_word) const;
+  /// Whether `word`, the first that the stage made of `text`, has what that begins with: splits may drop it.
+  bool keeps_start(std::size_t stage, std::string_view text, std::string_view word) const;
   /// The words of all stages.
   void split(std::string_view text, bool starts_text, const WordSink& on_word) const;
 

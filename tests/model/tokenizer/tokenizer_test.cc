@@ -178,6 +178,46 @@ TEST(Llama2Tokenizer, EachPieceBetweenSpecialTokensStartsWithASpace) {
   EXPECT_EQ(tokenizer->decode({}), "");
 }
 
+// Ids as Hugging Face's tokenizers gives them: "first" is where the text's own first character is.
+TEST(Metaspace, FirstIsWhatWasFirstBeforeNormalizing) {
+  const json metaspace{{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
+  const auto encode = [&](const json& normalizer, const std::string& text, const json& before = nullptr) {
+    json file = llama2_json();
+    file["normalizer"] = normalizer;
+    file["pre_tokenizer"] = metaspace;
+    if (!before.is_null()) file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {before, metaspace}}};
+    return open_json(file)->encode(text);
+  };
+  const auto replace = [](const char* kind, const char* pattern, const char* content) {
+    return json{{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
+  };
+  const Ids spaced{259, 260}, bare{260};  // "▁a" and "a"
+  EXPECT_EQ(encode(nullptr, "a"), spaced);
+  const json strip{{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  EXPECT_EQ(encode(strip, "a"), spaced);
+  EXPECT_EQ(encode(strip, " a"), bare);
+  EXPECT_EQ(encode({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}}, "a "), spaced);
+  EXPECT_EQ(encode({{"type", "StripAccents"}}, "\u0301a"), bare);
+  EXPECT_EQ(encode({{"type", "StripAccents"}}, "a\u0301"), spaced);
+  EXPECT_EQ(encode({{"type", "Lowercase"}}, "A"), spaced);
+  EXPECT_EQ(encode({{"type", "NFKC"}}, "ａ"), spaced);
+  for (const json& removed : {replace("String", "x", ""), replace("Regex", "x+", "")}) {
+    EXPECT_EQ(encode(removed, "xxa"), bare);
+    EXPECT_EQ(encode(removed, "axx"), spaced);
+    EXPECT_EQ(encode(removed, "x</s>a"), (Ids{2, 260}));
+  }
+  for (const char* kind : {"String", "Regex"}) {  // what a match becomes stands for its last character
+    EXPECT_EQ(encode(replace(kind, "é", "a"), "é"), spaced);
+    EXPECT_EQ(encode(replace(kind, "xy", "a"), "xy"), bare);
+  }
+  const auto after_strip = [&](const json& next) { return json{{"type", "Sequence"}, {"normalizers", {strip, next}}}; };
+  EXPECT_EQ(encode(after_strip({{"type", "Prepend"}, {"prepend", "b"}}), "a"), (Ids{259, 261, 260}));
+  EXPECT_EQ(encode(after_strip({{"type", "Prepend"}, {"prepend", "b"}}), " a"), (Ids{261, 260}));
+  // What another pre-tokenizer drops counts too.
+  EXPECT_EQ(encode(nullptr, " a a", {{"type", "WhitespaceSplit"}}), (Ids{260, 260}));
+  EXPECT_EQ(encode(nullptr, "a a", {{"type", "WhitespaceSplit"}}), (Ids{259, 260, 260}));
+}
+
 TEST(Llama2Tokenizer, UnknownCharactersAreFusedIfTheFileSaysSo) {
   json file = llama2_json();
   file["model"]["byte_fallback"] = false;
