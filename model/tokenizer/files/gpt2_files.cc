@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -20,21 +18,12 @@ namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// These vocabularies have their control tokens among the others, often without a list of added tokens.
-void mark_special(TokenizerSpec& spec, const nlohmann::json& vocabulary, const std::vector<std::string>& special) {
-  if (!vocabulary.is_object()) return;
-  std::set<std::string_view> listed;
-  for (const AddedToken& token : spec.added) listed.insert(token.content);
-  const JsonFields fields(vocabulary, spec.where);
-  std::vector<AddedToken> marked;
-  for (const std::string& content : special) {
-    if (content.empty() || !vocabulary.contains(content) || !listed.insert(content).second) continue;
-    const std::uint64_t id = fields.count(content);
-    NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} of {} is not below {}", spec.where, id, content,
-                   kMaxVocabulary);
-    marked.push_back({.id = static_cast<TokenId>(id), .content = content, .special = true});
-  }
-  std::move(marked.begin(), marked.end(), std::back_inserter(spec.added));
+std::optional<TokenId> id_in(const nlohmann::json& vocabulary, const std::string& content, const std::string& where) {
+  if (!vocabulary.is_object() || !vocabulary.contains(content)) return std::nullopt;
+  const std::uint64_t id = JsonFields(vocabulary, where).count(content);
+  NIBBLE_REQUIRE(id < kMaxVocabulary, FormatError, "{}: id {} of {} is not below {}", where, id, content,
+                 kMaxVocabulary);
+  return static_cast<TokenId>(id);
 }
 
 void read_merges(TokenizerSpec& spec, std::string_view text, const std::string& where) {
@@ -95,7 +84,7 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   join_added_tokens(spec.added, config, spec.where);
   std::vector<std::string> special = config.special;
   special.emplace_back(kEndOfText);  // GPT-2's own files name none
-  mark_special(spec, json, special);
+  join_named_tokens(spec.added, special, [&](const std::string& content) { return id_in(json, content, spec.where); });
   set_vocabulary(spec, json, spec.where);
   read_merges(spec, read_text_file(merges), merges.string());
   set_rules(spec, config);

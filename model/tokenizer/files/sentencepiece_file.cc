@@ -1,7 +1,6 @@
 #include "model/tokenizer/files/sentencepiece_file.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "core/error.h"
@@ -108,19 +107,60 @@ void check_pieces(const SentencePieceModel& model, const std::string& where) {
 }
 
 // Control pieces that tokenizer_config.json gives a name are found in texts, which SentencePiece alone does not do.
-void mark_special(TokenizerSpec& spec, const SentencePieceModel& model, const std::vector<std::string>& special) {
-  std::set<std::string_view> listed;
-  for (const AddedToken& token : spec.added) listed.insert(token.content);
-  std::vector<AddedToken> marked;
-  for (const std::string& content : special) {
-    const auto piece = std::find(model.pieces.begin(), model.pieces.end(), content);
-    if (piece == model.pieces.end() || listed.contains(content)) continue;
-    const auto id = static_cast<std::size_t>(piece - model.pieces.begin());
-    if (model.kinds[id] != PieceKind::kControl && model.kinds[id] != PieceKind::kUnknown) continue;
-    listed.insert(content);
-    marked.push_back({.id = static_cast<TokenId>(id), .content = content, .special = true, .normalized = false});
+std::optional<TokenId> control_piece(const SentencePieceModel& model, const std::string& content) {
+  const auto piece = std::find(model.pieces.begin(), model.pieces.end(), content);
+  if (piece == model.pieces.end()) return std::nullopt;
+  const auto id = static_cast<std::size_t>(piece - model.pieces.begin());
+  if (model.kinds[id] != PieceKind::kControl && model.kinds[id] != PieceKind::kUnknown) return std::nullopt;
+  return static_cast<TokenId>(id);
+}
+
+/// Texts and back as the sentencepiece library has them.
+void set_library_steps(TokenizerSpec& spec, SentencePieceModel& model, const TokenizerConfig& config) {
+  SentencePieceStep& normalizer = model.normalizer;
+  if (config.add_prefix_space == false) normalizer.add_dummy_prefix = false;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.kinds[id] == PieceKind::kUserDefined) normalizer.user_defined.push_back(model.pieces[id]);
   }
-  std::move(marked.begin(), marked.end(), std::back_inserter(spec.added));
+  spec.decoded.emplace(*spec.unknown, model.unknown_surface);
+  spec.decoder = {
+      SentencePieceDecoderStep{.drop_first = normalizer.add_dummy_prefix || normalizer.remove_extra_whitespaces,
+                               .drop_more = normalizer.remove_extra_whitespaces},
+      ByteFallbackStep{}, FuseStep{}};
+  spec.normalizer.emplace_back(std::move(normalizer));
+}
+
+/// As transformers' LlamaTokenizer has them where "legacy" is false. It sees nothing of the model's normalisation, and
+/// its older implementation, on the library, all of it: only where there is none are they one.
+void set_llama_steps(TokenizerSpec& spec, SentencePieceModel& model, const TokenizerConfig& config) {
+  const SentencePieceStep& normalizer = model.normalizer;
+  const bool is_plain = normalizer.charsmap.empty() && !normalizer.remove_extra_whitespaces &&
+                        normalizer.escape_whitespaces && !normalizer.whitespace_as_suffix;
+  NIBBLE_REQUIRE(spec.model == TokenizerSpec::Model::kScoredBpe && is_plain, FormatError,
+                 "{}: \"legacy\": false in tokenizer_config.json is supported for BPE without normalisation rules and "
+                 "with remove_extra_whitespaces off. A tokenizer.json says what is meant "
+                 "(AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one)",
+                 spec.where);
+  // Pieces that SentencePiece does not merge are added tokens there.
+  std::set<std::string> listed;
+  for (const AddedToken& token : spec.added) listed.insert(token.content);
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const bool is_control = model.kinds[id] == PieceKind::kControl;
+    if (!is_control && model.kinds[id] != PieceKind::kUserDefined) continue;
+    if (!is_control) model.kinds[id] = PieceKind::kNormal;
+    if (listed.contains(model.pieces[id])) continue;
+    spec.added.push_back({.id = static_cast<TokenId>(id), .content = model.pieces[id], .special = is_control});
+  }
+  const bool prefix = config.add_prefix_space.value_or(true);
+  using Prepend = MetaspaceStep::Prepend;
+  spec.pre_tokenizer.emplace_back(
+      MetaspaceStep{.replacement = "▁", .prepend = prefix ? Prepend::kFirst : Prepend::kNever, .split = false});
+  spec.decoder = {ReplaceStep{.pattern = "▁", .to = " "}, ByteFallbackStep{}, FuseStep{}};
+  if (prefix) spec.decoder.emplace_back(StripStep{.content = " ", .start = 1});
+}
+
+bool is_llama(const TokenizerConfig& config) {
+  return config.tokenizer_class.empty() || config.tokenizer_class.starts_with("LlamaTokenizer");
 }
 
 }  // namespace
@@ -130,29 +170,23 @@ TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const T
   spec.where = path.string();
   SentencePieceModel model = parse(read_text_file(path), spec.where);
   check_pieces(model, spec.where);
-  const std::size_t pieces = model.pieces.size();
   spec.model = model.type == 1 ? TokenizerSpec::Model::kUnigram : TokenizerSpec::Model::kScoredBpe;
   spec.sentencepiece_arithmetic = true;
   spec.byte_fallback = model.byte_fallback;
-  for (std::size_t id = 0; id < pieces; ++id) {
-    if (model.kinds[id] == PieceKind::kUserDefined) model.normalizer.user_defined.push_back(model.pieces[id]);
-    if (model.kinds[id] == PieceKind::kUnknown) spec.unknown = static_cast<TokenId>(id);
-  }
-  if (config.add_prefix_space == false) model.normalizer.add_dummy_prefix = false;
+  spec.unknown = static_cast<TokenId>(std::find(model.kinds.begin(), model.kinds.end(), PieceKind::kUnknown) -
+                                      model.kinds.begin());
   join_added_tokens(spec.added, config, spec.where);
-  mark_special(spec, model, config.special);
+  join_named_tokens(spec.added, config.special,
+                    [&](const std::string& content) { return control_piece(model, content); });
+  if (config.legacy || !is_llama(config)) {
+    set_library_steps(spec, model, config);
+  } else {
+    set_llama_steps(spec, model, config);
+  }
   append_added_tokens(spec, model.pieces, model.kinds);
   model.scores.resize(model.pieces.size(), model.scores.front());
   set_tokens(spec, std::move(model.pieces), std::move(model.kinds));
   spec.scores = std::move(model.scores);
-
-  const SentencePieceStep& normalizer = model.normalizer;
-  spec.decoded.emplace(*spec.unknown, model.unknown_surface);
-  spec.decoder = {
-      SentencePieceDecoderStep{.drop_first = normalizer.add_dummy_prefix || normalizer.remove_extra_whitespaces,
-                               .drop_more = normalizer.remove_extra_whitespaces},
-      ByteFallbackStep{}, FuseStep{}};
-  spec.normalizer.emplace_back(std::move(model.normalizer));
   apply_tokenizer_config(spec, config);
   return spec;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -52,6 +53,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");
   if (fields.has("add_prefix_space")) config.add_prefix_space = fields.boolean("add_prefix_space");
+  config.legacy = fields.boolean_or("legacy", true);
   config.tokenizer_class = fields.text_or("tokenizer_class", "");
   add_special(fields, config.special);
   if (fields.has("added_tokens_decoder")) {
@@ -108,6 +110,19 @@ void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& co
     NIBBLE_REQUIRE(known->second == token.content, FormatError,
                    "{}: added token {} is {}, but {} in tokenizer_config.json", where, token.id,
                    in_quotes(known->second), in_quotes(token.content));
+  }
+}
+
+void join_named_tokens(std::vector<AddedToken>& added, const std::vector<std::string>& special,
+                       const std::function<std::optional<TokenId>(const std::string& content)>& id_of) {
+  std::set<std::string> listed;
+  for (const AddedToken& token : added) listed.insert(token.content);
+  for (const std::string& content : special) {
+    if (content.empty() || listed.contains(content)) continue;
+    const std::optional<TokenId> id = id_of(content);
+    if (!id) continue;
+    listed.insert(content);
+    added.push_back({.id = *id, .content = content, .special = true});
   }
 }
 

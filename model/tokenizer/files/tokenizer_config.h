@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ struct TokenizerConfig {
   std::optional<std::string> bos;
   std::optional<std::string> eos;
   std::optional<bool> add_prefix_space;
+  bool legacy = true;  ///< of LlamaTokenizer: a space goes before every text between added tokens, not before the first
   std::string tokenizer_class;  ///< whose rules vocab.json and merges.txt follow; empty where it is not said
   std::vector<AddedToken> added;
   /// The tokens that have a name: bos_token, pad_token, …, and additional_special_tokens. Some stand here more than
@@ -38,6 +40,11 @@ AddedToken read_added_token(const JsonFields& fields, std::uint64_t id);
 
 /// Adds the config's added tokens that `added` lacks. Throws FormatError where they contradict each other.
 void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where);
+
+/// Adds, as special tokens, those of the config's tokens with a name that `added` lacks and for which id_of(content)
+/// finds an id: vocabularies have their control tokens among the others, often without a list of added tokens.
+void join_named_tokens(std::vector<AddedToken>& added, const std::vector<std::string>& special,
+                       const std::function<std::optional<TokenId>(const std::string& content)>& id_of);
 
 /// Sets eos and added_bos where the config has a word on them. The vocabulary must be complete. Throws FormatError for
 /// tokens that it lacks.

@@ -166,6 +166,54 @@ TEST(SentencePieceFile, TokensWithANameMayBeControlPiecesWithoutAListOfThem) {
   EXPECT_EQ(std::count(spelled.begin(), spelled.end(), TokenId{2}), 0) << "as SentencePiece alone";
 }
 
+/// Ids and texts of transformers 5.23's LlamaTokenizer.
+TEST(SentencePieceFile, ASpaceGoesBeforeTheWholeTextWhereLlamasClassIsNotLegacy) {
+  struct Case {
+    const char* text;
+    Ids ids;
+    const char* decoded;
+  };
+  const std::string model = read_file(source_path("tests/data/tokenizers/spm_bpe.model"));
+  const std::string names = R"({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "legacy": false)";
+  const auto check = [&](const std::string& config, const std::vector<Case>& cases) {
+    const auto tokenizer = open_model(model, config);
+    for (const Case& c : cases) {
+      EXPECT_EQ(tokenizer->encode(c.text), c.ids) << c.text;
+      EXPECT_EQ(tokenizer->decode(c.ids), c.decoded);
+    }
+  };
+  check(names + "}", {{"the door", {268, 283, 368, 295}, "the door"},
+                      {" the", {268}, "the"},
+                      {"the</s> the", {268, 2, 268}, "the</s> the"},
+                      {"the</s>the", {268, 2, 367, 263}, "the</s>the"},
+                      {"<s>the", {1, 367, 263}, "<s>the"},
+                      {"  the  door ", {4, 367, 263, 4, 375, 368, 295, 365}, " the  door "},
+                      {"é\nx<unk>a", {365, 418, 16, 407, 0, 369}, "é\nx<unk>a"},
+                      {"ab<x>c d", {5, 3, 378, 283}, "ab<x>c d"},
+                      {"中 ab", {365, 234, 190, 179, 365, 5}, "中 ab"},
+                      {"▁a", {264}, "a"}});
+  check(names + R"(, "add_prefix_space": false, "tokenizer_class": "LlamaTokenizerFast"})",
+        {{"the door", {367, 263, 283, 368, 295}, "the door"},
+         {" the", {268}, " the"},
+         {"  the", {4, 367, 263}, "  the"},
+         {"▁a", {264}, " a"}});
+  const Ids legacy = open_model(model)->encode("the</s>the");
+  for (const char* other :
+       {R"({"legacy": true})", R"({"legacy": null})", R"({"legacy": false, "tokenizer_class": "GemmaTokenizer"})"})
+    EXPECT_EQ(open_model(model, other)->encode("the</s>the"), legacy) << other;
+}
+
+TEST(SentencePieceFile, NormalisationWithoutLegacyIsRefused) {
+  const std::string unigram = read_file(source_path("tests/data/tokenizers/spm_unigram.model"));
+  const std::string strips = kUnknown + piece("a", -1) + kBpe;  // extra white space, if nothing is said
+  const std::string keeps = strips + text(3, number(4, 0));
+  EXPECT_EQ(open_model(keeps, R"({"legacy": false})")->encode("aa"), (Ids{0, 1, 1}));
+  for (const std::string& model : {unigram, strips, keeps + text(3, text(2, "x")), keeps + text(2, number(24, 1)),
+                                   keeps + text(3, number(5, 0)), keeps + text(2, number(3, 1))})
+    EXPECT_TRUE(throws_with<FormatError>([&] { open_model(model, R"({"legacy": false})"); }, "tokenizer.model",
+                                         "\"legacy\": false", "remove_extra_whitespaces off"));
+}
+
 TEST(SentencePieceFile, TakesAddedTokensFromAFileOfTheirOwn) {
   const TempDir directory;
   write_file(directory / "tokenizer.model", read_file(source_path("tests/data/tokenizers/spm_unigram.model")));
