@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/error.h"
@@ -154,6 +155,45 @@ std::vector<quant::TensorSettings> possible_settings(const quant::QuantizeItem& 
   return all;
 }
 
+/// A matrix of the network, and as what quantizing may store it.
+struct PlannedMatrix {
+  const model::Parameter* parameter = nullptr;
+  std::vector<Storage> storages;
+};
+
+// The tensors of the output in their order there, each with all of its matrices: those that stay floats too.
+std::vector<std::pair<std::string, std::vector<PlannedMatrix>>> planned_groups(const Exporter& exporter,
+                                                                               const model::Architecture& architecture,
+                                                                               const quant::Plan& plan,
+                                                                               const quant::Recipe& recipe) {
+  std::map<std::string, const quant::QuantizeItem*> items;  // by the name that a matrix has in recipes
+  for (const quant::QuantizeItem& item : plan.items) items[item.identity.name] = &item;
+  std::vector<std::pair<std::string, std::vector<PlannedMatrix>>> groups;
+  std::map<std::string, std::size_t> index;
+  for (const model::Parameter* parameter : model::matrices(architecture)) {
+    PlannedMatrix matrix{.parameter = parameter, .storages = {}};
+    if (const auto item = items.find(parameter->module); item == items.end())
+      matrix.storages = {{.rows = parameter->out, .cols = parameter->in}};
+    else
+      for (const quant::TensorSettings& settings : possible_settings(*item->second, recipe))
+        matrix.storages.push_back(storage_of(settings, parameter->out, parameter->in));
+    for (Storage& storage : matrix.storages) storage.role = parameter->role;
+    const auto [found, added] = index.try_emplace(group_name(exporter, architecture, *parameter), groups.size());
+    if (added) groups.push_back({found->first, {}});
+    groups[found->second].second.push_back(std::move(matrix));
+  }
+  return groups;
+}
+
+// Whether matrices of one tensor may be stored differently: a budget decides on each of them by itself.
+bool is_mixed(const std::vector<PlannedMatrix>& group) {
+  return group.size() > 1 && std::any_of(group.begin(), group.end(), [&](const PlannedMatrix& matrix) {
+           return std::any_of(matrix.storages.begin(), matrix.storages.end(), [&](const Storage& storage) {
+             return !storage.same_codes(group.front().storages.front());
+           });
+         });
+}
+
 }  // namespace
 
 ExportResult export_checkpoint(const ExportRequest& request) {
@@ -162,6 +202,9 @@ ExportResult export_checkpoint(const ExportRequest& request) {
   const ExportModel model(request.model);
   if (request.exporter.require_known) request.exporter.require_known(model.architecture());
   const ExportPlan plan = plan_export(request.exporter, model, request.options);
+  refuse_biases(request.exporter, model.architecture(), [&](const model::Parameter& layer) {
+    return layer.biased || model.weights().contains(layer.bias.tensor);
+  });
   ExportResult result = request.exporter.directory ? export_to_directory(request, plan) : export_to_file(request, plan);
   finish_golden(request, model);
   return result;
@@ -172,23 +215,24 @@ void require_exportable(const Exporter& exporter, const fs::path& model, const q
   const model::Architecture& architecture = checkpoint->architecture();
   if (exporter.require_known) exporter.require_known(architecture);
   const quant::Plan plan = quant::make_plan(checkpoint, architecture, recipe);
-  std::map<std::string, Storage> groups;
   std::vector<Refusal> refusals;
-  for (const quant::QuantizeItem& item : plan.items)
-    for (const quant::TensorSettings& settings : possible_settings(item, recipe)) {
-      Storage storage = storage_of(settings, item.layer.out, item.layer.in);
-      storage.role = item.layer.role;
-      const auto [group, added] = groups.try_emplace(group_name(exporter, architecture, item.layer), storage);
-      Fit fit = exporter.fit(storage);
-      if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && !added &&
-          !group->second.same_codes(storage))
-        fit =
-            Fit::refused(fmt::format("it stands in one tensor, '{}', with matrices that the recipe stores differently",
-                                     group->first),
-                         "the same settings for all of them");
-      if (fit.kind == Fit::Kind::kRefused) refusals.push_back({item.layer.module, storage, fit});
-    }
+  for (const auto& [name, group] : planned_groups(exporter, architecture, plan, recipe)) {
+    const bool mixed = is_mixed(group);
+    for (const PlannedMatrix& matrix : group)
+      for (const Storage& storage : matrix.storages) {
+        if (!storage.coded()) continue;
+        const Fit fit = fit_in_group(exporter, storage, name, mixed);
+        if (fit.kind == Fit::Kind::kRefused) refusals.push_back({matrix.parameter->module, storage, fit});
+      }
+  }
   refuse(exporter, refusals, "Change the recipe, or leave --for out");
+  std::set<std::string> shifted;
+  for (const quant::QuantizeItem& item : plan.items)
+    if (item.settings.shifting) shifted.insert(item.identity.name);
+  const auto weights = model::make_float_provider(checkpoint);
+  refuse_biases(exporter, architecture, [&](const model::Parameter& layer) {
+    return layer.biased || shifted.contains(layer.module) || weights->contains(layer.bias.tensor);
+  });
 }
 
 std::vector<ListedFit> listed_fits(const Exporter& exporter) {

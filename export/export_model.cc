@@ -150,12 +150,15 @@ std::vector<float> ExportModel::vector_values(const ExportTensor& tensor) const 
   return values;
 }
 
+bool announces_bias(const model::Architecture& architecture, const Parameter& layer) {
+  return layer.biased || !architecture.bias_key(layer).empty();
+}
+
 std::vector<const Parameter*> unannounced_biases(const ExportModel& model) {
   std::vector<const Parameter*> layers;
-  for (const Parameter* layer : model::linear_layers(model.architecture())) {
-    const bool announced = layer->biased || !model.architecture().bias_key(*layer).empty();
-    if (!announced && model.weights().contains(layer->bias.tensor)) layers.push_back(layer);
-  }
+  for (const Parameter* layer : model::linear_layers(model.architecture()))
+    if (!announces_bias(model.architecture(), *layer) && model.weights().contains(layer->bias.tensor))
+      layers.push_back(layer);
   return layers;
 }
 

@@ -72,8 +72,10 @@ class ExportModel {
   std::map<std::string, bool> bias_flags_;
 };
 
-/// Linear layers with a bias (as a rule one that shifting gave them) that neither the configuration nor a key of its
-/// family (bias_flags) announces: programs that read the float checkpoint do not look for it.
+/// Whether the configuration, or a key of its family (bias_flags), announces a bias of `layer`: programs that read the
+/// float checkpoint do not look for another.
+bool announces_bias(const model::Architecture& architecture, const model::Parameter& layer);
+/// Linear layers with a bias (as a rule one that shifting gave them) that is not announced.
 std::vector<const model::Parameter*> unannounced_biases(const ExportModel& model);
 
 /// Where row `row` of slice `slice` of `tensor`, which has parts, comes from: `part` null for rows that nobody owns.

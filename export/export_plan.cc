@@ -19,6 +19,23 @@ Fit fit_of(const Exporter& exporter, const Storage& storage) {
                       "`nibble quantize` of this model with a preset for the format");
 }
 
+Fit fit_in_group(const Exporter& exporter, const Storage& storage, const std::string& group, bool mixed) {
+  Fit fit = fit_of(exporter, storage);
+  if (!mixed || (fit.kind != Fit::Kind::kExact && fit.kind != Fit::Kind::kRounded)) return fit;
+  return Fit::refused(fmt::format("it stands in one tensor, '{}', with matrices that are stored differently", group),
+                      fmt::format("the same settings for all of '{}'", group));
+}
+
+void refuse_biases(const Exporter& exporter, const model::Architecture& architecture,
+                   const std::function<bool(const model::Parameter& layer)>& has_bias) {
+  if (exporter.bias_objection == nullptr) return;
+  for (const model::Parameter* layer : model::matrices(architecture)) {
+    if (!has_bias(*layer)) continue;
+    const std::string objection = exporter.bias_objection(architecture, *layer);
+    NIBBLE_REQUIRE(objection.empty(), InvalidArgument, "{}", objection);
+  }
+}
+
 void refuse(const Exporter& exporter, const std::vector<Refusal>& refusals, std::string_view advice) {
   if (refusals.empty()) return;
   const Refusal& first = refusals.front();
@@ -48,12 +65,8 @@ ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const
     for (const ExportPart* part : group.parts) {
       const Storage& storage = part->storage;
       if (!storage.coded() && storage.foreign.empty()) continue;
-      Fit fit = fit_of(exporter, storage);
+      const Fit fit = fit_in_group(exporter, storage, group.name, mixed);
       if (fit.kind == Fit::Kind::kFloats) group.as_floats = true;
-      if ((fit.kind == Fit::Kind::kExact || fit.kind == Fit::Kind::kRounded) && mixed)
-        fit = Fit::refused(
-            fmt::format("it stands in one tensor, '{}', with matrices that are stored differently", group.name),
-            fmt::format("the same settings for all of '{}'", group.name));
       if (fit.kind == Fit::Kind::kRefused) refusals.push_back({part->parameter->module, storage, fit});
       group.as_floats = group.as_floats || fit.kind == Fit::Kind::kRefused;
     }

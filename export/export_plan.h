@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "export/exporter.h"
 
 namespace nibble::exporting {
@@ -9,9 +11,16 @@ namespace nibble::exporting {
 /// kFloat16; and where matrices of one tensor of the output are stored differently.
 ExportPlan plan_export(const Exporter& exporter, const ExportModel& model, const ExportOptions& options);
 
+/// Throws InvalidArgument for the first matrix that has a bias which the programs of `exporter` do not add.
+void refuse_biases(const Exporter& exporter, const model::Architecture& architecture,
+                   const std::function<bool(const model::Parameter& layer)>& has_bias);
+
 /// How `exporter` holds a storage. Blocks and narrow floats of other programs are read as floats here: only formats
 /// that are floats anyway take them without being told.
 Fit fit_of(const Exporter& exporter, const Storage& storage);
+/// The same of a matrix that stands in tensor `group` of the output, with others that are stored differently if
+/// `mixed`.
+Fit fit_in_group(const Exporter& exporter, const Storage& storage, const std::string& group, bool mixed);
 
 /// A matrix that a format refuses.
 struct Refusal {

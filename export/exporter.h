@@ -82,6 +82,8 @@ struct Exporter {
   Fit (*fit)(const Storage& storage) = nullptr;
   /// Throws InvalidArgument, naming block and setting, for networks that its programs do not know.
   void (*require_known)(const model::Architecture& architecture) = nullptr;
+  /// What speaks against a bias of `layer`, for the user; empty where its programs add it. Null: they add all.
+  std::string (*bias_objection)(const model::Architecture& architecture, const model::Parameter& layer) = nullptr;
   /// The name of the output's tensor that a matrix is part of: matrices of one name must be stored alike. Null: the
   /// tensor of the float checkpoint.
   std::string (*group_name)(const model::Architecture& architecture, const model::Parameter& parameter) = nullptr;

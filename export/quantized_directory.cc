@@ -59,19 +59,6 @@ void write_float_rows(const std::vector<RowOrigin>& rows, std::size_t cols, Floa
   }
 }
 
-void refuse_unread_biases(const DirectoryFormat& format, const ExportModel& model) {
-  const model::Architecture& architecture = model.architecture();
-  std::vector<const model::Parameter*> layers = unannounced_biases(model);
-  if (format.lacks_bias != nullptr)
-    for (const model::Parameter* layer : model::linear_layers(architecture))
-      if (model.weights().contains(layer->bias.tensor) && format.lacks_bias(architecture, *layer))
-        layers.push_back(layer);
-  NIBBLE_REQUIRE(layers.empty(), InvalidArgument,
-                 "'{}' has a bias, which shifting gave it, but programs expect none there in family {}; quantize "
-                 "with shifting: false",
-                 layers.front()->module, architecture.family);
-}
-
 class DirectoryPlan {
  public:
   DirectoryPlan(const DirectoryFormat& format, const ExportPlan& plan)
@@ -231,9 +218,19 @@ Fit fit_integers(const Storage& storage, std::span<const unsigned> bits) {
   return Fit::exact();
 }
 
+std::string unread_bias(const DirectoryFormat& format, const model::Architecture& architecture,
+                        const model::Parameter& layer) {
+  if (!model::is_quantizable(layer.role)) return {};
+  const bool lacked = format.lacks_bias != nullptr && format.lacks_bias(architecture, layer);
+  if (!lacked && announces_bias(architecture, layer)) return {};
+  return fmt::format(
+      "'{}' has a bias, which shifting gave it, but programs expect none there in family {}; quantize with shifting: "
+      "false",
+      layer.module, architecture.family);
+}
+
 Written write_directory(const DirectoryFormat& format, const ExportPlan& plan, const std::filesystem::path& output,
                         const ProgressSink& progress) {
-  refuse_unread_biases(format, plan.model);
   DirectoryPlan directory(format, plan);
   std::vector<TensorDeclaration> declarations;
   Written written{.bytes = 0, .linear_bits = 8 * directory.linear_bytes()};

@@ -53,8 +53,11 @@ struct DirectoryFormat {
   bool (*lacks_bias)(const model::Architecture& architecture, const model::Parameter& layer) = nullptr;
 };
 
+/// Exporter::bias_objection() to those that shifting gave to layers that have none in this family.
+std::string unread_bias(const DirectoryFormat& format, const model::Architecture& architecture,
+                        const model::Parameter& layer);
+
 /// Writes model.safetensors, config.json and what travels along. Floats are F16 unless options.dtype says otherwise.
-/// Throws InvalidArgument for biases that shifting gave to layers that have none in this family.
 /// Memory   a slice, for formats that store it (in, out); else pieces.
 Written write_directory(const DirectoryFormat& format, const ExportPlan& plan, const std::filesystem::path& output,
                         const ProgressSink& progress);
@@ -84,6 +87,8 @@ constexpr Exporter directory_exporter(std::string_view name, std::string_view pr
           .fit = fit,
           .require_known =
               [](const model::Architecture& architecture) { require_known_family(kFormat.families, architecture); },
+          .bias_objection = [](const model::Architecture& architecture,
+                               const model::Parameter& layer) { return unread_bias(kFormat, architecture, layer); },
           .group_name =
               [](const model::Architecture& architecture, const model::Parameter& parameter) {
                 return output_module(kFormat.families, architecture, parameter);

@@ -42,6 +42,13 @@ Fit fit(const Storage& storage) { return gguf_fit(storage).fit; }
 
 void require_known(const model::Architecture& architecture) { model::gguf_architecture_for(architecture); }
 
+std::string bias_objection(const model::Architecture& architecture, const model::Parameter& layer) {
+  if (model::gguf_takes_bias(model::gguf_architecture_for(architecture), layer)) return {};
+  return fmt::format(
+      "gguf: '{}' has a bias, which llama.cpp does not add there. Where quantizing gave it one: shifting: false",
+      layer.module);
+}
+
 std::string group_name(const model::Architecture& architecture, const model::Parameter& parameter) {
   return model::gguf_weight_name(model::gguf_architecture_for(architecture), parameter);
 }
@@ -59,14 +66,7 @@ class GgufExport {
         names_(model::gguf_architecture_for(plan.model.architecture())),
         layout_(model::gguf_layout(plan.model.architecture(), names_,
                                    [&](const model::Parameter& parameter) { return writes_bias(parameter); })) {
-    for (const ExportPart& part : plan.model.parts()) {
-      const model::Parameter& parameter = *part.parameter;
-      parts_[&parameter] = &part;
-      NIBBLE_REQUIRE(!has_bias(parameter) || model::gguf_takes_bias(names_, parameter), InvalidArgument,
-                     "gguf: '{}' has a bias, which llama.cpp does not add there. Where quantizing gave it one: "
-                     "shifting: false",
-                     parameter.module);
-    }
+    for (const ExportPart& part : plan.model.parts()) parts_[part.parameter] = &part;
     for (const GgufLayoutTensor& tensor : layout_) types_.push_back(type_of(tensor));
   }
 
@@ -302,6 +302,7 @@ constinit const Exporter kGgufExporter{.name = "gguf",
                                        .directory = false,
                                        .fit = gguf::fit,
                                        .require_known = gguf::require_known,
+                                       .bias_objection = gguf::bias_objection,
                                        .group_name = gguf::group_name,
                                        .write = gguf::write,
                                        .read = gguf::read};
