@@ -257,10 +257,14 @@ class ConfigWriter {
   Json yarn() const {
     const double factor = shortest(number("rope.scaling.factor"));
     Json scaling = {{"rope_type", "yarn"}, {"factor", factor}};
-    if (has("rope.scaling.yarn_beta_fast")) scaling["beta_fast"] = shortest(number("rope.scaling.yarn_beta_fast"));
-    if (has("rope.scaling.yarn_beta_slow")) scaling["beta_slow"] = shortest(number("rope.scaling.yarn_beta_slow"));
-    // llama.cpp's context divides by the magnitude of the multiplier; it asks for one in files of mistral3 alone.
-    const double multiplier = name() == "mistral3" ? number_or("rope.scaling.yarn_log_multiplier", 0.0) : 0.0;
+    // llama.cpp asks for the bounds of the ramp, and for a multiplier, in files of mistral3 alone. In all others the
+    // ramp goes from 32 to 1 there, whatever the file says, and so it does here.
+    const bool asks = name() == "mistral3";
+    for (const char* const beta : {"beta_fast", "beta_slow"})
+      if (const std::string key = fmt::format("rope.scaling.yarn_{}", beta); asks && has(key))
+        scaling[beta] = shortest(number(key));
+    // Its context divides by the magnitude of the multiplier.
+    const double multiplier = asks ? number_or("rope.scaling.yarn_log_multiplier", 0.0) : 0.0;
     const double by_rule = gguf_yarn_magnitude(factor, 1.0);
     const double magnitude = number_or("rope.scaling.attn_factor", 1.0) * by_rule /
                              (multiplier == 0.0 ? 1.0 : gguf_yarn_magnitude(factor, multiplier));

@@ -170,6 +170,26 @@ TEST(GgufConfig, HasHowRotaryFrequenciesAreScaled) {
   EXPECT_TRUE(refuses(llama().word("rope.scaling.type", "warp"), "'llama.rope.scaling.type' is 'warp'"));
 }
 
+// llama.cpp asks for these in files of mistral3 alone (llama-model.cpp), and takes 32 and 1 in all others.
+TEST(GgufConfig, HasBoundsOfYarnsRampWhereTheProgramReadsThem) {
+  const auto bounds = [](const char* architecture) {
+    const Architecture network = parse_architecture(Contents(architecture)
+                                                        .number("attention.layer_norm_rms_epsilon", 1e-5f)
+                                                        .word("rope.scaling.type", "yarn")
+                                                        .number("rope.scaling.factor", 16.0f)
+                                                        .natural("rope.scaling.original_context_length", 32)
+                                                        .number("rope.scaling.yarn_beta_fast", 16.0f)
+                                                        .number("rope.scaling.yarn_beta_slow", 2.0f)
+                                                        .config()
+                                                        .dump(),
+                                                    "m.gguf");
+    const RotaryScaling& scaling = network.blocks[0].attention.rotary->scaling;
+    return std::pair(scaling.beta_fast, scaling.beta_slow);
+  };
+  EXPECT_EQ(bounds("mistral3"), std::pair(16.0, 2.0));
+  EXPECT_EQ(bounds("llama"), std::pair(32.0, 1.0));
+}
+
 // llama.cpp multiplies sines and cosines by attn_factor · m(1), or · m(1) / m(multiplier) where a file of mistral3 has
 // one: m(x) = 0.1 x ln(factor) + 1 (llama-context.cpp).
 TEST(GgufConfig, HasWhatYarnMultipliesBy) {
