@@ -12,6 +12,7 @@
 #include "calib/collect/work_directory.h"
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/files/disk_space.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
 #include "core/matrix/linear_op.h"
@@ -265,15 +266,8 @@ double estimate_seconds(const CalibrationPlan& plan) {
 }
 
 void require_disk_space(const CalibrationPlan& plan, const std::filesystem::path& output, std::uint64_t present) {
-  const std::filesystem::path directory = directory_of(output);
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(directory, error);
-  NIBBLE_REQUIRE(!error, FormatError, "cannot see how much room '{}' has: {}", directory.string(), error.message());
-  const std::uint64_t needed = plan.disk_bytes - std::min(plan.disk_bytes, present);
-  NIBBLE_REQUIRE(needed <= space.available, FormatError,
-                 "calibration: needs {} MB more in '{}' for the output, its shards and scratch files, but only {} MB "
-                 "are free",
-                 needed >> 20, directory.string(), space.available >> 20);
+  nibble::require_disk_space(directory_of(output), plan.disk_bytes - std::min(plan.disk_bytes, present), "calibration",
+                             "the output, its shards and scratch files");
 }
 
 }  // namespace nibble::calib

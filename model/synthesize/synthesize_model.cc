@@ -9,6 +9,7 @@
 
 #include "core/checked_math.h"
 #include "core/error.h"
+#include "core/files/disk_space.h"
 #include "core/files/output_directory.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/dtype.h"
@@ -66,6 +67,10 @@ void fill(std::span<std::uint16_t> values, std::uint64_t seed, std::span<const s
   }
 }
 
+std::uint64_t bytes_of(const RandomTensor& tensor) {
+  return 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+}
+
 // Makes the values tile by tile, one per thread at a time, and writes them in order.
 void write_tensor(const RandomTensor& tensor, std::uint64_t seed, std::span<const double> quantiles,
                   SafetensorsWriter& writer) {
@@ -88,21 +93,18 @@ void write_tensor(const RandomTensor& tensor, std::uint64_t seed, std::span<cons
   }
 }
 
-}  // namespace
-
-void synthesize_model(std::string_view config_text, const std::filesystem::path& output,
-                      const SynthesizeOptions& options) {
-  const Architecture architecture = parse_architecture(config_text, "config.json");
-  const std::vector<RandomTensor> tensors = tensors_of(architecture);
-  OutputDirectory directory(output, options.overwrite);
+// All of them into model.safetensors.
+void write_tensors(std::span<const RandomTensor> tensors, const std::filesystem::path& directory,
+                   const SynthesizeOptions& options) {
   std::vector<TensorDeclaration> declarations;
   std::uint64_t total = 0, done = 0;
   for (const RandomTensor& tensor : tensors) {
     declarations.push_back(tensor.declaration);
-    total += 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+    total += bytes_of(tensor);
   }
+  require_disk_space(directory, total, "synthesize", "the weights");
   SafetensorsWriter writer(
-      directory.partial() / "model.safetensors", declarations,
+      directory / "model.safetensors", declarations,
       {{"format", "pt"},
        {"contents", fmt::format("random weights, seed {}: for speed and memory work", options.seed)}});
   const std::vector<double> quantiles = normal_table();
@@ -110,13 +112,28 @@ void synthesize_model(std::string_view config_text, const std::filesystem::path&
     std::uint64_t seed = options.seed;
     for (const char c : tensor.declaration.name) seed = Random(seed ^ static_cast<unsigned char>(c)).next();
     write_tensor(tensor, seed, quantiles, writer);
-    done += 2 * checked_element_count(tensor.declaration.shape, tensor.declaration.name);
+    done += bytes_of(tensor);
     if (options.progress)
       options.progress({"synthesizing", static_cast<double>(done), static_cast<double>(total), "bytes"});
   }
   writer.commit();
-  directory.add_text("config.json", config_text);
-  directory.publish();
+}
+
+}  // namespace
+
+void synthesize_model(std::string_view config_text, const std::filesystem::path& output,
+                      const SynthesizeOptions& options) {
+  const Architecture architecture = parse_architecture(config_text, "config.json");
+  const std::vector<RandomTensor> tensors = tensors_of(architecture);
+  OutputDirectory directory(output, options.overwrite);
+  try {
+    write_tensors(tensors, directory.partial(), options);
+    directory.add_text("config.json", config_text);
+    directory.publish();
+  } catch (...) {
+    directory.discard();
+    throw;
+  }
 }
 
 }  // namespace nibble::model

@@ -24,7 +24,8 @@ struct SynthesizeOptions {
 /// Result    the same seed gives the same bytes with any number of threads.
 /// Cost      about 1 ns per weight and thread, then the disk. Memory: 4 MB per thread. The directory appears under its
 ///           name only when complete.
-/// Throws InvalidArgument as OutputDirectory does; FormatError for a malformed `config` or a full disk.
+/// Throws InvalidArgument as OutputDirectory does; FormatError for a malformed `config`, a disk without room
+/// for the weights (before any is made) or a full one; then nothing is left of it.
 void synthesize_model(std::string_view config, const std::filesystem::path& output, const SynthesizeOptions& options);
 
 }  // namespace nibble::model

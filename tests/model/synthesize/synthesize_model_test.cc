@@ -124,6 +124,17 @@ TEST(SynthesizeModel, AnExistingOutputIsKeptUnlessAskedOtherwise) {
   EXPECT_FALSE(weights_file(temp / "model") == before);
 }
 
+// As much as 4096 blocks of Llama 3.1 405B have, 26 TB.
+TEST(SynthesizeModel, WeightsThatTheDiskHasNoRoomForAreNotBegun) {
+  const TempDir temp;
+  const std::string config = R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 16384,
+      "num_hidden_layers": 4096, "num_attention_heads": 128, "num_key_value_heads": 8, "intermediate_size": 53248})";
+  EXPECT_TRUE(throws_with<FormatError>([&] { synthesize_model(config, temp / "model", {}); }, "synthesize: needs ",
+                                       "for the weights", "are free"));
+  EXPECT_FALSE(std::filesystem::exists(temp / "model"));
+  EXPECT_FALSE(std::filesystem::exists(temp / "model.partial"));
+}
+
 TEST(Architectures, AllParseAndHaveTheParametersOfTheirNames) {
   // From the model cards, in millions; rounded as printed there.
   const std::pair<const char*, double> expected[] = {

@@ -1,0 +1,17 @@
+#include "core/files/disk_space.h"
+
+#include "core/error.h"
+
+namespace nibble {
+
+void require_disk_space(const std::filesystem::path& where, std::uint64_t bytes, std::string_view who,
+                        std::string_view what) {
+  std::error_code error;
+  const std::uint64_t free = std::filesystem::space(where, error).available;
+  if (error)
+    throw FormatError(fmt::format("cannot see how much room '{}' has: {}", where.string(), error.message()), error);
+  NIBBLE_REQUIRE(bytes <= free, FormatError, "{}: needs {} MB more in '{}' for {}, but only {} MB are free", who,
+                 bytes >> 20, where.string(), what, free >> 20);
+}
+
+}  // namespace nibble
