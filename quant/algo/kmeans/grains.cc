@@ -1,5 +1,6 @@
 #include "quant/algo/kmeans/grains.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -23,6 +24,27 @@ std::size_t digit_of(std::uint32_t key, Digit digit) {
 std::uint32_t key_of(std::uint32_t key) { return key; }
 std::uint32_t key_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
 
+float value_of(std::uint32_t key) { return std::bit_cast<float>((key & kSign) != 0 ? key & ~kSign : ~key); }
+
+/// Calls visit(value, begin, end) for each run of equal values among sorted elements. Where the runs end is found
+/// without a branch, some hundred elements ahead: it cannot be foretold where about every second value is repeated.
+template <class Element, class Visit>
+void for_each_run(std::span<const Element> elements, const Visit& visit) {
+  constexpr std::size_t kAhead = 256;
+  std::array<std::uint32_t, kAhead> ends;
+  std::size_t begin = 0;
+  for (std::size_t from = 1; from < elements.size(); from += kAhead) {
+    std::size_t count = 0;
+    for (std::size_t i = from; i < std::min(elements.size(), from + kAhead); ++i) {
+      ends[count] = static_cast<std::uint32_t>(i);
+      count += value_of(key_of(elements[i])) != value_of(key_of(elements[i - 1])) ? 1u : 0u;
+    }
+    for (std::size_t run = 0; run < count; begin = ends[run], ++run)
+      visit(value_of(key_of(elements[begin])), begin, std::size_t{ends[run]});
+  }
+  if (!elements.empty()) visit(value_of(key_of(elements[begin])), begin, elements.size());
+}
+
 template <class Element>
 void radix_sort(LargeVector<Element>& elements, LargeVector<Element>& scratch) {
   std::array<std::array<std::uint32_t, kBuckets>, kDigits.size()> counts{};
@@ -44,22 +66,28 @@ void radix_sort(LargeVector<Element>& elements, LargeVector<Element>& scratch) {
 
 }  // namespace
 
-GrainWriter::GrainWriter(Grains& grains, std::size_t capacity) : grains_(grains) {
-  grains_.x.resize(capacity + 1);
-  grains_.weight.resize(capacity + 1);
-  grains_.moment.resize(capacity + 1);
-  grains_.exact.resize(capacity);
-  grains_.weight.set(0, {});
-  grains_.moment.set(0, {});
+GrainWriter::GrainWriter(Grains& grains, std::size_t capacity) : grains_(&grains) {
+  grains.x.resize(capacity + 1);
+  grains.weight.resize(capacity + 1);
+  grains.moment.resize(capacity + 1);
+  grains.exact.resize(capacity);
+  grains.weight.set(0, {});
+  grains.moment.set(0, {});
+  x_ = grains.x.data();
+  weight_high_ = grains.weight.high.data();
+  weight_low_ = grains.weight.low.data();
+  moment_high_ = grains.moment.high.data();
+  moment_low_ = grains.moment.low.data();
+  exact_ = grains.exact.data();
 }
 
 void GrainWriter::finish(double end, double second_moment) {
-  grains_.x[count_] = end;
-  grains_.x.resize(count_ + 1);
-  grains_.weight.resize(count_ + 1);
-  grains_.moment.resize(count_ + 1);
-  grains_.exact.resize(count_);
-  grains_.second_moment = second_moment;
+  x_[count_] = end;
+  grains_->x.resize(count_ + 1);
+  grains_->weight.resize(count_ + 1);
+  grains_->moment.resize(count_ + 1);
+  grains_->exact.resize(count_);
+  grains_->second_moment = second_moment;
 }
 
 std::uint32_t sort_key(float x) {
@@ -67,7 +95,7 @@ std::uint32_t sort_key(float x) {
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-float value_of_key(std::uint32_t key) { return std::bit_cast<float>((key & kSign) != 0 ? key & ~kSign : ~key); }
+float value_of_key(std::uint32_t key) { return value_of(key); }
 
 std::uint64_t pack_weighted(float x, float w) {
   return static_cast<std::uint64_t>(sort_key(x)) << 32 | std::bit_cast<std::uint32_t>(w);
@@ -85,29 +113,27 @@ void sort_keys(LargeVector<std::uint32_t>& keys, LargeVector<std::uint32_t>& scr
 
 double add_sorted_values(std::span<const std::uint64_t> pairs, double origin, GrainWriter& writer) {
   TwiceSum second_moment;
-  for (std::size_t i = 0; i < pairs.size();) {
-    const float x = unpack_value(pairs[i]);
+  GrainWriter here = writer;
+  for_each_run(pairs, [&](float x, std::size_t begin, std::size_t end) {
     double weight = 0.0;
-    do weight += static_cast<double>(unpack_weight(pairs[i]));
-    while (++i < pairs.size() && unpack_value(pairs[i]) == x);
+    for (std::size_t i = begin; i < end; ++i) weight += static_cast<double>(unpack_weight(pairs[i]));
     const double value = static_cast<double>(x) - origin, moment = weight * value;
-    writer.add(value, weight, moment, true);
+    here.add(value, weight, moment, true);
     second_moment.add(moment * value);
-  }
+  });
+  writer = here;
   return second_moment.value();
 }
 
 double add_sorted_keys(std::span<const std::uint32_t> keys, double origin, GrainWriter& writer) {
   TwiceSum second_moment;
-  for (std::size_t i = 0; i < keys.size();) {
-    const float x = value_of_key(keys[i]);
-    const std::size_t first = i;
-    do ++i;
-    while (i < keys.size() && value_of_key(keys[i]) == x);
-    const double value = static_cast<double>(x) - origin, moment = static_cast<double>(i - first) * value;
-    writer.add_equal(value, i - first, moment);
+  GrainWriter here = writer;
+  for_each_run(keys, [&](float x, std::size_t begin, std::size_t end) {
+    const double value = static_cast<double>(x) - origin, moment = static_cast<double>(end - begin) * value;
+    here.add_equal(value, end - begin, moment);
     second_moment.add(moment * value);
-  }
+  });
+  writer = here;
   return second_moment.value();
 }
 

@@ -51,37 +51,41 @@ struct Grains {
   std::size_t size() const { return exact.size(); }
 };
 
-/// Writes Grains one after the other.
+/// Writes Grains one after the other. A copy goes on where the other stands: in a loop of its own, it lives in
+/// registers.
 class GrainWriter {
  public:
   /// Makes room for up to `capacity` grains.
   GrainWriter(Grains& grains, std::size_t capacity);
   /// Values in [x, the next grain's x].
   void add(double x, double weight, double moment, bool exact) {
-    grains_.x[count_] = x;
-    grains_.exact[count_] = exact ? 1 : 0;
     weight_.add(weight);
-    moment_.add(moment);
-    ++count_;
-    grains_.weight.set(count_, weight_);
-    grains_.moment.set(count_, moment_);
+    write(x, moment, exact);
   }
   /// `count` times `x` of weight 1, `moment` = count · x: the same bits, for sums of integers are exact.
   void add_equal(double x, std::size_t count, double moment) {
-    grains_.x[count_] = x;
-    grains_.exact[count_] = 1;
     weight_.high += static_cast<double>(count);
-    moment_.add(moment);
-    ++count_;
-    grains_.weight.set(count_, weight_);
-    grains_.moment.set(count_, moment_);
+    write(x, moment, true);
   }
   std::size_t size() const { return count_; }
   /// `end`: no value is larger. `second_moment` as in Grains.
   void finish(double end, double second_moment);
 
  private:
-  Grains& grains_;
+  void write(double x, double moment, bool exact) {
+    moment_.add(moment);
+    x_[count_] = x;
+    exact_[count_] = exact ? 1 : 0;
+    ++count_;
+    weight_high_[count_] = weight_.high;
+    weight_low_[count_] = weight_.low;
+    moment_high_[count_] = moment_.high;
+    moment_low_[count_] = moment_.low;
+  }
+
+  Grains* grains_;
+  double *x_, *weight_high_, *weight_low_, *moment_high_, *moment_low_;
+  std::uint8_t* exact_;
   std::size_t count_ = 0;
   TwiceSum weight_, moment_;
 };

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "quant/algo/kmeans/grains.h"
-#include "quant/algo/kmeans/priced_segmentation.h"
 #include "quant/algo/kmeans/segmentation.h"
 #include "quant/algo/kmeans/value_bins.h"
 #include "quant/algo/rounding/finite.h"
@@ -15,7 +14,6 @@ namespace nibble::quant {
 namespace {
 
 constexpr std::size_t kSortAtMost = std::size_t{1} << 16;  // values; more are binned first
-constexpr std::size_t kMany = 64;                          // centroids from which a PricedSegmenter is no slower
 constexpr std::size_t kSample = 4096;                      // values that say how wide bins are to be, at least
 
 struct WeightCheck {
@@ -127,7 +125,6 @@ struct PaletteFitter::Buffers {
   Grains grains;
   ValueBins bins;
   Segmenter segmenter;
-  PricedSegmenter priced_segmenter;
   LargeVector<std::uint64_t> pairs, scratch;
   LargeVector<std::uint32_t> keys, key_scratch;  // of values without weights
   double origin = 0.0;
@@ -170,8 +167,6 @@ void PaletteFitter::Buffers::sort(std::span<const float> x) {
 Segmentation PaletteFitter::Buffers::segment_grains(const PaletteOptions& options) {
   const std::size_t m = grains.size(), k = options.centroids;
   const bool exact = std::all_of(grains.exact.begin(), grains.exact.end(), [](std::uint8_t e) { return e != 0; });
-  if (k < m && k >= kMany && exact)
-    if (auto priced = priced_segmenter.solve(grains, k)) return *std::move(priced);
   if (k < m && k > 1) return segmenter.solve(grains, k, options.gap);
   Segmentation whole;
   if (k >= m && !exact) {  // a bin holds more than one value: which ones?

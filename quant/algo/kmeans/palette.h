@@ -37,8 +37,7 @@ struct Palette {
 /// the loss increase (SqueezeLLM, arXiv:2306.07629).
 ///
 /// Method: the sandwich search of quant/algo/kmeans/segmentation.h, over sorted values (n <= 65536) or over fine bins
-/// of which only those that the optimum's boundaries may fall into are ever sorted. From 64 centroids on, a price per
-/// centroid (quant/algo/kmeans/priced_segmentation.h) instead, where all values are sorted.
+/// of which only those that the optimum's boundaries may fall into are ever sorted.
 ///
 /// Shapes   x (n); w (n), or empty for all ones.
 /// Requires n >= 1; every x finite; every w finite and >= 0. If all w are 0 they count as ones.
@@ -47,7 +46,7 @@ struct Palette {
 ///          and where none are left repeat the largest. Multiplying all x by a power of two multiplies the centroids by
 ///          it, exactly (short of overflow and subnormals). The order of the inputs matters at most in the last bit.
 /// Throws   InvalidArgument, naming the first offending index and its value.
-/// Cost     Linear passes over x and w, the sorting, and about O(k^2 log(n/k)) for smooth distributions; see
+/// Cost     Linear passes over x and w, the sorting, and about O(k (log(n/k))^2) for smooth distributions; see
 ///          docs/results/kmeans.md. Memory for n > 65536: a few MB, and 16 bytes for each value that had to be sorted.
 /// Threads  One object per thread. The object only keeps buffers: results do not depend on earlier calls.
 class PaletteFitter {

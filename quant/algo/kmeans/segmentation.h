@@ -23,25 +23,28 @@ struct Segmentation {
   std::vector<std::uint8_t> open;  ///< (m)
 };
 
-/// The gain of clusters between `cuts`, ascending.
-double gain_of(const Grains& grains, const std::vector<std::size_t>& cuts);
-
-/// How far sums of k gains may be off: each is right to a few units of its last place, and they are added one by one.
-double rounding_allowance(const Grains& grains, std::size_t k);
-
-/// Finds an optimal segmentation of grains by a sandwich in convex order.
+/// Finds an optimal segmentation of grains by a sandwich in convex order, at a price per cluster.
 ///
-/// Group grains into a few cells. Every clustering's cost is sum_i w_i g(x_i) with g = min_k (c_k - x)² = x² + a
-/// concave function. Moving the values of a cell to its two end points, keeping weight and mean, makes the concave
-/// part's sum smaller, whatever the centroids are: so k-means on the end points (plus a constant) is a lower bound of
-/// the cost, and it is tight where no cluster boundary falls inside a cell; the loss is of second order in the cells'
-/// widths. A clustering of the real values, from that solution and a few Lloyd steps, is the upper bound. Dynamic
-/// programming from both ends over the end points gives for every cell and every q the least cost of a clustering whose
-/// q-th boundary falls there: cells where this exceeds the upper bound are out. Cells that remain are halved, runs of
-/// others merged, and so on until the boundaries of the lower bound's solution fall between single values: then it is
-/// the optimum. For smooth densities each round looks at about 2k cells per boundary, whatever the number of grains; at
-/// worst the last round is the plain dynamic program over all of them. Each layer of the program is a monotone maximum
-/// search, done by divide and conquer over blocks of eight rows.
+/// The sandwich. Group grains into a few cells. Every clustering's cost is sum_i w_i g(x_i) with g = min_k (c_k - x)² =
+/// x² + a concave function. Moving the values of a cell to its two end points, keeping weight and mean, makes the
+/// concave part's sum smaller, whatever the centroids are: so k-means on the end points (plus a constant) is a lower
+/// bound of the cost, and it is tight where no cluster boundary falls inside a cell; the loss is of second order in the
+/// cells' widths. A clustering of the real values, from that solution and a few Lloyd steps, is the upper bound.
+///
+/// The price. The best gain of the end points is a concave function of the number of clusters. So there is a price per
+/// cluster at which the best segmentation of all (gain minus price, any number of clusters) is one into k clusters, and
+/// the best of these; at every price, that value plus k prices is a bound of what k clusters gain. One pass over the
+/// cells finds it: the best cut before each cell, which never moves back. The price is searched from that of the round
+/// before, which is rarely wrong. The work does not grow with k beyond that of the cells.
+///
+/// The rounds. First the best clustering whose cuts are between about 4k cells, then one between cells that are narrow
+/// at those cuts and widen away from them: near the optimum, for little. Then the sandwich, over finer cells that widen
+/// away from the cuts so far. Passes from both ends give for every cell the most that a clustering with a boundary
+/// there can gain at the price: cells where this is below the upper bound are closed. Cells that remain are halved,
+/// runs of closed ones merged, and so on until the boundaries of the lower bound's solution fall between single values:
+/// then it is the optimum. For smooth densities one to three rounds do, the first over some 40 cells per boundary,
+/// hardly more where there are many more grains; at worst the last one is over all of them. Where grains are few, the
+/// first round is.
 ///
 /// Thread-compatible; an object keeps its buffers between calls.
 class Segmenter {
@@ -51,21 +54,25 @@ class Segmenter {
   Segmentation solve(const Grains& grains, std::size_t k, double gap);
 
  private:
-  /// Where each boundary may be: inside or behind cells first[q] … last[q].
-  struct Windows {
-    std::vector<std::uint32_t> first, last;
-  };
-  /// Gains of the best clusterings of everything up to a boundary, per layer q and cell of its window.
-  struct Layers {
-    std::vector<std::size_t> offset;
-    std::vector<double> gain;
-    std::vector<std::int32_t> cut;  ///< the cell of boundary q - 1 in that clustering
-  };
-  /// End points of cells as prefix sums: entry c is what lies left of a boundary in cell c. Padded for vector loads.
-  struct EndPoints {
+  /// Places where a cluster may end: 0, before everything; one for each open cell; the last, behind everything. Prefix
+  /// sums of what lies left of each, padded for vector loads.
+  struct Nodes {
     PrefixSums weight, moment;
+    std::vector<std::uint32_t> groups;  ///< where each begins, from 1 on, and last_node() + 1
+    void resize(std::size_t count);
+    void pad(std::size_t count);
   };
-
+  /// Of each node, what is gained at most, less the price, by clusters that end there, and where the last one begins.
+  struct Pass {
+    std::vector<double> best;
+    std::vector<std::int32_t> cut;
+  };
+  /// The best clustering at some price: its nodes, from the first to the last.
+  struct Path {
+    std::vector<std::uint32_t> nodes;
+    double gain = 0.0;  ///< of the end points, prices not taken off
+    std::size_t clusters() const { return nodes.size() - 1; }
+  };
   struct Splittable {
     double spread;
     std::uint32_t begin, end;
@@ -74,32 +81,40 @@ class Segmenter {
 
   static std::size_t middle_of(const Grains& grains, std::size_t begin, std::size_t end);
   void start(const Grains& grains, std::size_t k);
-  void place_end_points(const Grains& grains);
-  void mirror_windows();
-  void run(const EndPoints& points, const Windows& windows, Layers& layers) const;
-  void run_layer(const EndPoints& points, const Windows& windows, std::size_t q, Layers& layers) const;
-  double trace_back();
-  void cut_between_grains(const Grains& grains);
+  void divide(const Grains& grains, std::size_t count);
+  double first_price(const Grains& grains, std::size_t k) const;
+  void widen_from(const std::vector<std::size_t>& cuts, std::size_t grains, double growth);
+  void place_nodes(const Grains& grains, bool spread);
+  void run(const Nodes& nodes, Pass& pass) const;
+  void trace_back(Path& path) const;
+  double find_path(std::size_t k, double allowance, int patience);
+  void join(std::size_t k);
+  void cut_between_grains(const Grains& grains, std::size_t k);
   void improve(const Grains& grains, Segmentation& best);
-  void narrow(double least_gain);
+  void close_cells(std::size_t k, double least_gain);
   bool refine(const Grains& grains);
   void mark_open(std::vector<std::uint8_t>& open) const;
 
   std::size_t cells() const { return borders_.size() - 1; }
+  std::size_t last_node() const { return node_cells_.size(); }
   bool exact_cell(const Grains& grains, std::size_t c) const {
     return borders_[c + 1] - borders_[c] == 1 && grains.exact[borders_[c]] != 0;
   }
 
-  std::vector<std::uint32_t> borders_;  ///< cell c is grains [borders_[c], borders_[c + 1])
-  Windows windows_, mirrored_windows_;
-  EndPoints points_, mirrored_;
-  Layers forward_, backward_;
-  double least_weight_ = 0.0;
+  std::vector<std::uint32_t> borders_;        ///< cell c is grains [borders_[c], borders_[c + 1])
+  std::vector<std::uint8_t> open_;            ///< of a cell: a boundary may fall into or behind it
+  std::vector<std::uint32_t> group_borders_;  ///< grains, ascending: about one boundary of clusters between two
+  std::vector<std::uint32_t> node_cells_;     ///< of nodes 1 …, the cell
+  Nodes nodes_, mirrored_;
+  Pass forward_, backward_;
+  Path path_, more_, fewer_;
+  double least_weight_ = 0.0, price_ = 0.0;
+  bool spread_ = false;  ///< nodes are inside cells, not behind them
   std::vector<Splittable> heap_;
-  std::vector<std::uint32_t> path_;
   std::vector<std::size_t> cuts_;
   std::vector<double> means_;
-  std::vector<std::uint32_t> next_borders_, first_child_, last_child_;
+  std::vector<std::uint32_t> next_borders_;
+  std::vector<std::uint8_t> next_open_;
 };
 
 }  // namespace nibble::quant

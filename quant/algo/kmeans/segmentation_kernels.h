@@ -13,18 +13,18 @@ struct Prefixes {
   const double *weight_high, *weight_low, *moment_high, *moment_low;
 };
 
-/// For the rows r = row … row + 7, over i = first … min(last, r):
-///   gain[r - row] = max of previous[i] + moment(i, r)² / max(weight(i, r), least_weight)
+/// For the rows r = row … row + 7, over i = first … last:
+///   best[r] = max of best[i] + moment(i, r)² / max(weight(i, r), least_weight), less the price
 /// where (i, r) is the difference of entries r and i of a prefix sum,
-/// and cut[r - row] = the first i that reaches it. Requires first <= row; arrays readable up to row + 7.
-void best_cuts_scalar(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
-                      std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
-void best_cuts_avx2(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
-                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
-void best_cuts_avx512(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
-                      std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
-void best_cuts_neon(const Prefixes& sums, const double* previous, double least_weight, std::size_t row,
-                    std::size_t first, std::size_t last, double* gain, std::int32_t* cut);
+/// and cut[r] = the first i that reaches it. Requires first <= last < row; arrays of row + 8 entries.
+void best_cuts_scalar(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,
+                      std::size_t row, double* best, std::int32_t* cut);
+void best_cuts_avx2(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,
+                    std::size_t row, double* best, std::int32_t* cut);
+void best_cuts_avx512(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,
+                      std::size_t row, double* best, std::int32_t* cut);
+void best_cuts_neon(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,
+                    std::size_t row, double* best, std::int32_t* cut);
 
 /// That of the instruction set in force.
 decltype(&best_cuts_scalar) active();
