@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/matrix/matrix_view.h"
+#include "core/matrix/not_finite.h"
 
 namespace nibble::exporting {
 namespace {
@@ -96,8 +97,8 @@ std::span<const std::byte> FloatEncoder::encode(std::span<const float> values) {
     NIBBLE_REQUIRE(std::isfinite(values[i]), NumericalError, "{}: expected finite weights, got {} at index {}", name_,
                    values[i], done_ + i);
     NIBBLE_REQUIRE(std::isfinite(dtype_ == DType::kF16 ? f16_to_f32(halves_[i]) : bf16_to_f32(halves_[i])),
-                   NumericalError, "{}: {} at index {} is too large for {}", name_, values[i], done_ + i,
-                   dtype_ == DType::kF16 ? "float16 (at most 65504)" : "bfloat16");
+                   NumericalError, "{}: {} at index {} {}", name_, values[i], done_ + i,
+                   why_not_finite(values[i], dtype_));
   }
   done_ += values.size();
   return std::as_bytes(std::span(halves_));

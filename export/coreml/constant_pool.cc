@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/matrix/dtype.h"
+#include "core/matrix/not_finite.h"
 
 namespace nibble::coreml {
 
@@ -21,8 +22,8 @@ const Constant& ConstantPool::halves(const std::vector<std::uint64_t>& shape, st
   Rounding rounding;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float kept = f16_to_f32(halves[i]);
-    NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: {} at index {} is too large for float16 (at most 65504)",
-                   label, values[i], i);
+    NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: {} at index {} {}", label, values[i], i,
+                   why_not_finite(values[i], DType::kF16));
     rounding.add(values[i], kept);
   }
   Hasher hasher;

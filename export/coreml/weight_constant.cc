@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/matrix/dtype.h"
+#include "core/matrix/not_finite.h"
 #include "quant/format/codes.h"
 
 namespace nibble::coreml {
@@ -88,8 +89,8 @@ BlobPlan::Producer tables_producer(const Tensor& tensor, Rows rows, std::size_t 
       convert_to_f16(table, halves.data());
       for (std::size_t i = 0; i < spec.entries() * spec.cluster_dim; ++i) {
         const float kept = f16_to_f32(halves[i]);
-        NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: palette entry {} of row {} is too large for float16",
-                       tensor->name(), table[i], r);
+        NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: palette entry {} of row {} {}", tensor->name(),
+                       table[i], r, why_not_finite(table[i], DType::kF16));
         rounding->add(table[i], kept);
       }
       sink(std::as_bytes(std::span(halves)));
@@ -195,8 +196,8 @@ Constant plan_float_weight(BlobPlan& plan, std::shared_ptr<const WeightSource> s
       convert_to_f16(values, halves.data());
       for (std::size_t i = 0; i < values.size(); ++i) {
         const float kept = f16_to_f32(halves[i]);
-        NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: {} is too large for float16 (at most 65504)", label,
-                       values[i]);
+        NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: {} {}", label, values[i],
+                       why_not_finite(values[i], DType::kF16));
         rounding->add(values[i], kept);
       }
       sink(std::as_bytes(std::span(halves)));

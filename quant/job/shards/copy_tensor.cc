@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/matrix/error_sum.h"
+#include "core/matrix/not_finite.h"
 #include "model/checkpoint/tensor_checks.h"
 
 namespace nibble::quant {
@@ -79,9 +80,8 @@ class RoundingWriter {
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double value = values[i], rounded = to_f16_ ? f16_to_f32(halves_[i]) : bf16_to_f32(halves_[i]);
-      NIBBLE_REQUIRE(std::isfinite(rounded), NumericalError,
-                     "{}: {} at index {} is too large for {}; leave this tensor as it is", name_, value, first + i,
-                     to_f16_ ? "float16 (at most 65504)" : "bfloat16");
+      NIBBLE_REQUIRE(std::isfinite(rounded), NumericalError, "{}: {} at index {} {}; leave this tensor as it is", name_,
+                     value, first + i, why_not_finite(value, to_f16_ ? DType::kF16 : DType::kBF16));
       error_.add(value, rounded);
     }
     writer_.write(std::as_bytes(std::span(halves_)));

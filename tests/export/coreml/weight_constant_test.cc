@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "core/error.h"
@@ -203,6 +204,20 @@ TEST(CoreMlWeight, RoundsFloatsOnceAndCountsThem) {
   static_cast<void>(plan_float_weight(other.blobs(), std::make_shared<Fixed>(std::vector<float>{1, 2, 3, 70000}),
                                       {0, 1}, "big", other.rounding()));
   EXPECT_TRUE(test::throws_with<NumericalError>([&] { other.blobs().write(dir / "x", {}); }, "big", "70000"));
+}
+
+TEST(CoreMlWeight, TellsWhatIsTooLargeFromWhatIsNoNumber) {
+  const TempDir dir;
+  for (const auto& [value, what] : {std::pair(std::numeric_limits<float>::quiet_NaN(), "nan at index 1 is no finite"),
+                                    {7e4f, "70000 at index 1 is too large for float16"}}) {
+    const std::vector<float> values{1.0f, value};
+    ConstantPool pool;
+    EXPECT_TRUE(test::throws_with<NumericalError>([&] { pool.halves({2}, values, "gain"); }, what));
+    static_cast<void>(plan_float_weight(pool.blobs(), std::make_shared<Fixed>(std::vector<float>{1, 2, 3, value}),
+                                        {0, 1}, "w", pool.rounding()));
+    const std::string of_weight = std::string(what).erase(std::string(what).find(" at index 1"), 11);
+    EXPECT_TRUE(test::throws_with<NumericalError>([&] { pool.blobs().write(dir / "x", {}); }, "w: " + of_weight));
+  }
 }
 
 }  // namespace
