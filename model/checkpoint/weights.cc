@@ -61,7 +61,9 @@ class FloatProvider final : public WeightProvider {
 
 std::vector<float> bias_of(const Parameter& parameter, const WeightProvider& weights) {
   if (weights.contains(parameter.bias.tensor)) return weights.vector(parameter.bias);
-  NIBBLE_REQUIRE(!parameter.biased, FormatError, "missing tensor '{}', which config.json asks for",
+  NIBBLE_REQUIRE(!parameter.biased, FormatError,
+                 "missing tensor '{}': expected a bias there, after config.json's model_type and the keys that its "
+                 "family reads",
                  parameter.bias.tensor);
   return {};
 }

@@ -294,7 +294,8 @@ TEST_F(FloatProviderTest, MakesLinearLayersWithTheBiasThatIsThere) {
   }
   Parameter asks = parameter("p", 4, 3, false);
   asks.biased = true;
-  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->linear(asks); }, "missing tensor 'p.bias'", "config.json"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { provider_->linear(asks); }, "missing tensor 'p.bias'",
+                                       "after config.json's model_type and the keys that its family reads"));
 }
 
 TEST_F(FloatProviderTest, GivesRowsOfFusedTensorsAndSlicesOfStacks) {
