@@ -1,6 +1,7 @@
 #include "datasets/byte_stream.h"
 
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <boost/iostreams/categories.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
@@ -15,6 +16,7 @@ namespace nibble::datasets {
 namespace {
 
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{64} << 20;  // bytes before the ratio is looked at
+constexpr int kLargestWindowLog = 27;  // of zstd's memory, 128 MiB: what its own program takes without being told
 
 class File {
  public:
@@ -89,7 +91,9 @@ class ZstdDecoder final : public ByteStream::Decoder {
  public:
   explicit ZstdDecoder(const std::filesystem::path& path)
       : Decoder(path), stream_(ZSTD_createDStream()), compressed_(ZSTD_DStreamInSize()) {
-    NIBBLE_REQUIRE(stream_ != nullptr, FormatError, "'{}': cannot set up zstd", path.string());
+    NIBBLE_REQUIRE(
+        stream_ && ZSTD_isError(ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kLargestWindowLog)) == 0,
+        FormatError, "'{}': cannot set up zstd", path.string());
   }
   std::size_t read(std::span<char> buffer) override {
     ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
@@ -102,8 +106,7 @@ class ZstdDecoder final : public ByteStream::Decoder {
         }
       }
       const std::size_t status = ZSTD_decompressStream(stream_.get(), &out, &input_);
-      NIBBLE_REQUIRE(ZSTD_isError(status) == 0, FormatError, "'{}': not a zstd file or corrupt: {}",
-                     file_.path().string(), ZSTD_getErrorName(status));
+      require_decoded(status);
       frame_complete_ = status == 0;
       more_output_ = !frame_complete_ && out.pos == out.size;
     }
@@ -111,6 +114,15 @@ class ZstdDecoder final : public ByteStream::Decoder {
   }
 
  private:
+  void require_decoded(std::size_t status) const {
+    NIBBLE_REQUIRE(ZSTD_getErrorCode(status) != ZSTD_error_frameParameter_windowTooLarge, FormatError,
+                   "'{}': compressed by `zstd --long` with a window of more than {} MiB, which reading it takes of "
+                   "memory; compress it again without --long, or with --long={} at most",
+                   file_.path().string(), (1u << kLargestWindowLog) >> 20, kLargestWindowLog);
+    NIBBLE_REQUIRE(ZSTD_isError(status) == 0, FormatError, "'{}': not a zstd file or corrupt: {}",
+                   file_.path().string(), ZSTD_getErrorName(status));
+  }
+
   struct Free {
     void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
   };

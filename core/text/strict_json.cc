@@ -1,10 +1,12 @@
 #include "core/text/strict_json.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text/excerpt.h"
 #include "core/text/json.h"
 
 namespace nibble {
@@ -12,12 +14,43 @@ namespace {
 
 using Json = nlohmann::json;
 
+// "line 3, column 5", of text of one line "column 5": where the byte stands at which the parser gave up, the
+// `position`-th.
+std::string place_of(std::string_view text, std::size_t position) {
+  const std::string_view before = text.substr(0, position == 0 ? 0 : position - 1);
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
+  if (text.find('\n') >= text.size() - 1) return fmt::format("column {}", column);
+  return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
+}
+
+// What the parser says, without its own names and without what it last read, which may be a whole document.
+std::string reason_of(std::string_view said) {
+  if (const std::size_t end = said.find("] "); said.starts_with('[') && end != std::string_view::npos)
+    said.remove_prefix(end + 2);
+  if (const std::size_t dash = said.find(" - "); said.starts_with("parse error") && dash != std::string_view::npos)
+    said.remove_prefix(dash + 3);
+  const std::size_t read = said.find("; last read: '"), expected = said.rfind("'; expected ");
+  std::string reason(said.substr(0, read));
+  if (expected != std::string_view::npos && read < expected) reason += said.substr(expected + 1);
+  return excerpt(reason, 240);
+}
+
+// What other programs write for JSON, and what to do about it.
+std::string_view hint_for(std::string_view reason, std::string_view rest) {
+  if (rest.starts_with("NaN") || rest.starts_with("Infinity"))
+    return "; JSON has no NaN and no Infinity, though Python writes them: say null, or leave the key out";
+  if (reason.find("surrogate") != std::string_view::npos)
+    return "; this is half of a character, which no text can hold: leave it out";
+  return {};
+}
+
 // Throws for what strict JSON is not, and keeps nothing. A pass of its own: the parser's callback would do, but looks
 // through all members of an object whenever one of them ends, which takes minutes for a mixture's thousands of
 // matrices.
 class StrictHandler final : public nlohmann::json_sax<Json> {
  public:
-  explicit StrictHandler(std::string_view what) : what_(what) {}
+  StrictHandler(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -43,8 +76,11 @@ class StrictHandler final : public nlohmann::json_sax<Json> {
     --depth_;
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    throw FormatError(fmt::format("{}: not valid JSON: {}", what_, error.what()));
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
+    const std::string reason = reason_of(error.what());
+    const std::string_view rest = position == 0 || position > text_.size() ? "" : text_.substr(position - 1);
+    throw FormatError(fmt::format("{}: not valid JSON at {}: {}{}", what_, place_of(text_, position), reason,
+                                  hint_for(reason, rest)));
   }
 
  private:
@@ -54,7 +90,7 @@ class StrictHandler final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  std::string_view what_;
+  std::string_view text_, what_;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open, outermost first
   std::size_t depth_ = 0;
 };
@@ -64,7 +100,7 @@ class StrictHandler final : public nlohmann::json_sax<Json> {
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   NIBBLE_REQUIRE(text.find('\0') == std::string_view::npos, FormatError,  // the parser would take it for the end
                  "{}: not valid JSON: it contains a zero byte", what);
-  StrictHandler handler(what);
+  StrictHandler handler(text, what);
   Json::sax_parse(text, &handler);
   return Json::parse(text);
 }

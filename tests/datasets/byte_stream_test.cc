@@ -84,6 +84,18 @@ TEST_F(ByteStreams, CorruptFilesAreRefused) {
   EXPECT_TRUE(throws_with<FormatError>([&] { read("a.zst", test::zstd(text) + "garbage"); }, "a.zst"));
 }
 
+// RFC 8878, 3.1.1: a frame of one raw block, with a window of 2^log bytes.
+std::string frame_of(int log, std::string_view text) {
+  const char window = static_cast<char>((log - 10) << 3), block = static_cast<char>(text.size() << 3 | 1);
+  return std::string("\x28\xB5\x2F\xFD\0", 5) + window + block + std::string(2, '\0') + std::string(text);
+}
+
+TEST_F(ByteStreams, WindowsBeyondTheLimitAreRefusedWithWhatToDo) {
+  EXPECT_EQ(read("a.zst", frame_of(27, "one")), "one");
+  EXPECT_TRUE(throws_with<FormatError>([&] { read("a.zst", frame_of(28, "one")); }, "a.zst", "zstd --long",
+                                       "more than 128 MiB", "--long=27 at most"));
+}
+
 TEST_F(ByteStreams, DecompressionBombsAreRefused) {
   const std::string zeros(std::size_t{80} << 20, '\0');  // packs to about 1/1000
   EXPECT_TRUE(throws_with<FormatError>([&] { read("a.gz", test::gzip(zeros), 1 << 20); }, "a.gz", "expand"));

@@ -95,6 +95,10 @@ TEST_F(Documents, MalformedLinesAreRefusedWithTheirNumber) {
   EXPECT_TRUE(refuses("a.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1", "duplicate key"));
   EXPECT_TRUE(refuses("a.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}\n", "line 1", "JSON"));
   EXPECT_TRUE(refuses("a.jsonl", std::string(1000, '['), "line 1", "nested"));
+  EXPECT_TRUE(refuses("a.jsonl", "{\"text\": \"ok\"}\n{\"text\": \"a\", \"score\": NaN}\n",
+                      "a.jsonl', line 2: not valid JSON at column 24", "has no NaN"));
+  EXPECT_TRUE(
+      refuses("a.jsonl", "{\"text\": \"\\ud83d\"}\n", "line 1: not valid JSON at column 17", "half of a character"));
 }
 
 TEST_F(Documents, OverlongLinesAreRefusedInBoundedMemory) {

@@ -53,5 +53,26 @@ TEST(StrictJson, BrokenTextIsRefused) {
   EXPECT_TRUE(refused(R"({"a": 1e999})", "not valid JSON"));
 }
 
+// In words of ours, without what was read so far.
+TEST(StrictJson, SaysWhereAndWhyTextIsBroken) {
+  EXPECT_TRUE(refused(R"({"a": NaN})", "thing.json: not valid JSON at column 7: invalid literal; JSON has no NaN"));
+  EXPECT_TRUE(refused(R"({"a": -Infinity})", "at column 8: invalid number; expected digit after '-'; JSON has no NaN"));
+  EXPECT_TRUE(refused("{\"a\": 1,\n \"b\": }\n", "at line 2, column 7: unexpected '}'; expected '['"));
+  EXPECT_TRUE(refused("{\"a\": 1", "at column 8: unexpected end of input; expected '}'"));
+  EXPECT_TRUE(refused(R"({a: 1})", "at column 2: invalid literal; expected string literal"));
+  EXPECT_TRUE(refused(R"({"a": 1e999})", "number overflow parsing '1e999'"));
+  for (const char* const half : {R"(\ud800)", R"(\ud800\u0041)", R"(\udc00)"}) {
+    const std::string text = "{\"text\": \"" + std::string(1000, 'x') + half + "\"}\n";
+    try {
+      parse_strict_json(text, "thing.json");
+      ADD_FAILURE() << half;
+    } catch (const FormatError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("half of a character"), std::string::npos) << message;
+      EXPECT_LT(message.size(), 300u) << message;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nibble
