@@ -173,6 +173,10 @@ Network build_network(const Architecture& architecture, const NetworkWeights& we
   require_supported(architecture, form.layout);
   NIBBLE_REQUIRE(form.positions > 0 && form.positions <= position_limit(architecture), InvalidArgument,
                  "Core ML: {} positions, and the model has {}", form.positions, position_limit(architecture));
+  NIBBLE_REQUIRE(
+      form.layout == Layout::kAne || form.positions > 1, InvalidArgument,
+      "Core ML: a text of 1 position (--context): layout gpu takes calls of 1 to as many tokens as there are "
+      "positions, expected at least 2; --layout ane takes 1");
   NIBBLE_REQUIRE(form.layout == Layout::kGpu || (form.tokens > 0 && form.past >= form.tokens), InvalidArgument,
                  "Core ML: a window of {} tokens behind {} positions: there must be as many positions", form.tokens,
                  form.past);

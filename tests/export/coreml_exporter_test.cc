@@ -136,6 +136,17 @@ TEST(CoreMlExporter, GoldenTextsAreNoLongerThanThePackagesCaches) {
   }
 }
 
+// A dimension of lengths has at least two of them.
+TEST(CoreMlExporter, TextsOfOneTokenAreForTheNeuralEngineAlone) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { static_cast<void>(export_coreml(dir / "model", dir / "p.mlpackage", {.context = 1})); }, "--context",
+      "layout gpu", "at least 2", "--layout ane takes 1"));
+  EXPECT_NO_THROW(
+      static_cast<void>(export_coreml(dir / "model", dir / "p.mlpackage", {.layout = "ane", .context = 1})));
+}
+
 // Epsilons below float16's least number would be 0, and factors above its largest infinite.
 TEST(CoreMlExporter, NumbersBeyondFloat16AreClampedOrRefused) {
   const TempDir dir;
