@@ -26,6 +26,7 @@
 #include "eval/sweep/diff.h"
 #include "eval/sweep/environment.h"
 #include "eval/sweep/repetition.h"
+#include "eval/sweep/results_directory.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
@@ -134,6 +135,8 @@ void run(const SweepArguments& arguments, const CLI::App& app) {
   const eval::SweepSpec spec = eval::load_sweep(arguments.sweep);
   NIBBLE_REQUIRE(arguments.dry_run || !arguments.output.empty(), InvalidArgument,
                  "-o, the directory of the records, is missing");
+  for (const std::filesystem::path& directory : {arguments.output, arguments.cache})  // before the texts are read
+    if (!directory.empty()) eval::require_no_checkpoint(directory);
   const eval::Shard shard = parse_shard(arguments.shard);
   eval::SweepPlan plan = eval::plan_sweep(spec);
   eval::estimate(plan, parse_memory_size("--memory", arguments.memory));

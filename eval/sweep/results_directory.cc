@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{256} << 20;
 
 fs::path prepared_results(fs::path directory) {
+  require_no_checkpoint(directory);
   std::error_code error;
   fs::create_directories(directory / ".sweep", error);
   if (error)
@@ -28,6 +29,14 @@ fs::path prepared_results(fs::path directory) {
 }
 
 }  // namespace
+
+void require_no_checkpoint(const fs::path& directory) {
+  std::error_code error;
+  NIBBLE_REQUIRE(
+      !fs::exists(directory / "config.json", error), InvalidArgument,
+      "'{}' holds a checkpoint (config.json), among whose files nothing of a sweep may lie; choose another directory",
+      directory.string());
+}
 
 ResultsDirectory::ResultsDirectory(fs::path directory)
     : directory_(prepared_results(std::move(directory))), claims_(directory_ / ".sweep/claims") {}

@@ -11,6 +11,10 @@
 
 namespace nibble::eval {
 
+/// Throws InvalidArgument for a directory that holds a checkpoint: records or a cache would lie among its files, and
+/// `--overwrite` would not replace it any more.
+void require_no_checkpoint(const std::filesystem::path& directory);
+
 /// Where the records of sweeps gather. Several processes, of one sweep or of several, may work in it at once.
 ///
 ///   ID.json               records
@@ -20,7 +24,7 @@ namespace nibble::eval {
 ///   .sweep/cache          shared work, unless it is kept elsewhere
 class ResultsDirectory {
  public:
-  /// Makes it if need be. Throws FormatError.
+  /// Makes it if need be. Throws FormatError, and as require_no_checkpoint().
   explicit ResultsDirectory(std::filesystem::path directory);
 
   const std::filesystem::path& path() const { return directory_; }

@@ -336,6 +336,16 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
   refused({"--repeat", record, "--retry-failed"}, "--retry-failed means nothing beside --repeat");
 }
 
+TEST_F(Sweep, NothingOfItLiesInAModelsDirectory) {
+  const std::string model = path("little");
+  for (const auto& run :
+       {nibble(command(model)), nibble(command(model, {"--dry-run"})), nibble(command(results, {"--cache", model}))}) {
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("'" + model + "' holds a checkpoint"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(model + "/.sweep"));
+}
+
 TEST_F(Sweep, TwoProcessesShareADirectory) {
   const Records expected = undisturbed();
   ProgramRun second;

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "tests/support/files.h"
+#include "tests/support/throws.h"
 
 namespace nibble::eval {
 namespace {
@@ -41,6 +43,16 @@ TEST(ResultsDirectory, TheCellsOfAFileTakeThePlaceOfThoseItHadBefore) {
   EXPECT_EQ(names_in(results), (Names{"m · renamed · e", "m · four · e", "m · three · e", "m · two · e"}));
   results.announce(plan_of("/b.yaml", "5", "another"));
   EXPECT_EQ(names_in(results), (Names{"m · another · e", "m · renamed · e", "m · four · e", "m · three · e"}));
+}
+
+TEST(ResultsDirectory, IsNotThatOfACheckpoint) {
+  const test::TempDir temp;
+  std::filesystem::create_directory(temp / "model");
+  EXPECT_NO_THROW(require_no_checkpoint(temp / "model"));
+  test::write_file(temp / "model" / "config.json", "{}");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { ResultsDirectory{temp / "model"}; }, "model' holds a checkpoint",
+                                                 "choose another"));
+  EXPECT_FALSE(std::filesystem::exists(temp / "model" / ".sweep"));
 }
 
 TEST(ResultsDirectory, ACellOfSeveralSweepsHasTheNameOfTheLast) {
