@@ -30,8 +30,8 @@ struct SamplingOptions {
   std::size_t samples = 128;
   std::size_t length = 512;
   std::uint64_t seed = 0;
-  std::string field = "text";  ///< of JSON lines
-  ProgressSink progress = {};  ///< in bytes of the files
+  std::string field{kDefaultField};  ///< of JSON lines
+  ProgressSink progress = {};        ///< in bytes of the files
 };
 
 /// Random windows of text, as SqueezeLLM and GPTQ draw them from C4: `samples` times a random document (with

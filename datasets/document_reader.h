@@ -12,6 +12,9 @@
 
 namespace nibble::datasets {
 
+/// Where JSON lines have their text, unless somebody says otherwise: as C4's files do.
+inline constexpr std::string_view kDefaultField = "text";
+
 /// What became of the records that DocumentReader::document() was asked for.
 struct DocumentCounts {
   std::uint64_t documents = 0;      ///< usable ones

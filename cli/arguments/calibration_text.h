@@ -14,7 +14,7 @@ namespace nibble::cli {
 struct CalibrationTextOptions {
   std::vector<std::string> text;
   std::filesystem::path tokens;
-  std::string field = "text", memory = "4G";
+  std::string field{datasets::kDefaultField}, memory = "4G";
   std::uint64_t length = 0, samples = 0, seed = 0;
   quant::CalibrationSource source() const;
   bool given() const { return !text.empty() || !tokens.empty(); }

@@ -67,6 +67,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
+  quant::check_model(model);  // before any text is read
   if (first) warn_of_unexpected_tensors(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
   const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;

@@ -70,7 +70,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
   calibration.tokens = section.text("tokens");
   if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
-  calibration.field = section.text("field", kDefaultField);
+  calibration.field = section.text("field", datasets::kDefaultField);
   if (section.has("samples")) calibration.samples = numbers(section, "samples", 1, kMostSamples);
   if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
   if (calibration.draws() > kMaxCells) section.fail(node, fmt::format("more than {} draws", kMaxCells));

@@ -82,7 +82,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   if (!calibration.tokens.empty()) json["tokens"] = calibration.tokens.string();
   if (draw.samples > 0) json["samples"] = draw.samples;
   if (calibration.length > 0) json["length"] = calibration.length;
-  if (calibration.field != kDefaultField) json["field"] = calibration.field;
+  if (calibration.field != datasets::kDefaultField) json["field"] = calibration.field;
   if (!calibration.text.empty() || calibration.labels == calib::Labels::kSampled) json["seed"] = draw.seed;
   json["fisher"] = calib::to_text(statistics.fisher ? calibration.flavour : calib::FisherFlavour::kSequence);
   json["labels"] = calib::to_text(calibration.labels);

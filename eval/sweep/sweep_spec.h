@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calib/stats/run_settings.h"
+#include "datasets/document_reader.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/perplexity.h"
 #include "eval/sweep/record.h"
@@ -28,14 +29,11 @@ struct CalibrationDraw {
   std::uint64_t seed = 0;     ///< of what is sampled
 };
 
-/// Where JSON lines have their text.
-constexpr std::string_view kDefaultField = "text";
-
 /// What quantizers are calibrated on: as the options of `nibble calibrate`.
 struct SweepCalibration {
   std::vector<std::filesystem::path> text;  ///< sampled; or
   std::filesystem::path tokens;             ///< consecutive windows of token ids
-  std::string field = std::string(kDefaultField);
+  std::string field{datasets::kDefaultField};
   std::vector<std::uint64_t> samples = {0}, seeds = {0};  ///< a cell for each of `samples` with each of `seeds`
   std::uint64_t length = 0;                               ///< 0: 512, or the model's context
   calib::FisherFlavour flavour = calib::FisherFlavour::kSequence;

@@ -114,6 +114,7 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
   std::shared_ptr<const model::Checkpoint> checkpoint;
   run_long(progress, [&](const ProgressSink& sink) {
     const quant::LoadedModel loaded = quant::load_model(model);
+    quant::check_model(loaded);  // before any text is read
     const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
     const auto windows = quant::read_calibration_windows(source, loaded.architecture, tokenizer.get(), model, sink);
     checkpoint = loaded.checkpoint;
@@ -137,7 +138,8 @@ quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::
                                    std::uint64_t seed) {
   NIBBLE_REQUIRE(text.has_value() != tokens.has_value(), InvalidArgument, "expected one of text= and tokens=, got {}",
                  text ? "both" : "neither");
-  NIBBLE_REQUIRE(text || field == "text", InvalidArgument, "field= says where lines of text= have theirs, not tokens=");
+  NIBBLE_REQUIRE(text || field == datasets::kDefaultField, InvalidArgument,
+                 "field= says where lines of text= have theirs, not tokens=");
   quant::CalibrationSource source{
       .text = {}, .tokens = {}, .field = field, .length = length, .samples = samples, .seed = seed};
   if (tokens) source.tokens = *tokens;
@@ -145,8 +147,8 @@ quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::
     source.text = {std::get<std::filesystem::path>(*text)};
   if (text && std::holds_alternative<std::vector<std::filesystem::path>>(*text))
     source.text = std::get<std::vector<std::filesystem::path>>(*text);
-  NIBBLE_REQUIRE(field == "text" || std::ranges::any_of(source.text, datasets::holds_json_lines), InvalidArgument,
-                 "field= says where JSON lines have their text; text= has none of them");
+  NIBBLE_REQUIRE(field == datasets::kDefaultField || std::ranges::any_of(source.text, datasets::holds_json_lines),
+                 InvalidArgument, "field= says where JSON lines have their text; text= has none of them");
   return source;
 }
 

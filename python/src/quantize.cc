@@ -58,7 +58,8 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
     options.sources = source->text;
     if (tokens) options.sources.push_back(*tokens);
   }
-  NIBBLE_REQUIRE(source || (samples == 0 && length == 0 && seed == 0 && field == "text"), InvalidArgument,
+  NIBBLE_REQUIRE(source || (samples == 0 && length == 0 && seed == 0 && field == datasets::kDefaultField),
+                 InvalidArgument,
                  "samples=, length=, seed= and field= say what is taken of text= or tokens=, which are not there");
   std::vector<std::string> warnings;
   const auto result = run_long<quant::QuantizeResult>(progress, [&](const ProgressSink& sink) {

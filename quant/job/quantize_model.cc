@@ -24,6 +24,7 @@
 #include "quant/job/statistics/rare_experts.h"
 #include "quant/store/model_weights.h"
 #include "quant/store/quantization_config.h"
+#include "quant/store/refuse_quantized.h"
 
 namespace nibble::quant {
 namespace {
@@ -118,20 +119,13 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
   return make_shards(jobs, calibration, reporter, memory_bytes);
 }
 
-// Narrow floats pass: they are decoded. Throws FormatError for what this program does not read.
-void refuse_quantized(const model::Checkpoint& checkpoint, const std::string& what) {
-  NIBBLE_REQUIRE(!parse_quantization_config(checkpoint.metadata(), config_place(checkpoint)), InvalidArgument,
-                 "{} is quantized already; quantize the float checkpoint it was made from", what);
-}
-
 }  // namespace
 
 QuantizeResult quantize_model(const QuantizeOptions& options) {
   options.recipe.validate();
   const auto checkpoint = options.checkpoint ? options.checkpoint : model::open_checkpoint(options.model);
-  const std::string what = fmt::format("checkpoint '{}'", options.model.string());
   const model::Architecture& architecture = checkpoint->architecture();
-  refuse_quantized(*checkpoint, what);
+  refuse_quantized(*checkpoint, fmt::format("checkpoint '{}'", options.model.string()), "quantize");
   require_companions(options.model);
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,

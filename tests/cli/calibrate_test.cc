@@ -265,6 +265,19 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", model, "--text", text, "-o", "/nonexistent/calib.h5"}, 3, "/nonexistent/calib.h5.work");
 }
 
+// Nothing would take its statistics: quantizing goes from the float model.
+TEST_F(Calibrate, RefusesAQuantizedModel) {
+  const std::string quantized = temp / "q";
+  ASSERT_EQ(nibble({"quantize", model, "--preset", "int4-block", "-o", quantized}).exit_code, 0);
+  model = quantized;
+  text = temp / "none";  // which is not looked for
+  const ProgramRun run = nibble(command({}));
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("checkpoint '" + quantized +
+                                 "' is quantized already; calibrate the float checkpoint it was made from"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
 // Sums of 6 windows split over processes: float products see other batches, and doubles are added in another order.
 TEST_F(Calibrate, SeveralProcessesGiveTheSameStatistics) {
   if (kMpirun.empty()) GTEST_SKIP() << "this build has no MPI";

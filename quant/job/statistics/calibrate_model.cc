@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "quant/store/refuse_quantized.h"
 
 namespace nibble::quant {
 namespace {
@@ -35,10 +36,16 @@ void check_guide(const CalibrateOptions& options) {
                  "calibrate: a guide concerns guided-hessian and output-hessian, which are not collected");
 }
 
+void check_model(const LoadedModel& model) {
+  refuse_quantized(*model.checkpoint, fmt::format("checkpoint '{}'", model.checkpoint->directory().string()),
+                   "calibrate");
+}
+
 calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output) {
   check_guide(options);
+  check_model(model);
   const bool sampled = source.tokens.empty();
   calib::CalibrationJob job{.model = *model.transformer,
                             .tokens = windows.tokens,

@@ -15,12 +15,12 @@ namespace nibble::quant {
 
 /// Where the token windows of a calibration come from: texts to sample, or a file of token ids to cut.
 struct CalibrationSource {
-  std::vector<std::filesystem::path> text;  ///< .txt, .jsonl, also .gz and .zst
-  std::filesystem::path tokens;             ///< .u16 or .u32, instead of text
-  std::string field = "text";               ///< the text's key in .jsonl
-  std::size_t length = 0;                   ///< tokens in a window; 0: 512, or the model's context if that is less
-  std::size_t samples = 0;                  ///< windows; 0: 128 of text, all of a token file
-  std::uint64_t seed = 0;                   ///< of whatever is sampled
+  std::vector<std::filesystem::path> text;     ///< .txt, .jsonl, also .gz and .zst
+  std::filesystem::path tokens;                ///< .u16 or .u32, instead of text
+  std::string field{datasets::kDefaultField};  ///< the text's key in .jsonl
+  std::size_t length = 0;                      ///< tokens in a window; 0: 512, or the model's context if that is less
+  std::size_t samples = 0;                     ///< windows; 0: 128 of text, all of a token file
+  std::uint64_t seed = 0;                      ///< of whatever is sampled
 };
 
 /// Reads the windows for a model of `architecture`; `tokenizer` may be null with token ids. `model` is for messages.
@@ -43,10 +43,13 @@ struct CalibrateOptions {
 
 /// Throws InvalidArgument for a guide where nothing is guided.
 void check_guide(const CalibrateOptions& options);
+/// Throws InvalidArgument for a model that is quantized already: nothing takes its statistics, as what is quantized is
+/// its float model.
+void check_model(const LoadedModel& model);
 
 /// The calibration of `model` over `windows`, which came from `source`; run it with calib::calibrate(). The caller adds
 /// memory, progress and team. `tokenizer` may be null where `source` has token ids. Model and windows must outlive it.
-/// Throws InvalidArgument for a guide of nothing, FormatError for a file of means.
+/// Throws InvalidArgument as both checks do, FormatError for a file of means.
 calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tokenizer* tokenizer,
                                       const CalibrationSource& source, const datasets::CalibrationWindows& windows,
                                       const CalibrateOptions& options, const std::filesystem::path& output);
