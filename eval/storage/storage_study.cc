@@ -1,6 +1,6 @@
 #include "eval/storage/storage_study.h"
 
-#include <time.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <functional>
@@ -81,11 +81,17 @@ std::string transform_text(ValueStep step, const std::string& layout) {
   return name.empty() ? layout : fmt::format("{}, {}", name, layout);
 }
 
-// Of the whole process: Boost's lzma compresses on a thread of its own.
+constexpr double kClockStep = 1e-6;  // seconds
+
+// Of the whole process: Boost's lzma compresses on a thread of its own. Linux's clock of processes goes by ticks of
+// milliseconds where a limit is set (ulimit -t); this one does not.
 double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kClockStep;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 CompressionResult measure(const ValueStream& stream, ValueStep step, const ValueCodec& codec) {
@@ -101,7 +107,7 @@ CompressionResult measure(const ValueStream& stream, ValueStep step, const Value
                  transform_text(step, codec.layout), stream.name);
 
   const auto packed = static_cast<double>(packed_bytes(count, patterns.width));
-  const auto rate = [&](double seconds) { return packed * 1e-6 / std::max(seconds, 1e-9); };
+  const auto rate = [&](double seconds) { return packed * 1e-6 / std::max(seconds, kClockStep); };
   return {.codec = codec.name,
           .transform = transform_text(step, codec.layout),
           .bytes = bytes.size(),

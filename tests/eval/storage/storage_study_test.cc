@@ -1,7 +1,9 @@
 #include "eval/storage/storage_study.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
@@ -83,6 +85,23 @@ TEST_F(StorageStudyTest, MeasuresEveryCodecUnderEveryTransform) {
                              {.rel = 1e-12}));
       EXPECT_GT(result.compress_megabytes_per_second, 0.0);
       EXPECT_GT(result.decompress_megabytes_per_second, 0.0);
+    }
+}
+
+// Where a limit is set on it, one of Linux's two clocks of processor time goes by ticks, in which much is done.
+TEST_F(StorageStudyTest, MeasuresRatesUnderALimitOfProcessorTime) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_CPU, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = std::min<rlim_t>(before.rlim_max, 1'000'000);
+  ASSERT_EQ(setrlimit(RLIMIT_CPU, &limited), 0);
+  const auto studies = study_storage(quantized("{bits: 4}"), {.sample_bytes = 4096});
+  ASSERT_EQ(setrlimit(RLIMIT_CPU, &before), 0);
+  for (const StreamStudy& study : studies)
+    for (const CompressionResult& result : study.results) {
+      constexpr double kCopying = 1e5;  // MB/s: more than a core copies
+      EXPECT_LT(result.compress_megabytes_per_second, kCopying) << result.codec;
+      EXPECT_LT(result.decompress_megabytes_per_second, kCopying) << result.codec;
     }
 }
 
