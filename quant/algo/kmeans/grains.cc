@@ -7,8 +7,6 @@
 namespace nibble::quant {
 namespace {
 
-constexpr std::uint32_t kSign = 0x80000000u;
-
 // Digits of the key, of a packed pair its upper half. Values that came from 16-bit floats have an all-zero
 // lowest digit.
 struct Digit {
@@ -24,8 +22,6 @@ std::size_t digit_of(std::uint32_t key, Digit digit) {
 std::uint32_t key_of(std::uint32_t key) { return key; }
 std::uint32_t key_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
 
-float value_of(std::uint32_t key) { return std::bit_cast<float>((key & kSign) != 0 ? key & ~kSign : ~key); }
-
 /// Calls visit(value, begin, end) for each run of equal values among sorted elements. Where the runs end is found
 /// without a branch, some hundred elements ahead: it cannot be foretold where about every second value is repeated.
 template <class Element, class Visit>
@@ -37,12 +33,12 @@ void for_each_run(std::span<const Element> elements, const Visit& visit) {
     std::size_t count = 0;
     for (std::size_t i = from; i < std::min(elements.size(), from + kAhead); ++i) {
       ends[count] = static_cast<std::uint32_t>(i);
-      count += value_of(key_of(elements[i])) != value_of(key_of(elements[i - 1])) ? 1u : 0u;
+      count += value_of_key(key_of(elements[i])) != value_of_key(key_of(elements[i - 1])) ? 1u : 0u;
     }
     for (std::size_t run = 0; run < count; begin = ends[run], ++run)
-      visit(value_of(key_of(elements[begin])), begin, std::size_t{ends[run]});
+      visit(value_of_key(key_of(elements[begin])), begin, std::size_t{ends[run]});
   }
-  if (!elements.empty()) visit(value_of(key_of(elements[begin])), begin, elements.size());
+  if (!elements.empty()) visit(value_of_key(key_of(elements[begin])), begin, elements.size());
 }
 
 template <class Element>
@@ -89,13 +85,6 @@ void GrainWriter::finish(double end, double second_moment) {
   grains_->exact.resize(count_);
   grains_->second_moment = second_moment;
 }
-
-std::uint32_t sort_key(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return (bits & kSign) != 0 ? ~bits : bits | kSign;
-}
-
-float value_of_key(std::uint32_t key) { return value_of(key); }
 
 std::uint64_t pack_weighted(float x, float w) {
   return static_cast<std::uint64_t>(sort_key(x)) << 32 | std::bit_cast<std::uint32_t>(w);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -95,8 +96,13 @@ class GrainWriter {
 inline double origin_of(float low, float high) { return static_cast<double>(std::clamp(0.0f, low, high)); }
 
 /// An integer that sorts like the value (-0 before +0), and back.
-std::uint32_t sort_key(float x);
-float value_of_key(std::uint32_t key);
+inline std::uint32_t sort_key(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return bits ^ (bits >> 31 != 0 ? ~std::uint32_t{0} : std::uint32_t{1} << 31);
+}
+inline float value_of_key(std::uint32_t key) {
+  return std::bit_cast<float>(key ^ (key >> 31 != 0 ? std::uint32_t{1} << 31 : ~std::uint32_t{0}));
+}
 
 /// A value and its weight in one integer that sorts like the value (-0 before +0).
 std::uint64_t pack_weighted(float x, float w);

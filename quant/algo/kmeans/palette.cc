@@ -156,7 +156,7 @@ void PaletteFitter::Buffers::sort(std::span<const float> x, std::span<const floa
 
 void PaletteFitter::Buffers::sort(std::span<const float> x) {
   keys.resize(x.size());
-  std::transform(x.begin(), x.end(), keys.begin(), sort_key);
+  std::transform(x.begin(), x.end(), keys.begin(), [](float value) { return sort_key(value); });
   sort_keys(keys, key_scratch);
   origin = origin_of(value_of_key(keys.front()), value_of_key(keys.back()));
   GrainWriter writer(grains, keys.size());
