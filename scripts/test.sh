@@ -6,7 +6,8 @@
 # the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
 # the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser but that of
-# calibration files (scripts/fuzz.sh says why), of which a whole run has as many as are left of 37 minutes.
+# calibration files (scripts/fuzz.sh says why). A whole run gives these what is left of 37 minutes: on a slow machine clang-tidy
+# looks at fewer files, and nothing is fuzzed where not two minutes are left; each says so.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
 # (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
 # that lack an #include).
@@ -21,6 +22,7 @@ if [[ $# -gt 1 || ($only != all && " $parts " != *" $only "*) ]]; then
 fi
 wanted() { [[ $only == all || $only == "$1" ]]; }
 named() { [[ $only == "$1" ]]; }
+seconds_left() { echo $((37 * 60 - SECONDS)); }
 # Names what begins, and says of what ended how long it took and how much processor time its programs had.
 step_name=
 processor_seconds() { awk -v ticks="$(getconf CLK_TCK)" '{print int(($16 + $17) / ticks)}' /proc/$$/stat; }
@@ -102,7 +104,7 @@ if wanted tidy; then
   step "clang-tidy over what was touched last (scripts/tidy.sh; all of it: scripts/test.sh tidy-all)"
   if scripts/setup.sh tidy; then
     # A checkout of main differs from main in nothing. What is left over is said, and looked at by tidy-all.
-    scripts/tidy.sh --commits 30 --at-most 16
+    scripts/tidy.sh --commits 30 --at-most "$([[ $(seconds_left) -ge 600 ]] || named tidy && echo 16 || echo 6)"
   else
     echo "SKIPPED tidy: clang-tidy-14 cannot be installed"
   fi
@@ -133,8 +135,10 @@ fi
 if wanted fuzz; then
   step "fuzzing (scripts/fuzz.sh --minutes N for longer)"
   limits=(--minutes 2)
-  named fuzz || limits+=(--within $((37 * 60 - SECONDS)))
-  if scripts/setup.sh fuzz; then
+  named fuzz || limits+=(--within "$(seconds_left)")
+  if ! named fuzz && [[ $(seconds_left) -lt 120 ]]; then
+    echo "SKIPPED fuzz: no two minutes are left (scripts/test.sh fuzz)"
+  elif scripts/setup.sh fuzz; then
     scripts/fuzz.sh "${limits[@]}"
   else
     echo "SKIPPED fuzz: clang-16 cannot be installed"
