@@ -88,6 +88,9 @@ TEST(RequireExportable, RefusesBiasesOfShiftingThatTheProgramDoesNotAdd) {
   // qwen3 has a key for those of attention, which mlx-lm does not read.
   expect_refused("mlx", dir, recipe("q_proj"), "'model.layers.0.self_attn.q_proj' has a bias");
   expect_exported("compressed-tensors", dir, recipe("q_proj"));
+  EXPECT_NO_THROW(require_exportable("gguf", dir / "model", recipe("q_proj")));
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { require_exportable("gguf", dir / "model", recipe("o_proj")); },
+                                           "o_proj' has a bias, which llama.cpp does not add there"));
 }
 
 TEST(RequireExportable, RefusesWidthsOfABudgetOnlyWhereTheyMeetInOneTensor) {
