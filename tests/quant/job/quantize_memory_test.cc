@@ -94,7 +94,8 @@ TEST_P(QuantizeWithin, MemoryMapsTheRest) {
   EXPECT_EQ(test::read_file(dir / "held" / "model.safetensors"), test::read_file(dir / "mapped" / "model.safetensors"));
   if (kPeaksTell) {
     constexpr std::uint64_t kBetween = 6u << 20;
-    // Which thread's free memory serves what is the scheduler's luck, 4 to 6 MiB for coupled_solver: the least of three.
+    // Which thread's free memory serves what is the scheduler's luck, 4 to 6 MiB for coupled_solver: the least of
+    // three.
     options.overwrite = true;
     for (int again = 0; again < 2 && mapped >= kBetween; ++again) mapped = std::min(mapped, peak_of(options));
     EXPECT_GT(held, kBetween);    // 8 and more, less what earlier tests have left free
