@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
 # Feeds the parsers of files with mutated inputs (libFuzzer, AddressSanitizer, UndefinedBehaviorSanitizer): all of them but
 # that of calibration files, `calibration`, which runs where it is named, since HDF5 1.10 itself crashes on some of its inputs.
-# Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [TARGET…]      20 seconds each; for a night: --minutes 40
+# Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [--keep] [TARGET…]      20 seconds each; for a night: --minutes 40
 # --within N: that all of it, building included, ends N seconds from now: each target gets its share of what is left then
 # where that is less, and 5 seconds at least; `quantized`, which takes all kernels to build, is left out then.
 # With --seconds 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
 # build/fuzz/tests/fuzz/fuzz_TARGET FILE. Inputs that reach new code are kept in build/fuzz/corpus/TARGET and start the next
-# run. As many targets run at once as there are processors.
+# run, beside those in tests/fuzz/corpus: a few files by hand, and TARGET.tar.xz, what earlier runs found. --keep makes these archives
+# anew afterwards, of as few inputs of at most 8 KB as reach all that is reached. As many targets run at once as there are processors.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=20
 within=
+keep=
 targets=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --seconds) seconds=$2; shift 2 ;;
     --minutes) seconds=$((60 * $2)); shift 2 ;;
     --within) within=$2; shift 2 ;;
-    -*) echo "fuzz: expected [--seconds N | --minutes N] [--within N] [TARGET…], got '$1'" >&2; exit 2 ;;
+    --keep) keep=1; shift ;;
+    -*) echo "fuzz: expected [--seconds N | --minutes N] [--within N] [--keep] [TARGET…], got '$1'" >&2; exit 2 ;;
     *) targets+=("$1"); shift ;;
   esac
 done
@@ -45,6 +48,7 @@ run() {
   local name=$1 seconds=$2 kept=build/fuzz/corpus/$1 log=build/fuzz/$1.log runs
   local limits=(-rss_limit_mb=2048 -timeout=120 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-")
   mkdir -p "$kept"
+  [[ ! -e tests/fuzz/corpus/$name.tar.xz ]] || tar -xJf "tests/fuzz/corpus/$name.tar.xz" -C "$kept"
   if [[ $seconds -eq 0 ]]; then limits+=(-runs=0); else limits+=("-max_total_time=$seconds"); fi
   if "build/fuzz/tests/fuzz/fuzz_$name" "${limits[@]}" "$kept" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -55,5 +59,17 @@ run() {
     return 1
   fi
 }
-export -f run
+# keep TARGET: the archive of a target's inputs. Nothing in it tells when or where it was made.
+keep() {
+  local name=$1 least=build/fuzz/least/$1 small=build/fuzz/small/$1
+  rm -rf "$least" "$small"
+  mkdir -p "$least" "$small"
+  find "build/fuzz/corpus/$name" -type f -size -9k -exec cp -t "$small" {} +
+  "build/fuzz/tests/fuzz/fuzz_$name" -merge=1 -rss_limit_mb=2048 -timeout=120 "$least" "tests/fuzz/corpus/$name" "$small" >>"build/fuzz/$name.log" 2>&1
+  tar -C "$least" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - . | xz -9e >"tests/fuzz/corpus/$name.tar.xz.new"
+  mv "tests/fuzz/corpus/$name.tar.xz.new" "tests/fuzz/corpus/$name.tar.xz"
+  echo "fuzz: $name: $(find "$least" -type f | wc -l) inputs kept, $(stat -c %s "tests/fuzz/corpus/$name.tar.xz") bytes"
+}
+export -f run keep
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c 'run "$1" "$2"' - '{}' "$seconds"
+[[ -z $keep ]] || printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c 'set -euo pipefail; keep "$1"' - '{}'
