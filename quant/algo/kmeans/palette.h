@@ -46,7 +46,7 @@ struct Palette {
 ///          and where none are left repeat the largest. Multiplying all x by a power of two multiplies the centroids by
 ///          it, exactly (short of overflow and subnormals). The order of the inputs matters at most in the last bit.
 /// Throws   InvalidArgument, naming the first offending index and its value.
-/// Cost     Linear passes over x and w, the sorting, and about O(k (log(n/k))^2) for smooth distributions; see
+/// Cost     Linear passes over x and w, the sorting, and little more for smooth distributions; see
 ///          docs/results/kmeans.md. Memory for n > 65536: a few MB, and 16 bytes for each value that had to be sorted.
 /// Threads  One object per thread. The object only keeps buffers: results do not depend on earlier calls.
 class PaletteFitter {

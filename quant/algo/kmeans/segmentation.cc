@@ -14,6 +14,7 @@ namespace kernels = segmentation_kernels;
 using kernels::kRows;
 
 constexpr std::size_t kFewGrains = 32;  // per cluster: up to so many, each is a cell from the beginning
+constexpr std::size_t kFewInAll = 4096;
 constexpr std::size_t kFirstCells = 4;  // per cluster, of more
 constexpr int kSketches = 2;            // clusterings between cells before anything is proved
 constexpr int kSketchSteps = 3;         // prices for one of them
@@ -124,7 +125,7 @@ std::size_t Segmenter::middle_of(const Grains& grains, std::size_t begin, std::s
 /// spreading to end points would widen most: for smooth densities this gives every cluster about as many. All are open.
 void Segmenter::start(const Grains& grains, std::size_t k) {
   borders_.clear();
-  if (grains.size() <= kFewGrains * k) {
+  if (grains.size() <= std::min(kFewGrains * k, kFewInAll)) {
     borders_.resize(grains.size() + 1);
     std::iota(borders_.begin(), borders_.end(), 0u);
   } else {
@@ -170,15 +171,19 @@ void Segmenter::divide(const Grains& grains, std::size_t count) {
 }
 
 /// What the last of k clusters brings by the rule of fine quantizers (Panter and Dite), a cost of (sum over cells of
-/// (weight · width²)^(1/3))³ / 12k². A grain alone in its cell is as wide as the way to the next.
+/// (weight · width²)^(1/3))³ / 12k². A grain alone in its cell is as wide as the way to the next. Of few digits, in
+/// units that go with the values: so cube roots of another library change nothing, and twice the values nothing either.
 double Segmenter::first_price(const Grains& grains, std::size_t k) const {
+  const int unit = std::ilogb(grains.x[grains.size()] - grains.x[0]);
   double sum = 0.0;
   for (std::size_t c = 0; c < cells(); ++c) {
-    const double width = grains.x[borders_[c + 1]] - grains.x[borders_[c]];
+    const double width = std::ldexp(grains.x[borders_[c + 1]] - grains.x[borders_[c]], -unit);
     sum += std::cbrt(grains.weight.between(borders_[c], borders_[c + 1]) * width * width);
   }
   const double each = sum / static_cast<double>(k);
-  return each * each * each / 6.0;
+  int exponent = 0;
+  const double digits = std::frexp(each * each * each / 6.0, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(digits, 8)), exponent - 8 + 2 * unit);
 }
 
 /// Cells of one grain on either side of each cut, and up to half the way to the next cut cells that begin `growth`
@@ -277,7 +282,8 @@ double Segmenter::find_path(std::size_t k, double allowance, int patience) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto wanted = static_cast<double>(k);
   double bound = kInfinity;
-  double low = 0.0, high = kInfinity;  // prices of more_ and of fewer_
+  bool has_more = false, has_fewer = false;
+  double low = 0.0, high = kInfinity;  // prices of more_ and of fewer_, where there are such
   double level = -kInfinity;           // what both have at the price in force, if it is where they are level
   for (int step = 1;; ++step) {
     run(nodes_, forward_);
@@ -285,24 +291,25 @@ double Segmenter::find_path(std::size_t k, double allowance, int patience) {
     const double value = forward_.best[last_node()], price = price_;
     bound = std::min(bound, value + price * wanted);
     if (path_.clusters() == k) return bound;
-    if (low > 0.0 && high < kInfinity && (value <= level || step >= patience)) {
+    if (has_more && has_fewer && (value <= level || step >= patience)) {
       join(k);
       return bound;
     }
     const double share = static_cast<double>(path_.clusters()) / wanted;
+    (share > 1.0 ? has_more : has_fewer) = true;
     (share > 1.0 ? low : high) = price;
     std::swap(path_, share > 1.0 ? more_ : fewer_);
     price_ = price * share * share * share;  // as gains do where values are dense
     level = -kInfinity;
     const double further = 1.0 + static_cast<double>(step) / wanted;
-    if (low == 0.0) {
+    if (!has_more) {
       price_ /= further;
       if (price_ * wanted >= 0x1p-10 * allowance) continue;
       price_ = price;  // further clusters bring nothing
       std::swap(path_, fewer_);
       return bound;
     }
-    if (high == kInfinity) {
+    if (!has_fewer) {
       price_ *= further;
       continue;
     }
@@ -328,21 +335,35 @@ void Segmenter::join(std::size_t k) {
   path_.nodes.insert(path_.nodes.end(), more_.nodes.data() + i + ahead + 1, more_.nodes.data() + more_.nodes.size());
 }
 
-/// The path as cuts between grains: behind an exact cell, else in the middle. Where it has fewer than k clusters, more
-/// bring nothing, and cuts are added anywhere.
+/// The path as cuts between grains: behind an exact cell, else in the middle.
 void Segmenter::cut_between_grains(const Grains& grains, std::size_t k) {
   cuts_.clear();
   for (std::size_t i = 1; i + 1 < path_.nodes.size(); ++i) {
     const std::size_t c = node_cells_[path_.nodes[i] - 1], begin = borders_[c];
     cuts_.push_back(!spread_ || exact_cell(grains, c) ? borders_[c + 1] : begin + (borders_[c + 1] - begin + 1) / 2);
   }
-  if (cuts_.size() + 1 == k) return;
-  const std::size_t placed = cuts_.size();
-  for (std::size_t cut = 1, next = 0; cuts_.size() + 1 < k; ++cut) {
-    while (next < placed && cuts_[next] < cut) ++next;
-    if (next == placed || cuts_[next] != cut) cuts_.push_back(cut);
+  while (cuts_.size() + 1 < k) add_cut(grains);
+}
+
+/// Where further clusters bring next to nothing beside all that is gained: one in the middle of the values that weigh
+/// most, by weight · width², of those that are together.
+void Segmenter::add_cut(const Grains& grains) {
+  double most = -1.0;
+  std::size_t at = 0, first = 0, end = 0;
+  for (std::size_t q = 0; q <= cuts_.size(); ++q) {
+    const std::size_t begin = q == 0 ? 0 : cuts_[q - 1], next = q == cuts_.size() ? grains.size() : cuts_[q];
+    if (next < begin + 2) continue;
+    const double width = grains.x[next - 1] - grains.x[begin];
+    const double moment = grains.weight.between(begin, next) * width * width;
+    if (!(moment > most)) continue;
+    most = moment;
+    at = q;
+    first = begin;
+    end = next;
   }
-  std::sort(cuts_.begin(), cuts_.end());
+  const double middle = 0.5 * (grains.x[first] + grains.x[end - 1]);
+  const std::size_t cut = first_above(grains.x, first + 1, end - 1, first + (end - first) / 2, middle);
+  cuts_.insert(cuts_.begin() + static_cast<std::ptrdiff_t>(at), cut);
 }
 
 /// Lloyd's iteration from cuts_, between grains; keeps the best clustering seen in `best`.
@@ -417,8 +438,10 @@ void Segmenter::mark_open(std::vector<std::uint8_t>& open) const {
 }
 
 Segmentation Segmenter::solve(const Grains& grains, std::size_t k, double gap) {
-  // A floor for sums of weights that are zero but for rounding: noise over nothing would be a huge gain.
-  least_weight_ = std::ldexp(grains.weight.between(0, grains.size()), -70);
+  // No gain of a cluster without weight. A floor far below any weight that counts: sums in twice double precision are
+  // off by 2^-106 of all and some, and what is off in S² / W by as much over such a floor is 2^-100 of the second
+  // moment.
+  least_weight_ = std::ldexp(grains.weight.between(0, grains.size()), -100);
   const double allowance = rounding_allowance(grains, k);
   start(grains, k);
   price_ = first_price(grains, k);

@@ -35,7 +35,9 @@ struct Segmentation {
 /// cluster at which the best segmentation of all (gain minus price, any number of clusters) is one into k clusters, and
 /// the best of these; at every price, that value plus k prices is a bound of what k clusters gain. One pass over the
 /// cells finds it: the best cut before each cell, which never moves back. The price is searched from that of the round
-/// before, which is rarely wrong. The work does not grow with k beyond that of the cells.
+/// before, which is rarely wrong. Clusters from one to another of the cells around a boundary are left out at first,
+/// and looked for where the last of those cells shows that there is one: for smooth densities the work grows with the
+/// cells alone, at worst (all but a few clusters among few cells) with their number times k.
 ///
 /// The rounds. First the best clustering whose cuts are between about 4k cells, then one between cells that are narrow
 /// at those cuts and widen away from them: near the optimum, for little. Then the sandwich, over finer cells that widen
@@ -90,6 +92,7 @@ class Segmenter {
   double find_path(std::size_t k, double allowance, int patience);
   void join(std::size_t k);
   void cut_between_grains(const Grains& grains, std::size_t k);
+  void add_cut(const Grains& grains);
   void improve(const Grains& grains, Segmentation& best);
   void close_cells(std::size_t k, double least_gain);
   bool refine(const Grains& grains);

@@ -16,7 +16,8 @@ struct Prefixes {
 /// For the rows r = row … row + 7, over i = first … last:
 ///   best[r] = max of best[i] + moment(i, r)² / max(weight(i, r), least_weight), less the price
 /// where (i, r) is the difference of entries r and i of a prefix sum,
-/// and cut[r] = the first i that reaches it. Requires first <= last < row; arrays of row + 8 entries.
+/// and cut[r] = the first i that reaches it. Requires first <= last < row; arrays of row + 8 entries; a least_weight
+/// and squares that are normal numbers, the squares also once divided (or 0), for kernels that divide by a reciprocal.
 void best_cuts_scalar(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,
                       std::size_t row, double* best, std::int32_t* cut);
 void best_cuts_avx2(const Prefixes& sums, double least_weight, double price, std::size_t first, std::size_t last,

@@ -342,6 +342,37 @@ TEST(FitPalette, ScalingByAPowerOfTwoIsExact) {
   }
 }
 
+// Where clusterings are level, which one is found hangs on every rounding on the way.
+TEST(FitPalette, ScalingByAPowerOfTwoIsExactOnLattices) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Random random(6000 + seed);
+    const std::size_t n = 3 + random.below(60), values = 2 + random.below(n);
+    std::vector<float> x(n);
+    for (float& value : x) value = static_cast<float>(random.below(values)) - 3.0f;
+    const PaletteOptions options{.centroids = 2 + random.below(12)};
+    std::vector<float> expected = fit_palette(x, {}, options).centroids;
+    const float factor = seed % 2 == 0 ? 4.0f : 0x1p-7f;
+    for (float& value : x) value *= factor;
+    for (float& c : expected) c *= factor;
+    EXPECT_TRUE(same_bits(fit_palette(x, {}, options).centroids, expected));
+  }
+}
+
+TEST(FitPalette, ValuesOfNextToNoWeightFarOutCountByTheirDistance) {
+  const std::vector<float> x{1, 2, 3, 1e15f, 2e15f, 3e15f}, w{1, 1, 1, 1e-25f, 1e-25f, 1e-25f};
+  // {1, 2, 3} together cost 2, two of the far ones 5e4.
+  const Palette palette = fit_palette(x, w, {.centroids = 4});
+  EXPECT_TRUE(near(palette.cost, 2.0, {.rel = 1e-12}));
+  EXPECT_LE(palette.lower_bound, palette.cost);
+}
+
+TEST(FitPalette, CentroidsThatBringNextToNothingGoWhereTheyBringMost) {
+  // Beside 1e12 what the others gain is rounding; alone they are three and three values of a cluster each.
+  const std::vector<float> x{-1e12f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 1e12f};
+  EXPECT_TRUE(near(fit_palette(x, {}, {.centroids = 4}).cost, 1.0, {.rel = 1e-12}));
+}
+
 TEST(FitPalette, OrderOfTheInputsDoesNotMatter) {
   for (const std::size_t n : {1000u, 70000u}) {
     Random random(8);
