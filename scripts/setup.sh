@@ -16,7 +16,7 @@ packages=(
 
 case ${1:-} in
   "") ;;
-  fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev) ;;
+  fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev xz-utils) ;;
   python) packages=(python3-dev python3-pip python3-venv) ;;
   tidy) packages=(clang-tidy-14 g++-aarch64-linux-gnu) ;;  # that for the headers that kernels for Arm include
   arm64) packages=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache pkg-config) ;;
