@@ -295,13 +295,16 @@ double Segmenter::find_path(std::size_t k, double allowance, int patience) {
       join(k);
       return bound;
     }
-    const double share = static_cast<double>(path_.clusters()) / wanted;
-    (share > 1.0 ? has_more : has_fewer) = true;
-    (share > 1.0 ? low : high) = price;
-    std::swap(path_, share > 1.0 ? more_ : fewer_);
-    price_ = price * share * share * share;  // as gains do where values are dense
+    const bool is_more = path_.clusters() > k;
+    (is_more ? has_more : has_fewer) = true;
+    (is_more ? low : high) = price;
+    // As gains fall where values are dense, with the cube of their number, from the price between this number and the
+    // next one to k: a price from another round is most often just beside those for k.
+    const double share = (static_cast<double>(path_.clusters()) + (is_more ? -0.5 : 0.5)) / wanted;
+    price_ = price * share * share * share;
+    std::swap(path_, is_more ? more_ : fewer_);
     level = -kInfinity;
-    const double further = 1.0 + static_cast<double>(step) / wanted;
+    const double further = 1.0 + static_cast<double>(step - 1) / wanted;
     if (!has_more) {
       price_ /= further;
       if (price_ * wanted >= 0x1p-10 * allowance) continue;
