@@ -15,16 +15,6 @@ Json recipe_of(const SweepRecord& record) { return Json::parse(fact(record.confi
 
 }  // namespace
 
-Facts report_settings(const SweepRecord& record) {
-  Facts settings = settings_of(record);
-  const auto calibration = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
-  if (!calibration.is_object()) return settings;
-  for (const auto& [name, key] : kCalibrationSettings)
-    if (const auto value = calibration.find(key); value != calibration.end() && value->is_string())
-      settings.emplace_back(name, value->get<std::string>());
-  return settings;
-}
-
 std::string Entry::comparable_key() const {
   return fmt::format("{}\n{}", fact(record.configuration, "model"), scored_text(record));
 }

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "eval/sweep/paired_test.h"
@@ -25,25 +23,13 @@ struct StorageSection {
   std::vector<StorageRow> rows = {};
 };
 
-/// Which draw of its text a calibration looked at.
-constexpr std::string_view kCalibrationSeed = "calibration.seed";
-/// How many windows it looked at.
-constexpr std::string_view kCalibrationSamples = "calibration.samples";
-/// Settings of a calibration, and their keys in its configuration. They are called so because a recipe may have a
-/// `seed` too.
-constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSettings{
-    {{kCalibrationSamples, "windows"}, {kCalibrationSeed, "seeds"}}};
-
 /// A setting that every cell has: the bits per weight that it was to have, of its budget or else of its recipe.
 constexpr std::string_view kWidthSetting = "width";
-
-/// settings_of(record), and those of its calibration.
-Facts report_settings(const SweepRecord& record);
 
 /// A cell as tables see it.
 struct Entry {
   SweepRecord record = {};
-  Facts settings = {};  ///< report_settings(record)
+  Facts settings = {};  ///< settings_of(record)
   /// ln-loss against the baseline of the same model and evaluation, in nats per token; empty for the baseline itself
   /// and where there is none.
   std::optional<PairedDifference> to_baseline = {};

@@ -106,7 +106,7 @@ Entry pooled_entry(const Texts& texts) {
            fmt::format("{}, {} texts together", first.setting("use"), texts.size()));
   set_fact(pooled.record.configuration, "evaluation",
            evaluation.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
-  pooled.settings = report_settings(pooled.record);
+  pooled.settings = settings_of(pooled.record);
   set_fact(pooled.settings, "model", first.setting("model"));
   return pooled;
 }

@@ -82,7 +82,7 @@ class Loader {
   void add_record(SweepRecord record) {
     const auto [place, is_new] = by_id_.emplace(record.id, records_.size());
     Entry entry{.record = std::move(record), .settings = {}, .to_baseline = {}};
-    entry.settings = report_settings(entry.record);
+    entry.settings = settings_of(entry.record);
     if (is_new) {
       records_.push_back(std::move(entry));
     } else if (!records_[place->second].ok()) {

@@ -381,6 +381,9 @@ Facts settings_of(const SweepRecord& record) {
   // Said by the names alone: of int4-block, and of fixed palettes.
   const std::string_view format = fact(settings, "format");
   if (format == "int4-block" || format == "block-palette") add_once(settings, "bits", 4);
+  const Json calibration = Json::parse(fact(record.configuration, "calibration"), nullptr, false);
+  for (const auto& [name, key] : kCalibrationSettings)
+    if (calibration.is_object() && calibration.contains(key)) add_once(settings, std::string(name), calibration[key]);
   return settings;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -158,8 +159,17 @@ bool same_evaluation(const SweepRecord& a, const SweepRecord& b);
 /// "model · recipe · evaluation", for people.
 std::string cell_name(const SweepRecord& record);
 
-/// What tables can be pivoted by: labels; then the recipe's keys ("bits": "3", from its `defaults`), and the
-/// evaluation's ("protocol": "half", "context": "512"). A name appears once.
+/// Which draw of its text a calibration looked at.
+constexpr std::string_view kCalibrationSeed = "calibration.seed";
+/// How many windows it looked at.
+constexpr std::string_view kCalibrationSamples = "calibration.samples";
+/// Settings of a calibration, and their keys in its configuration. They are called so because a recipe may have a
+/// `seed` too.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSettings{
+    {{kCalibrationSamples, "windows"}, {kCalibrationSeed, "seeds"}}};
+
+/// What tables can be pivoted by: labels; then the recipe's keys ("bits": "3", from its `defaults`), the
+/// evaluation's ("protocol": "half", "context": "512"), and kCalibrationSettings. A name appears once.
 Facts settings_of(const SweepRecord& record);
 
 /// The largest record read, in bytes.

@@ -10,7 +10,7 @@ _MEASURES = {
     "model_bits_per_weight": ("measures", "model_bits_per_weight"),
     "model_bytes": ("measures", "model_bytes"),
     "kl": ("measures", "divergence", "nats_per_token"),
-    "kl_stderr": ("measures", "divergence", "stderr_nats"),
+    "kl_stderr": ("measures", "divergence", "stderr"),
     "kl_median": ("measures", "divergence", "median"),
     "top1_agreement": ("measures", "divergence", "top1_agreement"),
     "error": ("error", "message"),
@@ -39,7 +39,9 @@ def _number(text):
 
 def _row(record):
     row = {"id": record["id"]}
-    row.update((name, _number(value)) for name, value in record.get("settings", {}).items())
+    for name, value in record.get("settings", {}).items():
+        # A model may be called 1e5, a hash may have no letters: these are no numbers.
+        row[name] = value if name in record["labels"] or name.endswith("_hash") else _number(value)
     row.update((column, _value(record, path)) for column, path in _MEASURES.items())
     for speed in record.get("speeds", []):
         for measure in ("first_token_seconds", "tokens_per_second"):

@@ -180,6 +180,9 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
       .def(nb::new_([](const std::filesystem::path& path) { return PyCalibration{calib::StatsFile::open(path)}; }),
            "path"_a)
       .def_prop_ro("path", [](const PyCalibration& self) { return self.file->path(); })
+      .def(
+          "__fspath__", [](const PyCalibration& self) { return nb::cast(self.file->path()).attr("__fspath__")(); },
+          nb::sig("def __fspath__(self) -> str"), "A calibration stands wherever a path of one is taken.")
       .def_prop_ro("layers", &layers)
       .def("__len__", [](const PyCalibration& self) { return self.file->layers().size(); })
       .def("__contains__", [](const PyCalibration& self, const std::string& name) { return self.file->contains(name); })

@@ -88,8 +88,8 @@ void bind_quantize(nb::module_& module) {
               "field: str = 'text', overwrite: bool = False, memory_bytes: int = 4294967296, "
               "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
               "-> dict[str, typing.Any]"),
-      R"(Quantizes a float checkpoint by a recipe into the directory `output`: `nibble quantize`. calibration: files of this model,
-of which each statistic comes from the first that has it. text or tokens: for recipes with `sequential: true` or tuning.
+      R"(Quantizes a float checkpoint by a recipe into the directory `output`: `nibble quantize`. calibration: what calibrate()
+returned, or files, of this model, of which each statistic comes from the first that has it. text or tokens: for recipes with `sequential: true` or tuning.
 
 Returns what quantization.json says: "tensors", a list with bits per weight and errors of each, and the sums. The bytes do
 not depend on the number of threads. Ctrl-C loses nothing that was finished: the same call goes on from there.)");

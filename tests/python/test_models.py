@@ -71,6 +71,18 @@ def test_calibration_is_lazy_and_consistent(calibration, demo, tmp_path):
         layer.hessian("guide")
 
 
+def test_a_calibration_stands_for_its_file(calibration, demo, tmp_path):
+    recipe = nibble.Recipe("whole-tensor", bits=3)
+    for name, given in (("file", calibration.path), ("object", calibration), ("list", [calibration])):
+        nibble.quantize(demo / "gpt2-demo", tmp_path / name, recipe, calibration=given)
+    for name in ("object", "list"):
+        assert (tmp_path / name / "model.safetensors").read_bytes() == (tmp_path / "file" / "model.safetensors").read_bytes()
+    assert nibble.Calibration(calibration).layers == calibration.layers
+    parts = [nibble.calibrate(demo / "gpt2-demo", tmp_path / f"{seed}.h5", text=demo / "calibration.txt", samples=2,
+                              length=32, seed=seed, collect="activations") for seed in (1, 2)]
+    assert nibble.Calibration.merge(parts, tmp_path / "both.h5").settings["windows"] == "4"
+
+
 def test_output_hessians_are_scaled_sums_of_gradients(calibration, demo, tmp_path):
     layer = calibration[calibration.layers[0]]
     h = layer.output_hessian
@@ -141,7 +153,7 @@ def test_quantize_with_statistics_is_quantize_tensor(calibration, demo, tmp_path
 
 def test_quantize_tensor_takes_an_output_hessian(calibration, demo, tmp_path):
     recipe = nibble.Recipe("gptq", bits=3, solver="coordinate-descent", output_hessian=True)
-    nibble.quantize(demo / "gpt2-demo", tmp_path / "coupled", recipe, calibration=calibration.path)
+    nibble.quantize(demo / "gpt2-demo", tmp_path / "coupled", recipe, calibration=[calibration])
     original, made = nibble.Checkpoint(demo / "gpt2-demo"), nibble.Checkpoint(tmp_path / "coupled")
     name = original.layers[1]
     layer = calibration[name]
@@ -281,4 +293,38 @@ list:
     by_bits = table.dropna(subset=["bits"]).set_index("bits")["perplexity"]
     assert by_bits[2] > by_bits[3]
     assert nibble.frame(tmp_path / "results").equals(table)
+    for row, record in zip(table.to_dict("records"), records):
+        measures = record["measures"]
+        for column in ("perplexity", "perplexity_stderr", "bits_per_byte", "bits_per_weight", "model_bits_per_weight",
+                       "model_bytes"):
+            assert row[column] == measures[column]
+        assert row["nll"] == measures["nll_nats_per_token"]
+        divergence = measures.get("divergence", {})  # of the float model none
+        for column, key in (("kl", "nats_per_token"), ("kl_stderr", "stderr"), ("kl_median", "median"),
+                            ("top1_agreement", "top1_agreement")):
+            assert row[column] == divergence[key] if divergence else np.isnan(row[column])
+        assert row["error"] is None
     assert all(record["environment"]["threads"] for record in records)
+
+
+def test_frames_tell_draws_and_names(demo, tmp_path):
+    """Rows of different draws differ in their columns; what is called like a number stays a name."""
+    pytest.importorskip("pandas")
+    (tmp_path / "1e5").symlink_to(demo / "gpt2-demo")
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"""
+models: [{tmp_path / "1e5"}]
+calibration: {{text: {demo / "calibration.txt"}, samples: 4, length: 32, seed: [0, 1]}}
+evaluations:
+  - {{name: "7", text: {demo / "eval.txt"}, max_tokens: 128, protocol: blocks, context: 64}}
+list:
+  - {{name: nan, bits: 3, weighting: fisher}}
+""")
+    table = nibble.frame(nibble.run_sweep(sweep, tmp_path / "results"))
+    assert sorted(table["calibration.seed"]) == [0, 1] and list(table["calibration.samples"]) == [4, 4]
+    assert list(table["model"]) == ["1e5"] * 2 and list(table["evaluation"]) == ["7"] * 2
+    assert all(name.startswith("nan") for name in table["recipe"])
+    # The names as they are, from a record whose labels and hash all look like numbers.
+    record = {"id": "0" * 32, "labels": {"recipe": "nan"}, "settings": {"recipe": "nan", "text_hash": "12e4", "bits": "3"}}
+    row = nibble.frame([record]).iloc[0]
+    assert row["recipe"] == "nan" and row["text_hash"] == "12e4" and row["bits"] == 3

@@ -30,7 +30,7 @@ SweepRecord cell(std::size_t which, const std::string& seed, double perplexity, 
 
 std::vector<Entry> entries_of(const std::vector<SweepRecord>& records) {
   std::vector<Entry> entries;
-  for (const SweepRecord& record : records) entries.push_back({.record = record, .settings = report_settings(record)});
+  for (const SweepRecord& record : records) entries.push_back({.record = record, .settings = settings_of(record)});
   return entries;
 }
 

@@ -154,8 +154,13 @@ TEST(Record, FiguresThatAreNotFiniteBecomeNull) {
   EXPECT_TRUE(std::isnan(read.measures->perplexity));
 }
 
-TEST(Record, SettingsAreLabelsRecipeAndEvaluation) {
+TEST(Record, SettingsAreLabelsRecipeEvaluationAndDraw) {
+  SweepRecord drawn = example();
+  set_fact(drawn.configuration, "calibration", R"({"windows":"64","seeds":"3","window_tokens":"512"})");
+  EXPECT_EQ(fact(settings_of(drawn), "calibration.samples"), "64");
+  EXPECT_EQ(fact(settings_of(drawn), "calibration.seed"), "3");
   const Facts settings = settings_of(example());
+  EXPECT_EQ(fact(settings, "calibration.seed"), "");
   EXPECT_EQ(fact(settings, "recipe"), "bits=3");
   EXPECT_EQ(fact(settings, "bits"), "3");
   EXPECT_EQ(fact(settings, "shifting"), "true");
