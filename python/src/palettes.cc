@@ -2,7 +2,10 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
@@ -26,11 +29,15 @@ struct Palettes {
   std::vector<double> cost, lower_bound;
 };
 
-quant::Palette fit_palette(const AnyArray& x, const MaybeArray& weights, std::size_t centroids, double gap) {
-  Floats values(x, "x"), w(weights, "weights");
+void require_alike(const AnyArray& x, const MaybeArray& weights, std::string_view function) {
   bool alike = !weights || weights->ndim() == x.ndim();
   for (std::size_t d = 0; alike && weights && d < x.ndim(); ++d) alike = weights->shape(d) == x.shape(d);
-  NIBBLE_REQUIRE(alike, InvalidArgument, "fit_palette: weights have another shape than x");
+  NIBBLE_REQUIRE(alike, InvalidArgument, "{}: weights have another shape than x", function);
+}
+
+quant::Palette fit_palette(const AnyArray& x, const MaybeArray& weights, std::size_t centroids, double gap) {
+  Floats values(x, "x"), w(weights, "weights");
+  require_alike(x, weights, "fit_palette");
   const std::span<const float> flat_values = values.flat().values();
   const std::span<const float> flat_weights = !weights ? std::span<const float>() : w.flat().values();
   return unlocked([&] { return quant::fit_palette(flat_values, flat_weights, {.centroids = centroids, .gap = gap}); });
@@ -73,10 +80,14 @@ NumpyMatrix<std::uint8_t> assign(const AnyArray& w, const AnyArray& palettes, st
 
 double palette_cost(const AnyArray& x, const AnyArray& centroids, const MaybeArray& weights) {
   Floats values(x, "x"), entries(centroids, "centroids"), w(weights, "weights");
+  require_alike(x, weights, "palette_cost");
   values.finite();
   entries.finite();
   const auto flat_x = values.flat().values(), flat_c = entries.flat().values();
   const auto flat_w = !weights ? std::span<const float>() : w.flat().values();
+  for (std::size_t i = 0; i < flat_w.size(); ++i)
+    NIBBLE_REQUIRE(std::isfinite(flat_w[i]) && flat_w[i] >= 0.0f, InvalidArgument,
+                   "palette_cost: weight {} is {}; weights must be finite and not negative", i, flat_w[i]);
   return unlocked([&] { return quant::palette_cost(flat_x, flat_w, flat_c); });
 }
 

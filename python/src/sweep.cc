@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -35,10 +36,26 @@ nb::object as_dict(const eval::SweepRecord& record) {
   return dict;
 }
 
-nb::list read_records(const std::filesystem::path& path) {
-  nb::list records;
-  for (const eval::SweepRecord& record : eval::read_records(path)) records.append(as_dict(record));
-  return records;
+nb::list as_dicts(const std::vector<eval::SweepRecord>& records) {
+  nb::list dicts;
+  for (const eval::SweepRecord& record : records) dicts.append(as_dict(record));
+  return dicts;
+}
+
+nb::list read_records(const std::filesystem::path& path) { return as_dicts(eval::read_records(path)); }
+
+// What the command line ends in where cells of a sweep failed; nothing where none did.
+std::vector<std::string> warnings_of_failures(const std::vector<std::string>& cells,
+                                              const std::vector<eval::SweepRecord>& records) {
+  std::size_t failed = 0;
+  std::string first_error;
+  for (const std::string& id : cells) {
+    const auto record = std::ranges::find(records, id, &eval::SweepRecord::id);
+    if (record != records.end() && record->error && ++failed == 1) first_error = record->error->message;
+  }
+  if (failed == 0) return {};
+  return {fmt::format("{} of {} cells failed and are recorded so; the first: {}. retry_failed=True does them again",
+                      failed, cells.size(), first_error)};
 }
 
 nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::path& output,
@@ -51,10 +68,12 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
   options.cache_bytes = cache_bytes;
   options.retry_failed = retry_failed;
   options.environment = eval::run_environment(cli::build_facts());
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, cells;
   run_long(progress, [&](const ProgressSink& sink) {
     eval::SweepPlan plan = eval::plan_sweep(eval::load_sweep(sweep));
     warnings = plan.warnings;
+    for (const eval::PlannedJob& job : plan.jobs)
+      for (const eval::PlannedCell& cell : job.cells) cells.push_back(cell.record.id);
     eval::estimate(plan, memory_bytes);
     options.progress = [&](const eval::SweepProgress& at) {
       sink({at.stage.empty() ? "cells" : at.stage, static_cast<double>(at.done + at.failed),
@@ -62,8 +81,10 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
     };
     eval::run_sweep(plan, options);
   });
+  const std::vector<eval::SweepRecord> records = eval::read_records(output);
   warn(warnings);
-  return read_records(output);
+  warn(warnings_of_failures(cells, records));
+  return as_dicts(records);
 }
 
 }  // namespace
@@ -83,7 +104,8 @@ void bind_sweep(nb::module_& module) {
               "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
               "-> list[dict[str, typing.Any]]"),
       R"(Runs every cell of a sweep file (docs/sweep.md) whose record is not in `output` yet, and returns all records there.
-Ctrl-C loses the cells in work only: the same call goes on.)");
+Cells that fail are records too, and a warning; retry_failed does them again. Ctrl-C loses the cells in work only: the same
+call goes on.)");
 }
 
 }  // namespace nibble::python

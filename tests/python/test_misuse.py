@@ -47,6 +47,11 @@ def factor():
     (lambda: nibble.search_blocks(W, hessian=H * NAN), "hessian: expected finite"),
     (lambda: nibble.divergence(W * NAN, W), "reference: expected finite"),
     (lambda: nibble.fit_palette(W, np.abs(W).T), "another shape"),
+    (lambda: nibble.palette_cost(W, PALETTE, np.abs(W).T), "palette_cost: weights have another shape than x"),
+    (lambda: nibble.palette_cost(W, PALETTE, np.abs(W[:4])), "another shape"),
+    (lambda: nibble.palette_cost(W, PALETTE, np.abs(W[:0])), "another shape"),
+    (lambda: nibble.palette_cost(PALETTE, PALETTE, PALETTE), "weight 0 is -.*; weights must be finite and not negative"),
+    (lambda: nibble.palette_cost(PALETTE, PALETTE, PALETTE * NAN), "weight 0 is nan; weights must be"),
     (lambda: nibble.pack_codes(CODES, 2**32 - 1), "expected 1 to 8"),
 ])
 def test_is_refused(call, message):
@@ -91,6 +96,28 @@ def test_a_calibration_is_a_mapping(demo, tmp_path):
     assert list(calibration) == calibration.layers and len(calibration) == len(calibration.layers)
     with pytest.raises(KeyError, match="no layer 'nope'"):
         calibration["nope"]
+
+
+def test_failed_cells_are_warned_of(demo, tmp_path):
+    """A weight of one of two models has a NaN, and cannot be coded."""
+    shutil.copytree(demo / "gpt2-demo", tmp_path / "broken")
+    data = bytearray((tmp_path / "broken" / "model.safetensors").read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    entry = next(value for name, value in json.loads(data[8:8 + size]).items() if name.endswith("c_fc.weight"))
+    begin = 8 + size + entry["data_offsets"][0]
+    data[begin:begin + 4] = b"\xff" * 4  # a NaN in every type of floats
+    (tmp_path / "broken" / "model.safetensors").write_bytes(data)
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"""
+models: [{demo / "gpt2-demo"}, {tmp_path / "broken"}]
+evaluations: [{{name: eval, text: {demo / "eval.txt"}, max_tokens: 128, protocol: blocks, context: 64}}]
+list: [{{bits: 3}}]
+""")
+    sentence = "1 of 2 cells failed and are recorded so; the first: .*nan.*retry_failed=True does them again"
+    with pytest.warns(UserWarning, match=sentence) as told:
+        records = nibble.run_sweep(sweep, tmp_path / "results")
+    assert len(told) == 1 and sorted(record["status"] for record in records) == ["failed", "ok"]
+    assert nibble.frame(records)["error"].notna().sum() == 1
 
 
 def with_stray_tensor(model, directory):
