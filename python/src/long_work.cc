@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -16,9 +15,6 @@ namespace nibble::python {
 namespace {
 
 namespace nb = nanobind;
-
-// How often the caller's thread looks: soon enough for a person's Ctrl-C, seldom enough to cost nothing.
-constexpr std::chrono::milliseconds kLook{50};
 
 /// What the working thread leaves for the one that waits.
 class Mailbox {

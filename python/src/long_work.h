@@ -2,12 +2,16 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <functional>
 #include <optional>
 
 #include "core/progress.h"
 
 namespace nibble::python {
+
+/// How often the caller's thread looks: soon enough for a person's Ctrl-C, seldom enough to cost nothing.
+constexpr std::chrono::milliseconds kLook{50};
 
 /// Runs `work` on a thread of its own and without the interpreter's lock. The calling thread meanwhile tells `progress`
 /// (None, or what nibble._progress.sink() takes) how far it is, a few times a second, and listens for signals: after

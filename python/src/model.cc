@@ -14,6 +14,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -160,9 +162,8 @@ std::vector<std::pair<double, bool>> loglikelihood(PyModel& self,
   questions.reserve(requests.size());
   for (const auto& [context, continuation] : requests)
     questions.push_back({ids_of(context, "context"), ids_of(continuation, "continuation")});
-  const auto caller = PyModel::require_free({&self});
+  const PyModel::Turn turn(self);
   const auto result = run_long<eval::ContinuationResult>(progress, [&](const ProgressSink& sink) {
-    const PyModel::Turn turn(caller, self);
     return eval::score_continuations(*self.loaded.transformer, questions,
                                      {.max_tokens = max_tokens, .batch_tokens = batch_tokens, .progress = sink});
   });
@@ -173,25 +174,26 @@ std::vector<std::pair<double, bool>> loglikelihood(PyModel& self,
 
 }  // namespace
 
-std::thread::id PyModel::require_free(std::initializer_list<const PyModel*> models) {
+PyModel::Turn::Turn(PyModel& model, PyModel* other) : model_(model), other_(other == &model ? nullptr : other) {
   const std::thread::id caller = std::this_thread::get_id();
-  for (const PyModel* model : models)
-    NIBBLE_REQUIRE(model == nullptr || model->user_ != caller, InvalidArgument,
+  for (const PyModel* used : {&model_, other_})
+    NIBBLE_REQUIRE(used == nullptr || used->user_ != caller, InvalidArgument,
                    "'{}': this model is in the middle of the call that called back; open it a second time for work in "
                    "callbacks",
-                   model->path.string());
-  return caller;
-}
-
-PyModel::Turn::Turn(std::thread::id caller, PyModel& model, PyModel* other) : model_(model), other_(other) {
-  if (other_ != nullptr && other_ != &model_) {
-    std::lock(model_.mutex_, other_->mutex_);
-    other_->user_ = caller;
-  } else {
-    model_.mutex_.lock();
-    other_ = nullptr;
-  }
-  model_.user_ = caller;
+                   used->path.string());
+  // Never waits for one while it has the other.
+  PyModel *first = &model_, *second = other_;
+  const auto have_both = [&] {
+    if (!first->mutex_.try_lock_for(kLook)) return false;
+    if (second == nullptr || second->mutex_.try_lock()) return true;
+    first->mutex_.unlock();
+    std::swap(first, second);
+    return false;
+  };
+  while (!unlocked(have_both))
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  for (PyModel* used : {&model_, other_})
+    if (used != nullptr) used->user_ = caller;
 }
 
 PyModel::Turn::~Turn() {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,14 +21,13 @@ struct PyModel {
   std::shared_ptr<const model::Tokenizer> tokenizer;  ///< null where there is none
   std::string compute;
 
-  /// The calling thread of Python. Throws InvalidArgument where it is in the middle of a call of one of `models` (nulls
-  /// are skipped), which called back: waiting for its turn, it would wait for itself.
-  static std::thread::id require_free(std::initializer_list<const PyModel*> models);
-
-  /// While one lives, nobody else uses the model, nor the other one. `caller` is the thread of Python, whichever works.
+  /// While one lives, nobody else uses the model, nor the other one. Belongs to the thread of Python, whichever works,
+  /// and waits without the interpreter's lock, which it needs. Throws InvalidArgument where that thread is in the
+  /// middle of a call of one of them, which called back: it would wait for itself. A signal's exception ends the
+  /// waiting.
   class Turn {
    public:
-    Turn(std::thread::id caller, PyModel& model, PyModel* other = nullptr);
+    explicit Turn(PyModel& model, PyModel* other = nullptr);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -39,18 +37,15 @@ struct PyModel {
     PyModel* other_;
   };
 
-  /// Runs `work` without the interpreter's lock, while nobody else uses the model. Throws as require_free().
+  /// Runs `work` without the interpreter's lock, while nobody else uses the model. Throws as Turn.
   template <class Work>
   auto exclusively(const Work& work) {
-    const std::thread::id caller = require_free({this});
-    return unlocked([&] {
-      const Turn turn(caller, *this);
-      return work();
-    });
+    const Turn turn(*this);
+    return unlocked(work);
   }
 
  private:
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::atomic<std::thread::id> user_{};
 };
 

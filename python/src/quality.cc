@@ -65,11 +65,10 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
   options.stride = stride;
   NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || (stride == 0 && average == "windows"),
                  InvalidArgument, "stride and average belong to protocol='sliding', got '{}'", protocol);
-  const auto caller = PyModel::require_free({&model, reference});
+  const PyModel::Turn turn(model, reference);
   // The tokenizer says which BOS and how many bytes; of ids from elsewhere as well, as the command line has it.
   return run_long<eval::TextQuality>(progress, [&](const ProgressSink& sink) {
     options.progress = sink;
-    const PyModel::Turn turn(caller, model, reference);
     return eval::text_quality(*model.loaded.transformer,
                               reference == nullptr ? nullptr : reference->loaded.transformer.get(), tokens,
                               model.tokenizer.get(), options);

@@ -1,4 +1,5 @@
 """Progress, Ctrl-C, exceptions, and the interpreter's lock."""
+import _thread
 import os
 import signal
 import subprocess
@@ -66,6 +67,30 @@ def test_ctrl_c_loses_nothing(demo, tmp_path):
         assert report["tensors"]
     for name in ("model.safetensors", "config.json"):
         assert (output / name).read_bytes() == (undisturbed / name).read_bytes()
+
+
+@pytest.mark.parametrize("call", [
+    lambda model, _: model.logits([1, 2]),
+    lambda model, _: model.loglikelihood([([1], [2])]),
+    lambda model, other: nibble.compare(other, model, tokens=[1, 2, 3], context=2),
+], ids=["logits", "loglikelihood", "compare"])
+def test_ctrl_c_ends_the_wait_for_a_turn(demo, call):
+    model, other = nibble.Model(demo / "gpt2-demo"), nibble.Model(demo / "gpt2-demo")
+    taken, free = threading.Event(), threading.Event()
+    thread = threading.Thread(target=model.generate, args=([1], 1),
+                              kwargs={"on_token": lambda _: taken.set() or not free.wait(20)})
+    thread.start()
+    taken.wait()
+    interrupt = threading.Timer(0.3, _thread.interrupt_main)
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call(model, other)
+        assert thread.is_alive()  # it has the model still: nobody's turn came
+    finally:
+        free.set()
+        thread.join()
+    assert other.logits([1]).shape == model.logits([1]).shape  # both are free again
 
 
 def test_others_run_meanwhile(demo, eval_text):
