@@ -11,6 +11,8 @@
 namespace nibble::python {
 namespace {
 
+constexpr nb::dlpack::dtype kBfloat16{static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
+
 std::string dtype_text(nb::dlpack::dtype dtype) {
   const char* kind = "type";
   switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
@@ -38,7 +40,7 @@ std::string dtype_text(nb::dlpack::dtype dtype) {
 }
 
 /// Calls visit(offset in elements) for every element, the last index fastest.
-void for_each_offset(const AnyArray& array, const std::function<void(std::int64_t)>& visit) {
+void for_each_offset(const AnyArray::Base& array, const std::function<void(std::int64_t)>& visit) {
   const std::size_t dimensions = array.ndim();
   std::vector<std::size_t> index(dimensions, 0);
   for (std::size_t left = array.size(); left > 0; --left) {
@@ -83,10 +85,38 @@ MatrixView<const T> view_over(const AnyArray& array) {
 
 }  // namespace
 
+void AnyArray::take(nb::handle given, std::uint32_t flags, nb::detail::cleanup_list* cleanup) noexcept {
+  const auto read = [&](nb::handle array) {
+    nb::detail::make_caster<Base> caster;
+    if (!caster.from_python(array, flags, cleanup)) return false;
+    Base::operator=(std::move(caster.value));
+    return true;
+  };
+  try {
+    if (!given.is_none() && read(given)) return;
+    const bool typed = nb::hasattr(given, "dtype");
+    const std::string dtype = typed ? nb::str(nb::object(given.attr("dtype"))).c_str() : "";
+    bfloat16_ = dtype == "bfloat16" && nb::hasattr(given, "view") && read(nb::object(given.attr("view")("uint16")));
+    if (!bfloat16_) refused_ = fmt::format("{}{}{}", nb::type_name(given.type()).c_str(), typed ? " of " : "", dtype);
+  } catch (...) {
+    refused_ = "an object that does not tell";
+  }
+}
+
+nb::dlpack::dtype AnyArray::dtype() const { return bfloat16_ ? kBfloat16 : Base::dtype(); }
+
+void AnyArray::require(std::string_view name) const {
+  NIBBLE_REQUIRE(refused_.empty(), InvalidArgument,
+                 "{}: expected an array in main memory (with __dlpack__ or a buffer), of numbers in this machine's "
+                 "order of bytes, got {}",
+                 name, refused_);
+}
+
 Floats::Floats(const AnyArray& array, std::string_view name) : name_(name), dimensions_(array.ndim()) {
+  array.require(name);
   const nb::dlpack::dtype dtype = array.dtype();
   const bool half = dtype == nb::dlpack::dtype{static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};
-  const bool brain = dtype == nb::dlpack::dtype{static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
+  const bool brain = dtype == kBfloat16;
   NIBBLE_REQUIRE(dtype == nb::dtype<float>() || half || brain, InvalidArgument,
                  "{}: expected float32 (or float16 or bfloat16, which are widened), got {}; convert it first, for "
                  "example with .astype('float32')",
@@ -144,6 +174,7 @@ std::span<const float> Floats::values() const {
 }
 
 Matrix<double> doubles_of(const AnyArray& array, std::string_view name) {
+  array.require(name);
   NIBBLE_REQUIRE(array.ndim() == 1 || array.ndim() == 2, InvalidArgument,
                  "{}: expected a matrix or a vector, got {} dimensions", name, array.ndim());
   Matrix<double> result(array.ndim() == 1 ? 1 : array.shape(0), row_length(array));
@@ -160,6 +191,7 @@ Matrix<double> doubles_of(const AnyArray& array, std::string_view name) {
 }
 
 Codes::Codes(const AnyArray& array, std::string_view name) {
+  array.require(name);
   NIBBLE_REQUIRE(array.dtype() == nb::dtype<std::uint8_t>() && array.ndim() == 2, InvalidArgument,
                  "{}: expected uint8 of two dimensions, got {} of {}", name, dtype_text(array.dtype()), array.ndim());
   if (rows_lie_well(array)) {
@@ -194,7 +226,7 @@ std::vector<std::uint32_t> ids_of(nb::handle ids, std::string_view name) {
     NIBBLE_REQUIRE(fits, InvalidArgument, "{}: {} at index {} is no token id", name, id, result.size());
     result.push_back(static_cast<std::uint32_t>(id));
   };
-  AnyArray array;
+  AnyArray::Base array;
   const bool text = PyUnicode_Check(ids.ptr()) != 0 || PyBytes_Check(ids.ptr()) != 0;
   NIBBLE_REQUIRE(!text, InvalidArgument, "{}: expected token ids, got text; a Tokenizer makes ids of it", name);
   if (!nb::try_cast(ids, array, true)) {

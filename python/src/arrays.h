@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,8 +18,22 @@ namespace nibble::python {
 
 namespace nb = nanobind;
 
-/// Anything of the caller's with __dlpack__ or a buffer, in main memory, which is never written to.
-using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+/// Anything of the caller's with __dlpack__ or a buffer, in main memory, which is never written to; numpy's bfloat16
+/// (of ml_dtypes), which has neither, too. What nothing can be read of is refused by require().
+class AnyArray : public nb::ndarray<nb::ro, nb::device::cpu> {
+ public:
+  using Base = nb::ndarray<nb::ro, nb::device::cpu>;
+
+  /// Takes what an argument is. For nanobind.
+  void take(nb::handle given, std::uint32_t flags, nb::detail::cleanup_list* cleanup) noexcept;
+  nb::dlpack::dtype dtype() const;
+  /// Throws InvalidArgument unless it is an array that can be read. `name` is for the message.
+  void require(std::string_view name) const;
+
+ private:
+  bool bfloat16_ = false;  // seen as uint16
+  std::string refused_;    // what it is instead
+};
 /// One that may be left out.
 using MaybeArray = std::optional<AnyArray>;
 /// The same, to be changed in place.
@@ -126,3 +141,13 @@ auto unlocked(const Work& work) {
 }
 
 }  // namespace nibble::python
+
+template <>
+struct nanobind::detail::type_caster<nibble::python::AnyArray> {
+  NB_TYPE_CASTER(nibble::python::AnyArray, make_caster<nibble::python::AnyArray::Base>::Name)
+
+  bool from_python(handle given, std::uint32_t flags, cleanup_list* cleanup) noexcept {
+    value.take(given, flags, cleanup);
+    return true;  // what it is not, it says by the name of the argument
+  }
+};

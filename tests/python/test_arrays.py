@@ -46,6 +46,48 @@ def test_refuses_to_round(dtype):
         nibble.palettize(np.ones((2, 2), dtype))
 
 
+@pytest.mark.parametrize("given, got", [
+    ([[1.0, 2.0]], "list"),
+    (np.ones((2, 2), ">f4"), "ndarray of >f4"),
+    (np.ones((2, 2), object), "ndarray of object"),
+    (np.array([["a", "b"]]), "ndarray of <U1"),
+], ids=["list", "big-endian", "objects", "texts"])
+def test_names_what_is_no_array(given, got):
+    w = np.ones((2, 2), np.float32)
+    for name, call in (("w", lambda: nibble.palettize(given)), ("hessian", lambda: nibble.factor_hessian(given)),
+                       ("codes", lambda: nibble.pack_codes(given, 4)),
+                       ("fisher", lambda: nibble.quantize_tensor(w, nibble.Recipe(), fisher=given))):
+        with pytest.raises(nibble.InvalidArgument, match=f"{name}: expected an array .* got {got}$"):
+            call()
+
+
+def test_bfloat16_of_numpy():
+    """ml_dtypes' arrays have neither __dlpack__ nor a buffer, and are seen as the 16 bits that they are."""
+    array = np.random.default_rng(2).standard_normal((4, 32)).astype(np.float32)
+    bits = (array.view(np.uint32) >> 16).astype(np.uint16)
+    array = (bits.astype(np.uint32) << 16).view(np.float32)  # what is exact in bfloat16
+
+    class Brain:
+        """What is asked of such an array."""
+        dtype = "bfloat16"
+
+        def __init__(self, values):
+            self._bits = values
+
+        def view(self, dtype):
+            return self._bits.view(dtype)
+
+    forms = [Brain(bits)]
+    try:
+        import ml_dtypes
+        forms += [array.astype(ml_dtypes.bfloat16), array.T.astype(ml_dtypes.bfloat16).T]
+    except ImportError:
+        pass
+    for form in forms:
+        assert _nibble._view_facts(form)[1]
+        np.testing.assert_array_equal(nibble.palettize(form, bits=3).codes, nibble.palettize(array, bits=3).codes)
+
+
 def test_a_dlpack_object_is_enough():
     class Tensor:
         """No numpy array: what another library's tensor shows of itself."""
