@@ -1,5 +1,13 @@
 """Records of sweeps, and results of quantize(), as data frames."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Sequence
+
+if TYPE_CHECKING:
+    import pandas
+
 # What a cell's row says of its measures: column -> where it stands in the record.
 _MEASURES = {
     "perplexity": ("measures", "perplexity"),
@@ -49,7 +57,7 @@ def _row(record):
     return row
 
 
-def frame(source):
+def frame(source: dict[str, Any] | Sequence[dict[str, Any]] | str | os.PathLike[str]) -> pandas.DataFrame:
     """A pandas DataFrame of `source`: records (read_records(), run_sweep()) or a directory of them, a row for each cell
     with labels, settings and measures (speeds: medians, a column for each context); or the result of quantize(), a row for each tensor."""
     import pandas  # only who asks for frames needs it
