@@ -15,13 +15,14 @@ using kernels::kRows;
 
 constexpr std::size_t kFewGrains = 32;  // per cluster: up to so many, each is a cell from the beginning
 constexpr std::size_t kFewInAll = 4096;
-constexpr std::size_t kFirstCells = 4;  // per cluster, of more
-constexpr int kSketches = 2;            // clusterings between cells before anything is proved
-constexpr int kSketchSteps = 3;         // prices for one of them
-constexpr int kPatience = 256;          // prices where a bound is wanted; a dozen is many
-constexpr double kSketchGrowth = 3.0;   // of cells away from a cut, while cuts are only sketched
-constexpr double kProofGrowth = 1.15;   // and then: boundaries of all clusters together move far at little cost
-constexpr int kLloydSteps = 8;          // per round: enough for the next round to be limited by its own cells
+constexpr std::size_t kLeastTogether = 4;  // cells of a group: fewer would leave most rows of a block without use
+constexpr std::size_t kFirstCells = 4;     // per cluster, of more
+constexpr int kSketches = 2;               // clusterings between cells before anything is proved
+constexpr int kSketchSteps = 3;            // prices for one of them
+constexpr int kPatience = 256;             // prices where a bound is wanted; a dozen is many
+constexpr double kSketchGrowth = 3.0;      // of cells away from a cut, while cuts are only sketched
+constexpr double kProofGrowth = 1.15;      // and then: boundaries of all clusters together move far at little cost
+constexpr int kLloydSteps = 8;             // per round: enough for the next round to be limited by its own cells
 
 TwiceSum difference(TwiceSum a, TwiceSum b) {
   a.add(-b.high);
@@ -135,7 +136,7 @@ void Segmenter::start(const Grains& grains, std::size_t k) {
     std::sort(borders_.begin(), borders_.end());
   }
   open_.assign(cells(), 1);
-  const std::size_t together = std::max<std::size_t>(1, cells() / (2 * k));
+  const std::size_t together = std::max(kLeastTogether, cells() / (2 * k));
   group_borders_.clear();
   for (std::size_t c = together; c < cells(); c += together) group_borders_.push_back(borders_[c]);
 }
