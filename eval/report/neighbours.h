@@ -24,8 +24,8 @@ constexpr std::size_t kRunWindows = 8, kFewestRuns = 16;
 std::optional<double> error_of_runs(std::span<const double> windows, std::span<const std::uint64_t> weights = {});
 
 /// The medians of that over the cells of one model and evaluation, of their figures and of their differences from the
-/// lowest, as a sentence for a table's caption. Empty where texts are too short, and
-/// of several texts together (pooled_texts.h).
+/// lowest, as a sentence for a table's caption. Empty where texts are too short, and of several texts
+/// together (pooled_texts.h).
 std::string neighbours_text(const Entries& entries);
 
 }  // namespace nibble::eval

@@ -92,11 +92,8 @@ struct PassSearch {
 
   bool is_beaten_from_inside(std::size_t begin, std::size_t row) const {
     double most = -std::numeric_limits<double>::infinity();
-    for (std::size_t i = begin; i < row; ++i) {
-      const double s = (sums.moment_high[row] - sums.moment_high[i]) + (sums.moment_low[row] - sums.moment_low[i]);
-      const double w = (sums.weight_high[row] - sums.weight_high[i]) + (sums.weight_low[row] - sums.weight_low[i]);
-      most = std::max(most, best[i] + s * s / std::max(w, least_weight));
-    }
+    for (std::size_t i = begin; i < row; ++i)
+      most = std::max(most, best[i] + kernels::gain_between(sums, i, row, least_weight));
     return most - price > best[row];
   }
 };

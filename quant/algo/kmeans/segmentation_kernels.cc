@@ -1,6 +1,5 @@
 #include "quant/algo/kmeans/segmentation_kernels.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "core/machine/isa.h"
@@ -13,9 +12,7 @@ void best_cuts_scalar(const Prefixes& sums, double least_weight, double price, s
     double most = -std::numeric_limits<double>::infinity();
     std::size_t most_cut = first;
     for (std::size_t i = first; i <= last; ++i) {
-      const double s = (sums.moment_high[r] - sums.moment_high[i]) + (sums.moment_low[r] - sums.moment_low[i]);
-      const double w = (sums.weight_high[r] - sums.weight_high[i]) + (sums.weight_low[r] - sums.weight_low[i]);
-      const double candidate = best[i] + s * s / std::max(w, least_weight);
+      const double candidate = best[i] + gain_between(sums, i, r, least_weight);
       if (candidate > most) {
         most = candidate;
         most_cut = i;
