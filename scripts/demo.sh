@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to numbers: installs what is missing, builds those commands of the program that it runs, quantizes the two
-# demo models in several ways and prints perplexity, size and speed of each, with a little of what they write. Everything
-# lands in build/demo/; the figures are the program's own JSON output, here only laid out as a table.
+# demo models in several ways and prints size, KL divergence from the float model and perplexity of each, with a little of what
+# they write. Everything lands in build/demo/; the figures are the program's own JSON output, here only laid out as a table.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -45,9 +45,9 @@ methods=(
   "uniform-4-row|uniform 4-bit rows, min-max|--set format=uniform --set zero_point=true"
 )
 
-# evaluate MODEL_DIRECTORY PREFIX: perplexity and a few generated lines, as JSON beside each other.
+# evaluate MODEL_DIRECTORY PREFIX [OPTION…]: perplexity and a few generated lines, as JSON beside each other.
 evaluate() {
-  "$nibble" perplexity "$1" --text datasets/demo/eval.txt --json "${quiet[@]}" >"$2.perplexity.json"
+  "$nibble" perplexity "$1" --text datasets/demo/eval.txt --json "${@:3}" "${quiet[@]}" >"$2.perplexity.json"
   "$nibble" generate "$1" --prompt "$prompt" -n 48 --temperature 0.6 --top-p 0.9 --seed 1 --json >"$2.generate.json"
 }
 
@@ -60,7 +60,7 @@ for model in gpt2-demo llama-demo; do
     read -ra arguments <<<"$settings"
     "$nibble" quantize "datasets/demo/$model" "${arguments[@]}" -o "$out/$model/$name" --json "${quiet[@]}" \
       >"$out/$model/$name.quantize.json"
-    evaluate "$out/$model/$name" "$out/$model/$name"
+    evaluate "$out/$model/$name" "$out/$model/$name" --reference "datasets/demo/$model"
   done
 done
 
@@ -78,17 +78,24 @@ def load(model, name, kind):
     return json.loads((out / model / f"{name}.{kind}.json").read_text())
 
 
-titles = ["method", "bits/weight", "MB", "perplexity", "tokens/s"]
+def divergence(result):
+    """In millinats per token, with its standard error; the float model's own is 0."""
+    reference = result.get("reference")
+    return f"{1e3 * reference['kl_nats_per_token']:.3f} ± {1e3 * reference['kl_stderr']:.3f}" if reference else "0"
+
+
+titles = ["method", "bits/weight", "MB", "KL, millinats", "perplexity"]
 for model in ("gpt2-demo", "llama-demo"):
     rows = []
     for name, label in methods:
         result = load(model, name, "perplexity")
-        rows.append([label, f"{result['bits_per_weight']:.3f}", f"{result['model_bytes'] / 1e6:.2f}",
-                     f"{result['perplexity']:.3f} ± {result['perplexity_stderr']:.3f}",
-                     f"{result['tokens_per_second']:,.0f}"])
+        rows.append([label, f"{result['bits_per_weight']:.3f}", f"{result['model_bytes'] / 1e6:.2f}", divergence(result),
+                     f"{result['perplexity']:.3f} ± {result['perplexity_stderr']:.3f}"])
     widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
+    unquantized = load(model, methods[0][0], "perplexity")
     context = f"{result['protocol']}, context {result['context']}, stride {result['stride']}"
-    print(f"\n{model}: perplexity on datasets/demo/eval.txt ({context}; {result['threads']} threads)\n")
+    print(f"\n{model}: KL divergence from the float model and perplexity on datasets/demo/eval.txt "
+          f"({context}; float16 {unquantized['tokens_per_second']:,.0f} tokens/s on {unquantized['threads']} threads)\n")
     for row in [titles, ["-" * width for width in widths], *rows]:
         print("  " + row[0].ljust(widths[0]) + "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])))
     print()

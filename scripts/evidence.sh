@@ -4,19 +4,20 @@
 set -euo pipefail
 
 # One table of all models: these; the others are long, and have one for each.
-together=" methods test guide novels gptq head blocks exports super_blocks inputs_scaled uniform_scale rotation ladder ladder_windows "
+together=" methods test guide novels gptq head blocks exports super_blocks inputs_scaled uniform_scale rotation invariance ladder ladder_windows "
 
 usage() {
   cat <<TEXT
 Usage: scripts/evidence.sh [--model MODEL] [NAME…]          (default: all models, all of scripts/evidence/*.yaml)
-       scripts/evidence.sh --check [TABLE…]                 (default: all of docs/results/evidence/*.md)
+       scripts/evidence.sh --check [--record] [TABLE…]      (default: all of docs/results/evidence/*.md)
 
 Needs ../shared (models and texts; for novels three more texts and for ladder and ladder_windows three more models, see their tops) and build/release/cli/nibble, or NIBBLE=PROGRAM. Records go to build/evidence/NAME, tables to
 docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but:${together% }. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
 --check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
-KL divergences further than a standard error from the printed ones are named (exit code 1).
+KL divergences further than a standard error from the printed ones are named (exit code 1). --record writes what came out into
+docs/results/checks.md, a line a table.
 TEXT
 }
 

@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# scripts/evidence.sh --check: check.sh NIBBLE [TABLE…], from the project's directory.
+# scripts/evidence.sh --check: check.sh NIBBLE [--record] [TABLE…], from the project's directory.
 set -euo pipefail
 nibble=$1
 shift
+checks=()
+if [[ ${1:-} == --record ]]; then
+  shift
+  checks=(docs/results/checks.md)
+fi
 tables=("$@")
 if [[ ${#tables[@]} -eq 0 ]]; then
   for table in docs/results/evidence/*.md; do tables+=("$(basename "$table" .md)"); done
@@ -31,6 +36,6 @@ for table in "${tables[@]}"; do
     continue
   }
   python3 scripts/evidence/evidence_table.py "build/evidence/check/$table" "$sweep" >"build/evidence/check/$table.md"
-  python3 scripts/evidence/check_tables.py compare "$printed" "build/evidence/check/$table.md" || moved=1
+  python3 scripts/evidence/check_tables.py compare "$printed" "build/evidence/check/$table.md" "${checks[@]}" || moved=1
 done
 exit "$moved"

@@ -2,7 +2,9 @@
 
 check_tables.py cells TABLE.md SWEEP.yaml    the sweep with two rows for each model and width: the quickest, and the one of lowest KL
                                              in the quicker half
-check_tables.py compare TABLE.md AGAIN.md    their KL divergences beside the printed ones; ends in 1 where one moved
+check_tables.py compare TABLE.md AGAIN.md [CHECKS.md]
+                                             their KL divergences beside the printed ones; ends in 1 where one moved; with CHECKS.md
+                                             the table's line there is written anew
 
 A figure has moved when it is further than one standard error (either's, the larger one) from the printed one. On processors with
 the table's instructions figures come out to the digit; elsewhere other roundings take descent other ways, and `best` at 2 bits has been
@@ -80,7 +82,32 @@ def reduced_sweep(text, chosen):
     return "\n".join(lines) + "\n"
 
 
-def compare(table, again):
+def made_by(table):
+    """Commit and processor, as the table's own head has them."""
+    match = re.search(r"with the program of commit (\S+), (.*?); do not edit", pathlib.Path(table).read_text(encoding="utf-8"))
+    return (match[1], match[2]) if match else sys.exit(f"{table}: its head names no commit and processor")
+
+
+CHECKS_HEAD = """# Tables run again
+
+Written by `scripts/evidence.sh --check --record`; do not edit. Of each table of docs/results/evidence/ two cheap rows of each model and width, run again by a later program: how many KL divergences were compared,
+how many lay further than a standard error from the printed ones, and how far the furthest did, in standard errors (0: the same in every printed digit).
+
+| table | made by | run again by | figures | moved | furthest |
+|---|---|---|---:|---:|---:|
+"""
+
+
+def record(checks, table, again, compared, moved, furthest):
+    path, name = pathlib.Path(checks), pathlib.Path(table).stem
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [line for line in lines if re.match(r"\| [a-z]", line) and not line.startswith((f"| {name} |", "| table |"))]
+    columns = [name, ", ".join(made_by(table)), ", ".join(made_by(again)), str(compared), str(moved), f"{furthest:.2f}"]
+    kept.append("| " + " | ".join(columns) + " |")
+    path.write_text(CHECKS_HEAD + "\n".join(sorted(kept)) + "\n", encoding="utf-8")
+
+
+def compare(table, again, checks=None):
     printed = {(row.model, row.name): row for row in read_table(table)}
     now = {(row.model, row.name): row for row in read_table(again)}
     compared = moved = 0
@@ -106,6 +133,8 @@ def compare(table, again):
                 break  # the smallest size stands first
     name = pathlib.Path(table).stem
     print(f"{name}: {moved} of {compared} figures moved, the furthest is {furthest:.2f} standard errors from the printed one")
+    if checks:
+        record(checks, table, again, compared, moved, furthest)
     return 1 if moved or not compared else 0
 
 
@@ -117,8 +146,8 @@ def main():
     if len(sys.argv) == 4 and sys.argv[1] == "cells":
         chosen = cheap_rows(read_table(sys.argv[2]))
         sys.stdout.write(reduced_sweep(pathlib.Path(sys.argv[3]).read_text(encoding="utf-8"), chosen))
-    elif len(sys.argv) == 4 and sys.argv[1] == "compare":
-        sys.exit(compare(sys.argv[2], sys.argv[3]))
+    elif len(sys.argv) in (4, 5) and sys.argv[1] == "compare":
+        sys.exit(compare(*sys.argv[2:]))
     else:
         sys.exit(__doc__)
 
