@@ -243,11 +243,11 @@ Json tuning_section(const Tuning& tuning) {
   return json;
 }
 
-// The keys of `shown` that apply under `settings`; of all keys if `shown` is null.
+// The keys of `shown` that are printed under `settings`; of all keys if `shown` is null.
 Json section_json(const TensorSettings& settings, const Section* shown) {
   Json json = Json::object();
   for (const RecipeKey& key : recipe_keys())
-    if (key.applies(settings) && (shown == nullptr ? key.printed_by_default || !key.is_default(settings)
+    if (key.printed(settings) && (shown == nullptr ? key.printed_by_default || !key.is_default(settings)
                                                    : given_value(*shown, key.name) != nullptr))
       json[std::string(key.name)] = key.print(settings);
   return json;

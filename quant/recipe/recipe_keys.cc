@@ -54,6 +54,7 @@ RecipeKey key_of(std::string_view name, T TensorSettings::*member, Applies appli
   key.reset = [member](TensorSettings& s) { s.*member = TensorSettings{}.*member; };
   key.is_default = [member](const TensorSettings& s) { return s.*member == TensorSettings{}.*member; };
   key.applies = [=](const TensorSettings& s) { return s.stored_as().takes(name) && applies(s); };
+  key.printed = key.applies;
   key.goes_with = goes_with;
   return key;
 }
@@ -69,7 +70,7 @@ RecipeKey choice(std::string_view name, E TensorSettings::*member, const std::ar
 
 RecipeKey format_key() {
   RecipeKey key = key_of("format", &TensorSettings::format, always, "");
-  key.applies = always;
+  key.applies = key.printed = always;
   key.assign = [](TensorSettings& s, std::string_view text) {
     std::vector<std::string_view> names;
     for (const StorageFormat* format : storage_formats()) names.push_back(format->name);
@@ -221,6 +222,18 @@ RecipeKey damping_by_key() {
   return key;
 }
 
+RecipeKey static_groups_key() {
+  RecipeKey key = flag(
+      "static_groups", &TensorSettings::static_groups,
+      [](const TensorSettings& s) { return is_solved(s) && s.effective_group_size() != 0; },
+      "int4-block, uniform and block-palette with a solver, in groups of a row (uniform: say a group_size other than "
+      "0, "
+      "its default)");
+  // Recipes of whole rows stay what they were.
+  key.printed = [](const TensorSettings& s) { return s.stored_as().takes("static_groups") && is_solved(s); };
+  return key;
+}
+
 RecipeKey uniform_scale_key() {
   RecipeKey key = choice(
       "uniform_scale", &TensorSettings::uniform_scale, kUniformScales,
@@ -263,7 +276,7 @@ std::vector<RecipeKey> make_keys() {
       choice("hessian", &S::hessian, calib::kHessianKinds, is_solved, kSolvedOnly),
       output_hessian_key(),
       flag("act_order", &S::act_order, is_solved, kSolvedOnly),
-      flag("static_groups", &S::static_groups, is_solved, "int4-block, uniform and block-palette with a solver"),
+      static_groups_key(),
       number("damping", &S::damping, 0.0, 1.0, is_solved, kSolvedOnly),
       damping_by_key(),
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
@@ -369,8 +382,7 @@ void check_combination(const TensorSettings& s) {
                  s.zero_point ? "only int4_scale: minmax has one; the other rules are symmetric"
                               : "int4_scale: minmax needs zero_point: true");
   NIBBLE_REQUIRE(
-      !(is_grid(s) && is_solved(s)) || s.static_groups || !s.act_order || s.effective_group_size() == 0,
-      InvalidArgument,
+      !(is_grid(s) && is_solved(s)) || s.static_groups || !s.act_order, InvalidArgument,
       "static_groups: false chooses the grid of a group when its first input is reached, so inputs must come "
       "in order: it needs act_order: false");
   NIBBLE_REQUIRE(s.cluster_dim == 1 || !is_solved(s), InvalidArgument,

@@ -23,6 +23,8 @@ struct RecipeKey {
   /// Whether the key means something beside the others, and what it goes with (for messages).
   std::function<bool(const TensorSettings&)> applies;
   std::string_view goes_with;
+  /// Whether it may stand in the canonical text: where it applies, and where texts had it that must not change.
+  std::function<bool(const TensorSettings&)> printed;
   bool printed_by_default = true;  ///< in the canonical text of `defaults`; rules print whatever they say
 };
 

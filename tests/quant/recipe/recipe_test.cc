@@ -101,8 +101,31 @@ TEST(Recipe, RefusesKeysThatWouldChangeNothing) {
   EXPECT_EQ(settings_of("defaults: {seed: 3, bits: 2, window_bits: 6}").seed, 3u);
   EXPECT_TRUE(refused("defaults: {solver: gptq, static_groups: false}", "static_groups: false means nothing here",
                       "int4-block, uniform and block-palette"));
-  EXPECT_FALSE(
-      settings_of("defaults: {format: uniform, solver: gptq, static_groups: false, act_order: false}").static_groups);
+  const auto uniform = [](std::string_view more) {
+    return fmt::format("defaults: {{format: uniform, solver: gptq, static_groups: false, act_order: false{}}}", more);
+  };
+  EXPECT_FALSE(settings_of(uniform(", group_size: 32")).static_groups);
+  for (const auto whole_rows : {"", ", group_size: 0"})
+    EXPECT_TRUE(refused(uniform(whole_rows), "static_groups: false means nothing here", "group_size")) << whole_rows;
+}
+
+// A row that is one group has the grid that it would have beforehand.
+TEST(Recipe, GroupsThatAreReachedInOrderAreDroppedWhereARuleHasWholeRows) {
+  const std::string defaults =
+      "{defaults: {format: uniform, group_size: 32, solver: gptq, static_groups: false, act_order: false}, layers: [";
+  EXPECT_TRUE(settings_of(defaults + "{match: c_fc, group_size: 0}]}").static_groups);
+  EXPECT_FALSE(settings_of(defaults + "{match: c_fc, bits: 3}]}").static_groups);
+  EXPECT_TRUE(refused(defaults + "{match: c_fc, group_size: 0, static_groups: false}]}", "rule 1",
+                      "static_groups: false means nothing here"));
+}
+
+// Ids of cells are hashes of it.
+TEST(Recipe, CanonicalTextOfWholeRowsStaysWhatItWas) {
+  const auto text = [](std::string_view more) {
+    return Recipe::parse(fmt::format("defaults: {{format: uniform, solver: gptq{}}}", more), "r").canonical_text();
+  };
+  EXPECT_NE(text("").find("  static_groups: true\n"), std::string::npos) << text("");
+  EXPECT_EQ(text(", static_groups: true"), text(""));
 }
 
 TEST(Recipe, RulesThatTakeWindowsBackSaySo) {
