@@ -150,9 +150,9 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   if (!collects)
     refuse_given(app,
                  {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
-                  "--fisher", "--labels", "--centre", "--guide", "--head"},
+                  "--fisher", "--labels", "--centre", "--guide", "--head", "--threads"},
                  arguments.show.empty() ? "--merge" : "--show");
-  if (!arguments.show.empty()) refuse_given(app, {"--output", "--threads"}, "--show");
+  if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
   NIBBLE_REQUIRE(!arguments.output.empty(), InvalidArgument, "calibrate: -o, the file to write, is missing");
   if (!arguments.merge.empty()) return merge(arguments);
@@ -196,7 +196,7 @@ Command calibrate_command(CLI::App& program) {
            "Calibration file of the first of these windows: only the others are run");
   app->add_option("--merge", arguments->merge, "Calibration files to add up into -o")->type_name("FILE…");
   add_path(*app, "--show", arguments->show, "FILE", "Print what a calibration file holds, layer by layer");
-  add_common_options(*app, arguments->common);
+  add_common_options(*app, arguments->common, "on a MODEL");
   app->footer(
       "Example:\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 16 -o build/calib.h5\n"

@@ -19,7 +19,7 @@ struct DiffArguments {
   std::filesystem::path a, b;
 };
 
-void run(const DiffArguments& arguments) {
+void run(const DiffArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
   const auto is_model = [](const std::filesystem::path& path) {
     NIBBLE_REQUIRE(std::filesystem::exists(path), FormatError, "'{}': no such file or directory", path.string());
@@ -29,6 +29,7 @@ void run(const DiffArguments& arguments) {
   NIBBLE_REQUIRE(a == b, InvalidArgument, "diff: '{}' is a {}, '{}' a {}; expected two records or two checkpoints",
                  arguments.a.string(), a ? "checkpoint" : "record", arguments.b.string(), b ? "checkpoint" : "record");
   if (a) return show_checkpoint_diff(eval::diff_checkpoints(arguments.a, arguments.b), arguments.common.json);
+  refuse_given(app, {"--threads"}, "two records");
   show_record_diff(eval::diff_records(eval::read_record(arguments.a), eval::read_record(arguments.b)),
                    arguments.common.json);
 }
@@ -40,12 +41,12 @@ Command diff_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("diff", "Compare two records of a sweep, or two checkpoints");
   add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint, float or quantized")->required();
   add_path(*app, "B", arguments->b, "", "What to compare it with")->required();
-  add_common_options(*app, arguments->common);
+  add_common_options(*app, arguments->common, "on checkpoints");
   app->footer(
       "Example:\n"
       "  nibble diff build/gpt2-demo-4bit build/gpt2-demo-3bit\n"
       "  nibble diff build/results/A.json build/results/B.json --json");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

@@ -132,6 +132,7 @@ void run(const SweepArguments& arguments, const CLI::App& app) {
     return repeat(arguments);
   }
 
+  if (arguments.dry_run) refuse_given(app, {"--retry-failed", "--cache", "--cache-size"}, "--dry-run");
   const eval::SweepSpec spec = eval::load_sweep(arguments.sweep);
   NIBBLE_REQUIRE(arguments.dry_run || !arguments.output.empty(), InvalidArgument,
                  "-o, the directory of the records, is missing");
@@ -153,7 +154,9 @@ Command sweep_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("sweep", "Run a grid of settings over models to the end, whatever happens");
   add_path(*app, "SWEEP", arguments->sweep, "", "Models, recipes and evaluations in YAML (docs/sweep.md)");
   add_path(*app, "-o,--output", arguments->output, "DIR", "Where the records go, one for each cell");
-  app->add_flag("--dry-run", arguments->dry_run, "List the cells with time, memory and disk, and do nothing else");
+  app->add_flag(
+      "--dry-run", arguments->dry_run,
+      "List the cells with time, memory and disk, and do nothing else; goes with --shard, --memory and --threads");
   app->add_flag("--retry-failed", arguments->retry_failed, "Do cells again that failed");
   app->add_option("--shard", arguments->shard, "Do the i-th of n parts: for jobs of a cluster")->type_name("i/n");
   app->add_option("--memory", arguments->memory, "Memory for the cells in work together, like 512M or 16G")

@@ -25,9 +25,8 @@ namespace nibble::cli {
 namespace {
 
 struct TokenizeArguments {
-  CommonOptions common;
   std::filesystem::path directory, text, output;
-  bool hf_join = false, ids = false;
+  bool hf_join = false, ids = false, json = false, quiet = false;
 };
 
 // Little-endian ids of 2 or 4 bytes, by the file's extension.
@@ -47,7 +46,6 @@ void write_token_file(const std::filesystem::path& path, std::span<const TokenId
 }
 
 void run(const TokenizeArguments& arguments) {
-  arguments.common.apply();
   const auto tokenizer = model::open_tokenizer(arguments.directory);
   const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
   const auto start = std::chrono::steady_clock::now();
@@ -56,7 +54,7 @@ void run(const TokenizeArguments& arguments) {
   const double megabytes_per_second = static_cast<double>(text.size()) / 1e6 / seconds;
   if (!arguments.output.empty()) write_token_file(arguments.output, tokens);
 
-  if (arguments.common.json) {
+  if (arguments.json) {
     nlohmann::ordered_json object = {{"tokens", tokens.size()},
                                      {"bytes", text.size()},
                                      {"seconds", seconds},
@@ -88,7 +86,8 @@ Command tokenize_command(CLI::App& program) {
                 "Join the file's rows by blank lines, as the usual WikiText evaluation does");
   app->add_flag("--ids", arguments->ids, "Print the ids as well (with --json), or instead of the count");
   add_path(*app, "-o,--output", arguments->output, "FILE", "Also write the ids: little-endian .u16 or .u32");
-  add_common_options(*app, arguments->common);
+  add_json_flag(*app, arguments->json);
+  add_quiet_flag(*app, arguments->quiet);
   app->footer("Example:\n  nibble tokenize datasets/demo/gpt2-demo --text datasets/demo/eval.txt -o build/eval.u16");
   return {app, [arguments] { run(*arguments); }};
 }

@@ -256,6 +256,8 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", "--show", text, "--threads", "1"}, 2, "--threads means nothing beside --show");
   refused({"calibrate", "--merge", text, text, "-o", output, "--collect", "fisher"}, 2,
           "--collect means nothing beside");
+  refused({"calibrate", "--merge", text, text, "-o", output, "--threads", "1"}, 2,
+          "--threads means nothing beside --merge");
   refused({"calibrate", model, "--tokens", "ids.u16", "--field", "body", "-o", output}, 2, "--field means nothing");
   refused({"calibrate", model, "--text", kEvalText, "--field", "body", "-o", output}, 2,
           "--field means nothing beside texts that are not JSON lines");

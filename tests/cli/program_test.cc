@@ -88,7 +88,7 @@ TEST(Program, ExtraArgumentsAreNamed) {
 
 TEST(Program, WholeNumbersAreDecimalAndInRange) {
   for (const char* bad : {"-1", "1025", "0x10", "1.5", "two", "", "99999999999999999999"}) {
-    const ProgramRun run = nibble({"tokenize", demo_path("gpt2-demo"), "--text", "x", "--threads", bad});
+    const ProgramRun run = nibble({"perplexity", demo_path("gpt2-demo"), "--text", "x", "--threads", bad});
     EXPECT_EQ(run.exit_code, 2) << bad;
     EXPECT_THAT(run.err, HasSubstr("--threads: expected a whole number from 0 to 1024, got")) << bad;
   }

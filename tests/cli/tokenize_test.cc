@@ -46,6 +46,13 @@ TEST_F(Tokenize, HumanOutputNamesItsUnits) {
   EXPECT_THAT(run.out, HasSubstr(" MB/s\n"));
 }
 
+TEST_F(Tokenize, TakesNoThreadsSinceItWorksOnOne) {
+  const ProgramRun run = nibble({"tokenize", directory, "--text", text, "--threads", "1"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("unknown option '--threads'"));
+  EXPECT_EQ(nibble({"tokenize", "--help"}).out.find("--threads"), std::string::npos);
+}
+
 TEST_F(Tokenize, BadInputsHaveTheirExitCodes) {
   const ProgramRun missing = nibble({"tokenize", directory, "--text", temp / "nothing.txt"});
   EXPECT_EQ(missing.exit_code, 3);
