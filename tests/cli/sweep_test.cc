@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "core/machine/isa.h"
 #include "eval/sweep/record.h"
 #include "tests/cli/nibble.h"
 #include "tests/quant/job/tiny_models.h"
@@ -336,6 +339,54 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
   refused({"--repeat", record, "--retry-failed"}, "--retry-failed means nothing beside --repeat");
 }
 
+TEST_F(Sweep, ADryRunRefusesWhatItDoesNotRead) {
+  const auto refused = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> all{"sweep", file, "--dry-run"};
+    all.insert(all.end(), options.begin(), options.end());
+    const ProgramRun run = nibble(all);
+    EXPECT_EQ(run.exit_code, 2) << options[0];
+    EXPECT_THAT(run.err, HasSubstr("sweep: " + options[0] + " means nothing beside --dry-run"));
+    EXPECT_EQ(run.out, "");
+  };
+  refused({"--retry-failed"});
+  refused({"--cache", temp / "cache"});
+  refused({"--cache-size", "1G"});
+  // These it reads.
+  const auto plan = [&](const std::string& threads, const std::string& shard) {
+    return nibble_json(
+        {"sweep", file, "--dry-run", "-o", results, "--threads", threads, "--shard", shard, "--memory", "1G"});
+  };
+  EXPECT_EQ(plan("1", "1/1")["cells"].size(), plan("1", "1/2")["cells"].size() + plan("1", "2/2")["cells"].size());
+  EXPECT_GT(plan("1", "1/1")["seconds"], 0.0);
+  EXPECT_FALSE(std::filesystem::exists(results));
+}
+
+// Statistics and states of another tier of instructions differ in their last digits: they are other entries.
+TEST_F(Sweep, WhatIsKeptIsOfATierOfInstructions) {
+  if (best_supported_isa() == Isa::kScalar || std::getenv("NIBBLE_FORCE_ISA") != nullptr)
+    GTEST_SKIP() << "there is one tier";
+  write({"little"}, "grid: {weighting: [second-moment], bits: [4, 2]}");
+  std::string text = read_file(file);
+  text.insert(text.find("{name: eval, ") + 1, "divergence: true, ");
+  write_file(file, text);
+  const std::string cache = temp / "cache";
+  const auto kept_after = [&](const std::string& output) {
+    const ProgramRun run = nibble(command(temp / output, {"--cache", cache}));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(cache)) names.insert(entry.path().filename().string());
+    const auto of = [&](std::string_view kind) {
+      return std::ranges::count_if(names, [&](const std::string& name) { return name.starts_with(kind); });
+    };
+    return std::pair(of("calibration-"), of("reference-"));
+  };
+  EXPECT_EQ(kept_after("first"), std::pair(1L, 1L));
+  EXPECT_EQ(kept_after("again"), std::pair(1L, 1L));
+  setenv("NIBBLE_FORCE_ISA", "scalar", 1);
+  EXPECT_EQ(kept_after("scalar"), std::pair(2L, 2L));
+  unsetenv("NIBBLE_FORCE_ISA");
+}
+
 TEST_F(Sweep, NothingOfItLiesInAModelsDirectory) {
   const std::string model = path("little");
   for (const auto& run :
@@ -478,6 +529,9 @@ TEST_F(Sweep, IsWatchedRepeatedAndCompared) {
   const auto diff = nibble_json({"diff", a, b});
   EXPECT_EQ(diff["same_measures"], false);
   EXPECT_FALSE(diff["settings"].empty());
+  const ProgramRun with_threads = nibble({"diff", a, b, "--threads", "1"});
+  EXPECT_EQ(with_threads.exit_code, 2);
+  EXPECT_THAT(with_threads.err, HasSubstr("diff: --threads means nothing beside two records"));
   // Means of a few hundred losses below 16 nats, in double, in two orders.
   EXPECT_TRUE(near(diff["paired"]["nats_per_token"].get<double>(),
                    all[1].measures->nll_nats_per_token - all[0].measures->nll_nats_per_token, {.abs = 1e-9}));
@@ -526,7 +580,7 @@ TEST_F(Sweep, TheBarSaysTheLowestDivergenceSoFar) {
 TEST_F(Sweep, CheckpointsAreComparedLayerByLayer) {
   const std::string quantized = temp / "int4";
   ASSERT_EQ(nibble({"quantize", demo_path("gpt2-demo"), "--preset", "int4-block", "-o", quantized}).exit_code, 0);
-  const auto diff = nibble_json({"diff", demo_path("gpt2-demo"), quantized});
+  const auto diff = nibble_json({"diff", demo_path("gpt2-demo"), quantized, "--threads", "2"});
   ASSERT_FALSE(diff["layers"].empty());
   // The same sum of squares in another order: n of them err by n / 2^53 of it at most, which its root halves; n < 2^19.
   for (const auto& layer : diff["layers"])
