@@ -66,7 +66,7 @@ namespace nibble {
 ///     amx           those, AVX-512 BF16, AMX                  Sapphire Rapids on
 ///     neon          Advanced SIMD                             every 64-bit Arm
 ///     neon-dotprod  those and SDOT                            Cortex-A76 on, Neoverse N1 on, Apple A13 on
-///     neon-i8mm     those and USDOT, SMMLA                    Cortex-A710 on, Neoverse V1 on, Apple M2 on
+///     neon-i8mm     those and USDOT, USMMLA                   Cortex-A710 on, Neoverse V1 on, Apple M2 on
 ///
 /// Only files of a tier hold its instructions (cmake/isa.cmake); core/machine/isa.cc is the only place that asks the
 /// processor.

@@ -385,7 +385,7 @@ class Sweep {
     if (options_.finished) options_.finished(record);
   }
 
-  // Requires mutex_.
+  // Requires mutex_: the caller's function runs under it, as `finished` does.
   void publish() {
     double work = finished_work_;
     for (const auto& [job, share] : shares_) work += share * job->cost.operations;

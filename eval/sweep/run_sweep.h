@@ -32,7 +32,7 @@ struct SweepOptions {
   Facts environment = {};  ///< for the records
   /// Gives out the jobs among several processes; null: this one does all. Called with the number of jobs.
   std::function<std::unique_ptr<HandOut>(std::size_t jobs)> hand_out = {};
-  /// Both are called by one thread at a time.
+  /// Both are called by one thread at a time, under the lock that all workers report under: a slow one stalls them all.
   std::function<void(const SweepProgress&)> progress = {};
   std::function<void(const SweepRecord&)> finished = {};
 };

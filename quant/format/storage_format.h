@@ -27,7 +27,7 @@ struct StorageFormat {
   /// say; none: any but 0.
   std::size_t group_size = 0;
   std::span<const std::size_t> group_sizes;
-  /// The keys of a recipe that mean something with it, beside `format` and `seed`; some only with others
+  /// The keys of a recipe that mean something with it, beside `format`; some only with others
   /// (recipe_keys.h).
   std::span<const std::string_view> keys;
   std::string (*describe)(const TensorSpec& spec) = nullptr;  ///< for people: "palette 4-bit tensor"

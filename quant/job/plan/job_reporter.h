@@ -10,7 +10,8 @@
 
 namespace nibble::quant {
 
-/// Tells the caller of quantize_model() how far it is: one call at a time, from whichever thread finished a weight.
+/// Tells the caller of quantize_model() how far it is: one call at a time, from whichever thread finished a weight, and
+/// under the lock that all threads report under. So a slow sink stalls every one that has something to report.
 class JobReporter {
  public:
   JobReporter(ProgressSink progress, TensorSink tensors)

@@ -71,7 +71,7 @@ struct QuantizeResult {
 /// that apply to nothing, a text for tuning that repeats itself.
 std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model);
 
-/// Hears of every weight as it is finished: one call at a time, on whichever thread finished it.
+/// Hears of every weight as it is finished: one call at a time, on whichever thread finished it, and others wait.
 using TensorSink = std::function<void(const TensorResult&)>;
 
 }  // namespace nibble::quant
