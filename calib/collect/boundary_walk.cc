@@ -22,16 +22,19 @@ std::string BoundaryWalk::boundary(std::size_t block) const { return fmt::format
 
 // Calls body(batch number, windows before it, the batch, room for its rows).
 template <class Body>
-void BoundaryWalk::for_batches(std::size_t hidden, const Body& body) {
-  const std::size_t length = settings_.window_tokens;
+void BoundaryWalk::for_batch(std::size_t hidden, std::size_t batch, const Body& body) {
+  const std::size_t length = settings_.window_tokens, first = batch * per_batch_;
+  const std::size_t windows = std::min<std::size_t>(per_batch_, settings_.windows - first);
   std::vector<std::size_t> starts;
-  for (std::size_t w = 0; w <= per_batch_; ++w) starts.push_back(w * length);
-  for (std::size_t first = 0, batch = 0; first < settings_.windows; first += per_batch_, ++batch) {
-    const std::size_t windows = std::min<std::size_t>(per_batch_, settings_.windows - first);
-    const auto tokens = tokens_.subspan(first * length, windows * length);
-    if (x_.rows() != tokens.size()) x_ = Matrix<float>(tokens.size(), hidden);
-    body(batch, first, model::Batch{tokens, std::span(starts).first(windows + 1)}, x_.view());
-  }
+  for (std::size_t w = 0; w <= windows; ++w) starts.push_back(w * length);
+  const auto tokens = tokens_.subspan(first * length, windows * length);
+  if (x_.rows() != tokens.size()) x_ = Matrix<float>(tokens.size(), hidden);
+  body(batch, first, model::Batch{tokens, starts}, x_.view());
+}
+
+template <class Body>
+void BoundaryWalk::for_batches(std::size_t hidden, const Body& body) {
+  for (std::size_t batch = 0; batch < batches(); ++batch) for_batch(hidden, batch, body);
 }
 
 void BoundaryWalk::embed(const model::Model& model) {
@@ -68,6 +71,26 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
   std::vector<LayerStats> statistics;
   for (std::size_t i = 0; i < layers.size(); ++i) statistics.push_back(sums.take(i));
   return statistics;
+}
+
+Matrix<float> BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
+                                     std::size_t batch) {
+  Matrix<float> input;
+  model::Hooks<float> hooks;
+  hooks.until = {module};
+  hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x, const model::HookRows& rows) {
+    if (name != module) return;
+    NIBBLE_REQUIRE(rows.indices.empty(), InvalidArgument, "'{}' is given some rows of a batch only", module);
+    input = Matrix<float>(x.rows(), x.cols());
+    for (std::size_t r = 0; r < x.rows(); ++r) std::copy_n(x.row(r).data(), x.cols(), input.row(r).data());
+  };
+  for_batch(model.architecture().hidden, batch,
+            [&](std::size_t, std::size_t, const model::Batch& tokens, MatrixView<float> x) {
+              store_.read(boundary(block), batch, x);
+              model.forward_block(block, tokens, x, {}, &hooks);
+            });
+  NIBBLE_REQUIRE(input.size() > 0, InvalidArgument, "block {} has no layer '{}'", block, module);
+  return input;
 }
 
 }  // namespace nibble::calib

@@ -32,8 +32,14 @@ class BoundaryWalk {
   /// NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
+  std::size_t batches() const { return (settings_.windows + per_batch_ - 1) / per_batch_; }
+  /// X (tokens, in) of one layer of `block` for one batch of the stream in front of it; no expert's, whose rows are
+  /// other tokens from model to model. The block is computed no further.
+  Matrix<float> input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch);
 
  private:
+  template <class Body>
+  void for_batch(std::size_t hidden, std::size_t batch, const Body& body);
   template <class Body>
   void for_batches(std::size_t hidden, const Body& body);
   std::string boundary(std::size_t block) const;

@@ -156,7 +156,7 @@ defaults:
     {"scalar-mixed",
      R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
 # size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. With --text (or --tokens),
-# probes, up to 6 % better at 2.08 bits (docs/results/budget.md): --set budget.probe_windows=16. A palette per row instead:
+# probes, 2 to 7 % better at 2.08 bits on one draw (docs/results/budget.md): --set budget.probe_windows=16. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 )",

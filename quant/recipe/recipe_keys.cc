@@ -282,6 +282,9 @@ std::vector<RecipeKey> make_keys() {
       count<std::uint64_t>("codebook_iterations", &S::codebook_iterations, 1000, is_solved,
                            "a palette with solver: gptq or coordinate-descent"),
       flag("sequential", &S::sequential, always, kCodedOnly),
+      number(
+          "drift_correction", &S::drift_correction, 0.0, 1.0, [](const S& s) { return s.sequential && is_solved(s); },
+          "sequential: true and a solver other than nearest"),
       choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
       uniform_scale_key(),
       flag("zero_point", &S::zero_point, always, kGridOnly),
@@ -406,6 +409,10 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(!s.output_hessian || s.solver != Solver::kGptq, InvalidArgument,
                  "output_hessian: errors of outputs that make up for each other are spread and then descended on "
                  "together: it needs solver: coordinate-descent, or output_hessian: false");
+  NIBBLE_REQUIRE(
+      s.drift_correction == 0.0 || !s.shifting, InvalidArgument,
+      "drift_correction: a bias of shifting would make up for the mean drift again: it needs shifting: false "
+      "(and hessian: plain)");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
   NIBBLE_REQUIRE(
       !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,

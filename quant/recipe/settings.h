@@ -51,6 +51,7 @@ struct TensorSettings {
   DampingBy damping_by = DampingBy::kOwn;
   std::uint64_t codebook_iterations = 0;
   bool sequential = false;
+  double drift_correction = 0.0;  ///< of sequential layers: share of their inputs' drift that the weight makes up for
   bool zero_point = false;
   BlockPalette palette = BlockPalette::kLearned;  ///< of block palettes
   ScaleType block_scale = ScaleType::kFloat16;    ///< of block palettes

@@ -1,6 +1,8 @@
 #include "quant/job/network/sequential.h"
 
 #include <algorithm>
+#include <list>
+#include <map>
 #include <optional>
 
 #include "calib/collect/boundary_walk.h"
@@ -8,13 +10,16 @@
 #include "calib/stats/derived.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/matrix/view_source.h"
 #include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "quant/job/network/growing_model.h"
+#include "quant/job/network/input_drift.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/shards/make_shards.h"
 #include "quant/job/shards/shard_source.h"
 #include "quant/job/statistics/rare_experts.h"
+#include "quant/job/statistics/weight_statistics.h"
 
 namespace nibble::quant {
 namespace {
@@ -48,7 +53,10 @@ class SequentialRun {
         rare_(rare),
         shards_(plan.items.size()),
         layers_(calib::collected_layers(job.architecture, false)) {
-    for (const QuantizeItem& item : plan.items) shifted_ = shifted_ || is_shifted(item);
+    for (const QuantizeItem& item : plan.items) {
+      shifted_ = shifted_ || is_shifted(item);
+      corrected_ = corrected_ || is_corrected(item);
+    }
   }
 
   std::vector<Shard> run() {
@@ -61,9 +69,12 @@ class SequentialRun {
     const std::size_t first = start(live, original);
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
       const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
-      if (shifted_) measure_float_means(original, block, go);
-      for (std::vector<Step>& wave : waves_of(block)) quantize_wave(live, block, wave);
+      // Drift is measured while the block changes: the float model's stream waits for it.
+      if (shifted_) measure_float_means(original, block, corrected_ ? BoundaryWalk::Go::kStay : go);
+      for (std::vector<Step>& wave : waves_of(block)) quantize_wave(live, original, block, wave);
+      if (go == BoundaryWalk::Go::kOn && corrected_) original.run(float_network_->model(), block, {}, {}, go);
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
+      if (corrected_) float_network_->model().release_block(block);
       network_->model().release_block(block);
     }
     sort_results();
@@ -78,15 +89,28 @@ class SequentialRun {
     bool sequential = false;  // as the recipe has it: rare experts lose it
   };
 
+  // D of the layers of steps that are corrected, by the module whose input they have.
+  using Drifts = std::map<std::string, Matrix<float>>;
+
   static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
+  // Experts are not: from model to model other tokens choose them.
+  static bool is_corrected(const QuantizeItem& item) {
+    return item.settings.sequential && item.settings.drift_correction > 0.0 && item.identity.block_linear &&
+           !item.layer.expert;
+  }
+  bool needs_float_stream() const { return shifted_ || corrected_; }
 
   std::filesystem::path file_of(std::size_t item) const {
     return job_.scratch / (plan_.items[item].identity.name + ".safetensors");
   }
 
-  void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t memory_bytes) {
+  void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t memory_bytes,
+            const std::map<std::size_t, QuantizeItem>& instead = {}) {
     std::vector<ShardJob> jobs;
-    for (const std::size_t item : items) jobs.push_back({&plan_.items[item], file_of(item)});
+    for (const std::size_t item : items) {
+      const auto other = instead.find(item);
+      jobs.push_back({other == instead.end() ? &plan_.items[item] : &other->second, file_of(item)});
+    }
     std::vector<Shard> made = make_shards(jobs, calibration, job_.reporter, memory_bytes);
     for (std::size_t i = 0; i < items.size(); ++i) shards_[items[i]] = std::move(made[i]);
   }
@@ -101,6 +125,9 @@ class SequentialRun {
     for (const std::size_t i : others)
       replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
     network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
+    if (corrected_)
+      float_network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint),
+                             std::map<std::string, std::shared_ptr<const WeightSource>>{});
   }
 
   std::unique_ptr<calib::ResidualStore> make_store(const calib::CalibrationPlan& walk) const {
@@ -108,7 +135,7 @@ class SequentialRun {
     const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden,
                                      walk.windows_per_batch * length};
     // The plan counts two boundaries, before and after a block; the float model has two of its own.
-    const std::uint64_t streams = shifted_ && !walk.residuals_on_disk ? walk.residual_bytes : 0;
+    const std::uint64_t streams = needs_float_stream() && !walk.residuals_on_disk ? walk.residual_bytes : 0;
     if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
       return calib::make_memory_store(shape);
     return calib::make_file_store(shape, job_.scratch, job_.identity);
@@ -117,11 +144,11 @@ class SequentialRun {
   // The block to begin with: the last one that an earlier run left the stream in front of, or the first.
   std::size_t start(BoundaryWalk& live, BoundaryWalk& original) {
     for (std::size_t block = job_.architecture.blocks.size(); block-- > 1;) {
-      if (!live.holds(block) || (shifted_ && !original.holds(block))) continue;
+      if (!live.holds(block) || (needs_float_stream() && !original.holds(block))) continue;
       if (find_blocks_before(block)) return block;
     }
     live.embed(network_->model());
-    if (shifted_) embed_float(original);
+    if (needs_float_stream()) embed_float(original);
     return 0;
   }
 
@@ -205,7 +232,7 @@ class SequentialRun {
       if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 
-  void quantize_wave(BoundaryWalk& live, std::size_t block, std::span<Step> wave) {
+  void quantize_wave(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, std::span<Step> wave) {
     const auto middle = std::stable_partition(wave.begin(), wave.end(),
                                               [&](const Step& step) { return step.sequential && !is_finished(step); });
     const std::span<const Step> measured(wave.begin(), middle), others(middle, wave.end());
@@ -220,18 +247,65 @@ class SequentialRun {
       auto sums = live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
-      const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
-      quantize(steps, job_.calibration.with(std::move(statistics)), job_.memory_bytes - held);
+      const Drifts drifts = measure_drifts(live, original, block, steps);
+      std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
+      for (const auto& [module, drift] : drifts) held += drift.size() * sizeof(float);
+      quantize(steps, job_.calibration.with(std::move(statistics)),
+               job_.memory_bytes - std::min(held, job_.memory_bytes / 2), drifts);
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
   }
 
-  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes) {
+  Drifts measure_drifts(BoundaryWalk& live, BoundaryWalk& original, std::size_t block,
+                        std::span<const Step> steps) const {
+    Drifts drifts;
+    for (const Step& step : steps) {
+      if (std::none_of(step.items.begin(), step.items.end(),
+                       [&](std::size_t i) { return is_corrected(plan_.items[i]); }))
+        continue;
+      const std::string& module = step.layers.front().module;
+      drifts[module] =
+          measure_input_drift({float_network_->model(), original}, {network_->model(), live}, block, module);
+    }
+    return drifts;
+  }
+
+  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
+                const Drifts& drifts = {}) {
     std::vector<std::size_t> items;
     for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
     scale_groups(items, calibration, memory_bytes);
-    make(items, calibration, memory_bytes);
+    // Codes are solved for these weights in place of the checkpoint's.
+    std::list<Matrix<float>> targets;
+    std::map<std::size_t, QuantizeItem> instead;
+    for (const Step& step : steps) {
+      const auto drift = drifts.find(step.layers.front().module);
+      if (drift == drifts.end()) continue;
+      for (const std::size_t i : step.items) {
+        if (!is_corrected(plan_.items[i])) continue;
+        targets.push_back(corrected_weight(plan_.items[i], drift->second, calibration));
+        QuantizeItem& item = instead.emplace(i, plan_.items[i]).first->second;
+        item.source = std::make_shared<ViewSource>(targets.back().view());
+      }
+    }
+    make(items, calibration, memory_bytes, instead);
+  }
+
+  static Matrix<float> corrected_weight(const QuantizeItem& item, const Matrix<float>& drift,
+                                        const Calibration& calibration) {
+    const WeightStatistics statistics = statistics_for(item, calibration);
+    const TensorSettings& settings = item.settings;
+    const FactorOptions options{
+        .damping = settings.damping,
+        .unit = settings.damping_by == DampingBy::kMean ? DampingUnit::kMean : DampingUnit::kOwn};
+    if (!item.input_scales)
+      return drift_corrected(*item.source, drift.view(), statistics.hessian.view(), options, settings.drift_correction);
+    Matrix<float> scaled = drift;  // of inputs that are divided by s, as H is
+    const std::vector<float>& s = *item.input_scales;
+    for (std::size_t i = 0; i < scaled.rows(); ++i)
+      for (std::size_t j = 0; j < scaled.cols(); ++j) scaled(i, j) /= s[i] * s[j];
+    return drift_corrected(*item.source, scaled.view(), statistics.hessian.view(), options, settings.drift_correction);
   }
 
   bool is_finished(const Step& step) const {
@@ -329,9 +403,9 @@ class SequentialRun {
   std::vector<RareExpert>& rare_;
   std::vector<Shard> shards_;
   std::vector<CollectedLayer> layers_;
-  bool shifted_ = false;
+  bool shifted_ = false, corrected_ = false;
   std::uint64_t sums_limit_ = 0;  // bytes of sums that are collected in one walk
-  std::optional<GrowingModel> network_;
+  std::optional<GrowingModel> network_, float_network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block
 };
 

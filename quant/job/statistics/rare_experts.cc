@@ -20,6 +20,7 @@ TensorSettings without_statistics(TensorSettings settings) {
   settings.output_hessian = plain.output_hessian;
   settings.codebook_iterations = plain.codebook_iterations;
   settings.sequential = plain.sequential;
+  settings.drift_correction = plain.drift_correction;
   settings.outliers_sensitive = plain.outliers_sensitive;
   if (settings.search != ScaleSearch::kNone) settings.search = ScaleSearch::kError;
   // Presets leave them out where codes are solved for; here nothing else fits palettes and scales to each other.

@@ -2,11 +2,11 @@
 // take accumulated drift along, kills do not change the bytes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "calib/collect/plan.h"
 #include "core/error.h"
-#include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
@@ -180,6 +180,8 @@ TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
 constexpr const char* kEverything =
     "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
     "input_scaling: awq}";
+constexpr const char* kCorrected =
+    "defaults: {format: uniform, bits: 2, solver: gptq, sequential: true, drift_correction: 1, input_scaling: awq}";
 
 // What one block, its sums and one batch take: the least that is granted.
 std::uint64_t least_memory(const fs::path& model, int count = 6) {
@@ -193,23 +195,23 @@ std::uint64_t least_memory(const fs::path& model, int count = 6) {
   return plan.memory_bytes - plan.residual_bytes;
 }
 
-TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
+void expect_the_same_bytes_after_kills(const char* recipe) {
   for (const bool gpt2 : {true, false}) {
     const TempDir dir;
     (gpt2 ? test::tiny_gpt2() : test::tiny_llama()).write(dir / "model");
-    const auto expected_result = quantize(dir, kEverything, "expected");
+    const auto expected_result = quantize(dir, recipe, "expected");
     EXPECT_EQ(expected_result.input_scaling.size(), 4u);
     const auto expected = test::files_without_times(dir / "expected");
     // So little memory that the residual stream goes to disk.
     const std::uint64_t least = least_memory(dir / "model");
-    quantize(dir, kEverything, "out", {}, least);
+    quantize(dir, recipe, "out", {}, least);
     EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     struct Stop {};
     for (const std::uint64_t memory : {kPlenty, least}) {
       fs::remove_all(dir / "out");
       for (const double share : {0.2, 0.7}) {
         EXPECT_THROW(quantize(
-                         dir, kEverything, "out",
+                         dir, recipe, "out",
                          [&](const ProgressUpdate& at) {
                            if (at.done > share * at.total) throw Stop();
                          },
@@ -217,9 +219,50 @@ TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
                      Stop);
         EXPECT_FALSE(fs::exists(dir / "out"));
       }
-      quantize(dir, kEverything, "out", {}, memory);
+      quantize(dir, recipe, "out", {}, memory);
       EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     }
+  }
+}
+
+TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
+  expect_the_same_bytes_after_kills(kEverything);
+}
+
+TEST(Sequential, GoesOnAfterAKillCorrectingDrift) { expect_the_same_bytes_after_kills(kCorrected); }
+
+// What a layer makes of drifted inputs is nearer to what the float model's makes of its own. The first layers, whose
+// inputs have not drifted, are those without correction to the bit.
+TEST(Sequential, CorrectsTheDriftOfInputs) {
+  const std::pair<test::TinyModel, std::array<MeasuredLayer, 2>> cases[] = {
+      {test::tiny_gpt2(), {{{"h.0.attn.c_attn.q", 16, 16}, {"h.1.mlp.c_proj", 16, 64}}}},
+      {test::tiny_llama(), {{{"model.layers.0.self_attn.q_proj", 16, 16}, {"model.layers.1.mlp.down_proj", 16, 27}}}},
+  };
+  for (const auto& [model, layers] : cases) {
+    const TempDir dir;
+    model.write(dir / "model");
+    const std::string plain = "defaults: {format: uniform, bits: 3, solver: gptq, sequential: true";
+    quantize(dir, plain + "}", "plain");
+    quantize(dir, plain + ", drift_correction: 1}", "corrected");
+    const auto& [first, last] = layers;
+    EXPECT_EQ(weight_of(dir / "plain", first.name), weight_of(dir / "corrected", first.name));
+    const auto w = weight_of(dir / "model", last.name);
+    const Matrix<double> x = inputs_of(dir / "model", last.name, last.in);
+    const auto error = [&](const char* directory) {
+      const auto q = weight_of(dir / directory, last.name);
+      const Matrix<double> drifted = inputs_of(dir / directory, last.name, last.in);
+      double sum = 0.0;
+      for (std::size_t t = 0; t < x.rows(); ++t)
+        for (std::size_t i = 0; i < last.out; ++i) {
+          double difference = 0.0;
+          for (std::size_t j = 0; j < last.in; ++j)
+            difference += x(t, j) * static_cast<double>(w[i * last.in + j]) -
+                          drifted(t, j) * static_cast<double>(q[i * last.in + j]);
+          sum += difference * difference;
+        }
+      return sum;
+    };
+    EXPECT_LT(error("corrected"), 0.9 * error("plain")) << last.name;
   }
 }
 
@@ -308,13 +351,14 @@ TEST(Sequential, NormsAreToldInOneOrderAlsoAfterAKill) {
 TEST(Sequential, GivesTheSameBytesWithAnyNumberOfThreads) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");
-  std::map<std::string, std::string> first;
+  std::map<std::string, std::map<std::string, std::string>> first;
   for (const std::size_t threads : {1u, 3u}) {
     set_thread_count(threads);
-    quantize(dir, kEverything);
-    const auto files = test::files_without_times(dir / "out");
-    if (first.empty()) first = files;
-    EXPECT_EQ(files, first) << threads << " threads";
+    for (const char* recipe : {kEverything, kCorrected}) {
+      quantize(dir, recipe);
+      const auto files = test::files_without_times(dir / "out");
+      EXPECT_EQ(first.emplace(recipe, files).first->second, files) << threads << " threads";
+    }
   }
   set_thread_count(0);
 }

@@ -1,0 +1,95 @@
+// Weights that make up for drifted inputs, beside normal equations solved in double.
+#include "quant/job/network/input_drift.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/matrix/view_source.h"
+#include "core/random.h"
+#include "tests/support/compare.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kTokens = 60, kIn = 7, kOut = 5;
+
+struct Case {
+  Matrix<float> w{kOut, kIn}, drift{kIn, kIn}, hessian{kIn, kIn};
+};
+
+// Inputs whose sizes differ, which shrink, mix and get noise on their way through the quantized network.
+Case make_case(std::uint64_t seed) {
+  Random random(seed);
+  Case made;
+  for (std::size_t i = 0; i < made.w.size(); ++i) made.w.data()[i] = static_cast<float>(random.normal());
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    double x[kIn], drifted[kIn];
+    for (std::size_t j = 0; j < kIn; ++j) x[j] = random.normal() * (1.0 + static_cast<double>(j));
+    for (std::size_t j = 0; j < kIn; ++j) drifted[j] = 0.8 * x[j] + 0.1 * x[(j + 1) % kIn] + 0.3 * random.normal();
+    for (std::size_t i = 0; i < kIn; ++i)
+      for (std::size_t j = 0; j < kIn; ++j) {
+        made.drift(i, j) += static_cast<float>((x[i] - drifted[i]) * drifted[j] / kTokens);
+        made.hessian(i, j) += static_cast<float>(drifted[i] * drifted[j] / kTokens);
+      }
+  }
+  return made;
+}
+
+// The row of Δ (H + Λ) = w D, by elimination with pivots.
+std::vector<double> solved(const Case& given, std::size_t row, const FactorOptions& options) {
+  double a[kIn][kIn + 1], mean = 0.0;
+  for (std::size_t j = 0; j < kIn; ++j) mean += static_cast<double>(given.hessian(j, j)) / kIn;
+  for (std::size_t j = 0; j < kIn; ++j) {
+    a[j][kIn] = 0.0;
+    for (std::size_t i = 0; i < kIn; ++i) {
+      a[j][i] = static_cast<double>(given.hessian(i, j));
+      a[j][kIn] += static_cast<double>(given.w(row, i)) * static_cast<double>(given.drift(i, j));
+    }
+    a[j][j] += options.damping * (options.unit == DampingUnit::kMean ? mean : a[j][j]);
+  }
+  for (std::size_t k = 0; k < kIn; ++k) {
+    std::size_t pivot = k;
+    for (std::size_t i = k; i < kIn; ++i)
+      if (std::abs(a[i][k]) > std::abs(a[pivot][k])) pivot = i;
+    std::swap(a[k], a[pivot]);
+    for (std::size_t i = 0; i < kIn; ++i) {
+      if (i == k) continue;
+      const double f = a[i][k] / a[k][k];
+      for (std::size_t j = k; j <= kIn; ++j) a[i][j] -= f * a[k][j];
+    }
+  }
+  std::vector<double> x(kIn);
+  for (std::size_t k = 0; k < kIn; ++k) x[k] = a[k][kIn] / a[k][k];
+  return x;
+}
+
+TEST(DriftCorrected, SolvesTheNormalEquations) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    for (const auto unit : {DampingUnit::kOwn, DampingUnit::kMean})
+      for (const bool act_order : {true, false})
+        for (const double share : {0.5, 1.0}) {
+          const Case given = make_case(seed);
+          const FactorOptions options{.damping = 0.01, .unit = unit, .act_order = act_order};
+          const Matrix<float> target =
+              drift_corrected(ViewSource(given.w.view()), given.drift.view(), given.hessian.view(), options, share);
+          for (std::size_t i = 0; i < kOut; ++i) {
+            const std::vector<double> delta = solved(given, i, options);
+            for (std::size_t j = 0; j < kIn; ++j)
+              // Floats of the factor, 6e-8, times the condition of H + Λ, at most some 200 here, and a few roundings.
+              EXPECT_TRUE(test::near(static_cast<double>(target(i, j)),
+                                     static_cast<double>(given.w(i, j)) + share * delta[j], {.abs = 1e-4}))
+                  << "seed " << seed << ", row " << i << ", column " << j;
+          }
+        }
+}
+
+TEST(DriftCorrected, IsTheWeightItselfWhereNothingDrifted) {
+  const Case given = make_case(9);
+  const Matrix<float> none(kIn, kIn);
+  const Matrix<float> target = drift_corrected(ViewSource(given.w.view()), none.view(), given.hessian.view(), {}, 1.0);
+  for (std::size_t i = 0; i < target.size(); ++i) EXPECT_EQ(target.data()[i], given.w.data()[i]);
+}
+
+}  // namespace
+}  // namespace nibble::quant
