@@ -76,20 +76,10 @@ Cost speed_cost(const PlannedModel& model, const PlannedSpeed& speed) {
 
 Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::size_t window_tokens,
                        std::uint64_t memory) {
-  // About work_bytes() of quant/job/statistics/weight_statistics.cc, without and with a Hessian of the outputs.
-  constexpr std::uint64_t kPerWeight = 30, kPerCoupledWeight = 80, kPerHessian = 16, kPerOutputHessian = 24;
   constexpr double kOperationsPerSecond = 5e10;  // of one thread, where estimate_work()'s seconds are from
-  const bool solves = job.statistics.hessian || job.statistics.guided_hessian, coupled = job.statistics.output_hessian;
   Cost cost;
-  for (const model::Parameter* layer : model::linear_layers(model.architecture)) {
-    const std::uint64_t in = layer->in, out = layer->out;
-    std::uint64_t work = out * in * (coupled ? kPerCoupledWeight : kPerWeight);
-    if (solves) work += in * in * kPerHessian;
-    if (coupled) work += out * out * kPerOutputHessian;
-    cost.memory = std::max(cost.memory, work);
-  }
   // Solvers keep to the memory that they are given: their largest arrays are mapped files beyond it.
-  cost.memory = job.needs_text ? memory : std::min(cost.memory, memory);
+  cost.memory = job.needs_text ? memory : std::min(job.work.largest_weight_bytes, memory);
   const double pass = 2.0 * (model::active_linear_weights(model.architecture) + head_weights(model.architecture)) *
                       static_cast<double>(window_tokens);
   cost.operations = kOperationsPerSecond * job.work.thread_seconds + pass * job.work.window_passes;

@@ -221,7 +221,7 @@ class Planner {
       }
       calibration = json.dump();
     }
-    if (quantizing) job.work = quant::estimate_work(*quantizing, *job.recipe, windows);
+    if (quantizing) job.work = quant::estimate_work(*quantizing, *job.recipe, windows, job.statistics);
     const Facts made{{"model", Json{{"fingerprint", plan_.models[cell.model].checkpoint->fingerprint()}}.dump()},
                      {"recipe", recipe},
                      {"calibration", calibration}};

@@ -1,8 +1,12 @@
 #include "quant/job/work_estimate.h"
 
+#include <algorithm>
+
 #include "quant/job/budget/budget.h"
 #include "quant/job/network/input_scaling.h"
 #include "quant/job/network/tuning.h"
+#include "quant/job/recipe_needs.h"
+#include "quant/job/statistics/weight_statistics.h"
 
 namespace nibble::quant {
 namespace {
@@ -50,15 +54,23 @@ double seconds_of_input_scaling(const QuantizeItem& item, TensorSettings setting
 
 }  // namespace
 
-WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows windows) {
+WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows windows,
+                           const calib::StatisticSet& statistics) {
   constexpr double kSequential = 2.5, kProbe = 0.5;  // a probe begins at its tensor's block
   WorkEstimate work;
   bool sequential = false;
+  const bool head = needs_head(plan);
   for (const QuantizeItem& item : plan.items) {
     const std::vector<TensorSettings> ways =
         recipe.budget() ? budget_ways(item, recipe) : std::vector<TensorSettings>{item.settings};
-    for (const TensorSettings& way : ways)
+    const bool collected = item.identity.block_linear || (head && item.layer.role == model::Role::kHead);
+    QuantizeItem in_one_way = item;
+    for (const TensorSettings& way : ways) {
+      in_one_way.settings = way;
       work.thread_seconds += seconds_of(way, item.source->rows(), item.source->cols());
+      work.largest_weight_bytes =
+          std::max(work.largest_weight_bytes, work_bytes(in_one_way, collected ? statistics : calib::StatisticSet{}));
+    }
     work.thread_seconds += seconds_of_input_scaling(item, item.settings);
     sequential = sequential || item.settings.sequential;
   }

@@ -118,28 +118,34 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
   return statistics;
 }
 
-std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
+std::uint64_t work_bytes(const QuantizeItem& item, const StatisticSet& held) {
   constexpr std::uint64_t kWeight = 5, kPaletteWeights = 4, kScaled = 9, kFisherRead = 4, kFisher = 8, kHessian = 16,
                           kSolver = 10, kVectors = 8, kOutliers = 17, kWindows = 20, kBlockPalette = 12,
                           kOutputHessian = 24, kCoupled = 20;
   const TensorSettings& settings = item.settings;
   const std::uint64_t in = item.source->cols(), rows = item.source->rows();
-  const bool fisher = calibration.holds(item.layer.module, {.fisher = true});
-  const std::uint64_t slice = rows_per_slice(settings, rows, in, fisher);
+  const std::uint64_t slice = rows_per_slice(settings, rows, in, held.fisher);
   const std::uint64_t in_work = std::min(rows, slice * thread_count()) * in;
   std::uint64_t bytes = in_work * kWeight;
   if (slice < rows) bytes += stored_bytes(settings, rows, in);
   if (settings.weighting != Weighting::kNone) bytes += in_work * kPaletteWeights;
   if (settings.scaling != Scaling::kNone) bytes += item.weights() * kScaled;
-  if (fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
+  if (held.fisher) bytes += item.layer.out * in * kFisherRead + item.weights() * kFisher;
   if (settings.has_palette() && settings.window_bits != 0) bytes += item.weights() * kWindows;
   if (settings.learns_block_palette()) bytes += in_work * kBlockPalette;
   if (settings.cluster_dim > 1) bytes += item.weights() * kVectors;
   if (settings.keeps_outliers()) bytes += item.weights() * kOutliers;
   if (settings.solver != Solver::kNearest) bytes += item.weights() * kSolver;
-  if (calibration.holds(item.layer.module, hessian_statistics(settings))) bytes += in * in * kHessian;
+  if (held.includes(hessian_statistics(settings))) bytes += in * in * kHessian;
   if (settings.output_hessian) bytes += rows * rows * kOutputHessian + item.weights() * kCoupled;
   return bytes;
+}
+
+std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration) {
+  StatisticSet held{.fisher = calibration.holds(item.layer.module, {.fisher = true})};
+  const StatisticSet for_hessian = hessian_statistics(item.settings);
+  if (calibration.holds(item.layer.module, for_hessian)) held = either(held, for_hessian);
+  return work_bytes(item, held);
 }
 
 }  // namespace nibble::quant

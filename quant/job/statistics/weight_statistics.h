@@ -16,7 +16,9 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 /// Of these only what errors are measured with, as far as there is some: for codes that are there already.
 WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibration& calibration);
 
-/// About the bytes that an item occupies while it is in work, with its statistics.
+/// About the bytes that an item occupies while it is in work, with its statistics: `held`, or what the calibration
+/// holds of its layer.
+std::uint64_t work_bytes(const QuantizeItem& item, const calib::StatisticSet& held);
 std::uint64_t work_bytes(const QuantizeItem& item, const Calibration& calibration);
 
 }  // namespace nibble::quant

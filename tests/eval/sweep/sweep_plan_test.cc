@@ -7,12 +7,16 @@
 
 #include "core/error.h"
 #include "core/machine/program_identity.h"
+#include "core/machine/thread_pool.h"
 #include "core/text/json.h"
 #include "eval/sweep/run_sweep.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
+#include "model/synthesize/synthesize_model.h"
 #include "quant/job/quantize_model.h"
+#include "quant/job/statistics/weight_statistics.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -250,6 +254,58 @@ TEST_F(SweepPlanTest, TimeIsOfQuantizingToo) {
   // three more.
   EXPECT_TRUE(
       test::near((operations(2) - operations(1)) / (operations(1) - operations(0)), 90.0 / 42.0, {.rel = 1e-9}));
+}
+
+// What a job will count for its largest weight, by a calibration as the sweep collects it.
+std::uint64_t largest_work(const SweepPlan& planned, const std::filesystem::path& scratch) {
+  const PlannedJob& job = planned.jobs.at(0);
+  const PlannedModel& model = planned.models.at(0);
+  std::vector<std::filesystem::path> files;
+  if (job.calibration) {
+    files.push_back(scratch);
+    test::write_calibration(scratch, model.source.path, job.statistics);
+  }
+  const quant::Calibration calibration(files, *model.checkpoint, job.statistics);
+  std::uint64_t most = 0;
+  for (const auto& item : quant::make_plan(model.checkpoint, model.architecture, *job.recipe).items)
+    most = std::max(most, quant::work_bytes(item, calibration));
+  return most;
+}
+
+TEST_F(SweepPlanTest, MemoryOfQuantizingIsTheJobsOwn) {
+  constexpr std::uint64_t kMemory = std::uint64_t{1} << 30;
+  std::vector<std::uint64_t> figures;
+  for (const char* cell :
+       {"{bits: 3}", "{bits: 3, weighting: fisher, outliers_sensitive: 0.01}", "{bits: 3, solver: gptq}",
+        "{preset: windowed}", "{preset: best}", "{format: uniform, bits: 4, input_scaling: awq}"}) {
+    SCOPED_TRACE(cell);
+    const SweepPlan planned = plan(std::string("list: [") + cell + "]");
+    const Cost cost = quantization_cost(planned.models.at(0), planned.jobs.at(0), 16, kMemory);
+    EXPECT_EQ(cost.memory, largest_work(planned, temp / "calib.h5"));
+    EXPECT_EQ(quantization_cost(planned.models.at(0), planned.jobs.at(0), 16, 100).memory, 100u);  // what it is given
+    figures.push_back(cost.memory);
+  }
+  EXPECT_GT(figures[2], figures[0]);
+}
+
+// Rows go in slices where nothing ties them together.
+TEST_F(SweepPlanTest, MemoryOfWideWeightsIsOfTheirSlices) {
+  model::synthesize_model(R"({"model_type": "llama", "vocab_size": 40, "hidden_size": 256, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "intermediate_size": 2048, "max_position_embeddings": 64})",
+                          temp / "wide", {});
+  const auto memory_of = [&](const std::string& cell) {
+    const SweepPlan planned = plan_sweep(parse_sweep(
+        "models: [" + (temp / "wide").string() + "]\nevaluations: [{name: e, tokens: " + (temp / "text.u16").string() +
+            ", protocol: blocks, context: 8}]\nlist: [" + cell + "]",
+        "s"));
+    const Cost cost = quantization_cost(planned.models.at(0), planned.jobs.at(0), 0, std::uint64_t{1} << 30);
+    EXPECT_EQ(cost.memory, largest_work(planned, temp / "calib.h5"));
+    return cost.memory;
+  };
+  const ThreadTeam team(1);
+  const std::uint64_t weights = std::uint64_t{256} * 2048;
+  EXPECT_LT(memory_of("{bits: 3, granularity: channel}"), 3 * weights);
+  EXPECT_GT(memory_of("{bits: 3, granularity: tensor}"), 3 * weights);
 }
 
 // Three windows of statistics; what tuning has beyond them lies behind, however its `windows` and `held_out` share it.

@@ -18,7 +18,7 @@ class WorkEstimateTest : public testing::Test {
   WorkEstimate of(const Recipe& recipe, std::size_t windows = 0) const {
     const auto checkpoint = model::open_checkpoint(dir_ / "model");
     return estimate_work(make_plan(checkpoint, checkpoint->architecture(), recipe), recipe,
-                         {.statistics = windows, .all = windows});
+                         {.statistics = windows, .all = windows}, {});
   }
   WorkEstimate of(const std::string& yaml, std::size_t windows = 0) const {
     return of(Recipe::parse(yaml, "recipe"), windows);
@@ -76,6 +76,28 @@ TEST_F(WorkEstimateTest, ScaledInputsAreSearchedFor) {
   const double searched = seconds("bits: 3, solver: gptq, input_scaling: awq") - 20.0 * nearest * behind_norms / all;
   EXPECT_GT(searched, gptq * (1.0 + 1.9 * behind_norms / all));
   EXPECT_LT(searched, gptq * (1.0 + 2.1 * behind_norms / all));
+}
+
+// With what a calibration holds of it: of linear layers, and of the head where a rule wants it.
+TEST_F(WorkEstimateTest, LargestWeightIsThatOfTheLargestWay) {
+  const auto bytes = [&](const std::string& yaml, const calib::StatisticSet& statistics) {
+    const auto checkpoint = model::open_checkpoint(dir_ / "model");
+    const Recipe recipe = Recipe::parse(yaml, "recipe");
+    const Plan plan = make_plan(checkpoint, checkpoint->architecture(), recipe);
+    return estimate_work(plan, recipe, {}, statistics).largest_weight_bytes;
+  };
+  const std::string nearest = "defaults: {bits: 3}";
+  EXPECT_GT(bytes(nearest, {.fisher = true}), bytes(nearest, {}));
+  EXPECT_GT(bytes(nearest, {.hessian = true}), bytes(nearest, {}));
+  EXPECT_EQ(bytes(nearest, {.guided_hessian = true}), bytes(nearest, {}));  // which nothing reads
+  const std::string base = "defaults: {bits: 2, granularity: tensor", windows = base + ", window_bits: 5}";
+  const std::string budget = "budget: {bits_per_weight: 9, bits: [2], granularity: [tensor], window_bits: [0, 5]}";
+  EXPECT_EQ(bytes("{" + base + "}, " + budget + "}", {}), bytes(windows, {}));
+  EXPECT_GT(bytes(windows, {}), bytes(base + "}", {}));
+  // The head, 40 outputs of 16, is the largest here: its own settings ask for statistics, or there are none of it.
+  const std::string solved = "{defaults: {format: float16}, layers: [{match: lm_head, format: palette, bits: 3, ";
+  EXPECT_GT(bytes(solved + "weighting: fisher}]}", {.fisher = true}), bytes(solved + "weighting: fisher}]}", {}));
+  EXPECT_EQ(bytes(solved + "weighting: none}]}", {.fisher = true}), bytes(solved + "weighting: none}]}", {}));
 }
 
 TEST_F(WorkEstimateTest, CountsThePassesOfText) {
