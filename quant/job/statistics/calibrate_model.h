@@ -30,7 +30,7 @@ datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& s
                                                       const model::Tokenizer* tokenizer,
                                                       const std::filesystem::path& model, const ProgressSink& progress);
 
-/// What is to be collected, and how; docs/methods.md.
+/// What is to be collected, and how: calib/stats/layer_stats.h has the sums, calib/stats/run_settings.h their choices.
 struct CalibrateOptions {
   calib::StatisticSet collect{.activations = true, .fisher = true};
   calib::FisherFlavour fisher = calib::FisherFlavour::kSequence;
