@@ -41,6 +41,13 @@ std::filesystem::path file(std::string_view name, std::string_view contents) {
   return path;
 }
 
+void file_if_any(std::string_view name, std::string_view contents) {
+  if (contents.empty())
+    std::filesystem::remove(directory() / name);
+  else
+    file(name, contents);
+}
+
 std::vector<std::string_view> parts(std::string_view input, std::size_t count) {
   constexpr std::string_view kCut = "\n----\n";
   std::vector<std::string_view> all;

@@ -22,6 +22,8 @@ const std::filesystem::path& directory();
 
 /// A file there with these contents, replaced with every call.
 std::filesystem::path file(std::string_view name, std::string_view contents);
+/// Likewise, but no such file where there are no contents.
+void file_if_any(std::string_view name, std::string_view contents);
 
 /// The input cut at lines "----" into as many texts: for parsers of several files. Missing ones are empty.
 std::vector<std::string_view> parts(std::string_view input, std::size_t count);

@@ -2,7 +2,9 @@
 #include "tests/fuzz/fuzz.h"
 
 NIBBLE_FUZZ(input) {
-  nibble::fuzz::file("tokenizer.json", input);
+  const auto files = nibble::fuzz::parts(input, 2);
+  nibble::fuzz::file("tokenizer.json", files[0]);
+  nibble::fuzz::file_if_any("tokenizer_config.json", files[1]);
   const auto tokenizer = nibble::model::Tokenizer::open(nibble::fuzz::directory());
   tokenizer->decode(tokenizer->encode("Hello, w\xc3\xb6rld!  12 a\xff\n"));
 }
