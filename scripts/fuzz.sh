@@ -3,11 +3,12 @@
 # that of calibration files, `calibration`, which runs where it is named, since HDF5 1.10 itself crashes on some of its inputs.
 # Usage: scripts/fuzz.sh [--seconds N | --minutes N] [--within N] [--keep] [TARGET…]      20 seconds each; for a night: --minutes 40
 # --within N: that all of it, building included, ends N seconds from now: each target gets its share of what is left then
-# where that is less, and 5 seconds at least; `quantized`, which takes all kernels to build, is left out then.
+# where that is less, and 5 seconds at least; `quantized` and `diff`, which take all kernels to build, are left out then.
 # With --seconds 0 only the inputs kept so far are run. What is found is kept in build/fuzz/found/TARGET-…; repeat it with
 # build/fuzz/tests/fuzz/fuzz_TARGET FILE. Inputs that reach new code are kept in build/fuzz/corpus/TARGET and start the next
 # run, beside those in tests/fuzz/corpus: a few files by hand, and TARGET.tar.xz, what earlier runs found. --keep makes these archives
-# anew afterwards, of as few inputs of at most 8 KB as reach all that is reached. As many targets run at once as there are processors.
+# anew afterwards, of as few inputs as reach all that is reached; none is larger than 8 KB or, where that is more, the largest of those
+# by hand and a quarter, and of an archive of more than 100 KB the largest inputs go. As many targets run at once as there are processors.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=20
@@ -27,7 +28,7 @@ done
 if [[ ${#targets[@]} -eq 0 ]]; then
   for file in tests/fuzz/*_fuzz.cc; do
     name=$(basename "$file" _fuzz.cc)
-    [[ $name == calibration || ( $name == quantized && -n $within ) ]] || targets+=("$name")
+    [[ $name == calibration || ( $name =~ ^(quantized|diff)$ && -n $within ) ]] || targets+=("$name")
   done
 fi
 
@@ -61,14 +62,20 @@ run() {
 }
 # keep TARGET: the archive of a target's inputs. Nothing in it tells when or where it was made.
 keep() {
-  local name=$1 least=build/fuzz/least/$1 small=build/fuzz/small/$1
+  local name=$1 least=build/fuzz/least/$1 small=build/fuzz/small/$1 archive=tests/fuzz/corpus/$1.tar.xz largest most count
   rm -rf "$least" "$small"
   mkdir -p "$least" "$small"
-  find "build/fuzz/corpus/$name" -type f -size -9k -exec cp -t "$small" {} +
+  largest=$(find "tests/fuzz/corpus/$name" -type f -printf '%s\n' | sort -n | tail -n 1)
+  most=$((largest * 5 / 4 > 8192 ? largest * 5 / 4 : 8192))
+  find "build/fuzz/corpus/$name" -type f -size "-$((most + 1))c" -exec cp -t "$small" {} +
   "build/fuzz/tests/fuzz/fuzz_$name" -merge=1 -rss_limit_mb=2048 -timeout=120 "$least" "tests/fuzz/corpus/$name" "$small" >>"build/fuzz/$name.log" 2>&1
-  tar -C "$least" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - . | xz -9e >"tests/fuzz/corpus/$name.tar.xz.new"
-  mv "tests/fuzz/corpus/$name.tar.xz.new" "tests/fuzz/corpus/$name.tar.xz"
-  echo "fuzz: $name: $(find "$least" -type f | wc -l) inputs kept, $(stat -c %s "tests/fuzz/corpus/$name.tar.xz") bytes"
+  while tar -C "$least" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - . | xz -9e >"$archive.new"
+        count=$(find "$least" -type f | wc -l)
+        [[ $count -gt 8 && $(stat -c %s "$archive.new") -gt 100000 ]]; do
+    find "$least" -type f -printf '%s %f\n' | sort -k1,1nr -k2 | head -n $((count / 8)) | cut -d' ' -f2 | (cd "$least" && xargs rm --)
+  done
+  mv "$archive.new" "$archive"
+  echo "fuzz: $name: $count inputs kept, $(stat -c %s "$archive") bytes"
 }
 export -f run keep
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c 'run "$1" "$2"' - '{}' "$seconds"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Nibble on Debian 12 or Ubuntu 24.04: through apt, as root or with sudo.
 # Does nothing, and needs no network, where everything is there already. `scripts/setup.sh python` installs what only the
-# Python package needs, `scripts/setup.sh fuzz` what fuzzing does, `scripts/setup.sh tidy` what scripts/tidy.sh does,
+# Python package needs, `scripts/setup.sh fuzz` what fuzzing does, `scripts/setup.sh tidy` what scripts/tidy.sh and scripts/check_alone.sh do,
 # `scripts/setup.sh arm64` what cross-compiling to 64-bit Arm and running that here does (its libraries: scripts/arm64_root.sh).
 set -euo pipefail
 
@@ -18,7 +18,7 @@ case ${1:-} in
   "") ;;
   fuzz) packages=(cmake ninja-build ccache clang-16 libclang-rt-16-dev xz-utils) ;;
   python) packages=(python3-dev python3-pip python3-venv) ;;
-  tidy) packages=(clang-tidy-14 g++-aarch64-linux-gnu) ;;  # that for the headers that kernels for Arm include
+  tidy) packages=(clang-tidy-14 clang-14 g++-aarch64-linux-gnu) ;;  # the latter two for kernels for Arm and the headers that they include
   arm64) packages=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache pkg-config) ;;
   *) echo "setup: expected nothing, python, fuzz, tidy or arm64, got '$1'" >&2; exit 2 ;;
 esac
