@@ -16,7 +16,6 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/signals.h"
 #include "cli/version.h"
-#include "core/error.h"
 #include "core/machine/program_identity.h"
 #include "core/text/suggest.h"
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/text/suggest.h"
 #include "export/mlx_network.h"
 #include "model/architecture/tensor_names.h"
 

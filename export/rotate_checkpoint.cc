@@ -13,7 +13,6 @@
 #include "export/probe_logits.h"
 #include "model/architecture/families.h"
 #include "model/checkpoint/weights.h"
-#include "model/open/open_model.h"
 
 namespace nibble::exporting {
 namespace {

@@ -52,7 +52,7 @@ void add_output_hessian(MatrixView<const float> dy, std::span<const double> r, W
                         Matrix<double>& sum_dydyt);
 
 /// X - mean, rounded once: what the layer would see if its mean input had been moved into the bias. With it the
-/// gradient of a window becomes dYᵀ(X - mean) (docs/methods.md 8.1, item 4).
+/// gradient of a window becomes dYᵀ(X - mean).
 Matrix<float> centred(MatrixView<const float> x, std::span<const double> mean);
 
 }  // namespace nibble::calib

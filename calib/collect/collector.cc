@@ -138,7 +138,7 @@ class Calibration {
     return make_file_store(shape, work_.path(), work_.identity());
   }
 
-  // The layers of block `block` are [begin, end) of layers_.
+  // The layers of the blocks [first_block, end_block), as [begin, end) of layers_.
   std::pair<std::size_t, std::size_t> range(std::size_t first_block, std::size_t end_block) const {
     const auto at = [&](std::size_t block) {
       const auto found =

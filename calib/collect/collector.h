@@ -15,7 +15,8 @@
 
 namespace nibble::calib {
 
-/// Where the means come from that gradients are centred with (docs/methods.md 8.1, item 4).
+/// Where the means come from that gradients are centred with: dYᵀ(X - mean) in place of dYᵀX, as if the mean input were
+/// in the bias.
 enum class Centre {
   kNone,
   kOwn,   ///< from this run's own forward pass

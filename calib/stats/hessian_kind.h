@@ -2,7 +2,7 @@
 
 namespace nibble::calib {
 
-/// Which quadratic form measures a layer's error (docs/methods.md).
+/// Which quadratic form measures a layer's error (docs/recipe.md).
 enum class HessianKind {
   kPlain,          ///< XᵀX / N
   kCentred,        ///< (XᵀX - N mu muᵀ) / N: what is left when the bias absorbs the mean error

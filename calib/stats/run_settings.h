@@ -13,7 +13,7 @@ namespace nibble::calib {
 /// What is squared and summed into `fisher`. G = dYᵀ X is the gradient of a window's loss L with respect to W.
 enum class FisherFlavour {
   kSequence,  ///< sum over windows of G∘G, L the window's *mean* next-token loss (SqueezeLLM, whole-tensor method)
-  kPosition,  ///< sum over positions of (dY∘dY)ᵀ (X∘X), L the window's *summed* loss (docs/methods.md)
+  kPosition,  ///< sum over positions of (dY∘dY)ᵀ (X∘X), L the window's *summed* loss
 };
 
 /// Which next tokens the loss is taken against.

@@ -18,9 +18,9 @@ struct StatisticSet {
     return (activations || !other.activations) && (fisher || !other.fisher) && (hessian || !other.hessian) &&
            (guided_hessian || !other.guided_hessian) && (output_hessian || !other.output_hessian);
   }
-  /// Whether collecting them needs the backward pass.
   /// Whether tokens weigh in any of them by the run's Guide.
   bool is_guided() const { return guided_hessian || output_hessian; }
+  /// Whether collecting them needs the backward pass.
   bool needs_gradients() const { return fisher || guided_hessian || output_hessian; }
 };
 

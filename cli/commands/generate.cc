@@ -16,7 +16,6 @@
 #include "cli/arguments/cache_arguments.h"
 #include "cli/arguments/compute_option.h"
 #include "cli/arguments/options.h"
-#include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"

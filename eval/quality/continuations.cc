@@ -197,7 +197,6 @@ ContinuationResult score_continuations(const model::Model& model, std::span<cons
   });
 
   Scorer scorer(model, options, questions.size());
-  for (const Question& question : sorted) scorer.result().tokens_asked += question.input.size();
   const bool can_share = !model::frequencies_follow_length(architecture);
   std::vector<Run> runs = runs_of(sorted), alone;
   for (std::size_t first = 0; first < runs.size();) {

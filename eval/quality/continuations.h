@@ -31,7 +31,6 @@ struct ContinuationOptions {
 struct ContinuationResult {
   std::vector<ContinuationScore> scores;  ///< in the order of the questions
   std::uint64_t tokens_run = 0;           ///< that went through the network: what sharing has left
-  std::uint64_t tokens_asked = 0;         ///< of all questions, each by itself
 };
 
 /// Scores every continuation. What is too long loses tokens from the left, as lm-evaluation-harness has it: the newest

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/text/json.h"
-#include "core/text/suggest.h"
 #include "eval/sweep/yaml_section.h"
 #include "quant/recipe/recipe_keys.h"
 
@@ -133,7 +132,6 @@ void add_grid(const YamlNode& grid, const Settings& defaults, std::span<const Ex
   }
 }
 
-// One that is there already has nothing to be set.
 // Braces that stand for nothing are a mistyped "{model}", and would end as a file that is not there.
 std::string checkpoint_path(const YamlNode& value, std::string_view what) {
   std::string path = scalar_text(what, value, "list: checkpoint");
@@ -145,6 +143,7 @@ std::string checkpoint_path(const YamlNode& value, std::string_view what) {
   return path;
 }
 
+// One that is there already has nothing to be set.
 void add_checkpoint(const YamlNode& item, std::string_view what, std::vector<SweepRecipe>& recipes) {
   SweepRecipe made;
   for (const auto& [key, value] : item.entries) {

@@ -67,12 +67,6 @@ std::size_t BlockSpec::intermediate() const {
 std::size_t Architecture::position_limit() const {
   return learned_positions() ? max_positions : std::numeric_limits<std::size_t>::max();
 }
-std::size_t Architecture::largest_q_width() const {
-  return largest(*this, [](const BlockSpec& block) { return block.attention.q_width(); });
-}
-std::size_t Architecture::largest_kv_width() const {
-  return largest(*this, [](const BlockSpec& block) { return block.attention.kv_width(); });
-}
 std::size_t Architecture::largest_intermediate() const {
   return largest(*this, [](const BlockSpec& block) { return block.intermediate(); });
 }

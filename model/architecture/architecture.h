@@ -137,8 +137,6 @@ struct Architecture {
   bool learned_positions() const { return positions.has_value(); }
   /// Positions that a sequence may have: those learned; without learned ones there is no limit.
   std::size_t position_limit() const;
-  std::size_t largest_q_width() const;
-  std::size_t largest_kv_width() const;
   std::size_t largest_intermediate() const;
   bool has_experts() const;
 

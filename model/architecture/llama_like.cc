@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "core/error.h"
-
 namespace nibble::model {
 
 LlamaLike::LlamaLike(const FamilyConfig& config, const LlamaDefaults& defaults)

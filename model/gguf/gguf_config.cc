@@ -17,10 +17,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Reads the keys of one architecture and collects config.json.
 /// Ids at which texts end: that of a text alone, or those of a turn and of a message too.
 enum class Ends { kOfText, kAll };
 
+/// Reads the keys of one architecture and collects config.json.
 class ConfigWriter {
  public:
   explicit ConfigWriter(const GgufFile& file)

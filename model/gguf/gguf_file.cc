@@ -104,12 +104,6 @@ void GgufFile::add_part(const std::filesystem::path& path, std::size_t index, st
   parts_.push_back(std::move(mapped));
 }
 
-std::vector<std::filesystem::path> GgufFile::part_paths() const {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& part : parts_) paths.push_back(part->path());
-  return paths;
-}
-
 const GgufTensor* GgufFile::find(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];

@@ -25,7 +25,6 @@ class GgufFile {
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return parts_.front()->path(); }
-  std::vector<std::filesystem::path> part_paths() const;  ///< of all files of the split, this one's included
   /// The first file's: the others only have `split.*`.
   const GgufMetadata& metadata() const { return metadata_; }
   std::uint32_t version() const { return version_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "core/error.h"
 #include "model/gguf/gguf_rotary.h"
 
 namespace nibble::model {

@@ -86,13 +86,6 @@ void pack_windows(const WindowedLayout& layout, std::span<const std::uint16_t> c
   if (held > 0) column[at] = static_cast<std::byte>(pending & 0xFF);
 }
 
-void unpack_windows(const WindowedLayout& layout, std::span<const std::byte> column, std::size_t first_row,
-                    std::span<std::uint16_t> codes) {
-  check_bytes(layout, column.size());
-  check_rows(layout, first_row, codes.size());
-  for_windows(layout, column, first_row, codes.size(), [&](std::size_t i, std::uint16_t code) { codes[i] = code; });
-}
-
 void unpack_window_block(const WindowedLayout& layout, std::span<const std::byte> streams, std::size_t first_row,
                          std::size_t first_column, MatrixView<std::uint16_t> block) {
   NIBBLE_REQUIRE(streams.size() == layout.bytes(), InvalidArgument,

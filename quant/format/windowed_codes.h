@@ -48,13 +48,9 @@ constexpr bool windows_overlap(const WindowedLayout& layout, std::uint16_t code,
 /// overlap the one before as (1) has it (named by its row).
 void pack_windows(const WindowedLayout& layout, std::span<const std::uint16_t> codes, std::span<std::byte> column);
 
-/// The inverse, for rows [first_row, first_row + codes.size()) of one input. Padding is not looked at. Reads nothing
-/// behind `column`. Throws InvalidArgument for sizes that are not the layout's.
-void unpack_windows(const WindowedLayout& layout, std::span<const std::byte> column, std::size_t first_row,
-                    std::span<std::uint16_t> codes);
-
-/// The codes of rows [first_row, first_row + block.rows()) and inputs [first_column, first_column + block.cols()), as
-/// (rows, columns), from all streams, layout.bytes() bytes. Throws InvalidArgument for what lies outside.
+/// The inverse: the codes of rows [first_row, first_row + block.rows()) and inputs [first_column, first_column +
+/// block.cols()), as (rows, columns), from all streams, layout.bytes() bytes. Padding is not looked at. Throws
+/// InvalidArgument for what lies outside.
 void unpack_window_block(const WindowedLayout& layout, std::span<const std::byte> streams, std::size_t first_row,
                          std::size_t first_column, MatrixView<std::uint16_t> block);
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <variant>
 
-#include "core/error.h"
 #include "core/text/json.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/network/tuning.h"

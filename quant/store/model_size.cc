@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.h"
 #include "model/checkpoint/narrow_tensors.h"
 #include "quant/store/quantization_config.h"
 

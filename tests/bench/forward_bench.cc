@@ -72,8 +72,9 @@ double linear_flops(const std::vector<Product>& products, std::size_t tokens) {
 // Scores and mixing of the values at or below the diagonal.
 double attention_flops(const model::Architecture& architecture, std::size_t tokens) {
   const double pairs = static_cast<double>(tokens / kContext) * static_cast<double>(kContext * (kContext + 1)) / 2.0;
-  return 4.0 * static_cast<double>(architecture.blocks.size()) * static_cast<double>(architecture.largest_q_width()) *
-         pairs;
+  std::size_t width = 0;
+  for (const model::BlockSpec& block : architecture.blocks) width += block.attention.q_width();
+  return 4.0 * static_cast<double>(width) * pairs;
 }
 
 /// The linear layers as plain products of float matrices in memory, each with the best of these tiles.

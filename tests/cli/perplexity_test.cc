@@ -125,7 +125,7 @@ TEST_F(Perplexity, AReferenceAddsTheDivergenceFromIt) {
   for (const char* words : {"KL divergence", "same top token", "(paired)"}) EXPECT_THAT(run.out, HasSubstr(words));
 }
 
-// Every text has what it has alone; together are the means over all windows (eval/quality/perplexity_test.cc).
+// Every text has what it has alone; together are the means over all windows (tests/eval/quality/perplexity_test.cc).
 TEST_F(Perplexity, SeveralTextsAreGivenOneByOneAndTogether) {
   ASSERT_EQ(nibble({"quantize", model, "--set", "bits=3", "-o", temp / "q"}).exit_code, 0);
   const std::string other = demo_path("calibration.txt");

@@ -1,6 +1,5 @@
 #include "model/tokenizer/split/pre_tokenizer.h"
 
-#include "core/error.h"
 #include "model/tokenizer/split/gpt2_pattern.h"
 #include "model/tokenizer/split/matcher.h"
 #include "model/tokenizer/split/split_behavior.h"

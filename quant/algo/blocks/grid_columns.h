@@ -29,8 +29,6 @@ class GridRounding final : public ColumnRounding {
 
   const Matrix<float>& scales() const { return grids_.scales; }       ///< as BlockRounding::scales
   const Matrix<std::uint8_t>& zeros() const { return grids_.zeros; }  ///< as BlockRounding::zeros
-  /// Nearest codes of the weights given to the constructor.
-  const Matrix<std::uint8_t>& nearest_codes() const { return grids_.codes; }
 
  private:
   float zero_of(std::size_t row, std::size_t block) const {

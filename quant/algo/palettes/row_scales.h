@@ -7,7 +7,7 @@
 
 #include "core/matrix/matrix_view.h"
 
-// One scale per output row of a weight: W'_ij = W_ij / s_i is what palettes are fitted to. docs/methods.md.
+// One scale per output row of a weight: W'_ij = W_ij / s_i is what palettes are fitted to.
 namespace nibble::quant {
 
 enum class RowScale : std::uint8_t {
@@ -26,8 +26,8 @@ enum class RowScale : std::uint8_t {
 
 /// The published sign rule, (out) of true for rows to be scaled by -s: fit `centroids` values to the row alone,
 /// weighted with its sensitivities (empty view: ones), and flip it where |least centroid| > largest centroid. Rows then
-/// lean the same way, and one lopsided palette suits them all. Source: methods.md 1.3.
-/// Cost: one exact k-means per row. Rows run on all threads.
+/// lean the same way, and one lopsided palette suits them all. Source: the published
+/// whole-tensor method (docs/results/published.md). Cost: one exact k-means per row. Rows run on all threads.
 [[nodiscard]] std::vector<bool> rows_leaning_down(MatrixView<const float> w, MatrixView<const float> weights,
                                                   std::size_t centroids);
 

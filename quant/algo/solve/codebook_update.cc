@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
 #include "quant/algo/palettes/palette_rounding.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/machine/isa.h"
 #include "core/machine/thread_pool.h"
 #include "quant/kernels/exact/float_matvec.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/machine/thread_pool.h"
 #include "core/random.h"
 #include "tests/support/compare.h"
 #include "tests/support/throws.h"

@@ -44,7 +44,7 @@ TEST(GgufFiles, AreOpenedAndAskedByName) {
   ASSERT_NE(file->find("blk.0.attn_q.weight"), nullptr);
   EXPECT_EQ(file->find("other"), nullptr);
   EXPECT_EQ(file->tensor_bytes(), 32u);
-  EXPECT_THAT(file->part_paths(), testing::ElementsAre(directory / "m.gguf"));
+  EXPECT_EQ(file->path(), directory / "m.gguf");
   EXPECT_TRUE(throws_with<FormatError>([&] { (void)file->tensor("blk.0.attn_k.weight"); },
                                        "missing tensor 'blk.0.attn_k.weight'", "m.gguf",
                                        "did you mean 'blk.0.attn_q.weight'?"));
@@ -72,7 +72,7 @@ TEST(GgufFiles, OfASplitAreOpenedThroughTheFirst) {
     EXPECT_EQ(std::to_integer<char>(file->tensor(name).data[31]), name[0]);
     file->check_intact(file->tensor(name));
   }
-  EXPECT_EQ(file->part_paths().size(), 3u);
+  EXPECT_EQ(file->path(), directory / "m-00001-of-00003.gguf");
 
   EXPECT_TRUE(refuses(directory / "m-00002-of-00003.gguf", "is file 2 of a split", "-00001-of-00003.gguf"));
   std::filesystem::resize_file(directory / "m-00002-of-00003.gguf", 40);

@@ -74,11 +74,12 @@ TEST(CoordinateDescent, FollowsThePlainLoopsSweepBySweep) {
 TEST(CoordinateDescent, NoSweepRaisesTheLossAndTheEndIsAFixedPoint) {
   const std::size_t n = 300;
   const Matrix<float> w = random_weights(40, n, 3), h = random_hessian(n, 600, 3);
-  GridRounding grid(w, {.bits = 3, .block = 32}, true);
+  const BlockRoundingOptions options{.bits = 3, .block = 32};
+  GridRounding grid(w, options, true);
   const Palettization palette = palettize(w, {}, {.bits = 2});
   const PaletteRounding nearest(palette.palettes, 0, {});
   for (const ColumnRounding* rounding : std::initializer_list<const ColumnRounding*>{&grid, &nearest}) {
-    Matrix<std::uint8_t> codes = rounding == &grid ? grid.nearest_codes() : palette.codes;
+    Matrix<std::uint8_t> codes = rounding == &grid ? round_blocks(w, options).codes : palette.codes;
     double loss = hessian_error(w, h, *rounding, codes);
     const double start = loss;
     bool settled = false;

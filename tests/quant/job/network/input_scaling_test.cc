@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "calib/stats/derived.h"
@@ -66,6 +67,10 @@ TEST(InputScaling, DividesTheNormAndMultipliesTheWeightByTheScalesOfTheFormula) 
   const auto after = make_weight_provider(model::Checkpoint::open(dir / "out"));
   const model::Architecture architecture = model::Checkpoint::open(dir / "model")->architecture();
   const auto file = calib::StatsFile::open(dir / "calib.h5");
+  ASSERT_EQ(result.input_scaling.size(), 4u) << "two norms in each of two blocks";
+  EXPECT_TRUE(std::any_of(result.input_scaling.begin(), result.input_scaling.end(), [](const auto& group) {
+    return group.exponent > 0.0;
+  })) << "or this test shows nothing";
   for (const auto& group : result.input_scaling) {
     const bool attention = group.norm.ends_with("ln_1");
     const std::string layer = group.norm.substr(0, 4) + (attention ? "attn.c_attn" : "mlp.c_fc");

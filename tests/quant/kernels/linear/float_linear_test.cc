@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/random.h"
 #include "quant/kernels/linear/packed_linear.h"
 #include "tests/support/compare.h"
