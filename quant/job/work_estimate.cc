@@ -56,9 +56,9 @@ double seconds_of_input_scaling(const QuantizeItem& item, TensorSettings setting
 
 WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows windows,
                            const calib::StatisticSet& statistics) {
-  constexpr double kSequential = 2.5, kProbe = 0.5;  // a probe begins at its tensor's block
+  constexpr double kSequential = 2.5, kCorrected = 5.0, kProbe = 0.5;  // a probe begins at its tensor's block
   WorkEstimate work;
-  bool sequential = false;
+  bool sequential = false, corrected = false;
   const bool head = needs_head(plan);
   for (const QuantizeItem& item : plan.items) {
     const std::vector<TensorSettings> ways =
@@ -73,8 +73,10 @@ WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows w
     }
     work.thread_seconds += seconds_of_input_scaling(item, item.settings);
     sequential = sequential || item.settings.sequential;
+    corrected = corrected || item.settings.drift_correction > 0.0;
   }
-  if (sequential) work.window_passes += kSequential * static_cast<double>(windows.statistics);
+  if (sequential)
+    work.window_passes += (corrected ? kCorrected : kSequential) * static_cast<double>(windows.statistics);
   if (recipe.budget())
     work.window_passes += kProbe * static_cast<double>(recipe.budget()->probe_windows * plan.items.size());
   if (recipe.tuning()) work.window_passes += static_cast<double>(tuning_work(*recipe.tuning(), windows.all).passes());

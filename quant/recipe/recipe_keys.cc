@@ -226,9 +226,8 @@ RecipeKey static_groups_key() {
   RecipeKey key = flag(
       "static_groups", &TensorSettings::static_groups,
       [](const TensorSettings& s) { return is_solved(s) && s.effective_group_size() != 0; },
-      "int4-block, uniform and block-palette with a solver, in groups of a row (uniform: say a group_size other than "
-      "0, "
-      "its default)");
+      "int4-block, uniform and block-palette with a solver, in groups of a row (uniform: say a group_size other "
+      "than 0, its default)");
   // Recipes of whole rows stay what they were.
   key.printed = [](const TensorSettings& s) { return s.stored_as().takes("static_groups") && is_solved(s); };
   return key;

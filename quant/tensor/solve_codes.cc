@@ -16,13 +16,17 @@
 #include "quant/algo/windows/window_rounding.h"
 
 namespace nibble::quant {
+
+FactorOptions factor_options(const TensorSettings& settings, bool act_order) {
+  return {.damping = settings.damping,
+          .unit = settings.damping_by == DampingBy::kMean ? DampingUnit::kMean : DampingUnit::kOwn,
+          .act_order = act_order};
+}
+
 namespace {
 
 HessianFactor factor_for(const Matrix<float>& h, const TensorSettings& settings, bool act_order) {
-  return factor_hessian(h.view(),
-                        {.damping = settings.damping,
-                         .unit = settings.damping_by == DampingBy::kMean ? DampingUnit::kMean : DampingUnit::kOwn,
-                         .act_order = act_order});
+  return factor_hessian(h.view(), factor_options(settings, act_order));
 }
 
 /// H with the factor's damping on its diagonal, for coordinate descent: H alone would be fitted to what little the

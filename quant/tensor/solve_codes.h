@@ -10,6 +10,7 @@
 #include "quant/algo/palettes/outliers.h"
 #include "quant/algo/palettes/scaled_palette.h"
 #include "quant/algo/solve/codebook_update.h"
+#include "quant/algo/solve/hessian.h"
 #include "quant/recipe/settings.h"
 
 namespace nibble::quant {
@@ -18,6 +19,9 @@ namespace nibble::quant {
 /// calibration take what all others leave, and ruin the few windows of other text where they count
 /// (docs/results/curvature.md).
 inline constexpr float kOutputDamping = 0.1f;
+
+/// How a recipe has a weight's Hessian factored.
+FactorOptions factor_options(const TensorSettings& settings, bool act_order);
 
 /// What the Hessian of one weight was like.
 struct SolverFigures {

@@ -20,6 +20,7 @@
 #include "quant/job/shards/shard_source.h"
 #include "quant/job/statistics/rare_experts.h"
 #include "quant/job/statistics/weight_statistics.h"
+#include "quant/tensor/solve_codes.h"
 
 namespace nibble::quant {
 namespace {
@@ -248,10 +249,10 @@ class SequentialRun {
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
       const Drifts drifts = measure_drifts(live, original, block, steps);
-      std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
-      for (const auto& [module, drift] : drifts) held += drift.size() * sizeof(float);
-      quantize(steps, job_.calibration.with(std::move(statistics)),
-               job_.memory_bytes - std::min(held, job_.memory_bytes / 2), drifts);
+      const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
+      std::uint64_t left = job_.memory_bytes - held;
+      for (const auto& [module, drift] : drifts) left -= std::min<std::uint64_t>(left, drift.size() * sizeof(float));
+      quantize(steps, job_.calibration.with(std::move(statistics)), left, drifts);
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
@@ -295,17 +296,10 @@ class SequentialRun {
   static Matrix<float> corrected_weight(const QuantizeItem& item, const Matrix<float>& drift,
                                         const Calibration& calibration) {
     const WeightStatistics statistics = statistics_for(item, calibration);
-    const TensorSettings& settings = item.settings;
-    const FactorOptions options{
-        .damping = settings.damping,
-        .unit = settings.damping_by == DampingBy::kMean ? DampingUnit::kMean : DampingUnit::kOwn};
-    if (!item.input_scales)
-      return drift_corrected(*item.source, drift.view(), statistics.hessian.view(), options, settings.drift_correction);
-    Matrix<float> scaled = drift;  // of inputs that are divided by s, as H is
-    const std::vector<float>& s = *item.input_scales;
-    for (std::size_t i = 0; i < scaled.rows(); ++i)
-      for (std::size_t j = 0; j < scaled.cols(); ++j) scaled(i, j) /= s[i] * s[j];
-    return drift_corrected(*item.source, scaled.view(), statistics.hessian.view(), options, settings.drift_correction);
+    Matrix<float> scaled;  // as the Hessian is
+    if (item.input_scales) divide_products(*item.input_scales, scaled = drift);
+    return drift_corrected(*item.source, (item.input_scales ? scaled : drift).view(), statistics.hessian.view(),
+                           factor_options(item.settings, true), item.settings.drift_correction);
   }
 
   bool is_finished(const Step& step) const {

@@ -21,24 +21,23 @@ bool needs_activations(const TensorSettings& settings) {
          settings.weighting == Weighting::kMagnitude;
 }
 
+// One value per input, divided by s, or by s².
+template <class T>
+void divide(const std::vector<float>& s, std::span<T> values, bool squared) {
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    const double scale = static_cast<double>(s[j]);
+    values[j] = static_cast<T>(static_cast<double>(values[j]) / (squared ? scale * scale : scale));
+  }
+}
+
 // The statistics of x/s, which is what a weight W · diag(s) is given.
 void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
-  const auto divide = [&](auto values, bool squared) {  // one value per input
-    for (std::size_t j = 0; j < values.size(); ++j) {
-      const double scale = static_cast<double>(s[j]);
-      values[j] = static_cast<std::decay_t<decltype(values[j])>>(static_cast<double>(values[j]) /
-                                                                 (squared ? scale * scale : scale));
-    }
-  };
-  divide(std::span(statistics.second_moment), true);
-  divide(std::span(statistics.magnitude), false);
-  divide(std::span(statistics.mean_input), false);
-  divide(std::span(statistics.input_drift), false);
-  for (std::size_t i = 0; i < statistics.fisher.rows(); ++i) divide(statistics.fisher.row(i), true);
-  for (std::size_t i = 0; i < statistics.hessian.rows(); ++i) {
-    divide(statistics.hessian.row(i), false);
-    for (float& value : statistics.hessian.row(i)) value /= s[i];
-  }
+  divide(s, std::span(statistics.second_moment), true);
+  divide(s, std::span(statistics.magnitude), false);
+  divide(s, std::span(statistics.mean_input), false);
+  divide(s, std::span(statistics.input_drift), false);
+  for (std::size_t i = 0; i < statistics.fisher.rows(); ++i) divide(s, statistics.fisher.row(i), true);
+  divide_products(s, statistics.hessian);
 }
 
 // Outputs that no gradient came to are not outputs that do not matter: they count alone, a hundredth of the mean, or
@@ -97,6 +96,13 @@ WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibratio
   add_error_statistics(item, calibration, statistics);
   if (item.input_scales) divide_inputs(*item.input_scales, statistics);
   return statistics;
+}
+
+void divide_products(const std::vector<float>& s, Matrix<float>& products) {
+  for (std::size_t i = 0; i < products.rows(); ++i) {
+    divide(s, products.row(i), false);
+    for (float& value : products.row(i)) value /= s[i];
+  }
 }
 
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration) {

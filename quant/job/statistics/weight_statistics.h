@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "core/matrix/matrix_view.h"
 #include "quant/job/statistics/calibration.h"
 #include "quant/tensor/weight_parts.h"
 
@@ -15,6 +17,9 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
 
 /// Of these only what errors are measured with, as far as there is some: for codes that are there already.
 WeightStatistics error_statistics_for(const QuantizeItem& item, const Calibration& calibration);
+
+/// Sums of products of inputs (in, in), of x/s in place of x: each entry divided by both its inputs' s (in).
+void divide_products(const std::vector<float>& s, Matrix<float>& products);
 
 /// About the bytes that an item occupies while it is in work, with its statistics: `held`, or what the calibration
 /// holds of its layer.

@@ -102,6 +102,7 @@ TEST_F(WorkEstimateTest, LargestWeightIsThatOfTheLargestWay) {
 
 TEST_F(WorkEstimateTest, CountsThePassesOfText) {
   EXPECT_EQ(of("defaults: {solver: gptq, sequential: true}", 16).window_passes, 2.5 * 16);
+  EXPECT_EQ(of("defaults: {solver: gptq, sequential: true, drift_correction: 1}", 16).window_passes, 5.0 * 16);
   // The float model once, three measurements of 8, and 2 epochs of four passes for each of 56; of all the text, or its
   // first.
   const double passes = 64 + 3 * 8 + 2 * 4 * 56;
