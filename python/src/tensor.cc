@@ -54,7 +54,6 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
                                      .second_moment = vector_of(second_moment, "second_moment"),
                                      .magnitude = vector_of(magnitude, "magnitude"),
                                      .mean_input = vector_of(mean_input, "mean_input"),
-                                     .input_drift = {},
                                      .hessian = {},
                                      .output_hessian = {}};
   const auto square = [](const MaybeArray& given, std::size_t extent, std::string_view what) {

@@ -408,15 +408,11 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(!s.output_hessian || s.solver != Solver::kGptq, InvalidArgument,
                  "output_hessian: errors of outputs that make up for each other are spread and then descended on "
                  "together: it needs solver: coordinate-descent, or output_hessian: false");
-  NIBBLE_REQUIRE(
-      s.drift_correction == 0.0 || !s.shifting, InvalidArgument,
-      "drift_correction: a bias of shifting would make up for the mean drift again: it needs shifting: false "
-      "(and hessian: plain)");
   const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
   NIBBLE_REQUIRE(
-      !s.sequential || s.solver == Solver::kNearest || !guided, InvalidArgument,
-      "sequential: its Hessians come from forward passes, which have no gradients to guide them; say hessian: "
-      "plain or centred");
+      !s.sequential || !is_solved(s) || !guided || s.shifting || s.drift_correction > 0.0, InvalidArgument,
+      "sequential: guided Hessians are those of calibration files, since forward passes have no gradients to guide "
+      "them, so it would change nothing here: say drift_correction, shifting: true, or hessian: plain");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,
                  "search: weighted needs a weighting other than none");
   NIBBLE_REQUIRE(

@@ -60,7 +60,6 @@ void add_errors(const Matrix<float>& w, const WeightSource& decoded, const Weigh
   if (!weighted && !projected && !shifting) return add_weight_errors(w, decoded, errors.rows);
   Matrix<float> differences(std::min(kTileRows, w.rows()), w.cols()), product;
   if (projected) product = Matrix<float>(differences.rows(), w.cols());
-  const bool drifted = !statistics.input_drift.empty();
   for (std::size_t begin = 0; begin < w.rows(); begin += kTileRows) {
     const std::size_t count = std::min(kTileRows, w.rows() - begin);
     decoded.decode_rows(begin, begin + count, differences.data());
@@ -71,7 +70,6 @@ void add_errors(const Matrix<float>& w, const WeightSource& decoded, const Weigh
         const double value = w(begin + i, j), approximation = differences(i, j), difference = value - approximation;
         if (weighted) errors.fisher += statistics.fisher(begin + i, j) * difference * difference;
         if (shifting) correction += difference * statistics.mean_input[j];
-        if (shifting && drifted) correction += value * statistics.input_drift[j];
         differences(i, j) = static_cast<float>(difference);
       }
       if (shifting) bias_correction.push_back(static_cast<float>(correction));

@@ -15,7 +15,6 @@ struct WeightStatistics {
   std::vector<double> second_moment;  ///< (in): E[x²]
   std::vector<double> magnitude;      ///< (in): E|x|
   std::vector<double> mean_input;     ///< (in)
-  std::vector<double> input_drift;    ///< (in): LiveStatistics::drift
   Matrix<float> hessian;              ///< (in, in), of hessian_kind(): for solvers, and to measure output errors
   Matrix<float> output_hessian;       ///< (out, out): calib::output_hessian(), for settings.output_hessian
 };
@@ -30,8 +29,7 @@ struct WeightParts {
   std::optional<SolverFigures> solver;               ///< of error feedback and coordinate descent
   /// (out) (W - What) mu, with mu the mean input: what shifting adds to the bias; empty without.
   ///   x What^T + [b + mu (W - What)^T] = (x - mu) What^T + [b + mu W^T]
-  /// is the published shifted-input form, with no work left for inference. Where the inputs have drifted from the float
-  /// model's, whose mean is mu, to a mean mu~ behind quantized layers: mu W^T - mu~ What^T.
+  /// is the published shifted-input form, with no work left for inference.
   std::vector<float> bias_correction;
 };
 

@@ -21,6 +21,25 @@ Matrix<float> measure_input_drift(const WalkedModel& original, const WalkedModel
   return drift;
 }
 
+void centre_drift(std::span<const double> then, std::span<const double> now, Matrix<float>& drift) {
+  for (std::size_t i = 0; i < drift.rows(); ++i)
+    for (std::size_t j = 0; j < drift.cols(); ++j)
+      drift(i, j) = static_cast<float>(static_cast<double>(drift(i, j)) - (then[i] - now[i]) * now[j]);
+}
+
+std::vector<double> output_drift(const WeightSource& w, std::span<const double> then, const WeightSource& target,
+                                 std::span<const double> now) {
+  std::vector<double> drift(w.rows());
+  std::vector<float> row(w.cols()), other(w.cols());
+  for (std::size_t i = 0; i < w.rows(); ++i) {
+    w.decode_rows(i, i + 1, row.data());
+    target.decode_rows(i, i + 1, other.data());
+    for (std::size_t j = 0; j < w.cols(); ++j)
+      drift[i] += static_cast<double>(row[j]) * then[j] - static_cast<double>(other[j]) * now[j];
+  }
+  return drift;
+}
+
 Matrix<float> drift_corrected(const WeightSource& w, MatrixView<const float> drift, MatrixView<const float> hessian,
                               const FactorOptions& options, double share) {
   const std::size_t out = w.rows(), in = w.cols();

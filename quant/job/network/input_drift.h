@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "calib/collect/boundary_walk.h"
 #include "core/matrix/linear_op.h"
@@ -25,6 +26,14 @@ struct WalkedModel {
 /// Cost: one pass of each model as far as to the layer's input, and in² multiply-adds a token. Threads: all.
 [[nodiscard]] Matrix<float> measure_input_drift(const WalkedModel& original, const WalkedModel& quantized,
                                                 std::size_t block, const std::string& module);
+
+/// D of inputs about their means, mu in the float model (`then`) and mu~ in the other (`now`): D - (mu - mu~) mu~ᵀ.
+void centre_drift(std::span<const double> then, std::span<const double> now, Matrix<float>& drift);
+
+/// (out): by how much the mean outputs of `w` on the float model's inputs are above those of `target` on drifted ones,
+/// mu Wᵀ - mu~ Tᵀ, in double.
+[[nodiscard]] std::vector<double> output_drift(const WeightSource& w, std::span<const double> then,
+                                               const WeightSource& target, std::span<const double> now);
 
 /// The weight that makes up for drifted inputs,
 ///

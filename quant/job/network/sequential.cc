@@ -92,6 +92,8 @@ class SequentialRun {
 
   // D of the layers of steps that are corrected, by the module whose input they have.
   using Drifts = std::map<std::string, Matrix<float>>;
+  // What is quantized in place of plan.items, by index.
+  using Drifted = std::map<std::size_t, QuantizeItem>;
 
   static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
   // Experts are not: from model to model other tokens choose them.
@@ -106,7 +108,7 @@ class SequentialRun {
   }
 
   void make(const std::vector<std::size_t>& items, const Calibration& calibration, std::uint64_t memory_bytes,
-            const std::map<std::size_t, QuantizeItem>& instead = {}) {
+            const Drifted& instead) {
     std::vector<ShardJob> jobs;
     for (const std::size_t item : items) {
       const auto other = instead.find(item);
@@ -122,7 +124,7 @@ class SequentialRun {
     std::map<std::string, std::shared_ptr<const WeightSource>> replaced;
     for (std::size_t i = 0; i < plan_.items.size(); ++i)
       if (!plan_.items[i].identity.block_linear) others.push_back(i);
-    make(others, job_.calibration, job_.memory_bytes);
+    make(others, job_.calibration, job_.memory_bytes, {});
     for (const std::size_t i : others)
       replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
     network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
@@ -252,7 +254,7 @@ class SequentialRun {
       const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
       std::uint64_t left = job_.memory_bytes - held;
       for (const auto& [module, drift] : drifts) left -= std::min<std::uint64_t>(left, drift.size() * sizeof(float));
-      quantize(steps, job_.calibration.with(std::move(statistics)), left, drifts);
+      quantize(steps, job_.calibration.with(std::move(statistics)), left, &drifts);
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
@@ -273,33 +275,65 @@ class SequentialRun {
   }
 
   void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
-                const Drifts& drifts = {}) {
+                const Drifts* measured = nullptr) {
     std::vector<std::size_t> items;
     for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
     scale_groups(items, calibration, memory_bytes);
-    // Codes are solved for these weights in place of the checkpoint's.
     std::list<Matrix<float>> targets;
-    std::map<std::size_t, QuantizeItem> instead;
-    for (const Step& step : steps) {
-      const auto drift = drifts.find(step.layers.front().module);
-      if (drift == drifts.end()) continue;
-      for (const std::size_t i : step.items) {
-        if (!is_corrected(plan_.items[i])) continue;
-        targets.push_back(corrected_weight(plan_.items[i], drift->second, calibration));
-        QuantizeItem& item = instead.emplace(i, plan_.items[i]).first->second;
-        item.source = std::make_shared<ViewSource>(targets.back().view());
-      }
-    }
-    make(items, calibration, memory_bytes, instead);
+    make(items, calibration, memory_bytes,
+         measured ? drifted_items(steps, calibration, *measured, targets) : Drifted());
   }
 
-  static Matrix<float> corrected_weight(const QuantizeItem& item, const Matrix<float>& drift,
-                                        const Calibration& calibration) {
-    const WeightStatistics statistics = statistics_for(item, calibration);
-    Matrix<float> scaled;  // as the Hessian is
-    if (item.input_scales) divide_products(*item.input_scales, scaled = drift);
-    return drift_corrected(*item.source, (item.input_scales ? scaled : drift).view(), statistics.hessian.view(),
-                           factor_options(item.settings, true), item.settings.drift_correction);
+  // Items of measured steps whose weight or bias makes up for drift; the weights are put into `targets`.
+  Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration, const Drifts& drifts,
+                        std::list<Matrix<float>>& targets) const {
+    Drifted instead;
+    for (const Step& step : steps)
+      for (const std::size_t i : step.items) {
+        const QuantizeItem& item = plan_.items[i];
+        const auto drift = drifts.find(step.layers.front().module);
+        const bool corrected = drift != drifts.end() && is_corrected(item);
+        const bool shifted = is_shifted(item) && float_means_.contains(item.layer.module);
+        if (!corrected && !shifted) continue;
+        QuantizeItem& made = instead.emplace(i, item).first->second;
+        const calib::LayerStats inputs = calibration.read(item, kInputs);
+        if (corrected) {
+          targets.push_back(corrected_weight(item, drift->second, inputs));
+          made.source = std::make_shared<ViewSource>(targets.back().view());
+        }
+        if (shifted) made.output_drift = mean_output_drift(item, *made.source, inputs);
+      }
+    return instead;
+  }
+
+  // Codes are solved for this weight in place of the checkpoint's. A bias that is shifted takes up what the means have
+  // drifted, so that inputs drift about their means.
+  Matrix<float> corrected_weight(const QuantizeItem& item, const Matrix<float>& drift,
+                                 const calib::LayerStats& inputs) const {
+    Matrix<float> about = drift;
+    if (item.settings.shifting) centre_drift(float_means_.at(item.layer.module), calib::mean_input(inputs), about);
+    const auto h = calib::hessian(inputs, item.settings.shifting ? HessianKind::kCentred : HessianKind::kPlain);
+    Matrix<float> hessian(h.rows(), h.cols());
+    std::transform(h.values().begin(), h.values().end(), hessian.data(),
+                   [](double value) { return static_cast<float>(value); });
+    if (item.input_scales) {  // as the weight is
+      divide_products(*item.input_scales, about);
+      divide_products(*item.input_scales, hessian);
+    }
+    return drift_corrected(*item.source, about.view(), hessian.view(), factor_options(item.settings, true),
+                           item.settings.drift_correction);
+  }
+
+  std::vector<double> mean_output_drift(const QuantizeItem& item, const WeightSource& target,
+                                        const calib::LayerStats& inputs) const {
+    std::vector<double> then = float_means_.at(item.layer.module), now = calib::mean_input(inputs);
+    if (item.input_scales)  // as the weight is
+      for (std::size_t j = 0; j < now.size(); ++j) {
+        const double s = static_cast<double>((*item.input_scales)[j]);
+        then[j] /= s;
+        now[j] /= s;
+      }
+    return output_drift(*item.source, then, target, now);
   }
 
   bool is_finished(const Step& step) const {
@@ -365,15 +399,9 @@ class SequentialRun {
       write_file(tokens_file(step), fmt::format("{}", shared->tokens));
       if (set_rare(step, shared->tokens)) return;
     }
-    const std::vector<double> mean = calib::mean_input(*shared);
     for (const CollectedLayer& layer : step.layers) {
       if (!is_sequential(layer)) continue;
       statistics.layers[layer.module] = shared;
-      if (!shifted_) continue;
-      if (!float_means_.contains(layer.module)) continue;  // an expert that the float model's tokens did not choose
-      std::vector<double> drift = float_means_.at(layer.module);
-      for (std::size_t j = 0; j < drift.size(); ++j) drift[j] -= mean[j];
-      statistics.drift[layer.module] = std::move(drift);
     }
   }
 

@@ -32,6 +32,9 @@ struct QuantizeItem {
   std::uint64_t added_bits = 0;
   bool rare_expert = false;       ///< its settings are without statistics (rare_experts.h)
   InputScales input_scales = {};  ///< that `source` is multiplied with already, or null (input_scaling.h)
+  /// (out): by how much the mean outputs of the float model are above those of `source` on the mean of the inputs that
+  /// the layer gets behind quantized ones, for a bias that is shifted to make up for; empty where nothing has drifted.
+  std::vector<double> output_drift = {};
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };
 

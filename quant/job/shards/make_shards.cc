@@ -23,6 +23,8 @@ Shard make_shard(const ShardJob& job, const Calibration& calibration) {
   const QuantizeItem& item = *job.item;
   WeightParts made =
       quantize_tensor(item.identity.name, *item.source, item.settings, statistics_for(item, calibration));
+  for (std::size_t i = 0; i < item.output_drift.size(); ++i)
+    made.bias_correction[i] = static_cast<float>(static_cast<double>(made.bias_correction[i]) + item.output_drift[i]);
   std::uint64_t bits = item.added_bits;
   for (const TensorPart& part : made.parts) bits += part.bytes.size() * 8;
   TensorResult result = tensor_result(item.identity.name, item.settings.format, item.weights(), bits, made);

@@ -110,11 +110,6 @@ const LayerStats* Calibration::live(const std::string& layer, const StatisticSet
   return found != live_.layers.end() && found->second->holds().includes(what) ? found->second.get() : nullptr;
 }
 
-std::vector<double> Calibration::input_drift(const QuantizeItem& item) const {
-  const auto found = live_.drift.find(item.layer.module);
-  return found == live_.drift.end() ? std::vector<double>() : found->second;
-}
-
 bool Calibration::holds(const std::string& layer, const StatisticSet& what) const {
   return live(layer, what) != nullptr || find(layer, what) != nullptr;
 }

@@ -27,8 +27,6 @@ std::vector<calib::StatisticSet> statistics_needed(const TensorSettings& setting
 /// share an input share an entry.
 struct LiveStatistics {
   std::map<std::string, std::shared_ptr<const calib::LayerStats>> layers;
-  /// mu - mu~, the mean inputs of the float model less those of `layers`, for layers whose bias is shifted.
-  std::map<std::string, std::vector<double>> drift;
 };
 
 /// The calibration files of one job, read a layer at a time. Statistics that are used together come from one file, the
@@ -57,8 +55,6 @@ class Calibration {
   calib::LayerStats read(const QuantizeItem& item, const calib::StatisticSet& what) const;
   /// Rows of its input that a layer's statistics `what` were summed over. Requires holds().
   std::uint64_t tokens(const std::string& layer, const calib::StatisticSet& what) const;
-  /// LiveStatistics::drift of the item's layer; empty where there is none.
-  std::vector<double> input_drift(const QuantizeItem& item) const;
   /// Refuses, before any work, an item whose settings need statistics that neither a file holds nor, with `sequential`,
   /// the run itself will collect (mean inputs and Hessians): InvalidArgument naming
   /// tensor, setting, statistic and layer, with one command that collects all that the item lacks.

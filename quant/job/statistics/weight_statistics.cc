@@ -35,7 +35,6 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
   divide(s, std::span(statistics.second_moment), true);
   divide(s, std::span(statistics.magnitude), false);
   divide(s, std::span(statistics.mean_input), false);
-  divide(s, std::span(statistics.input_drift), false);
   for (std::size_t i = 0; i < statistics.fisher.rows(); ++i) divide(s, statistics.fisher.row(i), true);
   divide_products(s, statistics.hessian);
 }
@@ -119,7 +118,6 @@ WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& cal
   if (settings.output_hessian && seen(item, calibration, {.output_hessian = true}))
     statistics.output_hessian =
         usable_output_hessian(calib::output_hessian(calibration.read(item, {.output_hessian = true})));
-  if (settings.shifting) statistics.input_drift = calibration.input_drift(item);
   if (item.input_scales) divide_inputs(*item.input_scales, statistics);
   return statistics;
 }

@@ -84,6 +84,51 @@ TEST(DriftCorrected, SolvesTheNormalEquations) {
         }
 }
 
+// Beside sums over inputs less their means.
+TEST(CentreDrift, IsTheDriftOfInputsLessTheirMeans) {
+  Random random(4);
+  Matrix<double> x(kTokens, kIn), drifted(kTokens, kIn);
+  std::vector<double> then(kIn), now(kIn);
+  for (std::size_t t = 0; t < kTokens; ++t)
+    for (std::size_t j = 0; j < kIn; ++j) {
+      x(t, j) = random.normal() + static_cast<double>(j);
+      drifted(t, j) = 0.7 * x(t, j) + 0.5 + 0.3 * random.normal();
+      then[j] += x(t, j) / kTokens;
+      now[j] += drifted(t, j) / kTokens;
+    }
+  Matrix<float> drift(kIn, kIn);
+  Matrix<double> expected(kIn, kIn);
+  for (std::size_t i = 0; i < kIn; ++i)
+    for (std::size_t j = 0; j < kIn; ++j) {
+      double plain = 0.0;
+      for (std::size_t t = 0; t < kTokens; ++t) {
+        plain += (x(t, i) - drifted(t, i)) * drifted(t, j) / kTokens;
+        expected(i, j) += (x(t, i) - then[i] - drifted(t, i) + now[i]) * (drifted(t, j) - now[j]) / kTokens;
+      }
+      drift(i, j) = static_cast<float>(plain);
+    }
+  centre_drift(then, now, drift);
+  // Products of up to 7 by 5 are rounded to float once on each side of a difference: 35 · 2^-23.
+  for (std::size_t i = 0; i < kIn; ++i)
+    for (std::size_t j = 0; j < kIn; ++j)
+      EXPECT_TRUE(test::near(static_cast<double>(drift(i, j)), expected(i, j), {.abs = 5e-6})) << i << ", " << j;
+}
+
+TEST(OutputDrift, IsTheDifferenceOfMeanOutputs) {
+  const Case given = make_case(2), other = make_case(3);
+  const std::vector<double> then{1, -2, 3, 0.5, 0, 4, 1}, now{0.5, -1, 3, 1, 2, 0, -1};
+  const std::vector<double> drift = output_drift(ViewSource(given.w.view()), then, ViewSource(other.w.view()), now);
+  ASSERT_EQ(drift.size(), kOut);
+  for (std::size_t i = 0; i < kOut; ++i) {
+    double before = 0.0, after = 0.0;
+    for (std::size_t j = 0; j < kIn; ++j) {
+      before += then[j] * static_cast<double>(given.w(i, j));
+      after += now[j] * static_cast<double>(other.w(i, j));
+    }
+    EXPECT_TRUE(test::near(drift[i], before - after, {.abs = 1e-12})) << i;  // a dozen roundings of numbers near 10
+  }
+}
+
 TEST(DriftCorrected, IsTheWeightItselfWhereNothingDrifted) {
   const Case given = make_case(9);
   const Matrix<float> none(kIn, kIn);

@@ -75,6 +75,13 @@ struct MeasuredLayer {
   std::size_t out, in;
 };
 
+std::vector<float> bias_of(const fs::path& directory, const MeasuredLayer& layer) {
+  const auto weights = make_weight_provider(model::Checkpoint::open(directory));
+  const std::string name = layer.name + ".bias";
+  return weights->contains(name) ? weights->vector(model::whole_vector(name, layer.out))
+                                 : std::vector<float>(layer.out);
+}
+
 // In the finished model the layers before a layer are those that were in place when its turn came. How many layers were
 // compared: all but those of rare experts. Errors under the float model's inputs are `apart` from those at least.
 std::size_t expect_errors_under_quantized_inputs(const test::TinyModel& model, const std::vector<MeasuredLayer>& layers,
@@ -143,7 +150,7 @@ TEST(Sequential, MeasuresExpertsUnderTheTokensThatChoseThem) {
   EXPECT_GE(expect_errors_under_quantized_inputs(test::tiny_mixtral(), layers, 1e-4), 9u);
 }
 
-TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
+void expect_mean_outputs_of_the_float_model(const char* recipe) {
   const std::pair<test::TinyModel, MeasuredLayer> cases[] = {
       {test::tiny_gpt2(), {"h.1.mlp.c_proj", 16, 64}},
       {test::tiny_llama(), {"model.layers.1.mlp.down_proj", 16, 27}},
@@ -152,16 +159,11 @@ TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
   for (const auto& [model, layer] : cases) {
     const TempDir dir;
     model.write(dir / "model");
-    quantize(dir, "defaults: {bits: 2, sequential: true, shifting: true}");
+    quantize(dir, recipe);
     const auto& [name, out, in] = layer;
     const auto w = weight_of(dir / "model", name), q = weight_of(dir / "out", name);
     const Matrix<double> now = inputs_of(dir / "out", name, in), then = inputs_of(dir / "model", name, in);
-    const auto bias_of = [&, name = name, out = out](const char* directory) {
-      const auto weights = make_weight_provider(model::Checkpoint::open(dir / directory));
-      return weights->contains(name + ".bias") ? weights->vector(model::whole_vector(name + ".bias", out))
-                                               : std::vector<float>(out);
-    };
-    const auto before = bias_of("model"), after = bias_of("out");
+    const auto before = bias_of(dir / "model", layer), after = bias_of(dir / "out", layer);
     for (std::size_t i = 0; i < out; ++i) {
       double mean_then = before[i], mean_now = after[i], size = 1.0;
       for (std::size_t t = 0; t < now.rows(); ++t)
@@ -177,11 +179,21 @@ TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
   }
 }
 
+TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMean) {
+  expect_mean_outputs_of_the_float_model("defaults: {bits: 2, sequential: true, shifting: true}");
+}
+
+TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMeanBesideCorrectedWeights) {
+  expect_mean_outputs_of_the_float_model(
+      "defaults: {bits: 2, solver: gptq, hessian: centred, sequential: true, shifting: true, drift_correction: 1}");
+}
+
 constexpr const char* kEverything =
     "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
     "input_scaling: awq}";
 constexpr const char* kCorrected =
-    "defaults: {format: uniform, bits: 2, solver: gptq, sequential: true, drift_correction: 1, input_scaling: awq}";
+    "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
+    "drift_correction: 1, input_scaling: awq}";
 
 // What one block, its sums and one batch take: the least that is granted.
 std::uint64_t least_memory(const fs::path& model, int count = 6) {
@@ -233,7 +245,7 @@ TEST(Sequential, GoesOnAfterAKillCorrectingDrift) { expect_the_same_bytes_after_
 
 // What a layer makes of drifted inputs is nearer to what the float model's makes of its own. The first layers, whose
 // inputs have not drifted, are those without correction to the bit.
-TEST(Sequential, CorrectsTheDriftOfInputs) {
+void expect_corrected(const std::string& recipe) {
   const std::pair<test::TinyModel, std::array<MeasuredLayer, 2>> cases[] = {
       {test::tiny_gpt2(), {{{"h.0.attn.c_attn.q", 16, 16}, {"h.1.mlp.c_proj", 16, 64}}}},
       {test::tiny_llama(), {{{"model.layers.0.self_attn.q_proj", 16, 16}, {"model.layers.1.mlp.down_proj", 16, 27}}}},
@@ -241,20 +253,19 @@ TEST(Sequential, CorrectsTheDriftOfInputs) {
   for (const auto& [model, layers] : cases) {
     const TempDir dir;
     model.write(dir / "model");
-    const std::string plain = "defaults: {format: uniform, bits: 3, solver: gptq, sequential: true";
-    quantize(dir, plain + "}", "plain");
-    quantize(dir, plain + ", drift_correction: 1}", "corrected");
+    quantize(dir, recipe + "}", "plain");
+    quantize(dir, recipe + ", drift_correction: 1}", "corrected");
     const auto& [first, last] = layers;
     EXPECT_EQ(weight_of(dir / "plain", first.name), weight_of(dir / "corrected", first.name));
-    const auto w = weight_of(dir / "model", last.name);
+    const auto w = weight_of(dir / "model", last.name), before = bias_of(dir / "model", last);
     const Matrix<double> x = inputs_of(dir / "model", last.name, last.in);
     const auto error = [&](const char* directory) {
-      const auto q = weight_of(dir / directory, last.name);
+      const auto q = weight_of(dir / directory, last.name), after = bias_of(dir / directory, last);
       const Matrix<double> drifted = inputs_of(dir / directory, last.name, last.in);
       double sum = 0.0;
       for (std::size_t t = 0; t < x.rows(); ++t)
         for (std::size_t i = 0; i < last.out; ++i) {
-          double difference = 0.0;
+          double difference = static_cast<double>(before[i]) - static_cast<double>(after[i]);
           for (std::size_t j = 0; j < last.in; ++j)
             difference += x(t, j) * static_cast<double>(w[i * last.in + j]) -
                           drifted(t, j) * static_cast<double>(q[i * last.in + j]);
@@ -264,6 +275,15 @@ TEST(Sequential, CorrectsTheDriftOfInputs) {
     };
     EXPECT_LT(error("corrected"), 0.9 * error("plain")) << last.name;
   }
+}
+
+TEST(Sequential, CorrectsTheDriftOfInputs) {
+  expect_corrected("defaults: {format: uniform, bits: 3, solver: gptq, sequential: true");
+}
+
+TEST(Sequential, CorrectsTheDriftOfInputsAboutTheirMeans) {
+  expect_corrected(
+      "defaults: {format: uniform, bits: 3, solver: gptq, hessian: centred, shifting: true, sequential: true");
 }
 
 // Which experts were rare is found out on the way: a run that goes on has to know it of the blocks that are done.
