@@ -8,6 +8,15 @@
 #include "core/error.h"
 
 namespace nibble::calib {
+namespace {
+
+Matrix<float> copy_of(MatrixView<const float> rows) {
+  Matrix<float> copy(rows.rows(), rows.cols());
+  for (std::size_t r = 0; r < rows.rows(); ++r) std::copy_n(rows.row(r).data(), rows.cols(), copy.row(r).data());
+  return copy;
+}
+
+}  // namespace
 
 BoundaryWalk::BoundaryWalk(std::span<const TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
                            std::string name, ResidualStore& store)
@@ -73,23 +82,23 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
   return statistics;
 }
 
-Matrix<float> BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
-                                     std::size_t batch) {
-  Matrix<float> input;
+BoundaryWalk::LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
+                                                std::size_t batch) {
+  LayerInput input;
   model::Hooks<float> hooks;
   hooks.until = {module};
   hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x, const model::HookRows& rows) {
     if (name != module) return;
     NIBBLE_REQUIRE(rows.indices.empty(), InvalidArgument, "'{}' is given some rows of a batch only", module);
-    input = Matrix<float>(x.rows(), x.cols());
-    for (std::size_t r = 0; r < x.rows(); ++r) std::copy_n(x.row(r).data(), x.cols(), input.row(r).data());
+    input.x = copy_of(x);
   };
   for_batch(model.architecture().hidden, batch,
             [&](std::size_t, std::size_t, const model::Batch& tokens, MatrixView<float> x) {
               store_.read(boundary(block), batch, x);
               model.forward_block(block, tokens, x, {}, &hooks);
+              input.stream = copy_of(x);
             });
-  NIBBLE_REQUIRE(input.size() > 0, InvalidArgument, "block {} has no layer '{}'", block, module);
+  NIBBLE_REQUIRE(input.x.size() > 0, InvalidArgument, "block {} has no layer '{}'", block, module);
   return input;
 }
 

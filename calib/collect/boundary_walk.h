@@ -33,9 +33,13 @@ class BoundaryWalk {
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
   std::size_t batches() const { return (settings_.windows + per_batch_ - 1) / per_batch_; }
-  /// X (tokens, in) of one layer of `block` for one batch of the stream in front of it; no expert's, whose rows are
+  struct LayerInput {
+    Matrix<float> x;       ///< (tokens, in)
+    Matrix<float> stream;  ///< (tokens, hidden): the residual stream when the layer is reached (Hooks::until)
+  };
+  /// The input of one layer of `block` for one batch of the stream in front of it; no expert's, whose rows are
   /// other tokens from model to model. The block is computed no further.
-  Matrix<float> input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch);
+  LayerInput input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch);
 
  private:
   template <class Body>

@@ -31,7 +31,9 @@ struct Hooks {
       on_linear_gradient;
   /// Forward only, where it is not empty: the pass ends as soon as the input of this layer was reported, or those of
   /// several, each in another expert of one mixture. Experts that do not lead there are passed over, and what the pass
-  /// was to give is unspecified.
+  /// was to give is unspecified, but for the stream of forward_block(): that is what it was when the layer was reached,
+  /// in front of the attention's output or the MLP's last layer the stream that its output is added to (but for a
+  /// parallel block without any norm, whose MLP sees the stream without the attention's output).
   std::vector<std::string> until = {};
 
   bool ends_at(const std::string& module) const { return std::find(until.begin(), until.end(), module) != until.end(); }

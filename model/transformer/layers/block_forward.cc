@@ -89,14 +89,16 @@ bool Block<T>::forward(const Layout& layout, MatrixView<T> x, Attention how, Rot
   const auto projected = scratch.qkv.view(tokens, hidden);  // q, k and v are used up
   if (!attention_out.forward(attended, projected, hooks)) return false;
   if (attention_post_norm) attention_post_norm->forward(projected, projected);
-  if (!parallel()) add_scaled<T>(residual_multiplier, projected, x);
+  MatrixView<const T> mlp_input = input;  // in a parallel block of the stream as it was, and perhaps the stream itself
+  if (parallel() && mlp_norm) mlp_input = normed_with(*mlp_norm);
+  const bool added_late = parallel() && !mlp_norm && !attention_norm;
+  if (!added_late) add_scaled<T>(residual_multiplier, projected, x);
+  if (!parallel()) mlp_input = mlp_norm ? normed_with(*mlp_norm) : MatrixView<const T>(x);
 
   const auto output = scratch.attended.view(tokens, hidden);  // used up too
-  if (!mlp->forward(mlp_norm ? normed_with(*mlp_norm) : (parallel() ? input : MatrixView<const T>(x)), output,
-                    scratch.feed_forward, hooks))
-    return false;
+  if (!mlp->forward(mlp_input, output, scratch.feed_forward, hooks)) return false;
   if (mlp_post_norm) mlp_post_norm->forward(output, output);
-  if (parallel()) add_scaled<T>(residual_multiplier, projected, x);
+  if (added_late) add_scaled<T>(residual_multiplier, projected, x);
   add_scaled<T>(residual_multiplier, output, x);
   return true;
 }

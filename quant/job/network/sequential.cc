@@ -14,7 +14,7 @@
 #include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "quant/job/network/growing_model.h"
-#include "quant/job/network/input_drift.h"
+#include "quant/job/network/layer_drift.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/shards/make_shards.h"
 #include "quant/job/shards/shard_source.h"
@@ -90,8 +90,8 @@ class SequentialRun {
     bool sequential = false;  // as the recipe has it: rare experts lose it
   };
 
-  // D of the layers of steps that are corrected, by the module whose input they have.
-  using Drifts = std::map<std::string, Matrix<float>>;
+  // Of the layers of steps that are corrected, by the module whose input they have.
+  using Drifts = std::map<std::string, LayerDrift>;
   // What is quantized in place of plan.items, by index.
   using Drifted = std::map<std::size_t, QuantizeItem>;
 
@@ -253,7 +253,7 @@ class SequentialRun {
       const Drifts drifts = measure_drifts(live, original, block, steps);
       const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
       std::uint64_t left = job_.memory_bytes - held;
-      for (const auto& [module, drift] : drifts) left -= std::min<std::uint64_t>(left, drift.size() * sizeof(float));
+      for (const auto& [module, drift] : drifts) left -= std::min(left, drift.bytes());
       quantize(steps, job_.calibration.with(std::move(statistics)), left, &drifts);
     }
     for (const Step& step : wave)
@@ -264,12 +264,14 @@ class SequentialRun {
                         std::span<const Step> steps) const {
     Drifts drifts;
     for (const Step& step : steps) {
-      if (std::none_of(step.items.begin(), step.items.end(),
-                       [&](std::size_t i) { return is_corrected(plan_.items[i]); }))
-        continue;
-      const std::string& module = step.layers.front().module;
-      drifts[module] =
-          measure_input_drift({float_network_->model(), original}, {network_->model(), live}, block, module);
+      const auto item = std::find_if(step.items.begin(), step.items.end(),
+                                     [&](std::size_t i) { return is_corrected(plan_.items[i]); });
+      if (item == step.items.end()) continue;
+      // Layers that are added to the stream share their input with no other.
+      model::Parameter layer = plan_.items[*item].layer;
+      layer.module = step.layers.front().module;
+      drifts[layer.module] =
+          measure_drift({float_network_->model(), original}, {network_->model(), live}, block, layer);
     }
     return drifts;
   }
@@ -302,25 +304,26 @@ class SequentialRun {
           made.source = std::make_shared<ViewSource>(targets.back().view());
         }
         if (shifted) made.output_drift = mean_output_drift(item, *made.source, inputs);
+        if (shifted && corrected)
+          for (std::size_t row = 0; row < drift->second.stream_mean.size(); ++row)
+            made.output_drift[row] += item.settings.drift_correction * drift->second.stream_mean[row];
       }
     return instead;
   }
 
   // Codes are solved for this weight in place of the checkpoint's. A bias that is shifted takes up what the means have
   // drifted, so that inputs drift about their means.
-  Matrix<float> corrected_weight(const QuantizeItem& item, const Matrix<float>& drift,
-                                 const calib::LayerStats& inputs) const {
-    Matrix<float> about = drift;
-    if (item.settings.shifting) centre_drift(float_means_.at(item.layer.module), calib::mean_input(inputs), about);
+  Matrix<float> corrected_weight(const QuantizeItem& item, LayerDrift drift, const calib::LayerStats& inputs) const {
+    if (item.settings.shifting) drift.centre(float_means_.at(item.layer.module), calib::mean_input(inputs));
     const auto h = calib::hessian(inputs, item.settings.shifting ? HessianKind::kCentred : HessianKind::kPlain);
     Matrix<float> hessian(h.rows(), h.cols());
     std::transform(h.values().begin(), h.values().end(), hessian.data(),
                    [](double value) { return static_cast<float>(value); });
     if (item.input_scales) {  // as the weight is
-      divide_products(*item.input_scales, about);
+      drift.divide_inputs(*item.input_scales);
       divide_products(*item.input_scales, hessian);
     }
-    return drift_corrected(*item.source, about.view(), hessian.view(), factor_options(item.settings, true),
+    return drift_corrected(*item.source, drift, hessian.view(), factor_options(item.settings, true),
                            item.settings.drift_correction);
   }
 

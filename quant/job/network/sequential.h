@@ -45,7 +45,7 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 /// windows) and mu~ that of the model quantized so far: errors that have accumulated in the mean go too.
 ///
 /// With `drift_correction`, codes are solved for a weight that makes up for what the layers before it got wrong
-/// (input_drift.h) instead of the checkpoint's; their errors are told against that weight. Not of experts. Where a bias
+/// (layer_drift.h) instead of the checkpoint's; their errors are told against that weight. Not of experts. Where a bias
 /// takes up the means, the drift is that about them. Guided and output Hessians are those of calibration files.
 ///
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "tests/calib/collect/toy_calibration.h"
 #include "tests/model/transformer/refusing_model.h"
 #include "tests/support/compare.h"
+#include "tests/support/layers.h"
 #include "tests/support/throws.h"
 
 namespace nibble::calib {
@@ -56,6 +59,39 @@ TEST_F(BoundaryWalkTest, AnInputIsTheSameWhereThePassEndsAtIt) {
     EXPECT_EQ(part[0].tokens, whole[i].tokens);
     EXPECT_TRUE(test::same_bits(part[0].sum_x, whole[i].sum_x));
     EXPECT_TRUE(test::same_bits(part[0].sum_xxt.values(), whole[i].sum_xxt.values())) << block[i].module;
+  }
+}
+
+// The stream in front of the attention's output and of the MLP's last layer is what theirs is added to.
+TEST(BoundaryWalk, TellsTheStreamThatALayerIsAddedTo) {
+  for (const char* family : {"llama", "gpt2", "parallel with one norm",
+                             "parallel with two norms"}) {  // one half after the other, and side by side
+    const ToyCalibration toy{family};
+    const auto store = make_memory_store({toy.tokens.size(), toy.architecture.hidden, 2 * kWindow});
+    BoundaryWalk walk{toy.tokens, kWindow, 2, "boundary", *store};
+    walk.embed(*toy.model);
+    const model::BlockSpec& block = toy.architecture.blocks[0];
+    const auto before = walk.input_of(*toy.model, 0, block.attention.q.module, 0).stream;
+    const auto attended = walk.input_of(*toy.model, 0, block.attention.o.module, 0);
+    EXPECT_TRUE(test::same_bits(attended.stream.values(), before.values())) << family;
+    const auto last = walk.input_of(*toy.model, 0, block.mlp->down.module, 0);
+    // Beside what the attention's output makes of its input, in double.
+    const auto w = test::values_of(toy.weights, toy.architecture, block.attention.o.module);
+    const auto bias = model::bias_of(block.attention.o, toy.weights);
+    const std::size_t in = block.attention.o.in;
+    for (std::size_t t = 0; t < last.stream.rows(); ++t)
+      for (std::size_t i = 0; i < last.stream.cols(); ++i) {
+        double sum = static_cast<double>(attended.stream(t, i)), size = std::abs(sum);
+        if (!bias.empty()) sum += static_cast<double>(bias[i]);
+        for (std::size_t j = 0; j < in; ++j) {
+          const double term = static_cast<double>(attended.x(t, j)) * static_cast<double>(w[i * in + j]);
+          sum += term, size += std::abs(term);
+        }
+        // in + 2 roundings to float of sums that are no larger than `size`.
+        EXPECT_TRUE(test::near(static_cast<double>(last.stream(t, i)), sum,
+                               {.abs = 6e-8 * static_cast<double>(in + 2) * size + 1e-7}))
+            << family << ", token " << t << ", " << i;
+      }
   }
 }
 

@@ -65,6 +65,23 @@ Matrix<double> inputs_of(const fs::path& directory, const std::string& module, s
   return inputs;
 }
 
+// (tokens, hidden): what leaves the last block.
+Matrix<double> stream_of(const fs::path& directory) {
+  const auto loaded = load_model(directory);
+  const model::Model& model = *loaded.transformer;
+  const CalibrationText windows = text();
+  std::vector<std::size_t> starts;
+  for (std::size_t t = 0; t <= windows.tokens.size(); t += windows.window_tokens) starts.push_back(t);
+  const model::Batch batch{windows.tokens, starts};
+  Matrix<float> x(windows.tokens.size(), model.architecture().hidden);
+  model.embed(batch, x.view());
+  for (std::size_t block = 0; block < model.architecture().blocks.size(); ++block)
+    model.forward_block(block, batch, x.view(), {}, nullptr);
+  Matrix<double> stream(x.rows(), x.cols());
+  std::copy_n(x.data(), x.size(), stream.data());
+  return stream;
+}
+
 std::vector<float> weight_of(const fs::path& directory, const std::string& module) {
   const auto checkpoint = model::Checkpoint::open(directory);
   return test::values_of(*make_weight_provider(checkpoint), checkpoint->architecture(), module);
@@ -247,8 +264,8 @@ TEST(Sequential, GoesOnAfterAKillCorrectingDrift) { expect_the_same_bytes_after_
 // inputs have not drifted, are those without correction to the bit.
 void expect_corrected(const std::string& recipe) {
   const std::pair<test::TinyModel, std::array<MeasuredLayer, 2>> cases[] = {
-      {test::tiny_gpt2(), {{{"h.0.attn.c_attn.q", 16, 16}, {"h.1.mlp.c_proj", 16, 64}}}},
-      {test::tiny_llama(), {{{"model.layers.0.self_attn.q_proj", 16, 16}, {"model.layers.1.mlp.down_proj", 16, 27}}}},
+      {test::tiny_gpt2(), {{{"h.0.attn.c_attn.q", 16, 16}, {"h.1.mlp.c_fc", 64, 16}}}},
+      {test::tiny_llama(), {{{"model.layers.0.self_attn.q_proj", 16, 16}, {"model.layers.1.mlp.up_proj", 27, 16}}}},
   };
   for (const auto& [model, layers] : cases) {
     const TempDir dir;
@@ -284,6 +301,31 @@ TEST(Sequential, CorrectsTheDriftOfInputs) {
 TEST(Sequential, CorrectsTheDriftOfInputsAboutTheirMeans) {
   expect_corrected(
       "defaults: {format: uniform, bits: 3, solver: gptq, hessian: centred, shifting: true, sequential: true");
+}
+
+// The residual stream behind the last block, which layers that are added to it are asked to bring back to the float
+// model's: where they follow each other, where they stand side by side, and where what is added is multiplied before.
+TEST(Sequential, CorrectsTheDriftOfTheResidualStream) {
+  test::TinyModel halved = test::tiny_llama();
+  const std::string llama = R"("llama")";
+  halved.config_json.replace(halved.config_json.find(llama), llama.size(), R"("granite", "residual_multiplier": 0.5)");
+  for (const auto& model : {test::tiny_gpt2(), test::tiny_llama(), test::tiny_cohere(), halved}) {
+    const TempDir dir;
+    model.write(dir / "model");
+    const std::string plain =
+        "defaults: {format: uniform, bits: 3, solver: gptq, hessian: centred, shifting: true, sequential: true";
+    quantize(dir, plain + "}", "plain");
+    quantize(dir, plain + ", drift_correction: 1}", "corrected");
+    const Matrix<double> expected = stream_of(dir / "model");
+    const auto error = [&](const char* directory) {
+      const Matrix<double> stream = stream_of(dir / directory);
+      double sum = 0.0;
+      for (std::size_t i = 0; i < stream.size(); ++i)
+        sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
+      return sum;
+    };
+    EXPECT_LT(error("corrected"), 0.7 * error("plain"));
+  }
 }
 
 // Which experts were rare is found out on the way: a run that goes on has to know it of the blocks that are done.
