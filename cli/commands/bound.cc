@@ -94,7 +94,7 @@ std::vector<eval::Method> methods_of(const BoundArguments& arguments) {
   std::vector<std::string> texts = arguments.methods;
   std::vector<std::size_t> widths = arguments.bits;
   if (texts.empty()) {
-    texts = {"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"};
+    texts = {"whole-tensor", "squeezellm", "gptq", "scalar-one-shot", "windowed-one-shot", "best-one-shot"};
     if (widths.empty()) widths = {4, 3, 2};
   }
   std::vector<eval::Method> methods;

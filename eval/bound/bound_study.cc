@@ -26,7 +26,9 @@ quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
                  recipe.budget() ? "budget, which is shared by layers" : "tuning, which a model's loss drives");
   const quant::TensorSettings settings = settings_of_layer(recipe);
   NIBBLE_REQUIRE(!settings.sequential, InvalidArgument,
-                 "{}: sequential: a layer alone has no layers in front of it; say sequential: false", method.name);
+                 "{}: sequential: a layer alone has no layers in front of it; say sequential: false and "
+                 "drift_correction: 0, or a preset that ends with -one-shot",
+                 method.name);
   NIBBLE_REQUIRE(
       settings.input_scaling == quant::InputScaling::kNone, InvalidArgument,
       "{}: input_scaling: a layer alone has no norm in front into which scales fold; say input_scaling: none",

@@ -75,9 +75,11 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
   const bool wanted = is_sequential(plan);
   const auto& tuning = options.recipe.tuning();
   const std::uint64_t probed = options.recipe.budget() ? options.recipe.budget()->probe_windows : 0;
-  NIBBLE_REQUIRE(!wanted || options.text, InvalidArgument,
-                 "sequential: true recomputes statistics while quantizing, and needs text for that: --text FILE, or "
-                 "token ids with --tokens FILE");
+  NIBBLE_REQUIRE(
+      !wanted || options.text, InvalidArgument,
+      "sequential: true recomputes statistics while quantizing, and needs text for that, that of the calibration "
+      "or other: --text FILE, or token ids with --tokens FILE (or take a preset that ends with -one-shot, or "
+      "sequential: false and drift_correction: 0)");
   NIBBLE_REQUIRE(wanted || tuning || probed > 0 || !options.text, InvalidArgument,
                  "the text is for `sequential: true`, which the recipe says of no layer, for `tuning` and for a "
                  "budget's `probe_windows`, which it does not have; other statistics come from nibble calibrate");

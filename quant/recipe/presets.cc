@@ -12,10 +12,10 @@ namespace nibble::quant {
 namespace {
 
 struct Preset {
-  std::string_view name, text, more = {}, rest = {};  // the texts in their order
+  std::string_view name, text, more = {}, rest = {}, end = {};  // the texts in their order
 };
 
-// What `scalar`, `scalar-mixed` and `scalar-tuned` have in common.
+// What `scalar` and all that begins with its name have in common.
 constexpr std::string_view kScalar = R"(defaults:
   format: palette
   bits: 4
@@ -32,7 +32,7 @@ constexpr std::string_view kScalar = R"(defaults:
   codebook_iterations: 4
 )";
 
-// What `windowed` and `best`, their `-mixed` and `best-tuned` have in common: the text goes on with bits and
+// What `windowed` and `best` and all that begins with their names have in common: the text goes on with bits and
 // window_bits.
 constexpr std::string_view kWindowed = R"(defaults:
   format: palette
@@ -44,6 +44,11 @@ constexpr std::string_view kWindowed = R"(defaults:
   hessian: guided-centred
   output_hessian: true
   codebook_iterations: 4
+)";
+
+// What makes up for errors that layers before have made, and needs text; `-one-shot` presets are without it.
+constexpr std::string_view kCorrected = R"(  sequential: true
+  drift_correction: 1
 )";
 
 // Formats that other programs read, and behind them, for the presets that end with `-solved`, how codes are solved for.
@@ -147,20 +152,26 @@ defaults:
   damping_by: mean
 )"},
     {"scalar",
-     R"(# One palette per tensor and one code per weight, as good as codes of that kind get: fitted to the diagonal of the Hessians, rows
-# scaled with signs searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred
-# Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/parts.md. A palette per row instead:
+     R"(# One palette per tensor and one code per weight, as good as codes of that kind get: `scalar-one-shot`, and each layer makes up
+# for the errors that those before it have made, by the text that `nibble quantize --text` (or --tokens) gives, which may be that of the
+# calibration: docs/results/drift.md. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
+)",
+     kScalar, kCorrected},
+    {"scalar-one-shot",
+     R"(# One palette per tensor and one code per weight by statistics alone: fitted to the diagonal of the Hessians, rows
+# scaled with signs searched, then error feedback, coordinate descent and the best palettes and scales in turns under the centred
+# Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias corrected. What each of them is worth: docs/results/parts.md.
 )",
      kScalar},
     {"scalar-mixed",
      R"(# `scalar` with the width of each tensor's palette chosen by predicted loss, 4.08 bits all-in over all of them. Another
-# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. With --text (or --tokens),
-# probes, 2 to 7 % better at 2.08 bits on one draw (docs/results/budget.md): --set budget.probe_windows=16. A palette per row instead:
+# size: --set budget.bits_per_weight=3.08; at 2.08 --set budget.bits=1,2,3,4 too. With probes
+# 2 to 7 % better at 2.08 bits on one draw (docs/results/budget.md): --set budget.probe_windows=16. A palette per row instead:
 #   --set granularity=channel --set scaling=none --set sign=plain --set joint_iterations=0
 #   --set budget.granularity=channel --set budget.bits_per_weight=4.6
 )",
-     kScalar,
+     kScalar, kCorrected,
      R"(budget:
   bits_per_weight: 4.08
   bits: [2, 3, 4, 6]
@@ -168,27 +179,32 @@ defaults:
 )"},
     {"scalar-tuned",
      R"(# `scalar`, then its palettes, scales, biases and codes trained end to end towards the float model's distributions on the
-# text that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/tuning.md.
+# same text; no further bits. What that is worth: docs/results/tuning.md.
 )",
-     kScalar,
+     kScalar, kCorrected,
      R"(tuning:
   epochs: 4
   learning_rate: 0.001
   train: [palettes, scales, biases, codes]
 )"},
     {"windowed",
-     R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight: each window is the best of all
+     R"(# `windowed-one-shot`, and each layer makes up for the errors that those before it have made, by the text that
+# `nibble quantize --text` (or --tokens) gives: docs/results/drift.md. Better still, and up to twice as long to make: preset best.
+# More bits: --set bits=3
+)",
+     kWindowed, kCorrected, "  bits: 2\n  window_bits: 6\n"},
+    {"windowed-one-shot",
+     R"(# A palette of 64 values read through overlapping windows of 6 bits, 2 bits a weight, by statistics alone: each window is the best of all
 # bit streams (Viterbi), with rows scaled, error feedback through every input, coordinate descent and the best palettes and scales
 # in turns under the centred Hessian weighted by the loss and, across rows, that of the gradients at the outputs; the bias
-# corrected: docs/results/windowed.md. Better still, and
-# up to twice as long to make: preset best. More bits: --set bits=3
+# corrected: docs/results/windowed.md.
 )",
      kWindowed, "  bits: 2\n  window_bits: 6\n"},
     {"windowed-mixed",
      R"(# `windowed` with the bits of each tensor's streams chosen by predicted loss, 2.1 bits all-in over all of them.
 # What budgets bring: docs/results/budget.md. Another size: --set budget.bits_per_weight=3.1
 )",
-     kWindowed,
+     kWindowed, kCorrected,
      R"(  bits: 2
   window_bits: 6
 budget:
@@ -198,8 +214,14 @@ budget:
 )"},
     {"best",
      R"(# The least divergence of all methods that were measured, at any width, with the same width in every tensor and without tuning
-# (docs/results/quality.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight. Programs that want a code per weight
+# (docs/results/quality.md): `windowed` with 256 values read through windows of 8 bits, here at 4 bits a weight; `nibble quantize` needs
+# --text (or --tokens), which may be that of the calibration. Programs that want a code per weight
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
+)",
+     kWindowed, kCorrected, "  bits: 4\n  window_bits: 8\n"},
+    {"best-one-shot",
+     R"(# The least divergence of methods that need statistics and no text when they quantize: `windowed-one-shot` with 256 values
+# read through windows of 8 bits, here at 4 bits a weight. Other widths: --set bits=2
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
     {"best-mixed",
@@ -207,7 +229,7 @@ budget:
 # divergence of the same bits in every tensor (docs/results/budget.md). Another size: --set budget.bits_per_weight=2.1; at 4.1, where
 # streams end at 4 bits, codes of their own for the widths beyond: --set budget.bits=3,4,5,6 --set budget.window_bits=0,8
 )",
-     kWindowed,
+     kWindowed, kCorrected,
      R"(  bits: 3
   window_bits: 8
 budget:
@@ -216,10 +238,10 @@ budget:
   granularity: [tensor]
 )"},
     {"best-tuned",
-     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the text
-# that `nibble quantize --text` (or --tokens) gives; no further bits. What that is worth: docs/results/tuning.md.
+     R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the same
+# text; no further bits. What that is worth: docs/results/tuning.md.
 )",
-     kWindowed,
+     kWindowed, kCorrected,
      R"(  bits: 4
   window_bits: 8
 tuning:
@@ -367,7 +389,7 @@ std::string_view Recipe::preset_text(std::string_view name) {
   static const auto texts = [] {
     std::array<std::string, kPresets.size()> all;
     for (std::size_t i = 0; i < all.size(); ++i)
-      all[i] = fmt::format("{}{}{}", kPresets[i].text, kPresets[i].more, kPresets[i].rest);
+      all[i] = fmt::format("{}{}{}{}", kPresets[i].text, kPresets[i].more, kPresets[i].rest, kPresets[i].end);
     return all;
   }();
   return texts[static_cast<std::size_t>(preset - kPresets.begin())];
