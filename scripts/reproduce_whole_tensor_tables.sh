@@ -22,7 +22,7 @@ checkpoints yet: your run is a test of us.
   --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048, WikiText-2 and C4's validation split) instead
                       of the post's (sliding, 1024/512)
   --llama32           Llama-3.2-1B (blocks of 2048, WikiText-2, KL divergence from the float model besides): plain
-                      formats, GPTQ, SqueezeLLM, the post's method and the presets scalar and best at 4, 3 and 2 bits
+                      formats, GPTQ, SqueezeLLM, the post's method and the presets scalar-one-shot and best-one-shot at 4, 3 and 2 bits
   --context N         the context to evaluate with (default 1024, with --llama… 2048; at most the model's)
   --max-tokens N      evaluate the first N tokens only: to try it out
   --samples N         calibration windows (default 100 of 512 tokens, as published; with --llama… 128 of 2048)
@@ -221,12 +221,12 @@ list:
   - {name: SqueezeLLM 3-bit, preset: squeezellm, bits: 3}
   - {name: "SqueezeLLM 3-bit, 0.5 % sparse", preset: squeezellm, bits: 3, outliers_sensitive: 0.0005, outliers_large: 0.0045}
   - {name: whole tensor 4-bit, preset: whole-tensor}
-  - {name: scalar 4-bit, preset: scalar}
-  - {name: scalar 3-bit, preset: scalar, bits: 3}
-  - {name: scalar 2-bit, preset: scalar, bits: 2}
-  - {name: best 4-bit, preset: best}
-  - {name: best 3-bit, preset: best, bits: 3}
-  - {name: best 2-bit, preset: best, bits: 2}
+  - {name: scalar-one-shot 4-bit, preset: scalar-one-shot}
+  - {name: scalar-one-shot 3-bit, preset: scalar-one-shot, bits: 3}
+  - {name: scalar-one-shot 2-bit, preset: scalar-one-shot, bits: 2}
+  - {name: best-one-shot 4-bit, preset: best-one-shot}
+  - {name: best-one-shot 3-bit, preset: best-one-shot, bits: 3}
+  - {name: best-one-shot 2-bit, preset: best-one-shot, bits: 2}
 YAML
 }
 

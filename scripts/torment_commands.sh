@@ -10,8 +10,8 @@ run() {
   local text=(--text datasets/demo/calibration.txt --samples 4 --length 64)
   case $command in
     calibrate) set -- calibrate "$model" "${text[@]}" --collect activations,fisher,hessian,guided-hessian,output-hessian "$@" ;;
-    quantize) set -- quantize "$model" --preset scalar --calib "$whole/calibrate" "$@" ;;
-    windowed) set -- quantize "$model" --preset windowed --calib "$whole/calibrate" "$@" ;;
+    quantize) set -- quantize "$model" --preset scalar --calib "$whole/calibrate" "${text[@]}" "$@" ;;
+    windowed) set -- quantize "$model" --preset windowed-one-shot --calib "$whole/calibrate" "$@" ;;
     tuned) set -- quantize "$model" --preset scalar-tuned --calib "$whole/calibrate" "${text[@]}" "$@" ;;
     blocks) set -- quantize "$model" --preset int4-block "$@" ;;
     export) set -- export "$whole/quantize" "$@" ;;

@@ -202,7 +202,7 @@ Command calibrate_command(CLI::App& program) {
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 16 -o build/calib.h5\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 -o build/best.h5 "
       "\\\n"
-      "    --collect activations,guided-hessian,output-hessian      (what the presets best, windowed and scalar need, which take the text too)\n"
+      "    --collect activations,guided-hessian,output-hessian      (what the presets best, windowed and scalar need besides the text)\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 \\\n"
       "    --extend build/calib.h5 -o build/calib-64.h5\n"
       "  nibble calibrate --show build/calib.h5\n"

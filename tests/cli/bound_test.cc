@@ -61,22 +61,23 @@ TEST(Bound, SaysWhatItCannotDo) {
   };
   refused({"beste"}, 2, "best");
   refused({"best-mixed"}, 2, "budget");
+  refused({"best"}, 2, "a preset that ends with -one-shot");
   refused({"scalar:colour=red"}, 2, "colour");
   refused({"palette:"}, 2, "method 'palette:'");
   refused({"palette", "palette"}, 2, "twice");
   refused({"--bits", "3,3"}, 2, "twice");
-  refused({"scalar", "--spread", "2.5"}, 2, "--spread");
+  refused({"scalar-one-shot", "--spread", "2.5"}, 2, "--spread");
   refused({"nf4", "palette:bits=3", "--bits", "2"}, 2, "--bits changes none");
   refused({"none.yml"}, 3, "none.yml");
-  refused({"scalar", "--tail", "2"}, 2, "3 or more");
-  refused({"scalar", "--bits", "9"}, 2, "--bits");
+  refused({"scalar-one-shot", "--tail", "2"}, 2, "3 or more");
+  refused({"scalar-one-shot", "--bits", "9"}, 2, "--bits");
   refused({"./none.yaml"}, 3, "none.yaml");
   const TempDir dir;
   write_file(dir / "ruled.yaml", "defaults: {format: palette}\nlayers: [{match: layer, bits: 6}]\n");
   refused({dir / "ruled.yaml", "--bits", "5"}, 2, "6 bits");
-  const auto tiny = nibble({"bound", "--rows", "1", "--columns", "1", "windowed"});
+  const auto tiny = nibble({"bound", "--rows", "1", "--columns", "1", "windowed-one-shot"});
   EXPECT_EQ(tiny.exit_code, 4) << tiny.err;
-  EXPECT_NE(tiny.err.find("windowed: a layer of 1 by 1 is too small"), std::string::npos) << tiny.err;
+  EXPECT_NE(tiny.err.find("windowed-one-shot: a layer of 1 by 1 is too small"), std::string::npos) << tiny.err;
 }
 
 }  // namespace

@@ -56,6 +56,8 @@ TEST_P(FamilyCommands, TakeACheckpointThereAndBack) {
     const std::string quantized = dir / preset, exported = dir / (preset + "-f16");
     std::vector<std::string> arguments{"quantize", model, "--preset", preset, "-o", quantized};
     if (preset != "int4-block") arguments.insert(arguments.end(), {"--calib", calibration});
+    if (preset == "scalar")
+      arguments.insert(arguments.end(), {"--tokens", tokens, "--length", std::to_string(kWindow), "--samples", "16"});
     const auto written = nibble_json(arguments);
     EXPECT_LT(written["bits_per_weight"].get<double>(), 9.0);  // palettes and scales weigh much at a width of 32
     const double reference = perplexity(quantized);

@@ -116,7 +116,7 @@ TEST_F(GgufCommands, CalibrateAndQuantizeAndTheRest) {
                 .exit_code,
             0);
   const auto quantized =
-      nibble_json({"quantize", file, "--preset", "scalar", "--calib", dir / "calib.h5", "-o", dir / "q"});
+      nibble_json({"quantize", file, "--preset", "scalar-one-shot", "--calib", dir / "calib.h5", "-o", dir / "q"});
   EXPECT_EQ(quantized["tensors"][0]["name"], "model.layers.0.self_attn.q_proj");
   EXPECT_EQ(nibble_json({"tokenize", dir / "q", "--text", text, "--ids"})["ids"],
             nibble_json({"tokenize", file, "--text", text, "--ids"})["ids"]);

@@ -48,7 +48,7 @@ TEST(AFamilyOfACaller, GoesTheWholeWay) {
                                                .guided_hessian = true,
                                                .output_hessian = true}},
                     .output = quilt.dir / "calib.h5"});
-  for (const char* preset : {"whole-tensor", "scalar", "int4-block", "gptq"}) {
+  for (const char* preset : {"whole-tensor", "scalar-one-shot", "int4-block", "gptq"}) {
     SCOPED_TRACE(preset);
     const quant::QuantizeResult result = quant::quantize_model({.model = quilt.dir / "model",
                                                                 .output = quilt.dir / "q",

@@ -45,7 +45,8 @@ TEST(BoundStudy, GivesTheErrorsOfMaxsQuantizersOnNormalWeights) {
 
 TEST(BoundStudy, FindsNoMethodBelowTheBound) {
   std::vector<Method> methods;
-  for (const char* name : {"whole-tensor", "squeezellm", "gptq", "scalar", "windowed", "best"})
+  for (const char* name :
+       {"whole-tensor", "squeezellm", "gptq", "scalar-one-shot", "windowed-one-shot", "best-one-shot"})
     for (const char* bits : {"bits=2", "bits=4"}) methods.push_back(preset(name, {bits}));
   methods.push_back(preset("nf4"));
   methods.push_back(preset("squeezellm", {"outliers_sensitive=0.0005", "outliers_large=0.004"}));
@@ -59,7 +60,7 @@ TEST(BoundStudy, FindsNoMethodBelowTheBound) {
 
 TEST(BoundStudy, TellsMethodsTheStatisticsTheyAskFor) {
   const std::vector<Method> methods = {
-      preset("scalar", {"bits=2"}), preset("scalar", {"bits=2", "output_hessian=false"}),
+      preset("scalar-one-shot", {"bits=2"}), preset("scalar-one-shot", {"bits=2", "output_hessian=false"}),
       preset("whole-tensor", {"bits=2"}), preset("whole-tensor", {"bits=2", "weighting=none"})};
   const auto results = eval::study_bound({.rows = 128, .columns = 128, .output_power = 1.0, .spread = 1.0}, methods);
   EXPECT_LT(results[0].error.mean, 0.9 * results[1].error.mean);  // of gradients that vary together
@@ -109,7 +110,7 @@ TEST(BoundStudy, NamesMethodsThatCannotFinish) {
   const std::vector<Method> exact = {preset("palette", {"palette_dtype=float32"})};
   EXPECT_TRUE(throws_with<NumericalError>([&] { eval::study_bound({.rows = 2, .columns = 2}, exact); }, "palette",
                                           "too small", "no error"));
-  const std::vector<Method> windows = {preset("windowed")};
+  const std::vector<Method> windows = {preset("windowed-one-shot")};
   EXPECT_TRUE(throws_with<NumericalError>([&] { eval::study_bound({.rows = 1, .columns = 1}, windows); }, "windowed",
                                           "too small", "bound of 0"));
 }

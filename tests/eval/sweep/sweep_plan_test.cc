@@ -277,7 +277,7 @@ TEST_F(SweepPlanTest, MemoryOfQuantizingIsTheJobsOwn) {
   std::vector<std::uint64_t> figures;
   for (const char* cell :
        {"{bits: 3}", "{bits: 3, weighting: fisher, outliers_sensitive: 0.01}", "{bits: 3, solver: gptq}",
-        "{preset: windowed}", "{preset: best}", "{format: uniform, bits: 4, input_scaling: awq}"}) {
+        "{preset: windowed-one-shot}", "{preset: best-one-shot}", "{format: uniform, bits: 4, input_scaling: awq}"}) {
     SCOPED_TRACE(cell);
     const SweepPlan planned = plan(std::string("list: [") + cell + "]");
     const Cost cost = quantization_cost(planned.models.at(0), planned.jobs.at(0), 16, kMemory);

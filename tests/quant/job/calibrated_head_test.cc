@@ -139,7 +139,7 @@ TEST(Head, GoesWithBestLinearsInOneRecipe) {
     const TempDir dir;
     (tied ? test::tiny_gpt2() : test::tiny_llama()).write(dir / "model");
     calibrate_with_head(dir / "model", dir / "calib.h5");
-    const std::string best(Recipe::preset_text("best"));
+    const std::string best(Recipe::preset_text("best-one-shot"));
     const auto result =
         quantize(dir / "model", dir / "out",
                  best +

@@ -200,7 +200,7 @@ TEST(Presets, ThatSolveRunWithoutFisherSensitivities) {
   test::tiny_gpt2().write(dir / "model");
   write_calibration(dir / "calib.h5", dir / "model",
                     {.activations = true, .hessian = true, .guided_hessian = true, .output_hessian = true});
-  for (const auto preset : {"gptq", "scalar", "windowed", "best"}) {
+  for (const auto preset : {"gptq", "scalar-one-shot", "windowed-one-shot", "best-one-shot"}) {
     const std::string nearest = fmt::format("defaults: {{bits: {}}}", Recipe::preset(preset).settings("x").bits);
     EXPECT_LT(output_error(quantize(dir / "model", dir / "out", Recipe::preset_text(preset), {dir / "calib.h5"})),
               output_error(quantize(dir / "model", dir / "out", nearest, {dir / "calib.h5"})))

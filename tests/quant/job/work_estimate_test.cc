@@ -29,7 +29,8 @@ class WorkEstimateTest : public testing::Test {
 // The order in which presets took longer on trained models (docs/results/evidence/, seconds).
 TEST_F(WorkEstimateTest, GrowsWithWhatIsDoneToAWeight) {
   double last = 0.0;
-  for (const char* preset : {"int4-block", "palette", "iq4_nl", "iq4_nl-solved", "scalar", "windowed", "best"}) {
+  for (const char* preset :
+       {"int4-block", "palette", "iq4_nl", "iq4_nl-solved", "scalar-one-shot", "windowed-one-shot", "best-one-shot"}) {
     const WorkEstimate work = of(Recipe::preset(preset));
     EXPECT_GT(work.thread_seconds, last) << preset;
     EXPECT_EQ(work.window_passes, 0.0);

@@ -628,6 +628,16 @@ TEST(Recipe, BestIsWindowedWithLongerWindowsAndMoreBits) {
   EXPECT_EQ(with_codes, Recipe::preset("scalar-tuned").canonical_json()["tuning"]);
 }
 
+TEST(Recipe, WhatEndsWithOneShotNeedsNoText) {
+  for (const std::string preset : {"scalar", "windowed", "best"}) {
+    auto corrected = Recipe::preset(preset + "-one-shot");
+    EXPECT_FALSE(corrected.settings("x").sequential);
+    corrected.apply_set("sequential=true");
+    corrected.apply_set("drift_correction=1");
+    EXPECT_EQ(Recipe::preset(preset).canonical_json(), corrected.canonical_json());
+  }
+}
+
 TEST(Recipe, OfMixedWindowsIsThatOfWindowsAndABudget) {
   const auto windowed = Recipe::preset("windowed"), mixed = Recipe::preset("windowed-mixed");
   EXPECT_EQ(mixed.canonical_json()["defaults"], windowed.canonical_json()["defaults"]);
