@@ -1,7 +1,6 @@
 #include "quant/job/network/sequential.h"
 
 #include <algorithm>
-#include <list>
 #include <map>
 #include <optional>
 
@@ -10,17 +9,14 @@
 #include "calib/stats/derived.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
-#include "core/matrix/view_source.h"
 #include "core/text/json.h"
 #include "core/text/strict_json.h"
+#include "quant/job/network/drifted_item.h"
 #include "quant/job/network/growing_model.h"
-#include "quant/job/network/layer_drift.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/shards/make_shards.h"
 #include "quant/job/shards/shard_source.h"
 #include "quant/job/statistics/rare_experts.h"
-#include "quant/job/statistics/weight_statistics.h"
-#include "quant/tensor/solve_codes.h"
 
 namespace nibble::quant {
 namespace {
@@ -281,62 +277,24 @@ class SequentialRun {
     std::vector<std::size_t> items;
     for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
     scale_groups(items, calibration, memory_bytes);
-    std::list<Matrix<float>> targets;
-    make(items, calibration, memory_bytes,
-         measured ? drifted_items(steps, calibration, *measured, targets) : Drifted());
+    make(items, calibration, memory_bytes, measured ? drifted_items(steps, calibration, *measured) : Drifted());
   }
 
-  // Items of measured steps whose weight or bias makes up for drift; the weights are put into `targets`.
-  Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration, const Drifts& drifts,
-                        std::list<Matrix<float>>& targets) const {
+  // Items of measured steps whose weight or bias makes up for drift.
+  Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration, const Drifts& drifts) const {
     Drifted instead;
     for (const Step& step : steps)
       for (const std::size_t i : step.items) {
         const QuantizeItem& item = plan_.items[i];
         const auto drift = drifts.find(step.layers.front().module);
-        const bool corrected = drift != drifts.end() && is_corrected(item);
-        const bool shifted = is_shifted(item) && float_means_.contains(item.layer.module);
-        if (!corrected && !shifted) continue;
-        QuantizeItem& made = instead.emplace(i, item).first->second;
-        const calib::LayerStats inputs = calibration.read(item, kInputs);
-        if (corrected) {
-          targets.push_back(corrected_weight(item, drift->second, inputs));
-          made.source = std::make_shared<ViewSource>(targets.back().view());
-        }
-        if (shifted) made.output_drift = mean_output_drift(item, *made.source, inputs);
-        if (shifted && corrected)
-          for (std::size_t row = 0; row < drift->second.stream_mean.size(); ++row)
-            made.output_drift[row] += item.settings.drift_correction * drift->second.stream_mean[row];
+        const auto mean =
+            float_means_.find(item.layer.module);  // none of an expert that the float model did not choose
+        const LayerDrift* corrected = drift != drifts.end() && is_corrected(item) ? &drift->second : nullptr;
+        const std::vector<double>* then = is_shifted(item) && mean != float_means_.end() ? &mean->second : nullptr;
+        if (corrected == nullptr && then == nullptr) continue;
+        instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then, corrected}));
       }
     return instead;
-  }
-
-  // Codes are solved for this weight in place of the checkpoint's. A bias that is shifted takes up what the means have
-  // drifted, so that inputs drift about their means.
-  Matrix<float> corrected_weight(const QuantizeItem& item, LayerDrift drift, const calib::LayerStats& inputs) const {
-    if (item.settings.shifting) drift.centre(float_means_.at(item.layer.module), calib::mean_input(inputs));
-    const auto h = calib::hessian(inputs, item.settings.shifting ? HessianKind::kCentred : HessianKind::kPlain);
-    Matrix<float> hessian(h.rows(), h.cols());
-    std::transform(h.values().begin(), h.values().end(), hessian.data(),
-                   [](double value) { return static_cast<float>(value); });
-    if (item.input_scales) {  // as the weight is
-      drift.divide_inputs(*item.input_scales);
-      divide_products(*item.input_scales, hessian);
-    }
-    return drift_corrected(*item.source, drift, hessian.view(), factor_options(item.settings, true),
-                           item.settings.drift_correction);
-  }
-
-  std::vector<double> mean_output_drift(const QuantizeItem& item, const WeightSource& target,
-                                        const calib::LayerStats& inputs) const {
-    std::vector<double> then = float_means_.at(item.layer.module), now = calib::mean_input(inputs);
-    if (item.input_scales)  // as the weight is
-      for (std::size_t j = 0; j < now.size(); ++j) {
-        const double s = static_cast<double>((*item.input_scales)[j]);
-        then[j] /= s;
-        now[j] /= s;
-      }
-    return output_drift(*item.source, then, target, now);
   }
 
   bool is_finished(const Step& step) const {

@@ -1,0 +1,64 @@
+#include "quant/job/network/drifted_item.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "calib/stats/derived.h"
+#include "core/matrix/view_source.h"
+#include "quant/job/statistics/weight_statistics.h"
+#include "quant/tensor/solve_codes.h"
+
+namespace nibble::quant {
+namespace {
+
+struct OwnedWeight {
+  explicit OwnedWeight(Matrix<float> values) : weight(std::move(values)), source(weight.view()) {}
+  Matrix<float> weight;
+  ViewSource source;
+};
+
+Matrix<float> corrected_weight(const QuantizeItem& item, const DriftedInputs& inputs) {
+  LayerDrift drift = *inputs.drift;
+  if (inputs.then != nullptr) drift.centre(*inputs.then, calib::mean_input(inputs.now));
+  const auto h = calib::hessian(inputs.now, inputs.then != nullptr ? HessianKind::kCentred : HessianKind::kPlain);
+  Matrix<float> hessian(h.rows(), h.cols());
+  std::transform(h.values().begin(), h.values().end(), hessian.data(),
+                 [](double value) { return static_cast<float>(value); });
+  if (item.input_scales) {  // as the weight is
+    drift.divide_inputs(*item.input_scales);
+    divide_products(*item.input_scales, hessian);
+  }
+  return drift_corrected(*item.source, drift, hessian.view(), factor_options(item.settings, true),
+                         item.settings.drift_correction);
+}
+
+std::vector<double> mean_output_drift(const QuantizeItem& item, const WeightSource& target,
+                                      const DriftedInputs& inputs) {
+  std::vector<double> then = *inputs.then, now = calib::mean_input(inputs.now);
+  if (item.input_scales)  // as the weight is
+    for (std::size_t j = 0; j < now.size(); ++j) {
+      const double s = static_cast<double>((*item.input_scales)[j]);
+      then[j] /= s;
+      now[j] /= s;
+    }
+  std::vector<double> missed = output_drift(*item.source, then, target, now);
+  if (inputs.drift != nullptr)
+    for (std::size_t i = 0; i < inputs.drift->stream_mean.size(); ++i)
+      missed[i] += item.settings.drift_correction * inputs.drift->stream_mean[i];
+  return missed;
+}
+
+}  // namespace
+
+QuantizeItem drifted_item(const QuantizeItem& item, const DriftedInputs& inputs) {
+  QuantizeItem made = item;
+  if (inputs.drift != nullptr) {
+    const auto owned = std::make_shared<const OwnedWeight>(corrected_weight(item, inputs));
+    made.source = {owned, &owned->source};
+  }
+  if (inputs.then != nullptr) made.output_drift = mean_output_drift(item, *made.source, inputs);
+  return made;
+}
+
+}  // namespace nibble::quant

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "calib/stats/layer_stats.h"
+#include "quant/job/network/layer_drift.h"
+#include "quant/job/plan/plan.h"
+
+namespace nibble::quant {
+
+/// The inputs of a layer when its turn comes.
+struct DriftedInputs {
+  const calib::LayerStats& now;     ///< activations and Hessian of those that it gets behind quantized layers
+  const std::vector<double>* then;  ///< their mean in the float model, where the item's bias is shifted, or null
+  const LayerDrift* drift;          ///< where the item is corrected, or null
+};
+
+/// What is quantized in place of `item`, whose inputs have drifted:
+///
+///   source        the weight that makes up for that, by the item's drift_correction (drift_corrected()), about the
+///   means
+///                 of inputs and stream where a bias takes these up
+///   output_drift  mu Wᵀ - mu~ Tᵀ + drift_correction · the stream's mean drift, mu~ the mean of `now` and T `source`:
+///                 what the bias takes up
+///
+/// each where `inputs` has what it needs, and else as it was. Cost and errors: drift_corrected(). Memory: 4 bytes a
+/// weight in the result.
+[[nodiscard]] QuantizeItem drifted_item(const QuantizeItem& item, const DriftedInputs& inputs);
+
+}  // namespace nibble::quant
