@@ -19,7 +19,7 @@ TEST(Bound, ComparesTheUsualMethodsAtThreeWidths) {
   const auto json = nibble_json(small({}));
   EXPECT_EQ(json["methods"].size(), 18u);
   EXPECT_EQ(json["rows"], 32);
-  EXPECT_EQ(json["methods"][17]["name"], "best:bits=2");
+  EXPECT_EQ(json["methods"][17]["name"], "best-one-shot:bits=2");
   EXPECT_EQ(json["methods"][17]["recipe"]["defaults"]["window_bits"], 8);
   for (const auto& method : json["methods"]) {
     EXPECT_GT(method["decibels_above"]["mean"].get<double>(), 0.0) << method;
