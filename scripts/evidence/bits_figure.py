@@ -17,9 +17,9 @@ from check_tables import FIGURE, read_table  # noqa: E402
 
 TABLE = pathlib.Path("docs/results/evidence/test.md")
 # Lines through the widths of a method; others are points.
-LINES = {"best": "best", "best-one-shot": "best-one-shot", "windowed": "windowed", "scalar": "scalar", "GPTQ, groups of 32": "GPTQ, groups of 32",
-         "GPTQ, rows": "GPTQ, rows", "GPTQ, rows, drift corrected": "GPTQ, rows, drift corrected", "SqueezeLLM, dense": "SqueezeLLM", "whole tensor, as published": "whole tensor, as published"}
-POINTS = {"Q4_0": "x", "IQ4_NL": "*", "IQ4_NL, solved, drift corrected": "D"}
+LINES = {"best-one-shot": "best-one-shot", "windowed-one-shot": "windowed-one-shot", "scalar-one-shot": "scalar-one-shot", "GPTQ, groups of 32": "GPTQ, groups of 32",
+         "GPTQ, rows": "GPTQ, rows", "SqueezeLLM, dense": "SqueezeLLM", "whole tensor, as published": "whole tensor, as published"}
+POINTS = {"Q4_0": "x", "Q4_1": "+", "IQ4_NL": "*", "int4 blocks, descent": "D"}
 PANELS = [("bits", "test", "KL divergence, millinats per token"), ("bits", "loss", "loss over the float model, millinats"),
           ("whole model", "test", "KL divergence, millinats per token")]
 AXES = {"bits": "bits per weight of the linears, all-in", "whole model": "bits per weight of the whole model, all-in"}
