@@ -17,9 +17,8 @@ struct DriftedInputs {
 
 /// What is quantized in place of `item`, whose inputs have drifted:
 ///
-///   source        the weight that makes up for that, by the item's drift_correction (drift_corrected()), about the
-///   means
-///                 of inputs and stream where a bias takes these up
+///   source        the weight that makes up for that, by the item's drift_correction (drift_corrected()); where a bias
+///                 takes up the means, about the means of inputs and stream
 ///   output_drift  mu Wᵀ - mu~ Tᵀ + drift_correction · the stream's mean drift, mu~ the mean of `now` and T `source`:
 ///                 what the bias takes up
 ///

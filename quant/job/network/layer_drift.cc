@@ -4,7 +4,6 @@
 #include "quant/job/statistics/weight_statistics.h"
 
 namespace nibble::quant {
-
 namespace {
 
 // Adds (a - b)ᵀ x; a becomes a - b.
@@ -38,6 +37,7 @@ void LayerDrift::divide_inputs(const std::vector<float>& s) {
 }
 
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer) {
+  if (block.residual_multiplier == 0.0) return false;
   if (layer.role == model::Role::kO) return !block.attention_post_norm;
   const bool parallel = block.residual == model::BlockSpec::Residual::kParallel;
   return layer.role == model::Role::kDown && block.mlp && !block.mlp_post_norm &&

@@ -35,8 +35,8 @@ struct LayerDrift {
   std::uint64_t bytes() const { return (inputs.size() + stream.size()) * sizeof(float); }
 };
 
-/// Whether outputs of `layer` are added to the residual stream as they are: of the attention's output and of the last
-/// layer of an MLP, without a norm behind it, that is no mixture's.
+/// Whether outputs of `layer` are added to the residual stream, times a multiplier that is not 0: of the attention's
+/// output and of the last layer of an MLP, without a norm behind it, that is no mixture's.
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer);
 
 /// The drift of `layer` of `block`, not an expert. Both walks stand in front of the block. Sums in float.

@@ -140,6 +140,34 @@ TEST(LayerDrift, IsTakenAboutTheMeans) {
   }
 }
 
+TEST(LayerDrift, IsOfTheStreamWhereOutputsAreAddedToIt) {
+  model::Parameter o, down, up;
+  o.role = model::Role::kO, down.role = model::Role::kDown, up.role = model::Role::kUp;
+  model::BlockSpec block;
+  block.attention_norm = block.mlp_norm = model::NormSpec{};
+  block.mlp.emplace();
+  const auto added = [&] { return std::pair(is_added_to_stream(block, o), is_added_to_stream(block, down)); };
+  EXPECT_EQ(added(), std::pair(true, true));
+  EXPECT_FALSE(is_added_to_stream(block, up));
+  block.attention_post_norm = model::NormSpec{};
+  EXPECT_EQ(added(), std::pair(false, true));
+  block.mlp_post_norm = model::NormSpec{};
+  EXPECT_EQ(added(), std::pair(false, false));
+  block.attention_post_norm.reset(), block.mlp_post_norm.reset();
+  block.residual = model::BlockSpec::Residual::kParallel;
+  EXPECT_EQ(added(), std::pair(true, true));
+  block.mlp_norm.reset();
+  EXPECT_EQ(added(), std::pair(true, true));
+  block.attention_norm.reset();
+  EXPECT_EQ(added(), std::pair(true, false)) << "Hooks::until does not tell that stream";
+  block.residual_multiplier = 0.0;
+  EXPECT_EQ(added(), std::pair(false, false));
+  block.residual_multiplier = 1.0;
+  block.residual = model::BlockSpec::Residual::kSequential;
+  block.mlp.reset();
+  EXPECT_EQ(added(), std::pair(true, false)) << "a mixture's";
+}
+
 TEST(OutputDrift, IsTheDifferenceOfMeanOutputs) {
   const Case given = make_case(2), other = make_case(3);
   const std::vector<double> then{1, -2, 3, 0.5, 0, 4, 1}, now{0.5, -1, 3, 1, 2, 0, -1};
