@@ -309,7 +309,9 @@ TEST(Sequential, CorrectsTheDriftOfTheResidualStream) {
   test::TinyModel halved = test::tiny_llama();
   const std::string llama = R"("llama")";
   halved.config_json.replace(halved.config_json.find(llama), llama.size(), R"("granite", "residual_multiplier": 0.5)");
-  for (const auto& model : {test::tiny_gpt2(), test::tiny_llama(), test::tiny_cohere(), halved}) {
+  // The limit lies halfway between what is left with the correction of inputs alone and with that of the stream too.
+  for (const auto& [model, limit] :
+       {std::pair(test::tiny_gpt2(), 0.17), {test::tiny_llama(), 0.42}, {test::tiny_cohere(), 0.38}, {halved, 0.5}}) {
     const TempDir dir;
     model.write(dir / "model");
     const std::string plain =
@@ -324,7 +326,7 @@ TEST(Sequential, CorrectsTheDriftOfTheResidualStream) {
         sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
       return sum;
     };
-    EXPECT_LT(error("corrected"), 0.7 * error("plain"));
+    EXPECT_LT(error("corrected"), limit * error("plain"));
   }
 }
 
