@@ -89,6 +89,17 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
     check_probes(architecture, probed, tuning ? tuning->held_out : 0, options.text ? &*options.text : nullptr);
 }
 
+// docs/results/drift.md: with five tokens for each input drift_correction loses, with ten it gains.
+std::optional<ThinText> thin_text(const Plan& plan, const CalibrationText& text) {
+  constexpr std::uint64_t kEnough = 10;
+  std::uint64_t inputs = 0;
+  for (const QuantizeItem& item : plan.items)
+    if (item.settings.drift_correction > 0.0 && item.identity.block_linear && !item.layer.expert)
+      inputs = std::max<std::uint64_t>(inputs, item.source->cols());
+  if (text.tokens.size() >= kEnough * inputs) return std::nullopt;
+  return ThinText{text.tokens.size(), inputs};
+}
+
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
                                                  const Calibration& calibration, const std::filesystem::path& scratch,
                                                  JobReporter& reporter, std::uint64_t memory_bytes) {
@@ -186,6 +197,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
   result.rare_experts = std::move(rare);
+  if (sequential) result.thin_text = thin_text(plan, *text);
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 

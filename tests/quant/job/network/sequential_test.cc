@@ -330,6 +330,21 @@ TEST(Sequential, CorrectsTheDriftOfTheResidualStream) {
   }
 }
 
+// Ten tokens for each of 64 inputs.
+TEST(Sequential, WarnsOfTooLittleTextToLearnDriftFrom) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  const std::string plain = "defaults: {format: uniform, bits: 3, solver: gptq, sequential: true";
+  const auto warned = [&](const std::string& recipe, int windows) {
+    return warnings(quantize(dir, recipe, "out", {}, kPlenty, windows), "model");
+  };
+  const auto few = warned(plain + ", drift_correction: 1}", 31);
+  ASSERT_EQ(few.size(), 1u);
+  EXPECT_NE(few[0].find("620 tokens for layers of up to 64 inputs"), std::string::npos) << few[0];
+  EXPECT_TRUE(warned(plain + ", drift_correction: 1}", 32).empty());
+  EXPECT_TRUE(warned(plain + "}", 31).empty());
+}
+
 // Which experts were rare is found out on the way: a run that goes on has to know it of the blocks that are done.
 TEST(Sequential, GoesOnAfterAKillKnowingTheRareExperts) {
   const TempDir dir;
