@@ -14,6 +14,7 @@
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"
 #include "quant/job/budget/budget.h"
+#include "quant/job/network/drifted_item.h"
 #include "quant/job/network/input_scaling.h"
 #include "quant/job/network/sequential.h"
 #include "quant/job/network/tuning.h"
@@ -94,8 +95,7 @@ std::optional<ThinText> thin_text(const Plan& plan, const CalibrationText& text)
   constexpr std::uint64_t kEnough = 10;
   std::uint64_t inputs = 0;
   for (const QuantizeItem& item : plan.items)
-    if (item.settings.drift_correction > 0.0 && item.identity.block_linear && !item.layer.expert)
-      inputs = std::max<std::uint64_t>(inputs, item.source->cols());
+    if (is_drift_corrected(item)) inputs = std::max<std::uint64_t>(inputs, item.source->cols());
   if (text.tokens.size() >= kEnough * inputs) return std::nullopt;
   return ThinText{text.tokens.size(), inputs};
 }

@@ -51,6 +51,11 @@ std::vector<double> mean_output_drift(const QuantizeItem& item, const WeightSour
 
 }  // namespace
 
+bool is_drift_corrected(const QuantizeItem& item) {
+  return item.settings.sequential && item.settings.drift_correction > 0.0 && item.identity.block_linear &&
+         !item.layer.expert;
+}
+
 QuantizeItem drifted_item(const QuantizeItem& item, const DriftedInputs& inputs) {
   QuantizeItem made = item;
   if (inputs.drift != nullptr) {

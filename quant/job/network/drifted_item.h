@@ -8,6 +8,9 @@
 
 namespace nibble::quant {
 
+/// Whether the item's weight makes up for drift. Experts' do not: from model to model other tokens choose them.
+bool is_drift_corrected(const QuantizeItem& item);
+
 /// The inputs of a layer when its turn comes.
 struct DriftedInputs {
   const calib::LayerStats& now;     ///< activations and Hessian of those that it gets behind quantized layers

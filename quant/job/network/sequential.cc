@@ -52,7 +52,7 @@ class SequentialRun {
         layers_(calib::collected_layers(job.architecture, false)) {
     for (const QuantizeItem& item : plan.items) {
       shifted_ = shifted_ || is_shifted(item);
-      corrected_ = corrected_ || is_corrected(item);
+      corrected_ = corrected_ || is_drift_corrected(item);
     }
   }
 
@@ -92,11 +92,6 @@ class SequentialRun {
   using Drifted = std::map<std::size_t, QuantizeItem>;
 
   static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
-  // Experts are not: from model to model other tokens choose them.
-  static bool is_corrected(const QuantizeItem& item) {
-    return item.settings.sequential && item.settings.drift_correction > 0.0 && item.identity.block_linear &&
-           !item.layer.expert;
-  }
   bool needs_float_stream() const { return shifted_ || corrected_; }
 
   std::filesystem::path file_of(std::size_t item) const {
@@ -261,7 +256,7 @@ class SequentialRun {
     Drifts drifts;
     for (const Step& step : steps) {
       const auto item = std::find_if(step.items.begin(), step.items.end(),
-                                     [&](std::size_t i) { return is_corrected(plan_.items[i]); });
+                                     [&](std::size_t i) { return is_drift_corrected(plan_.items[i]); });
       if (item == step.items.end()) continue;
       // Layers that are added to the stream share their input with no other.
       model::Parameter layer = plan_.items[*item].layer;
@@ -289,7 +284,7 @@ class SequentialRun {
         const auto drift = drifts.find(step.layers.front().module);
         const auto mean =
             float_means_.find(item.layer.module);  // none of an expert that the float model did not choose
-        const LayerDrift* corrected = drift != drifts.end() && is_corrected(item) ? &drift->second : nullptr;
+        const LayerDrift* corrected = drift != drifts.end() && is_drift_corrected(item) ? &drift->second : nullptr;
         const std::vector<double>* then = is_shifted(item) && mean != float_means_.end() ? &mean->second : nullptr;
         if (corrected == nullptr && then == nullptr) continue;
         instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then, corrected}));
