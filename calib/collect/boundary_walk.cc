@@ -82,8 +82,24 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
   return statistics;
 }
 
-BoundaryWalk::LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
-                                                std::size_t batch) {
+LayerStats BoundaryWalk::run_to(const model::Model& model, std::size_t block, const CollectedLayer& layer,
+                                const StatisticSet& what, const Observer& seen) {
+  BlockSums sums({&layer, 1}, what, settings_, no_means_);
+  const model::Hooks<float> hooks = sums.forward_hooks();
+  for (std::size_t batch = 0; batch < batches(); ++batch) {
+    const LayerInput input = input_of(model, block, layer.module, batch);
+    const std::size_t first = batch * per_batch_;
+    sums.begin_batch(first, input.x.rows() / settings_.window_tokens);
+    hooks.on_linear_input(layer.module, input.x.view(), {});
+    seen(batch, input);
+  }
+  Team alone;
+  sums.reduce(alone);
+  return sums.take(0);
+}
+
+LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
+                                  std::size_t batch) {
   LayerInput input;
   model::Hooks<float> hooks;
   hooks.until = {module};

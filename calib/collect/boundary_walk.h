@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calib/collect/block_sums.h"
+#include "calib/collect/layer_input.h"
 #include "calib/collect/residual_store.h"
 #include "calib/stats/run_settings.h"
 #include "model/transformer/transformer.h"
@@ -32,13 +34,14 @@ class BoundaryWalk {
   /// NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
+  /// As far as to the input of one layer, no expert's, whose rows are other tokens from model to model; after each
+  /// batch calls seen(batch, its input).
+  using Observer = std::function<void(std::size_t batch, const LayerInput& input)>;
+  LayerStats run_to(const model::Model& model, std::size_t block, const CollectedLayer& layer, const StatisticSet& what,
+                    const Observer& seen);
   std::size_t batches() const { return (settings_.windows + per_batch_ - 1) / per_batch_; }
-  struct LayerInput {
-    Matrix<float> x;       ///< (tokens, in)
-    Matrix<float> stream;  ///< (tokens, hidden): the residual stream when the layer is reached (Hooks::until)
-  };
-  /// The input of one layer of `block` for one batch of the stream in front of it; no expert's, whose rows are
-  /// other tokens from model to model. The block is computed no further.
+  /// The input of one layer of `block`, no expert's, for one batch of the stream in front of it. The block is computed
+  /// no further.
   LayerInput input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch);
 
  private:

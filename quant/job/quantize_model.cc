@@ -72,6 +72,15 @@ void check_probes(const model::Architecture& architecture, std::uint64_t windows
                  windows, all, held_out > 0 ? fmt::format(", of which tuning holds {} out", held_out) : "");
 }
 
+// What windows say of drift is told from noise by what one half of them says and the other does not.
+void check_windows_of_drift(const Plan& plan, const CalibrationText& text) {
+  const auto corrected = std::find_if(plan.items.begin(), plan.items.end(), is_drift_corrected);
+  NIBBLE_REQUIRE(corrected == plan.items.end() || text.windows() >= 2, InvalidArgument,
+                 "drift_correction learns from two windows of text or more, not {}: give more (--samples) or shorter "
+                 "ones (--length), or say drift_correction: 0",
+                 text.windows());
+}
+
 void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
   const bool wanted = is_sequential(plan);
   const auto& tuning = options.recipe.tuning();
@@ -84,20 +93,13 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
   NIBBLE_REQUIRE(wanted || tuning || probed > 0 || !options.text, InvalidArgument,
                  "the text is for `sequential: true`, which the recipe says of no layer, for `tuning` and for a "
                  "budget's `probe_windows`, which it does not have; other statistics come from nibble calibrate");
-  if (wanted) check_text(architecture, *options.text, options.memory_bytes);
+  if (wanted) {
+    check_text(architecture, *options.text, options.memory_bytes);
+    check_windows_of_drift(plan, options.text->of_statistics(tuning ? tuning->held_out : 0));
+  }
   if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
   if (probed > 0)
     check_probes(architecture, probed, tuning ? tuning->held_out : 0, options.text ? &*options.text : nullptr);
-}
-
-// docs/results/drift.md: with five tokens for each input drift_correction loses, with ten it gains.
-std::optional<ThinText> thin_text(const Plan& plan, const CalibrationText& text) {
-  constexpr std::uint64_t kEnough = 10;
-  std::uint64_t inputs = 0;
-  for (const QuantizeItem& item : plan.items)
-    if (is_drift_corrected(item)) inputs = std::max<std::uint64_t>(inputs, item.source->cols());
-  if (text.tokens.size() >= kEnough * inputs) return std::nullopt;
-  return ThinText{text.tokens.size(), inputs};
 }
 
 std::vector<InputScalingResult> scale_all_inputs(const std::vector<InputGroup>& groups, Plan& plan,
@@ -197,7 +199,6 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
   result.rare_experts = std::move(rare);
-  if (sequential) result.thin_text = thin_text(plan, *text);
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 

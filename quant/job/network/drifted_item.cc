@@ -20,7 +20,7 @@ struct OwnedWeight {
 
 Matrix<float> corrected_weight(const QuantizeItem& item, const DriftedInputs& inputs) {
   LayerDrift drift = *inputs.drift;
-  if (inputs.then != nullptr) drift.centre(*inputs.then, calib::mean_input(inputs.now));
+  if (inputs.then != nullptr) drift.centre();
   const auto h = calib::hessian(inputs.now, inputs.then != nullptr ? HessianKind::kCentred : HessianKind::kPlain);
   Matrix<float> hessian(h.rows(), h.cols());
   std::transform(h.values().begin(), h.values().end(), hessian.data(),
@@ -43,9 +43,10 @@ std::vector<double> mean_output_drift(const QuantizeItem& item, const WeightSour
       now[j] /= s;
     }
   std::vector<double> missed = output_drift(*item.source, then, target, now);
-  if (inputs.drift != nullptr)
-    for (std::size_t i = 0; i < inputs.drift->stream_mean.size(); ++i)
-      missed[i] += item.settings.drift_correction * inputs.drift->stream_mean[i];
+  if (inputs.drift != nullptr) {
+    const std::vector<double> stream_off = inputs.drift->mean_of(&LayerDrift::Half::stream_off);
+    for (std::size_t i = 0; i < stream_off.size(); ++i) missed[i] += item.settings.drift_correction * stream_off[i];
+  }
   return missed;
 }
 

@@ -1,64 +1,94 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "calib/collect/boundary_walk.h"
+#include "calib/collect/layer_input.h"
 #include "core/matrix/linear_op.h"
 #include "model/architecture/architecture.h"
 #include "quant/algo/solve/hessian.h"
 
 namespace nibble::quant {
 
-/// A network and its residual stream in front of some block.
-struct WalkedModel {
-  const model::Model& model;
-  calib::BoundaryWalk& walk;
-};
-
 /// How the inputs X~ (tokens, in) of a layer, those it gets in the network quantized so far, have drifted from the
 /// float model's X on the same tokens, and, for a layer whose outputs are added to the residual stream, how that stream
-/// R~ (tokens, hidden) has drifted from R when they are.
+/// R~ (tokens, hidden) has drifted from R when they are: means over the tokens of every other window, and over those of
+/// the windows between.
 struct LayerDrift {
-  Matrix<float> inputs;             ///< (in, in):     (X - X~)ᵀ X~ / tokens
-  Matrix<float> stream;             ///< (hidden, in): (R - R~)ᵀ X~ / (m tokens), m = residual_multiplier; or empty
-  std::vector<double> stream_mean;  ///< (hidden):     the mean of (R - R~) / m; or empty
+  struct Half {
+    double tokens = 0.0;
+    Matrix<float> inputs;            ///< (in, in):     (X - X~)ᵀ X~ / tokens
+    Matrix<float> stream;            ///< (hidden, in): (R - R~)ᵀ X~ / (m tokens), m = residual_multiplier; or empty
+    std::vector<double> input_mean;  ///< (in):         of X~
+    std::vector<double> inputs_off;  ///< (in):         of X - X~
+    std::vector<double> stream_off;  ///< (hidden):     of (R - R~) / m; or empty
+  };
+  std::array<Half, 2> halves;
 
-  /// Both about the means of the inputs, mu in the float model (`then`) and mu~ in the other (`now`), and of the
-  /// streams.
-  void centre(std::span<const double> then, std::span<const double> now);
-  /// Of x/s, for a weight W · diag(s).
+  double tokens() const { return halves[0].tokens + halves[1].tokens; }
+  /// The same of all tokens.
+  std::vector<double> mean_of(std::vector<double> Half::*values) const;
+  /// (in): the mean of X.
+  std::vector<double> float_input_mean() const;
+  /// Products about the means, of all tokens, of inputs and streams in place of them.
+  void centre();
+  /// Of x/s, for a weight W · diag(s). Leaves the means.
   void divide_inputs(const std::vector<float>& s);
-  std::uint64_t bytes() const { return (inputs.size() + stream.size()) * sizeof(float); }
+  std::uint64_t bytes() const;
 };
 
 /// Whether outputs of `layer` are added to the residual stream, times a multiplier that is not 0: of the attention's
 /// output and of the last layer of an MLP, without a norm behind it, that is no mixture's.
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer);
 
-/// The drift of `layer` of `block`, not an expert. Both walks stand in front of the block. Sums in float.
-/// Cost: one pass of each model as far as to the layer's input, and in² multiply-adds a token, in · hidden more for the
-/// stream. Threads: all.
-[[nodiscard]] LayerDrift measure_drift(const WalkedModel& original, const WalkedModel& quantized, std::size_t block,
-                                       const model::Parameter& layer);
+/// What a layer is given in both networks, summed batch by batch; products in float, means in double.
+class DriftSums {
+ public:
+  /// Of `layer` of `block`, not an expert; batches are whole windows of `window_tokens`.
+  DriftSums(const model::BlockSpec& block, const model::Parameter& layer, std::size_t window_tokens);
+
+  /// Adds the next batch, in both networks. Cost: in² multiply-adds a token, in · hidden more for the stream. Memory:
+  /// half the batch again. Threads: all.
+  void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
+  /// Precondition: two windows or more.
+  [[nodiscard]] LayerDrift take();
+
+ private:
+  std::size_t window_tokens_, windows_ = 0;
+  bool with_stream_;
+  double multiplier_;
+  LayerDrift sums_;
+};
 
 /// (out): by how much the mean outputs of `w` on the float model's inputs are above those of `target` on drifted ones,
 /// mu Wᵀ - mu~ Tᵀ, in double.
 [[nodiscard]] std::vector<double> output_drift(const WeightSource& w, std::span<const double> then,
                                                const WeightSource& target, std::span<const double> now);
 
+/// Which part of a measured effect is one: 1 - noise / all, at least 0, of its square `all` as measured and the part
+/// `noise` of that which is expected of chance. The factor by which the effect is nearest to the true one in the mean
+/// square (James and Stein, positive part).
+double signal_share(double all, double noise);
+
 /// The weight that makes up for drifted inputs,
 ///
-///   W + share · (W D + S) (H + Λ)⁻¹,        D, S = drift.inputs, drift.stream,   H = X~ᵀ X~ / tokens,
+///   W + share · diag(a) (W D + S) (H + Λ)⁻¹,        D, S = drift's inputs, stream,   H = X~ᵀ X~ / tokens,
 ///
-/// Λ the damping of `options`: at share = 1 and without damping, X~ times its transpose is as near to X Wᵀ, and the
-/// stream that it is added to then as near to the float model's, as any weight brings it, in the mean square over the
-/// tokens. Without S the asymmetric target of GPTAQ (arXiv:2504.02692) and Qronos (arXiv:2505.11695). Without drift, W
-/// itself, to the bit. `hessian` (in, in), 0 ≤ share ≤ 1. Products in float. Cost: in³/3 + 3 · out · in² multiply-adds.
-/// Memory: 8 bytes an entry of H, 12 a weight. Throws as factor_hessian().
+/// Λ the damping of `options`: at share = 1, a = 1 and without damping, X~ times its transpose is as near to X Wᵀ, and
+/// the stream that it is added to then as near to the float model's, as any weight brings it, in the mean square over
+/// these tokens. Without S and a, the asymmetric target of GPTAQ (arXiv:2504.02692) and Qronos (arXiv:2505.11695).
+///
+/// A regression on few tokens fits noise. How much of it is, the halves of the windows tell: with M = W D + S of all
+/// and M₁, M₂ of the halves, n₁ and n₂ tokens, row i of M is shrunk by
+///
+///   a_i = signal_share(m_i (H + Λ)⁻¹ m_iᵀ,  n₁ n₂ / n² · (m₁ - m₂)_i (H + Λ)⁻¹ (m₁ - m₂)_iᵀ).
+///
+/// Without drift, W itself, to the bit. `hessian` (in, in), 0 ≤ share ≤ 1. Products in float. Cost: in³/3 + 5 · out ·
+/// in² multiply-adds. Memory: 8 bytes an entry of H, 16 a weight. Throws as factor_hessian().
 [[nodiscard]] Matrix<float> drift_corrected(const WeightSource& w, const LayerDrift& drift,
                                             MatrixView<const float> hessian, const FactorOptions& options,
                                             double share);

@@ -51,7 +51,7 @@ class SequentialRun {
         shards_(plan.items.size()),
         layers_(calib::collected_layers(job.architecture, false)) {
     for (const QuantizeItem& item : plan.items) {
-      shifted_ = shifted_ || is_shifted(item);
+      shifted_alone_ = shifted_alone_ || (is_shifted(item) && !is_drift_corrected(item));
       corrected_ = corrected_ || is_drift_corrected(item);
     }
   }
@@ -67,7 +67,7 @@ class SequentialRun {
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
       const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
       // Drift is measured while the block changes: the float model's stream waits for it.
-      if (shifted_) measure_float_means(original, block, corrected_ ? BoundaryWalk::Go::kStay : go);
+      if (shifted_alone_) measure_float_means(original, block, corrected_ ? BoundaryWalk::Go::kStay : go);
       for (std::vector<Step>& wave : waves_of(block)) quantize_wave(live, original, block, wave);
       if (go == BoundaryWalk::Go::kOn && corrected_) original.run(float_network_->model(), block, {}, {}, go);
       if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
@@ -92,7 +92,7 @@ class SequentialRun {
   using Drifted = std::map<std::size_t, QuantizeItem>;
 
   static bool is_shifted(const QuantizeItem& item) { return item.settings.sequential && item.settings.shifting; }
-  bool needs_float_stream() const { return shifted_ || corrected_; }
+  bool needs_float_stream() const { return shifted_alone_ || corrected_; }
 
   std::filesystem::path file_of(std::size_t item) const {
     return job_.scratch / (plan_.items[item].identity.name + ".safetensors");
@@ -238,10 +238,12 @@ class SequentialRun {
     for (const auto& [begin, end] : calib::layer_groups(inputs, kInputs, calib::Guide::kPlain, sums_limit_)) {
       const auto steps = measured.subspan(begin, end - begin);
       const Layers collected(inputs.data() + begin, end - begin);
-      auto sums = live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
+      Drifts drifts;
+      auto sums = makes_up_for_drift(steps.front())
+                      ? std::vector{measure_drift(live, original, block, steps.front(), drifts)}
+                      : live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
-      const Drifts drifts = measure_drifts(live, original, block, steps);
       const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
       std::uint64_t left = job_.memory_bytes - held;
       for (const auto& [module, drift] : drifts) left -= std::min(left, drift.bytes());
@@ -251,20 +253,23 @@ class SequentialRun {
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
   }
 
-  Drifts measure_drifts(BoundaryWalk& live, BoundaryWalk& original, std::size_t block,
-                        std::span<const Step> steps) const {
-    Drifts drifts;
-    for (const Step& step : steps) {
-      const auto item = std::find_if(step.items.begin(), step.items.end(),
-                                     [&](std::size_t i) { return is_drift_corrected(plan_.items[i]); });
-      if (item == step.items.end()) continue;
-      // Layers that are added to the stream share their input with no other.
-      model::Parameter layer = plan_.items[*item].layer;
-      layer.module = step.layers.front().module;
-      drifts[layer.module] =
-          measure_drift({float_network_->model(), original}, {network_->model(), live}, block, layer);
-    }
-    return drifts;
+  bool makes_up_for_drift(const Step& step) const {
+    return std::any_of(step.items.begin(), step.items.end(),
+                       [&](std::size_t i) { return is_drift_corrected(plan_.items[i]); });
+  }
+
+  // The statistics of a step that makes up for drift (no experts', so the only one of its wave), and what that is.
+  calib::LayerStats measure_drift(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, const Step& step,
+                                  Drifts& drifts) const {
+    const CollectedLayer& layer = step.layers.front();
+    // Layers that are added to the stream share their input with no other.
+    DriftSums drift(job_.architecture.blocks[block], plan_.items[step.items.front()].layer, job_.text.window_tokens);
+    calib::LayerStats sums =
+        live.run_to(network_->model(), block, layer, kInputs, [&](std::size_t batch, const calib::LayerInput& input) {
+          drift.add(original.input_of(float_network_->model(), block, layer.module, batch), input);
+        });
+    drifts[layer.module] = drift.take();
+    return sums;
   }
 
   void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
@@ -282,14 +287,20 @@ class SequentialRun {
       for (const std::size_t i : step.items) {
         const QuantizeItem& item = plan_.items[i];
         const auto drift = drifts.find(step.layers.front().module);
-        const auto mean =
-            float_means_.find(item.layer.module);  // none of an expert that the float model did not choose
         const LayerDrift* corrected = drift != drifts.end() && is_drift_corrected(item) ? &drift->second : nullptr;
-        const std::vector<double>* then = is_shifted(item) && mean != float_means_.end() ? &mean->second : nullptr;
-        if (corrected == nullptr && then == nullptr) continue;
-        instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then, corrected}));
+        const std::optional<std::vector<double>> then = is_shifted(item) ? float_mean(item, corrected) : std::nullopt;
+        if (corrected == nullptr && !then) continue;
+        instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then ? &*then : nullptr, corrected}));
       }
     return instead;
+  }
+
+  // None of an expert that the float model did not choose.
+  std::optional<std::vector<double>> float_mean(const QuantizeItem& item, const LayerDrift* drift) const {
+    if (drift != nullptr) return drift->float_input_mean();
+    const auto mean = float_means_.find(item.layer.module);
+    if (mean == float_means_.end()) return std::nullopt;
+    return mean->second;
   }
 
   bool is_finished(const Step& step) const {
@@ -381,7 +392,8 @@ class SequentialRun {
   std::vector<RareExpert>& rare_;
   std::vector<Shard> shards_;
   std::vector<CollectedLayer> layers_;
-  bool shifted_ = false, corrected_ = false;
+  bool shifted_alone_ = false;  // some item's bias takes up drift, and not its weight
+  bool corrected_ = false;
   std::uint64_t sums_limit_ = 0;  // bytes of sums that are collected in one walk
   std::optional<GrowingModel> network_, float_network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block

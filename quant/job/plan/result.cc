@@ -31,11 +31,6 @@ std::vector<std::string> warnings(const QuantizeResult& result, const std::files
   if (!result.unused_rules.empty())
     sentences.push_back(fmt::format("rules that apply to no tensor of '{}': '{}'", model.string(),
                                     fmt::join(result.unused_rules, "', '")));
-  if (result.thin_text)
-    sentences.push_back(fmt::format(
-        "drift_correction: {} tokens for layers of up to {} inputs; it takes ten or more for each input, or the result "
-        "may be worse than that of statistics alone (sequential: false and drift_correction: 0)",
-        result.thin_text->tokens, result.thin_text->inputs));
   constexpr double kRepeatedALot = 0.05;
   if (result.tuning && result.tuning->repeated > kRepeatedALot)
     sentences.push_back(fmt::format(

@@ -53,12 +53,6 @@ struct RareExpert {
   std::uint64_t tokens = 0, inputs = 0;
 };
 
-/// The text that drift was learned from, where it has few tokens for each input of the widest layer that makes up for
-/// it.
-struct ThinText {
-  std::uint64_t tokens = 0, inputs = 0;
-};
-
 struct QuantizeResult {
   std::vector<TensorResult> tensors;   ///< what the recipe names: linears of the blocks, then embeddings and head
   double bits_per_weight = 0.0;        ///< over the linears of the blocks, all-in
@@ -69,13 +63,12 @@ struct QuantizeResult {
   std::vector<std::string> unused_rules;          ///< patterns of the recipe that apply to no tensor
   std::vector<InputScalingResult> input_scaling;  ///< by norm
   std::vector<RareExpert> rare_experts;           ///< quantized without statistics
-  std::optional<ThinText> thin_text;              ///< with drift_correction, of fewer than 10 tokens an input
   std::optional<TuningResult> tuning;             ///< where the recipe has one
   std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
 };
 
 /// What whoever ran the recipe on `model` should hear of its result, a sentence each: experts without statistics, rules
-/// that apply to nothing, too little text to learn drift from, a text for tuning that repeats itself.
+/// that apply to nothing, a text for tuning that repeats itself.
 std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model);
 
 /// Hears of every weight as it is finished: one call at a time, on whichever thread finished it, and others wait.

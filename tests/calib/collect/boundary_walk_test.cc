@@ -62,6 +62,24 @@ TEST_F(BoundaryWalkTest, AnInputIsTheSameWhereThePassEndsAtIt) {
   }
 }
 
+TEST_F(BoundaryWalkTest, TellsTheInputOfALayerBatchByBatchAndSumsIt) {
+  walk.embed(model);
+  for (const CollectedLayer& layer : layers) {
+    if (layer.block != 0 || !layer.input_of.empty()) continue;
+    const auto expected = walk.run(model, 0, {&layer, 1}, kInputs, BoundaryWalk::Go::kToInputs);
+    std::size_t batches = 0;
+    const LayerStats sums = walk.run_to(model, 0, layer, kInputs, [&](std::size_t batch, const LayerInput& input) {
+      EXPECT_EQ(batch, batches++);
+      EXPECT_TRUE(test::same_bits(input.x.values(), walk.input_of(model, 0, layer.module, batch).x.values()));
+    });
+    EXPECT_EQ(batches, walk.batches());
+    EXPECT_EQ(sums.tokens, expected[0].tokens);
+    EXPECT_EQ(sums.samples, expected[0].samples);
+    EXPECT_TRUE(test::same_bits(sums.sum_x, expected[0].sum_x));
+    EXPECT_TRUE(test::same_bits(sums.sum_xxt.values(), expected[0].sum_xxt.values())) << layer.module;
+  }
+}
+
 // The stream in front of the attention's output and of the MLP's last layer is what theirs is added to.
 TEST(BoundaryWalk, TellsTheStreamThatALayerIsAddedTo) {
   for (const char* family : {"llama", "gpt2", "parallel with one norm",
