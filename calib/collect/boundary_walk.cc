@@ -83,11 +83,11 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
 }
 
 LayerStats BoundaryWalk::run_to(const model::Model& model, std::size_t block, const CollectedLayer& layer,
-                                const StatisticSet& what, const Observer& seen) {
+                                const StatisticSet& what, With with, const Observer& seen) {
   BlockSums sums({&layer, 1}, what, settings_, no_means_);
   const model::Hooks<float> hooks = sums.forward_hooks();
   for (std::size_t batch = 0; batch < batches(); ++batch) {
-    const LayerInput input = input_of(model, block, layer.module, batch);
+    const LayerInput input = input_of(model, block, layer.module, batch, with);
     const std::size_t first = batch * per_batch_;
     sums.begin_batch(first, input.x.rows() / settings_.window_tokens);
     hooks.on_linear_input(layer.module, input.x.view(), {});
@@ -99,7 +99,7 @@ LayerStats BoundaryWalk::run_to(const model::Model& model, std::size_t block, co
 }
 
 LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, const std::string& module,
-                                  std::size_t batch) {
+                                  std::size_t batch, With with) {
   LayerInput input;
   model::Hooks<float> hooks;
   hooks.until = {module};
@@ -112,7 +112,7 @@ LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, 
             [&](std::size_t, std::size_t, const model::Batch& tokens, MatrixView<float> x) {
               store_.read(boundary(block), batch, x);
               model.forward_block(block, tokens, x, {}, &hooks);
-              input.stream = copy_of(x);
+              if (with == With::kStream) input.stream = copy_of(x);
             });
   NIBBLE_REQUIRE(input.x.size() > 0, InvalidArgument, "block {} has no layer '{}'", block, module);
   return input;

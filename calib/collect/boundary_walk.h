@@ -34,15 +34,16 @@ class BoundaryWalk {
   /// NumericalError for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
-  /// As far as to the input of one layer, no expert's, whose rows are other tokens from model to model; after each
-  /// batch calls seen(batch, its input).
+  /// The input of one layer of `block`, no expert's, whose rows are other tokens from model to model, for one batch of
+  /// the stream in front of the block, which is computed no further.
+  enum class With { kInput, kStream };
+  LayerInput input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch,
+                      With with);
+  /// Sums `what` of it over all batches, and calls seen(batch, input) after each.
   using Observer = std::function<void(std::size_t batch, const LayerInput& input)>;
   LayerStats run_to(const model::Model& model, std::size_t block, const CollectedLayer& layer, const StatisticSet& what,
-                    const Observer& seen);
+                    With with, const Observer& seen);
   std::size_t batches() const { return (settings_.windows + per_batch_ - 1) / per_batch_; }
-  /// The input of one layer of `block`, no expert's, for one batch of the stream in front of it. The block is computed
-  /// no further.
-  LayerInput input_of(const model::Model& model, std::size_t block, const std::string& module, std::size_t batch);
 
  private:
   template <class Body>

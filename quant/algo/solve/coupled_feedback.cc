@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/matrix/gemm.h"
+#include "core/matrix/rounded.h"
 #include "quant/algo/solve/error_feedback.h"
 
 namespace nibble::quant {
@@ -24,10 +25,7 @@ Matrix<float> inverse_block(const Matrix<float>& upper, std::size_t first, std::
       inverse(r, c) = sum / static_cast<double>(upper(first + r, first + r));
     }
   }
-  Matrix<float> rounded(count, count);
-  std::transform(inverse.values().begin(), inverse.values().end(), rounded.data(),
-                 [](double value) { return static_cast<float>(value); });
-  return rounded;
+  return rounded(inverse);
 }
 
 // What an error of each row costs while the rows behind the block make up for it: the diagonal of (U⁻¹)(U⁻¹)ᵀ.

@@ -9,6 +9,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
 #include "core/matrix/inverse_factor.h"
+#include "core/matrix/rounded.h"
 
 namespace nibble::quant {
 namespace {
@@ -57,9 +58,7 @@ bool try_factor(MatrixView<const T> h, double mean, HessianFactor& factor) {
   if constexpr (std::is_same_v<F, float>) {
     factor.upper = std::move(a);
   } else {
-    factor.upper = Matrix<float>(a.rows(), a.cols());
-    std::transform(a.values().begin(), a.values().end(), factor.upper.values().begin(),
-                   [](F value) { return static_cast<float>(value); });
+    factor.upper = rounded(a);
   }
   return true;
 }

@@ -1,10 +1,10 @@
 #include "quant/job/network/drifted_item.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "calib/stats/derived.h"
+#include "core/matrix/rounded.h"
 #include "core/matrix/view_source.h"
 #include "quant/job/statistics/weight_statistics.h"
 #include "quant/tensor/solve_codes.h"
@@ -21,10 +21,8 @@ struct OwnedWeight {
 Matrix<float> corrected_weight(const QuantizeItem& item, const DriftedInputs& inputs) {
   LayerDrift drift = *inputs.drift;
   if (inputs.then != nullptr) drift.centre();
-  const auto h = calib::hessian(inputs.now, inputs.then != nullptr ? HessianKind::kCentred : HessianKind::kPlain);
-  Matrix<float> hessian(h.rows(), h.cols());
-  std::transform(h.values().begin(), h.values().end(), hessian.data(),
-                 [](double value) { return static_cast<float>(value); });
+  Matrix<float> hessian =
+      rounded(calib::hessian(inputs.now, inputs.then != nullptr ? HessianKind::kCentred : HessianKind::kPlain));
   if (item.input_scales) {  // as the weight is
     drift.divide_inputs(*item.input_scales);
     divide_products(*item.input_scales, hessian);

@@ -128,10 +128,8 @@ bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& l
          (!parallel || block.attention_norm || block.mlp_norm);  // else Hooks::until tells another stream
 }
 
-DriftSums::DriftSums(const model::BlockSpec& block, const model::Parameter& layer, std::size_t window_tokens)
-    : window_tokens_(window_tokens),
-      with_stream_(is_added_to_stream(block, layer)),
-      multiplier_(block.residual_multiplier) {}
+DriftSums::DriftSums(std::size_t window_tokens, double residual_multiplier)
+    : window_tokens_(window_tokens), multiplier_(residual_multiplier) {}
 
 void DriftSums::add(const calib::LayerInput& original, const calib::LayerInput& quantized) {
   NIBBLE_REQUIRE(original.x.rows() == quantized.x.rows() && original.x.rows() % window_tokens_ == 0, InvalidArgument,
@@ -147,7 +145,7 @@ void DriftSums::add(const calib::LayerInput& original, const calib::LayerInput& 
     const Matrix<float> inputs_off = difference(some(original.x), x);
     add_products(inputs_off, x, half.inputs);
     add_rows(inputs_off, half.inputs_off);
-    if (!with_stream_) continue;
+    if (quantized.stream.size() == 0) continue;
     const Matrix<float> stream_off = difference(some(original.stream), some(quantized.stream));
     add_products(stream_off, x, half.stream);
     add_rows(stream_off, half.stream_off);

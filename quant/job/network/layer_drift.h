@@ -45,21 +45,20 @@ struct LayerDrift {
 /// output and of the last layer of an MLP, without a norm behind it, that is no mixture's.
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer);
 
-/// What a layer is given in both networks, summed batch by batch; products in float, means in double.
+/// What a layer, not an expert, is given in both networks, summed batch by batch; products in float, means in double.
 class DriftSums {
  public:
-  /// Of `layer` of `block`, not an expert; batches are whole windows of `window_tokens`.
-  DriftSums(const model::BlockSpec& block, const model::Parameter& layer, std::size_t window_tokens);
+  /// Batches are whole windows of `window_tokens`. `residual_multiplier`: of the block.
+  DriftSums(std::size_t window_tokens, double residual_multiplier);
 
-  /// Adds the next batch, in both networks. Cost: in² multiply-adds a token, in · hidden more for the stream. Memory:
-  /// half the batch again. Threads: all.
+  /// Adds the next batch, in both networks, with the streams of both or of none. Cost: in² multiply-adds a token, in ·
+  /// hidden more for the stream. Memory: half the batch again. Threads: all.
   void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
   /// Precondition: two windows or more.
   [[nodiscard]] LayerDrift take();
 
  private:
   std::size_t window_tokens_, windows_ = 0;
-  bool with_stream_;
   double multiplier_;
   LayerDrift sums_;
 };

@@ -262,11 +262,14 @@ class SequentialRun {
   calib::LayerStats measure_drift(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, const Step& step,
                                   Drifts& drifts) const {
     const CollectedLayer& layer = step.layers.front();
+    const model::BlockSpec& spec = job_.architecture.blocks[block];
     // Layers that are added to the stream share their input with no other.
-    DriftSums drift(job_.architecture.blocks[block], plan_.items[step.items.front()].layer, job_.text.window_tokens);
-    calib::LayerStats sums =
-        live.run_to(network_->model(), block, layer, kInputs, [&](std::size_t batch, const calib::LayerInput& input) {
-          drift.add(original.input_of(float_network_->model(), block, layer.module, batch), input);
+    const bool added = is_added_to_stream(spec, plan_.items[step.items.front()].layer);
+    const auto with = added ? BoundaryWalk::With::kStream : BoundaryWalk::With::kInput;
+    DriftSums drift(job_.text.window_tokens, spec.residual_multiplier);
+    calib::LayerStats sums = live.run_to(
+        network_->model(), block, layer, kInputs, with, [&](std::size_t batch, const calib::LayerInput& input) {
+          drift.add(original.input_of(float_network_->model(), block, layer.module, batch, with), input);
         });
     drifts[layer.module] = drift.take();
     return sums;

@@ -1,10 +1,9 @@
 #include "quant/job/statistics/predicted_loss.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "calib/stats/derived.h"
-#include "core/error.h"
+#include "core/matrix/rounded.h"
 #include "quant/algo/solve/hessian.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/solve_codes.h"
@@ -43,12 +42,6 @@ double fisher_loss(const Matrix<float>& delta, const calib::LayerStats& layer) {
   for (std::size_t i = 0; i < delta.size(); ++i)
     sum += static_cast<double>(layer.fisher.data()[i]) * std::pow(static_cast<double>(delta.data()[i]), 2);
   return sum / static_cast<double>(layer.samples);
-}
-
-Matrix<float> rounded(const Matrix<double>& h) {
-  Matrix<float> result(h.rows(), h.cols());
-  std::transform(h.values().begin(), h.values().end(), result.data(), [](double v) { return static_cast<float>(v); });
-  return result;
 }
 
 double quadratic_loss(const Matrix<float>& delta, const calib::LayerStats& layer, calib::HessianKind kind) {

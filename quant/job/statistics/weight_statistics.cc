@@ -7,6 +7,7 @@
 
 #include "calib/stats/derived.h"
 #include "core/machine/thread_pool.h"
+#include "core/matrix/rounded.h"
 #include "quant/job/statistics/hessian_choice.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/row_slices.h"
@@ -81,10 +82,7 @@ void add_error_statistics(const QuantizeItem& item, const Calibration& calibrati
   // file's means are of.
   const bool decides_codes = item.settings.solver != Solver::kNearest || item.settings.search == ScaleSearch::kHessian;
   if (calib::is_centred(kind) && decides_codes) statistics.mean_input = calib::correction_mean(layer, kind);
-  const auto h = calib::hessian(layer, kind);
-  statistics.hessian = Matrix<float>(h.rows(), h.cols());
-  std::transform(h.values().begin(), h.values().end(), statistics.hessian.data(),
-                 [](double value) { return static_cast<float>(value); });
+  statistics.hessian = rounded(calib::hessian(layer, kind));
 }
 
 }  // namespace

@@ -68,10 +68,13 @@ TEST_F(BoundaryWalkTest, TellsTheInputOfALayerBatchByBatchAndSumsIt) {
     if (layer.block != 0 || !layer.input_of.empty()) continue;
     const auto expected = walk.run(model, 0, {&layer, 1}, kInputs, BoundaryWalk::Go::kToInputs);
     std::size_t batches = 0;
-    const LayerStats sums = walk.run_to(model, 0, layer, kInputs, [&](std::size_t batch, const LayerInput& input) {
-      EXPECT_EQ(batch, batches++);
-      EXPECT_TRUE(test::same_bits(input.x.values(), walk.input_of(model, 0, layer.module, batch).x.values()));
-    });
+    const LayerStats sums = walk.run_to(
+        model, 0, layer, kInputs, BoundaryWalk::With::kInput, [&](std::size_t batch, const LayerInput& input) {
+          EXPECT_EQ(batch, batches++);
+          EXPECT_EQ(input.stream.size(), 0u);
+          EXPECT_TRUE(test::same_bits(
+              input.x.values(), walk.input_of(model, 0, layer.module, batch, BoundaryWalk::With::kStream).x.values()));
+        });
     EXPECT_EQ(batches, walk.batches());
     EXPECT_EQ(sums.tokens, expected[0].tokens);
     EXPECT_EQ(sums.samples, expected[0].samples);
@@ -89,10 +92,10 @@ TEST(BoundaryWalk, TellsTheStreamThatALayerIsAddedTo) {
     BoundaryWalk walk{toy.tokens, kWindow, 2, "boundary", *store};
     walk.embed(*toy.model);
     const model::BlockSpec& block = toy.architecture.blocks[0];
-    const auto before = walk.input_of(*toy.model, 0, block.attention.q.module, 0).stream;
-    const auto attended = walk.input_of(*toy.model, 0, block.attention.o.module, 0);
+    const auto before = walk.input_of(*toy.model, 0, block.attention.q.module, 0, BoundaryWalk::With::kStream).stream;
+    const auto attended = walk.input_of(*toy.model, 0, block.attention.o.module, 0, BoundaryWalk::With::kStream);
     EXPECT_TRUE(test::same_bits(attended.stream.values(), before.values())) << family;
-    const auto last = walk.input_of(*toy.model, 0, block.mlp->down.module, 0);
+    const auto last = walk.input_of(*toy.model, 0, block.mlp->down.module, 0, BoundaryWalk::With::kStream);
     // Beside what the attention's output makes of its input, in double.
     const auto w = test::values_of(toy.weights, toy.architecture, block.attention.o.module);
     const auto bias = model::bias_of(block.attention.o, toy.weights);

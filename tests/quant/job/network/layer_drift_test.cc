@@ -56,16 +56,13 @@ calib::LayerInput part(const calib::LayerInput& all, std::size_t begin, std::siz
   return some;
 }
 
-// Of an attention's output, whose outputs are added to the stream, or of its query.
 LayerDrift measured(const Case& given, bool stream, std::size_t windows_per_batch = 4) {
-  model::BlockSpec block;
-  block.residual_multiplier = kMultiplier;
-  model::Parameter layer;
-  layer.role = stream ? model::Role::kO : model::Role::kQ;
-  DriftSums sums(block, layer, kWindow);
+  DriftSums sums(kWindow, kMultiplier);
   for (std::size_t begin = 0; begin < kTokens; begin += windows_per_batch * kWindow) {
     const std::size_t end = std::min(kTokens, begin + windows_per_batch * kWindow);
-    sums.add(part(given.original, begin, end), part(given.quantized, begin, end));
+    calib::LayerInput original = part(given.original, begin, end), quantized = part(given.quantized, begin, end);
+    if (!stream) original.stream = quantized.stream = {};
+    sums.add(original, quantized);
   }
   return sums.take();
 }
@@ -154,9 +151,7 @@ TEST(DriftSums, HaveTheMeansOfBothNetworks) {
 
 TEST(DriftSums, RefuseOneWindowAndParts) {
   const Case given = make_case(6);
-  model::Parameter layer;
-  layer.role = model::Role::kQ;
-  DriftSums one({}, layer, kWindow);
+  DriftSums one(kWindow, kMultiplier);
   one.add(part(given.original, 0, kWindow), part(given.quantized, 0, kWindow));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)one.take(); }, "two windows or more, not 1"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
