@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "quant/job/statistics/calibrate_model.h"
+#include "quant/job/statistics/calibration_source.h"
 
 namespace nibble::cli {
 

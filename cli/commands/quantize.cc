@@ -147,17 +147,11 @@ std::string text_of(const QuantizeArguments& arguments, const quant::QuantizeRes
 
 // The windows for `sequential: true` and `tuning`.
 std::optional<quant::CalibrationText> read_text(const QuantizeArguments& arguments, ProgressBar& bar) {
-  const CalibrationTextOptions& options = arguments.text;
-  if (!options.given()) return std::nullopt;
-  const auto checkpoint = model::open_checkpoint(arguments.model);
-  const model::Architecture& architecture = checkpoint->architecture();
-  const auto tokenizer = options.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
-  datasets::CalibrationWindows windows =
-      quant::read_calibration_windows(options.source(), architecture, tokenizer.get(), arguments.model, bar.sink());
+  if (!arguments.text.given()) return std::nullopt;
+  quant::ReadText read = quant::read_calibration_text(arguments.text.source(), arguments.model, bar.sink());
   bar.finish();
-  for (const std::string& warning : datasets::warnings(windows)) warn(warning);
-  return quant::CalibrationText{
-      .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
+  for (const std::string& warning : read.warnings) warn(warning);
+  return std::move(read.text);
 }
 
 std::vector<std::filesystem::path> sources_of(const QuantizeArguments& arguments) {

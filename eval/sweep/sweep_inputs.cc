@@ -10,6 +10,7 @@
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
 #include "model/open/open_model.h"
+#include "quant/job/statistics/calibration_source.h"
 
 namespace nibble::eval {
 
@@ -63,20 +64,18 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                                     const PlannedModel& model, const calib::StatisticSet& what,
                                     std::span<const SweepRecipe> recipes) {
   PlannedCalibration planned;
-  const std::size_t length =
-      calibration.length > 0 ? calibration.length : std::min<std::size_t>(512, model.architecture.max_positions);
   const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
-  NIBBLE_REQUIRE(tokenizer != nullptr || calibration.text.empty(), FormatError,
-                 "calibration: model '{}' has no tokenizer; give token ids with `tokens`", model.source.path.string());
   const auto windows_of = [&](std::size_t samples) {
-    if (calibration.text.empty())
-      return datasets::fixed_calibration_windows(calibration.tokens, model.architecture.vocabulary, length, samples);
-    return datasets::sample_calibration_windows(
-        calibration.text, *tokenizer,
-        {.samples = samples, .length = length, .seed = draw.seed, .field = calibration.field});
+    const quant::CalibrationSource source{.text = calibration.text,
+                                          .tokens = calibration.tokens,
+                                          .field = calibration.field,
+                                          .length = calibration.length,
+                                          .samples = samples,
+                                          .seed = draw.seed};
+    return quant::read_calibration_windows(source, model.architecture, tokenizer.get(), model.source.path, {});
   };
   const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
-  planned.windows = windows_of(draw.samples > 0 || all_of_a_file ? draw.samples : datasets::SamplingOptions{}.samples);
+  planned.windows = windows_of(draw.samples);
   const std::size_t samples = planned.windows.samples;
   std::size_t further = 0;
   for (const SweepRecipe& recipe : recipes)

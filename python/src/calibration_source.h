@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "quant/job/statistics/calibrate_model.h"
+#include "quant/job/statistics/calibration_source.h"
 
 namespace nibble::python {
 

@@ -28,18 +28,6 @@ namespace {
 namespace nb = nanobind;
 using namespace nb::literals;
 
-std::optional<quant::CalibrationText> windows_of(const quant::CalibrationSource& source,
-                                                 const std::filesystem::path& model, const ProgressSink& sink,
-                                                 std::vector<std::string>& warnings) {
-  const auto checkpoint = model::open_checkpoint(model);
-  const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
-  datasets::CalibrationWindows windows =
-      quant::read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, sink);
-  warnings = datasets::warnings(windows);
-  return quant::CalibrationText{
-      .tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint};
-}
-
 nb::object quantize(const std::filesystem::path& model, const std::filesystem::path& output,
                     const quant::Recipe& recipe, const std::optional<Paths>& calibration,
                     const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
@@ -63,7 +51,11 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
                  "samples=, length=, seed= and field= say what is taken of text= or tokens=, which are not there");
   std::vector<std::string> warnings;
   const auto result = run_long<quant::QuantizeResult>(progress, [&](const ProgressSink& sink) {
-    if (source) options.text = windows_of(*source, model, sink, warnings);
+    if (source) {
+      quant::ReadText read = quant::read_calibration_text(*source, model, sink);
+      options.text = std::move(read.text);
+      warnings = std::move(read.warnings);
+    }
     options.progress = sink;
     return quant::quantize_model(options);
   });

@@ -1,35 +1,9 @@
 #include "quant/job/statistics/calibrate_model.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "quant/store/refuse_quantized.h"
 
 namespace nibble::quant {
-namespace {
-
-constexpr std::size_t kDefaultSamples = 128, kDefaultLength = 512;
-
-}  // namespace
-
-datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
-                                                      const model::Architecture& architecture,
-                                                      const model::Tokenizer* tokenizer,
-                                                      const std::filesystem::path& model,
-                                                      const ProgressSink& progress) {
-  const std::size_t length =
-      source.length > 0 ? source.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
-  if (!source.tokens.empty())
-    return datasets::fixed_calibration_windows(source.tokens, architecture.vocabulary, length, source.samples);
-  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "--text: '{}' has no tokenizer; give token ids with --tokens",
-                 model.string());
-  return datasets::sample_calibration_windows(source.text, *tokenizer,
-                                              {.samples = source.samples > 0 ? source.samples : kDefaultSamples,
-                                               .length = length,
-                                               .seed = source.seed,
-                                               .field = source.field,
-                                               .progress = progress});
-}
 
 void check_guide(const CalibrateOptions& options) {
   NIBBLE_REQUIRE(!options.guide || options.collect.is_guided(), InvalidArgument,

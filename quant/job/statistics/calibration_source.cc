@@ -1,0 +1,47 @@
+#include "quant/job/statistics/calibration_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "model/open/open_model.h"
+
+namespace nibble::quant {
+namespace {
+
+constexpr std::size_t kDefaultSamples = 128, kDefaultLength = 512;
+
+}  // namespace
+
+datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
+                                                      const model::Architecture& architecture,
+                                                      const model::Tokenizer* tokenizer,
+                                                      const std::filesystem::path& model,
+                                                      const ProgressSink& progress) {
+  const std::size_t length =
+      source.length > 0 ? source.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
+  if (!source.tokens.empty())
+    return datasets::fixed_calibration_windows(source.tokens, architecture.vocabulary, length, source.samples);
+  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
+                 "calibration text: '{}' has no tokenizer; give token ids (`tokens`) in place of `text`",
+                 model.string());
+  return datasets::sample_calibration_windows(source.text, *tokenizer,
+                                              {.samples = source.samples > 0 ? source.samples : kDefaultSamples,
+                                               .length = length,
+                                               .seed = source.seed,
+                                               .field = source.field,
+                                               .progress = progress});
+}
+
+ReadText read_calibration_text(const CalibrationSource& source, const std::filesystem::path& model,
+                               const ProgressSink& progress) {
+  const auto checkpoint = model::open_checkpoint(model);
+  const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
+  datasets::CalibrationWindows windows =
+      read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, progress);
+  std::vector<std::string> warnings = datasets::warnings(windows);
+  return {{.tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint},
+          std::move(warnings)};
+}
+
+}  // namespace nibble::quant
