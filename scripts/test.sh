@@ -40,9 +40,10 @@ trap end_step EXIT
 scripts/setup.sh
 
 if wanted format; then
-  step "formatting (clang-format 14) and layers"
+  step "formatting (clang-format 14), layers and paths"
   git ls-files -- '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
   python3 scripts/check_layers.py
+  python3 scripts/check_paths.py
 fi
 
 for preset in dev release; do

@@ -167,7 +167,7 @@ void bind_calibration(nb::module_& module) {
       .def_prop_ro("second_moment", &LayerStatistics::second_moment, nb::rv_policy::automatic, "(in) float64: E[x²]")
       .def_prop_ro("magnitude", &LayerStatistics::magnitude, nb::rv_policy::automatic, "(in) float64: E|x|")
       .def_prop_ro("fisher", &LayerStatistics::fisher, nb::rv_policy::automatic,
-                   "(out, in) float32: squared gradients of the loss, mean over windows (docs/methods.md)")
+                   "(out, in) float32: squared gradients of the loss, mean over windows (docs/formats.md)")
       .def(
           "hessian", &LayerStatistics::hessian, "kind"_a = "plain",
           R"((in, in) float32, symmetric: "plain" XᵀX / N; "centred" (XᵀX - N μ μᵀ) / N; "guided" Xᵀ diag(s) X / N with s_t the mean

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Checks that files of the project which documents, comments and scripts name are there.
+
+A path counts where it begins with one of the project's folders and ends like a file of ours, or is what a link of a document leads
+to. Left out are records (CHANGELOG.md, docs/results/evidence/), names with a part in capitals, which stand for others
+(NAME.cc), what programs write, and what a document says was deleted (`git log -- PATH`).
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = ("calib", "cli", "cmake", "core", "datasets", "docs", "eval", "export", "model", "python", "quant", "scripts", "tests")
+KINDS = {".cc", ".cmake", ".h", ".md", ".py", ".sh", ".svg", ".txt", ".yaml"}
+SUFFIX = "|".join(kind[1:] for kind in sorted(KINDS - {".txt"}))
+RECORDS = ("CHANGELOG.md", "docs/results/evidence/")
+WRITTEN = {"docs/results/checks.md": "evidence.sh --check --record"}
+
+NAMED = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:{SUFFIX}))(?![\w.])")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+STANDS_FOR_OTHERS = re.compile(r"(^|/)[A-Z_]+(/|\.)")
+
+
+def named_in(path: pathlib.Path):
+    """Paths from the root that the file names, with their lines."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for match in NAMED.finditer(line):
+            if not line[: match.start()].endswith("git log -- "):
+                yield number, match.group(1)
+        if path.suffix == ".md":
+            for match in LINK.finditer(line):
+                target = (path.parent / match.group(1)).resolve()
+                if target.is_relative_to(ROOT):
+                    yield number, target.relative_to(ROOT).as_posix()
+
+
+def files():
+    tops = [path for path in ROOT.iterdir() if path.is_file()]
+    below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    for path in sorted(tops + below):
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix in KINDS and not name.startswith(RECORDS):
+            yield name, path
+
+
+def main() -> int:
+    missing = [
+        f"{name}:{line}: names {target}, which is not there"
+        for name, path in files()
+        for line, target in named_in(path)
+        if target and target not in WRITTEN and not STANDS_FOR_OTHERS.search(target) and not (ROOT / target).exists()
+    ]
+    print("\n".join(missing) if missing else "paths: every file that documents, comments and scripts name is there")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
