@@ -190,7 +190,8 @@ Command bound_command(CLI::App& program) {
   app->add_option(
          "METHOD", arguments->methods,
          "Presets or recipe files (their defaults, and rules for a layer called 'layer'), keys set behind a colon: "
-         "scalar:output_hessian=false [default: whole-tensor squeezellm gptq scalar windowed best]")
+         "scalar-one-shot:output_hessian=false [default: whole-tensor squeezellm gptq scalar-one-shot "
+         "windowed-one-shot best-one-shot]")
       ->type_name("PRESET|FILE[:KEY=VALUE…]");
   add_count_list(
       *app, "--bits", arguments->bits,
@@ -218,7 +219,7 @@ Command bound_command(CLI::App& program) {
       "docs/results/bound.md says what the bound is.\n"
       "Example:\n"
       "  nibble bound --bits 2\n"
-      "  nibble bound scalar scalar:output_hessian=false recipe.yaml --bits 3,2 --tail 0 --layers 5");
+      "  nibble bound scalar-one-shot scalar-one-shot:output_hessian=false recipe.yaml --bits 3,2 --tail 0 --layers 5");
   return {app, [arguments] { run(*arguments); }};
 }
 

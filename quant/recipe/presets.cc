@@ -179,7 +179,7 @@ defaults:
 )"},
     {"scalar-tuned",
      R"(# `scalar`, then its palettes, scales, biases and codes trained end to end towards the float model's distributions on the
-# same text; no further bits. What that is worth: docs/results/tuning.md.
+# same text; no further bits. It took 9 to 33 % off one-shot codes (docs/results/tuning.md), and little off these (docs/results/drift.md).
 )",
      kScalar, kCorrected,
      R"(tuning:
@@ -226,8 +226,9 @@ budget:
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
     {"best-mixed",
      R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them: about half the
-# divergence of the same bits in every tensor (docs/results/budget.md). Another size: --set budget.bits_per_weight=2.1; at 4.1, where
-# streams end at 4 bits, codes of their own for the widths beyond: --set budget.bits=3,4,5,6 --set budget.window_bits=0,8
+# divergence of the same bits in every tensor, measured on one-shot codes (docs/results/budget.md). Another size:
+# --set budget.bits_per_weight=2.1; at 4.1, where streams end at 4 bits, codes of their own for the widths beyond:
+#   --set budget.bits=3,4,5,6 --set budget.window_bits=0,8
 )",
      kWindowed, kCorrected,
      R"(  bits: 3
@@ -239,7 +240,7 @@ budget:
 )"},
     {"best-tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the same
-# text; no further bits. What that is worth: docs/results/tuning.md.
+# text; no further bits. It took 6 to 31 % off one-shot codes (docs/results/tuning.md), and is not measured on these.
 )",
      kWindowed, kCorrected,
      R"(  bits: 4
