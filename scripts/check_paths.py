@@ -2,11 +2,11 @@
 """Checks that files of the project which documents, comments and scripts name are there.
 
 A path counts where it begins with one of the project's folders and ends like a file of ours, or is what a link of a document leads
-to. Left out are records (CHANGELOG.md, docs/results/evidence/), names with a part in capitals, which stand for others
-(NAME.cc), what programs write, and what a document says was deleted (`git log -- PATH`).
+to. Left out are records (CHANGELOG.md, docs/results/evidence/), names that stand for others (NAME.cc), what programs write, and what a document says was deleted (`git log -- PATH`).
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -14,11 +14,11 @@ FOLDERS = ("calib", "cli", "cmake", "core", "datasets", "docs", "eval", "export"
 KINDS = {".cc", ".cmake", ".h", ".md", ".py", ".sh", ".svg", ".txt", ".yaml"}
 SUFFIX = "|".join(kind[1:] for kind in sorted(KINDS - {".txt"}))
 RECORDS = ("CHANGELOG.md", "docs/results/evidence/")
-WRITTEN = {"docs/results/checks.md": "evidence.sh --check --record"}
+WRITTEN = {"docs/results/checks.md"}  # by evidence.sh --check --record
 
 NAMED = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:{SUFFIX}))(?![\w.])")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-STANDS_FOR_OTHERS = re.compile(r"(^|/)[A-Z_]+(/|\.)")
+STANDS_FOR_OTHERS = re.compile(r"(^|/)(A|NAME)(/|\.)")
 
 
 def named_in(path: pathlib.Path):
@@ -35,11 +35,10 @@ def named_in(path: pathlib.Path):
 
 
 def files():
-    tops = [path for path in ROOT.iterdir() if path.is_file()]
-    below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    for path in sorted(tops + below):
-        name = path.relative_to(ROOT).as_posix()
-        if path.suffix in KINDS and not name.startswith(RECORDS):
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], check=True, capture_output=True, text=True).stdout
+    for name in listed.split("\0"):
+        path = ROOT / name
+        if path.suffix in KINDS and path.is_file() and not name.startswith(RECORDS):
             yield name, path
 
 

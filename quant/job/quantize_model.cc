@@ -75,10 +75,19 @@ void check_probes(const model::Architecture& architecture, std::uint64_t windows
 // What windows say of drift is told from noise by what one half of them says and the other does not.
 void check_windows_of_drift(const Plan& plan, const CalibrationText& text) {
   const auto corrected = std::find_if(plan.items.begin(), plan.items.end(), is_drift_corrected);
-  NIBBLE_REQUIRE(corrected == plan.items.end() || text.windows() >= 2, InvalidArgument,
-                 "drift_correction learns from two windows of text or more, not {}: give more (--samples) or shorter "
-                 "ones (--length), or say drift_correction: 0",
-                 text.windows());
+  NIBBLE_REQUIRE(
+      corrected == plan.items.end() || text.windows() >= 2, InvalidArgument,
+      "drift_correction learns from two windows of text or more, not {}: give more (samples) or shorter ones "
+      "(length), or say drift_correction: 0",
+      text.windows());
+}
+
+// Of the windows between which drift is told from noise, what stands in both halves and so passes for drift.
+double repeated_between_halves(const Plan& plan, const CalibrationText& text) {
+  if (std::none_of(plan.items.begin(), plan.items.end(), is_drift_corrected)) return 0.0;
+  std::vector<std::size_t> halves[2];
+  for (std::size_t window = 0; window < text.windows(); ++window) halves[window % 2].push_back(window);
+  return repeated_share(text, halves[1], halves[0]);
 }
 
 void check_use_of_text(const Plan& plan, const model::Architecture& architecture, const QuantizeOptions& options) {
@@ -93,11 +102,9 @@ void check_use_of_text(const Plan& plan, const model::Architecture& architecture
   NIBBLE_REQUIRE(wanted || tuning || probed > 0 || !options.text, InvalidArgument,
                  "the text is for `sequential: true`, which the recipe says of no layer, for `tuning` and for a "
                  "budget's `probe_windows`, which it does not have; other statistics come from nibble calibrate");
-  if (wanted) {
-    check_text(architecture, *options.text, options.memory_bytes);
-    check_windows_of_drift(plan, options.text->of_statistics(tuning ? tuning->held_out : 0));
-  }
+  if (wanted) check_text(architecture, *options.text, options.memory_bytes);
   if (tuning) check_tuning(plan, architecture, *tuning, options.text ? &*options.text : nullptr);
+  if (wanted) check_windows_of_drift(plan, options.text->of_statistics(tuning ? tuning->held_out : 0));
   if (probed > 0)
     check_probes(architecture, probed, tuning ? tuning->held_out : 0, options.text ? &*options.text : nullptr);
 }
@@ -199,6 +206,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
   result.rare_experts = std::move(rare);
+  if (sequential) result.drift_repeated = repeated_between_halves(plan, *text);
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 

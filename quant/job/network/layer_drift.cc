@@ -114,12 +114,6 @@ void LayerDrift::divide_inputs(const std::vector<float>& s) {
   }
 }
 
-std::uint64_t LayerDrift::bytes() const {
-  std::uint64_t values = 0;
-  for (const Half& half : halves) values += half.inputs.size() + half.stream.size();
-  return values * sizeof(float);
-}
-
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer) {
   if (block.residual_multiplier == 0.0) return false;
   if (layer.role == model::Role::kO) return !block.attention_post_norm;

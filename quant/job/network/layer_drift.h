@@ -17,7 +17,7 @@ namespace nibble::quant {
 /// How the inputs X~ (tokens, in) of a layer, those it gets in the network quantized so far, have drifted from the
 /// float model's X on the same tokens, and, for a layer whose outputs are added to the residual stream, how that stream
 /// R~ (tokens, hidden) has drifted from R when they are: means over the tokens of every other window, and over those of
-/// the windows between.
+/// the windows between, which may be one window fewer.
 struct LayerDrift {
   struct Half {
     double tokens = 0.0;
@@ -38,7 +38,6 @@ struct LayerDrift {
   void centre();
   /// Of x/s, for a weight W · diag(s). Leaves the means.
   void divide_inputs(const std::vector<float>& s);
-  std::uint64_t bytes() const;
 };
 
 /// Whether outputs of `layer` are added to the residual stream, times a multiplier that is not 0: of the attention's
@@ -52,7 +51,8 @@ class DriftSums {
   DriftSums(std::size_t window_tokens, double residual_multiplier);
 
   /// Adds the next batch, in both networks, with the streams of both or of none. Cost: in² multiply-adds a token, in ·
-  /// hidden more for the stream. Memory: half the batch again. Threads: all.
+  /// hidden more for the stream. Memory: half the batch again, and 8 (in² + hidden · in) bytes. Threads: all for
+  /// products.
   void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
   /// Precondition: two windows or more.
   [[nodiscard]] LayerDrift take();
@@ -69,8 +69,7 @@ class DriftSums {
                                                const WeightSource& target, std::span<const double> now);
 
 /// Which part of a measured effect is one: 1 - noise / all, at least 0, of its square `all` as measured and the part
-/// `noise` of that which is expected of chance. The factor by which the effect is nearest to the true one in the mean
-/// square (James and Stein, positive part).
+/// `noise` of that which is expected of chance (James and Stein, positive part).
 double signal_share(double all, double noise);
 
 /// The weight that makes up for drifted inputs,
@@ -86,8 +85,10 @@ double signal_share(double all, double noise);
 ///
 ///   a_i = signal_share(m_i (H + Λ)⁻¹ m_iᵀ,  n₁ n₂ / n² · (m₁ - m₂)_i (H + Λ)⁻¹ (m₁ - m₂)_iᵀ).
 ///
-/// Without drift, W itself, to the bit. `hessian` (in, in), 0 ≤ share ≤ 1. Products in float. Cost: in³/3 + 5 · out ·
-/// in² multiply-adds. Memory: 8 bytes an entry of H, 16 a weight. Throws as factor_hessian().
+/// (What H of one half has and that of the other has not counts as noise too, so that where there is none a little is
+/// lost: about in / tokens of what is learned.) Without drift, W itself, to the bit. `hessian` (in, in), 0 ≤ share ≤ 1.
+/// Products in float. Cost: in³/3 + 5 · out · in² multiply-adds. Memory: 8 bytes an entry of H, 16 a weight. Throws as
+/// factor_hessian().
 [[nodiscard]] Matrix<float> drift_corrected(const WeightSource& w, const LayerDrift& drift,
                                             MatrixView<const float> hessian, const FactorOptions& options,
                                             double share);

@@ -245,9 +245,7 @@ class SequentialRun {
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
       const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
-      std::uint64_t left = job_.memory_bytes - held;
-      for (const auto& [module, drift] : drifts) left -= std::min(left, drift.bytes());
-      quantize(steps, job_.calibration.with(std::move(statistics)), left, &drifts);
+      quantize(steps, job_.calibration.with(std::move(statistics)), job_.memory_bytes - held, std::move(drifts));
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
@@ -275,12 +273,17 @@ class SequentialRun {
     return sums;
   }
 
+  // What was measured for steps whose time has come: without it, they are as they are.
   void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
-                const Drifts* measured = nullptr) {
+                std::optional<Drifts> measured = std::nullopt) {
     std::vector<std::size_t> items;
     for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
     scale_groups(items, calibration, memory_bytes);
-    make(items, calibration, memory_bytes, measured ? drifted_items(steps, calibration, *measured) : Drifted());
+    const Drifted instead = measured ? drifted_items(steps, calibration, *measured) : Drifted();
+    measured.reset();  // solvers want the memory
+    for (const auto& [index, item] : instead)
+      if (is_drift_corrected(item)) memory_bytes -= std::min(memory_bytes, item.weights() * sizeof(float));
+    make(items, calibration, memory_bytes, instead);
   }
 
   // Items of measured steps whose weight or bias makes up for drift.

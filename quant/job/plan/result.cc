@@ -31,6 +31,13 @@ std::vector<std::string> warnings(const QuantizeResult& result, const std::files
   if (!result.unused_rules.empty())
     sentences.push_back(fmt::format("rules that apply to no tensor of '{}': '{}'", model.string(),
                                     fmt::join(result.unused_rules, "', '")));
+  // What is repeated is noise that is taken for drift: by a quarter of it at most.
+  constexpr double kDriftRepeatedALot = 0.25;
+  if (result.drift_repeated > kDriftRepeatedALot)
+    sentences.push_back(fmt::format(
+        "drift_correction: {:.0f} % of the tokens of every other window stand in the windows between too, so noise may "
+        "pass for drift: take a text of more or longer documents, or fewer windows of this one",
+        100 * result.drift_repeated));
   constexpr double kRepeatedALot = 0.05;
   if (result.tuning && result.tuning->repeated > kRepeatedALot)
     sentences.push_back(fmt::format(

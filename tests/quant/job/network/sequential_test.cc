@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "calib/collect/plan.h"
 #include "core/error.h"
@@ -211,6 +212,18 @@ TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMeanBesideCorrectedWeights) {
       "defaults: {bits: 2, solver: gptq, hessian: centred, sequential: true, shifting: true, drift_correction: 1}");
 }
 
+// The MLP's weights do not make up for drift, and of those that share an input with them or with each other some do.
+constexpr const char* kPartlyCorrected =
+    "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
+    "drift_correction: 1, input_scaling: awq}\n"
+    "layers:\n"
+    "  - {match: 'mlp|v_proj', drift_correction: 0}\n"
+    "  - {match: 'k_proj', hessian: plain, shifting: false}\n";
+
+TEST(Sequential, ShiftedBiasesRemoveTheDriftOfTheMeanBesideSomeCorrectedWeights) {
+  expect_mean_outputs_of_the_float_model(kPartlyCorrected);
+}
+
 constexpr const char* kEverything =
     "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
     "input_scaling: awq}";
@@ -265,6 +278,44 @@ TEST(Sequential, GoesOnAfterAKillAndEndsInTheSameBytesInMemoryAndOnDisk) {
 }
 
 TEST(Sequential, GoesOnAfterAKillCorrectingDrift) { expect_the_same_bytes_after_kills(kCorrected); }
+
+TEST(Sequential, GoesOnAfterAKillCorrectingSomeDrift) { expect_the_same_bytes_after_kills(kPartlyCorrected); }
+
+TEST(Sequential, WarnsOfDriftThatIsLearnedFromTheSameTextTwice) {
+  const TempDir dir;
+  test::tiny_gpt2().write(dir / "model");
+  const auto warned = [&](CalibrationText windows, const std::string& correction) {
+    const std::string recipe = "defaults: {format: uniform, bits: 3, solver: gptq, sequential: true" + correction + "}";
+    return warnings(quantize_with(std::move(windows), dir, recipe, "out"), "model");
+  };
+  CalibrationText twice = text(6);
+  std::copy_n(twice.tokens.begin(), 40, twice.tokens.begin() + 60);  // windows 3 and 4 are 0 and 1
+  const auto sentences = warned(twice, ", drift_correction: 1");
+  ASSERT_EQ(sentences.size(), 1u);
+  EXPECT_NE(sentences[0].find("67 % of the tokens of every other window"), std::string::npos) << sentences[0];
+  EXPECT_TRUE(warned(twice, "").empty());
+  EXPECT_TRUE(warned(text(6), ", drift_correction: 1").empty());
+}
+
+// Of a mixture attention makes up for drift, and experts, whose biases are shifted, do not.
+TEST(Sequential, MixturesMakeUpForDriftInAttention) {
+  const TempDir dir;
+  test::tiny_mixtral().write(dir / "model");
+  constexpr const char* kPlain =
+      "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true}";
+  const CalibrationText windows = text(200, 6);
+  quantize_with(windows, dir, kPlain, "plain");
+  quantize_with(windows, dir, std::string(kPlain).insert(std::strlen(kPlain) - 1, ", drift_correction: 1"), "out");
+  const Matrix<double> expected = stream_of(dir / "model", windows);
+  const auto error = [&](const char* directory) {
+    const Matrix<double> stream = stream_of(dir / directory, windows);
+    double sum = 0.0;
+    for (std::size_t i = 0; i < stream.size(); ++i)
+      sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
+    return sum;
+  };
+  EXPECT_LT(error("out"), 0.9 * error("plain"));
+}
 
 // What a layer makes of drifted inputs is nearer to what the float model's makes of its own. The first layers, whose
 // inputs have not drifted, are those without correction to the bit.

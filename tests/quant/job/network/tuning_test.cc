@@ -130,6 +130,9 @@ TEST_F(TuningTest, TheLastWindowsTellWhenToStopWhereTheRecipeSaysSo) {
   EXPECT_EQ(parts_of(dir_ / "other", ".palette"), parts);
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(recipe + fmt::format(", held_out: {}}}", windows)); },
                                                  "held_out", "leaves none to train on"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(
+      [&] { quantize(fmt::format("defaults: {{bits: 2, sequential: true}}\ntuning: {{held_out: {}}}", windows + 1)); },
+      "held_out", "leaves none to train on"));
 }
 
 // `windows` of a text, and `held_out` at its end, are what a text of those alone is.
