@@ -27,7 +27,7 @@ class CalibrationSourceTest : public testing::Test {
 };
 
 TEST_F(CalibrationSourceTest, CutsTokenIdsIntoWindows) {
-  const ReadText read = this->read({.tokens = dir_ / "ids.u16", .length = 10});
+  const ReadText read = this->read({.text = {}, .tokens = dir_ / "ids.u16", .length = 10});
   EXPECT_EQ(read.text.window_tokens, 10u);
   ASSERT_EQ(read.text.tokens.size(), 30u);
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(read.text.tokens[i], i);
@@ -37,7 +37,7 @@ TEST_F(CalibrationSourceTest, CutsTokenIdsIntoWindows) {
 }
 
 TEST_F(CalibrationSourceTest, TakesAsManyWindowsAsAreAskedForOfTheModelsContext) {
-  const ReadText read = this->read({.tokens = dir_ / "ids.u16", .samples = 1});
+  const ReadText read = this->read({.text = {}, .tokens = dir_ / "ids.u16", .samples = 1});
   EXPECT_EQ(read.text.window_tokens, 24u) << "positions that tiny_gpt2() has";
   EXPECT_EQ(read.text.tokens.size(), 24u);
   EXPECT_TRUE(read.warnings.empty());
@@ -45,7 +45,8 @@ TEST_F(CalibrationSourceTest, TakesAsManyWindowsAsAreAskedForOfTheModelsContext)
 
 TEST_F(CalibrationSourceTest, NeedsATokenizerForText) {
   std::ofstream(dir_ / "a.txt") << "some words";
-  EXPECT_TRUE(test::throws_with<FormatError>([&] { (void)read({.text = {dir_ / "a.txt"}}); }, "has no tokenizer"));
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { (void)read({.text = {dir_ / "a.txt"}, .tokens = {}}); },
+                                             "has no tokenizer"));
 }
 
 }  // namespace
