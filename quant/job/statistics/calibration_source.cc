@@ -7,26 +7,21 @@
 #include "model/open/open_model.h"
 
 namespace nibble::quant {
-namespace {
-
-constexpr std::size_t kDefaultSamples = 128, kDefaultLength = 512;
-
-}  // namespace
 
 datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
                                                       const model::Architecture& architecture,
                                                       const model::Tokenizer* tokenizer,
                                                       const std::filesystem::path& model,
                                                       const ProgressSink& progress) {
-  const std::size_t length =
-      source.length > 0 ? source.length : std::min<std::size_t>(kDefaultLength, architecture.max_positions);
+  const datasets::SamplingOptions usual;
+  const std::size_t length = source.length > 0 ? source.length : std::min(usual.length, architecture.max_positions);
   if (!source.tokens.empty())
     return datasets::fixed_calibration_windows(source.tokens, architecture.vocabulary, length, source.samples);
   NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
                  "calibration text: '{}' has no tokenizer; give token ids (`tokens`) in place of `text`",
                  model.string());
   return datasets::sample_calibration_windows(source.text, *tokenizer,
-                                              {.samples = source.samples > 0 ? source.samples : kDefaultSamples,
+                                              {.samples = source.samples > 0 ? source.samples : usual.samples,
                                                .length = length,
                                                .seed = source.seed,
                                                .field = source.field,

@@ -89,6 +89,15 @@ Matrix<double> stream_of(const fs::path& directory, const CalibrationText& windo
   return stream;
 }
 
+// Squared, of all of it.
+double stream_error(const fs::path& directory, const CalibrationText& windows, const Matrix<double>& expected) {
+  const Matrix<double> stream = stream_of(directory, windows);
+  double sum = 0.0;
+  for (std::size_t i = 0; i < stream.size(); ++i)
+    sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
+  return sum;
+}
+
 std::vector<float> weight_of(const fs::path& directory, const std::string& module) {
   const auto checkpoint = model::Checkpoint::open(directory);
   return test::values_of(*make_weight_provider(checkpoint), checkpoint->architecture(), module);
@@ -307,13 +316,7 @@ TEST(Sequential, MixturesMakeUpForDriftInAttention) {
   quantize_with(windows, dir, kPlain, "plain");
   quantize_with(windows, dir, std::string(kPlain).insert(std::strlen(kPlain) - 1, ", drift_correction: 1"), "out");
   const Matrix<double> expected = stream_of(dir / "model", windows);
-  const auto error = [&](const char* directory) {
-    const Matrix<double> stream = stream_of(dir / directory, windows);
-    double sum = 0.0;
-    for (std::size_t i = 0; i < stream.size(); ++i)
-      sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
-    return sum;
-  };
+  const auto error = [&](const char* directory) { return stream_error(dir / directory, windows, expected); };
   EXPECT_LT(error("out"), 0.9 * error("plain"));
 }
 
@@ -382,13 +385,7 @@ TEST(Sequential, CorrectsTheDriftOfTheResidualStream) {
     quantize_with(windows, dir, plain + "}", "plain");
     quantize_with(windows, dir, plain + ", drift_correction: 1}", "corrected");
     const Matrix<double> expected = stream_of(dir / "model", windows);
-    const auto error = [&](const char* directory) {
-      const Matrix<double> stream = stream_of(dir / directory, windows);
-      double sum = 0.0;
-      for (std::size_t i = 0; i < stream.size(); ++i)
-        sum += (stream.data()[i] - expected.data()[i]) * (stream.data()[i] - expected.data()[i]);
-      return sum;
-    };
+    const auto error = [&](const char* directory) { return stream_error(dir / directory, windows, expected); };
     EXPECT_LT(error("corrected"), limit * error("plain"));
   }
 }
