@@ -51,8 +51,8 @@ constexpr std::string_view kCorrected = R"(  sequential: true
   drift_correction: 1
 )";
 
-// Formats that other programs read, and behind them, for the presets that end with `-solved`, how codes are solved for.
-// No biases are corrected: programs read none where the model has none.
+// Formats that other programs read, and behind them, for the presets that end with `-solved`, how codes are solved for;
+// kCorrected comes with it. No biases are corrected: programs read none where the model has none.
 constexpr std::string_view kIq4Nl = R"(defaults:
   format: block-palette
   palette: iq4_nl
@@ -262,19 +262,22 @@ defaults:
 )",
      kIq4Nl, kSearched},
     {"iq4_nl-solved",
-     R"(# `iq4_nl`, each scale searched and each code solved for under the Hessians of a layer's inputs and of its outputs: a file
-# like any other of IQ4_NL that diverges a third as much and less (docs/exports.md).
+     R"(# `iq4_nl`, each scale searched and each code solved for under the Hessians of a layer's inputs and of its outputs, and what layers
+# before have got wrong made up for: a file like any other of IQ4_NL that diverges a fifth as much and less (docs/exports.md).
+# `nibble quantize` needs --text (or --tokens), which may be that of the calibration. Without, like others that end with -solved:
+#   --set sequential=false --set drift_correction=0
 )",
-     kIq4Nl, kSolved},
+     kIq4Nl, kSolved, kCorrected},
     {"iq4_xs",
      R"(# What `nibble export --format gguf` writes as IQ4_XS: the values of IQ4_NL, scales of 6 bits for 32 inputs times a float16
 # for 256. Needs no calibration.
 )",
      kIq4Xs, kSearched},
     {"iq4_xs-solved",
-     R"(# `iq4_xs`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+     R"(# `iq4_xs`, scales searched, codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens).
 )",
-     kIq4Xs, kSolved},
+     kIq4Xs, kSolved, kCorrected},
     {"mxfp4",
      R"(# MXFP4 (OCP MX 1.0): 4-bit floats (E2M1) times a power of two (E8M0) for 32 inputs.
 defaults:
@@ -299,27 +302,30 @@ defaults:
 )",
      kGgufQ3K, kSearched},
     {"gguf-q3_k-solved",
-     R"(# `gguf-q3_k`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+     R"(# `gguf-q3_k`, scales searched, codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens).
 )",
-     kGgufQ3K, kSolved},
+     kGgufQ3K, kSolved, kCorrected},
     {"gguf-q4_0",
      R"(# What `nibble export --format gguf` writes as Q4_0: 4 bits and a float16 scale for 32 inputs, each scale searched for
 # the least squared error. Needs no calibration.
 )",
      kGgufQ4, kSearched},
     {"gguf-q4_0-solved",
-     R"(# `gguf-q4_0`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+     R"(# `gguf-q4_0`, scales searched, codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens).
 )",
-     kGgufQ4, kSolved},
+     kGgufQ4, kSolved, kCorrected},
     {"gguf-q5_0",
      R"(# What `nibble export --format gguf` writes as Q5_0: 5 bits and a float16 scale for 32 inputs, searched. Needs no
 # calibration.
 )",
      kGgufQ5, kSearched},
     {"gguf-q5_0-solved",
-     R"(# `gguf-q5_0`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+     R"(# `gguf-q5_0`, scales searched, codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens).
 )",
-     kGgufQ5, kSolved},
+     kGgufQ5, kSolved, kCorrected},
     {"gguf-q8_0",
      R"(# What `nibble export --format gguf` writes as Q8_0: 8 bits and a float16 scale for 32 inputs. Needs no calibration.
 defaults:
@@ -333,34 +339,36 @@ defaults:
 )",
      kMlx, kSearched},
     {"mlx-4bit-solved",
-     R"(# `mlx-4bit`, scales searched and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md).
+     R"(# `mlx-4bit`, scales searched, codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens).
 )",
-     kMlx, kSolved},
+     kMlx, kSolved, kCorrected},
     {"compressed-tensors-4bit",
      R"(# What `nibble export --format compressed-tensors` (and gptq, awq) holds in its usual form: 4 bits and a float16 scale
 # for 128 inputs, positive as quantizers there make them, searched for the least squared error. Needs no calibration.
 )",
      kCompressedTensors, kSearched},
     {"compressed-tensors-4bit-solved",
-     R"(# `compressed-tensors-4bit` (and for gptq), scales searched and codes solved for under the Hessians of a layer's inputs and
-# outputs (docs/exports.md).
+     R"(# `compressed-tensors-4bit` (and for gptq), scales searched, codes solved for and errors of layers before made up for, as in
+# iq4_nl-solved (docs/exports.md); needs --text (or --tokens).
 )",
-     kCompressedTensors, kSolved},
+     kCompressedTensors, kSolved, kCorrected},
     {"ane-palette",
      R"(# What `nibble export --format coreml` holds exactly and the Neural Engine decodes by itself: a palette of 16 float16
 # values for each group of 16 output rows, by exact k-means. Needs no calibration.
 )",
      kAnePalette},
     {"ane-palette-solved",
-     R"(# `ane-palette`, palettes and codes solved for under the Hessians of a layer's inputs and outputs (docs/exports.md). Fewer
-# bits: --set bits=3
+     R"(# `ane-palette`, palettes and codes solved for and errors of layers before made up for, as in iq4_nl-solved (docs/exports.md);
+# needs --text (or --tokens). Fewer bits: --set bits=3
 )",
      kAnePalette, R"(  weighting: hessian
   solver: coordinate-descent
   hessian: guided
   output_hessian: true
   codebook_iterations: 4
-)"},
+)",
+     kCorrected},
     {"gptq-4bit",
      R"(# What `nibble export --format gptq` holds in its usual form, by its method: 4 bits and a positive float16 scale for 128
 # inputs, error feedback through the inverse Hessian, damped by its mean diagonal.

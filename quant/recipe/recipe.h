@@ -67,10 +67,9 @@ class Recipe {
   static Recipe load(const std::filesystem::path& file);
 
   /// Those of preset_names(). "palette" (4-bit k-means, one palette per tensor), "int4-block", "nf4" and its like and
-  /// the ones named after a format of `nibble export` need no calibration; "gptq-4bit", all that end in "-solved",
-  /// "whole-tensor" (the published method step for step), "squeezellm", "gptq", and "scalar-one-shot",
-  /// "windowed-one-shot" and "best-one-shot" do; "scalar", "windowed", "best", their "-mixed" and their "-tuned" take
-  /// text as well.
+  /// the ones named after a format of `nibble export` need no calibration; "gptq-4bit", "whole-tensor" (the published
+  /// method step for step), "squeezellm", "gptq", and "scalar-one-shot", "windowed-one-shot" and "best-one-shot" do;
+  /// "scalar", "windowed", "best", their "-mixed" and their "-tuned", and all that end in "-solved" take text as well.
   static Recipe preset(std::string_view name);
   static std::span<const std::string_view> preset_names();
   /// The preset's YAML, with comments, as parse() takes it.

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/random.h"
 #include "export/export_checkpoint.h"
 #include "quant/recipe/recipe.h"
 #include "tests/export/directory_support.h"
@@ -30,6 +31,14 @@ constexpr SolvedCase kSolvedCases[] = {
     {"ane-palette-solved", "coreml", "out.mlpackage"},
 };
 
+// As many windows of as many tokens that the model has.
+quant::CalibrationText random_windows(std::size_t count, std::size_t length) {
+  Random random(5);
+  quant::CalibrationText text{.tokens = {}, .window_tokens = length, .fingerprint = "text"};
+  for (std::size_t i = 0; i < count * length; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(300)));
+  return text;
+}
+
 TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
   const TempDir dir;
   write_small_llama(
@@ -40,7 +49,12 @@ TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
     SCOPED_TRACE(testing::Message() << one.preset << " for " << one.format);
     const quant::Recipe recipe = quant::Recipe::preset(one.preset);
     EXPECT_NO_THROW(exporting::require_exportable(exporting::find_exporter(one.format), dir / "model", recipe));
-    quantize(dir / "model", dir / "q", quant::Recipe::preset_text(one.preset), {dir / "calib.h5"});
+    quant::quantize_model({.model = dir / "model",
+                           .output = dir / "q",
+                           .recipe = recipe,
+                           .calibration = {dir / "calib.h5"},
+                           .text = random_windows(4, 32),
+                           .overwrite = true});
     const exporting::ExportResult result = export_to(one.format, dir / "q", dir / one.output);
     EXPECT_EQ(result.coded, 2u * 7u);
     EXPECT_EQ(result.read_back.rounded, 0u);
