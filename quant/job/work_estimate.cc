@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "quant/job/budget/budget.h"
+#include "quant/job/network/drifted_item.h"
 #include "quant/job/network/input_scaling.h"
 #include "quant/job/network/tuning.h"
 #include "quant/job/recipe_needs.h"
@@ -56,9 +57,10 @@ double seconds_of_input_scaling(const QuantizeItem& item, TensorSettings setting
 
 WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows windows,
                            const calib::StatisticSet& statistics) {
-  constexpr double kSequential = 2.5, kCorrected = 5.0, kProbe = 0.5;  // a probe begins at its tensor's block
+  // quantize_sequentially(); a probe begins at its tensor's block.
+  constexpr double kSequential = 2.5, kCorrected = 5.0, kShiftedAlone = 1.0, kProbe = 0.5;
   WorkEstimate work;
-  bool sequential = false, corrected = false;
+  bool sequential = false, corrected = false, shifted_alone = false;
   const bool head = needs_head(plan);
   for (const QuantizeItem& item : plan.items) {
     const std::vector<TensorSettings> ways =
@@ -73,10 +75,12 @@ WorkEstimate estimate_work(const Plan& plan, const Recipe& recipe, TextWindows w
     }
     work.thread_seconds += seconds_of_input_scaling(item, item.settings);
     sequential = sequential || item.settings.sequential;
-    corrected = corrected || item.settings.drift_correction > 0.0;
+    corrected = corrected || is_drift_corrected(item);
+    shifted_alone = shifted_alone || is_shifted_alone(item);
   }
   if (sequential)
-    work.window_passes += (corrected ? kCorrected : kSequential) * static_cast<double>(windows.statistics);
+    work.window_passes += ((corrected ? kCorrected : kSequential) + (shifted_alone ? kShiftedAlone : 0.0)) *
+                          static_cast<double>(windows.statistics);
   if (recipe.budget())
     work.window_passes += kProbe * static_cast<double>(recipe.budget()->probe_windows * plan.items.size());
   if (recipe.tuning()) work.window_passes += static_cast<double>(tuning_work(*recipe.tuning(), windows.all).passes());

@@ -55,6 +55,10 @@ bool is_drift_corrected(const QuantizeItem& item) {
          !item.layer.expert;
 }
 
+bool is_shifted_alone(const QuantizeItem& item) {
+  return item.settings.sequential && item.settings.shifting && !is_drift_corrected(item);
+}
+
 QuantizeItem drifted_item(const QuantizeItem& item, const DriftedInputs& inputs) {
   QuantizeItem made = item;
   if (inputs.drift != nullptr) {

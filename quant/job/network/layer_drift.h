@@ -51,11 +51,12 @@ class DriftSums {
   DriftSums(std::size_t window_tokens, double residual_multiplier);
 
   /// Adds the next batch, in both networks, with the streams of both or of none. Cost: in² multiply-adds a token, in ·
-  /// hidden more for the stream. Memory: half the batch again, and 8 (in² + hidden · in) bytes. Threads: all for
-  /// products.
+  /// hidden more for the stream. Memory: half the batch again, and bytes(). Threads: all for products.
   void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
   /// Precondition: two windows or more.
   [[nodiscard]] LayerDrift take();
+  /// What sums of a layer's inputs take, with those of a stream of `hidden` (0: without).
+  static std::uint64_t bytes(std::uint64_t in, std::uint64_t hidden) { return 8 * in * (in + hidden); }
 
  private:
   std::size_t window_tokens_, windows_ = 0;

@@ -51,8 +51,10 @@ class SequentialRun {
         shards_(plan.items.size()),
         layers_(calib::collected_layers(job.architecture, false)) {
     for (const QuantizeItem& item : plan.items) {
-      shifted_alone_ = shifted_alone_ || (is_shifted(item) && !is_drift_corrected(item));
-      corrected_ = corrected_ || is_drift_corrected(item);
+      shifted_alone_ = shifted_alone_ || is_shifted_alone(item);
+      if (!is_drift_corrected(item)) continue;
+      corrected_ = true;
+      drift_bytes_ = std::max(drift_bytes_, DriftSums::bytes(item.source->cols(), job.architecture.hidden));
     }
   }
 
@@ -130,9 +132,10 @@ class SequentialRun {
     const std::size_t length = job_.text.window_tokens;
     const calib::ResidualShape shape{job_.text.tokens.size(), job_.architecture.hidden,
                                      walk.windows_per_batch * length};
-    // The plan counts two boundaries, before and after a block; the float model has two of its own.
+    // The plan counts two boundaries, before and after a block; the float model has two of its own. Nor does it count
+    // what drift is summed in.
     const std::uint64_t streams = needs_float_stream() && !walk.residuals_on_disk ? walk.residual_bytes : 0;
-    if (!walk.residuals_on_disk && walk.memory_bytes + streams <= job_.memory_bytes)
+    if (!walk.residuals_on_disk && walk.memory_bytes + streams + drift_bytes_ <= job_.memory_bytes)
       return calib::make_memory_store(shape);
     return calib::make_file_store(shape, job_.scratch, job_.identity);
   }
@@ -401,6 +404,7 @@ class SequentialRun {
   std::vector<CollectedLayer> layers_;
   bool shifted_alone_ = false;  // some item's bias takes up drift, and not its weight
   bool corrected_ = false;
+  std::uint64_t drift_bytes_ = 0;  // most that sums of drift take
   std::uint64_t sums_limit_ = 0;  // bytes of sums that are collected in one walk
   std::optional<GrowingModel> network_, float_network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block

@@ -51,11 +51,12 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few
 ///           tokens chose are quantized without statistics and named in `rare`.
 /// Resuming  what is finished is taken from `scratch`, and `rare` with it; the bytes are those of an undisturbed run.
-/// Cost      about 2.5 forward passes of the text, 3.5 with shifting, 5 with drift_correction, and the products of
-///           DriftSums: of each block the last run, and what lies before attention's output, gate and down; more where
-///           the sums of a mixture's experts need more than an eighth of memory_bytes and are collected in turns.
-///           Memory: one batch, the Hessian of one input (of a step's experts) and its solver, and the residual stream
-///           at one boundary (2 with shifting or drift_correction), in files where memory_bytes are too few.
+/// Cost      about 2.5 forward passes of the text, 3.5 with shifting, 5 with drift_correction (6 with both where some
+///           layers have only shifting: experts), and the products of DriftSums: of each block the last run, and what
+///           lies before attention's output, gate and down; more where the sums of a mixture's experts need more than
+///           an eighth of memory_bytes and are collected in turns. Memory: one batch, the Hessian of one input (of a
+///           step's experts) with DriftSums::bytes(), or its solver, and the residual stream at one boundary (2 with
+///           shifting or drift_correction), in files where memory_bytes are too few.
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
                                          std::vector<RareExpert>& rare);
 

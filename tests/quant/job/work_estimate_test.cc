@@ -103,7 +103,11 @@ TEST_F(WorkEstimateTest, LargestWeightIsThatOfTheLargestWay) {
 
 TEST_F(WorkEstimateTest, CountsThePassesOfText) {
   EXPECT_EQ(of("defaults: {solver: gptq, sequential: true}", 16).window_passes, 2.5 * 16);
-  EXPECT_EQ(of("defaults: {solver: gptq, sequential: true, drift_correction: 1}", 16).window_passes, 5.0 * 16);
+  EXPECT_EQ(of("defaults: {solver: gptq, sequential: true, shifting: true}", 16).window_passes, 3.5 * 16);
+  // With drift_correction, what biases need comes with what weights need; but where those of some make up for nothing.
+  const std::string corrected = "defaults: {solver: gptq, sequential: true, shifting: true, drift_correction: 1}";
+  EXPECT_EQ(of(corrected, 16).window_passes, 5.0 * 16);
+  EXPECT_EQ(of("{" + corrected + ", layers: [{match: down_proj, drift_correction: 0}]}", 16).window_passes, 6.0 * 16);
   // The float model once, three measurements of 8, and 2 epochs of four passes for each of 56; of all the text, or its
   // first.
   const double passes = 64 + 3 * 8 + 2 * 4 * 56;
