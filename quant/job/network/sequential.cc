@@ -405,7 +405,7 @@ class SequentialRun {
   bool shifted_alone_ = false;  // some item's bias takes up drift, and not its weight
   bool corrected_ = false;
   std::uint64_t drift_bytes_ = 0;  // most that sums of drift take
-  std::uint64_t sums_limit_ = 0;  // bytes of sums that are collected in one walk
+  std::uint64_t sums_limit_ = 0;   // bytes of sums that are collected in one walk
   std::optional<GrowingModel> network_, float_network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block
 };
