@@ -9,6 +9,14 @@ if(NIBBLE_SANITIZE)
 endif()
 # Of release builds -O3 is for the code under test too; another quarter.
 target_compile_options(nibble_test_options INTERFACE $<$<CONFIG:Release>:-Og>)
+# GCC's usual linker takes twice as long: a minute of some ninety programs, sanitizers and all.
+include(CheckLinkerFlag)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT CMAKE_CROSSCOMPILING)
+  check_linker_flag(CXX -fuse-ld=gold NIBBLE_HAVE_GOLD)
+  if(NIBBLE_HAVE_GOLD)
+    target_link_options(nibble_test_options INTERFACE -fuse-ld=gold)
+  endif()
+endif()
 target_compile_options(nibble_test_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>         # for ccache
   $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # fixtures of unnamed namespaces, compiled together
