@@ -29,7 +29,7 @@ function(nibble_isa_sources name isa)
   if(NIBBLE_SANITIZE)
     list(APPEND flags -fno-sanitize-address-use-after-scope)  # register tiles: four times the compile time, nothing to find
   endif()
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}" SKIP_PRECOMPILE_HEADERS ON)
   string(TOUPPER ${isa} upper)
   target_compile_definitions(nibble_${name} PRIVATE NIBBLE_HAVE_${upper}=1)
 endfunction()

@@ -71,7 +71,7 @@ std::string SentencePieceText::apply(std::string_view text) const {
     after_space = step_.remove_extra_whitespaces && piece.text.ends_with(' ');
   }
   if (step_.remove_extra_whitespaces) {
-    while (result.ends_with(space)) result.resize(result.size() - space.size());
+    while (result.ends_with(space)) result.erase(result.size() - space.size());
   }
   if (step_.add_dummy_prefix && step_.whitespace_as_suffix) result += space;
   return result;
