@@ -1,7 +1,7 @@
 # Headers of others that most files read, read once: they cost half a second a file, a sixth of what the demo takes to compile. With
 # GCC, which wants them compiled by the options of the files that use them (of another -O it dies or does not): those of
-# nibble_compile_quickly() have their own, and those of nibble_run_quickly() and files with instructions of their own read them as
-# ever. A file must still include what it uses: scripts/check_alone.sh.
+# nibble_compile_quickly() have their own, and those of nibble_run_quickly() and files with options of their own read them as
+# ever (SKIP_PRECOMPILE_HEADERS). A file must still include what it uses: scripts/check_alone.sh.
 function(nibble_make_headers name)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/headers.cc CONTENT "// Stands for libraries when their headers are compiled.\n")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/headers.cc)

@@ -19,6 +19,7 @@ rm -rf "$work/build-env" "$work/dist"
 
 if command -v ccache >/dev/null; then
   export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  export CCACHE_SLOPPINESS=pch_defines,time_macros  # as in CMakePresets.json: headers are precompiled
   export CC=${CC:-cc} CXX=${CXX:-c++}  # by the names that CMake chooses: the cache tells c++ from g++
 fi
 PATH="$work/build-env/bin:$PATH" "$work/build-env/bin/pip" wheel -q --disable-pip-version-check --no-build-isolation \

@@ -179,7 +179,7 @@ defaults:
 )"},
     {"scalar-tuned",
      R"(# `scalar`, then its palettes, scales, biases and codes trained end to end towards the float model's distributions on the
-# same text; no further bits. It took 9 to 33 % off one-shot codes (docs/results/tuning.md), and little off these (docs/results/drift.md).
+# same text; no further bits. It takes 5 to 8 % off `scalar` at 2 bits (docs/results/drift.md), 9 to 33 % off one-shot codes (docs/results/tuning.md).
 )",
      kScalar, kCorrected,
      R"(tuning:
@@ -225,8 +225,8 @@ budget:
 )",
      kWindowed, "  bits: 4\n  window_bits: 8\n"},
     {"best-mixed",
-     R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them: about half the
-# divergence of the same bits in every tensor, measured on one-shot codes (docs/results/budget.md). Another size:
+     R"(# `best` with the bits of each tensor's streams chosen by predicted loss, 3.1 bits all-in over all of them: a third to
+# half less divergence than one width for all (docs/results/drift.md; of one-shot codes: docs/results/budget.md). Another size:
 # --set budget.bits_per_weight=2.1; at 4.1, where streams end at 4 bits, codes of their own for the widths beyond:
 #   --set budget.bits=3,4,5,6 --set budget.window_bits=0,8
 )",
@@ -240,7 +240,7 @@ budget:
 )"},
     {"best-tuned",
      R"(# `best`, then its palettes, scales and biases trained end to end towards the float model's distributions on the same
-# text; no further bits. It took 6 to 31 % off one-shot codes (docs/results/tuning.md), and is not measured on these.
+# text; no further bits. It takes 3 to 4 % off `best` at 2 bits (docs/results/drift.md), 6 to 31 % off one-shot codes (docs/results/tuning.md).
 )",
      kWindowed, kCorrected,
      R"(  bits: 4

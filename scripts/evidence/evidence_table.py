@@ -255,7 +255,7 @@ def main():
           "undecided, † of the row above. Bits count everything stored, of the linear layers and of the whole model. "
           "Columns of a use hold all texts of that use together; differences, †, and loss are of test text where there is any, else "
           "of the column on the right. Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are "
-          "compared with `best` (or `best-one-shot`) of their width. Seconds are of one thread of a machine shared with other work.\n")
+          "compared with `best` (or `best-one-shot`) of their width. Seconds are of one thread, where text runs through the model (drift, tuning, probes) of all, of a machine shared with other work.\n")
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
     lost, lacking = [], []

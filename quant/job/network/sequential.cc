@@ -54,7 +54,7 @@ class SequentialRun {
       shifted_alone_ = shifted_alone_ || is_shifted_alone(item);
       if (!is_drift_corrected(item)) continue;
       corrected_ = true;
-      drift_bytes_ = std::max(drift_bytes_, DriftSums::bytes(item.source->cols(), job.architecture.hidden));
+      drift_bytes_ = std::max(drift_bytes_, 2 * DriftSums::bytes(item.source->cols(), job.architecture.hidden));
     }
   }
 
@@ -404,7 +404,7 @@ class SequentialRun {
   std::vector<CollectedLayer> layers_;
   bool shifted_alone_ = false;  // some item's bias takes up drift, and not its weight
   bool corrected_ = false;
-  std::uint64_t drift_bytes_ = 0;  // most that sums of drift take
+  std::uint64_t drift_bytes_ = 0;  // most that sums of drift take, with drifted_item()'s copy
   std::uint64_t sums_limit_ = 0;   // bytes of sums that are collected in one walk
   std::optional<GrowingModel> network_, float_network_;
   std::map<std::string, std::vector<double>> float_means_;  // of the current block

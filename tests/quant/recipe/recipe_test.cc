@@ -530,7 +530,8 @@ TEST(Recipe, TheOrderOfKeysDoesNotChangeTheCanonicalText) {
 }
 
 TEST(Presets, SolvedOnesAreTheirBasesButForWhatSolves) {
-  for (const std::string base : {"iq4_nl", "gguf-q4_0", "gguf-q5_0", "mlx-4bit", "compressed-tensors-4bit"}) {
+  for (const std::string base :
+       {"iq4_nl", "iq4_xs", "gguf-q3_k", "gguf-q4_0", "gguf-q5_0", "mlx-4bit", "compressed-tensors-4bit"}) {
     Recipe expected = Recipe::preset(base);
     for (const char* setting : {"search=hessian", "solver=coordinate-descent", "hessian=guided", "output_hessian=true",
                                 "sequential=true", "drift_correction=1"})

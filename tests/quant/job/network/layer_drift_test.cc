@@ -129,6 +129,15 @@ TEST(DriftSums, AreOfEveryOtherWindow) {
     }
 }
 
+TEST(DriftSums, TakeTheBytesThatPlansCount) {
+  for (const bool stream : {false, true}) {
+    std::uint64_t bytes = 0;
+    for (const LayerDrift::Half& half : measured(make_case(4), stream).halves)
+      bytes += sizeof(float) * (half.inputs.size() + half.stream.size());
+    EXPECT_EQ(DriftSums::bytes(kIn, stream ? kOut : 0), bytes);
+  }
+}
+
 TEST(DriftSums, HaveTheMeansOfBothNetworks) {
   const Case given = make_case(5);
   const LayerDrift drift = measured(given, true);
