@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "core/random.h"
 #include "export/export_checkpoint.h"
 #include "quant/recipe/recipe.h"
 #include "tests/export/directory_support.h"
 #include "tests/export/gguf_support.h"
 #include "tests/quant/job/calibrated_models.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 
@@ -31,14 +31,6 @@ constexpr SolvedCase kSolvedCases[] = {
     {"ane-palette-solved", "coreml", "out.mlpackage"},
 };
 
-// As many windows of as many tokens that the model has.
-quant::CalibrationText random_windows(std::size_t count, std::size_t length) {
-  Random random(5);
-  quant::CalibrationText text{.tokens = {}, .window_tokens = length, .fingerprint = "text"};
-  for (std::size_t i = 0; i < count * length; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(300)));
-  return text;
-}
-
 TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
   const TempDir dir;
   write_small_llama(
@@ -53,7 +45,7 @@ TEST(SolvedPresets, FitTheProgramsThatTheyAreFor) {
                            .output = dir / "q",
                            .recipe = recipe,
                            .calibration = {dir / "calib.h5"},
-                           .text = random_windows(4, 32),
+                           .text = random_text(5, 4, 32, 300),
                            .overwrite = true});
     const exporting::ExportResult result = export_to(one.format, dir / "q", dir / one.output);
     EXPECT_EQ(result.coded, 2u * 7u);

@@ -55,8 +55,8 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 ///           layers have only shifting: experts), and the products of DriftSums: of each block the last run, and what
 ///           lies before attention's output, gate and down; more where the sums of a mixture's experts need more than
 ///           an eighth of memory_bytes and are collected in turns. Memory: one batch, the Hessian of one input (of a
-///           step's experts) with DriftSums::bytes() twice and its factor, or its solver, and the residual stream at one boundary (2 with
-///           shifting or drift_correction), in files where memory_bytes are too few.
+///           step's experts) with DriftSums::bytes() twice and its factor, or its solver, and the residual stream at
+///           one boundary (2 with shifting or drift_correction), in files where memory_bytes are too few.
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
                                          std::vector<RareExpert>& rare);
 

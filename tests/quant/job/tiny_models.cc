@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/matrix/dtype.h"
+#include "core/random.h"
 #include "quant/store/load_model.h"
 #include "tests/support/files.h"
 
@@ -164,6 +165,15 @@ TinyModel tiny_mixtral(std::uint64_t intermediate) {
     }
   }
   return model;
+}
+
+quant::CalibrationText random_text(std::uint64_t seed, std::size_t windows, std::size_t window_tokens,
+                                   std::uint64_t kinds) {
+  Random random(seed);
+  quant::CalibrationText text{.tokens = {}, .window_tokens = window_tokens, .fingerprint = "text"};
+  for (std::size_t i = 0; i < windows * window_tokens; ++i)
+    text.tokens.push_back(static_cast<TokenId>(random.below(kinds)));
+  return text;
 }
 
 std::vector<float> logits_of_model(const std::filesystem::path& directory) {

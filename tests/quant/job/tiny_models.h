@@ -35,6 +35,10 @@ TinyModel tiny_cohere();
 TinyModel tiny_mixtral(std::uint64_t intermediate = 12);
 inline constexpr std::uint32_t kRareToken = 7;
 
+/// As many windows of as many random tokens, each one of the first `kinds`.
+quant::CalibrationText random_text(std::uint64_t seed, std::size_t windows, std::size_t window_tokens = 20,
+                                   std::uint64_t kinds = 40);
+
 /// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.
 std::vector<float> logits_of_model(const std::filesystem::path& directory);
 

@@ -23,12 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLength = 20;
 
-CalibrationText text(std::size_t windows = 3) {
-  Random random(5);
-  CalibrationText text{.tokens = {}, .window_tokens = kLength, .fingerprint = "text"};
-  for (std::size_t i = 0; i < kLength * windows; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(40)));
-  return text;
-}
+CalibrationText text(std::size_t windows = 3) { return test::random_text(5, windows, kLength); }
 
 class BudgetProbeTest : public testing::Test {
  protected:

@@ -28,11 +28,8 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
 
 // Of as many kinds of tokens.
-CalibrationText text(int windows = 6, std::uint64_t kinds = 40) {
-  Random random(3);
-  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (int i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(kinds)));
-  return text;
+CalibrationText text(std::size_t windows = 6, std::uint64_t kinds = 40) {
+  return test::random_text(3, windows, 20, kinds);
 }
 
 QuantizeResult quantize_with(CalibrationText text, const TempDir& dir, const std::string& yaml,
@@ -241,7 +238,7 @@ constexpr const char* kCorrected =
     "drift_correction: 1, input_scaling: awq}";
 
 // What one block, its sums and one batch take: the least that is granted.
-std::uint64_t least_memory(const fs::path& model, int count = 6) {
+std::uint64_t least_memory(const fs::path& model, std::size_t count = 6) {
   const CalibrationText windows = text(count);
   calib::RunSettings settings;
   settings.collected = {.activations = true, .hessian = true};

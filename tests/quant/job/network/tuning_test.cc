@@ -22,12 +22,7 @@ namespace {
 using test::TempDir;
 namespace fs = std::filesystem;
 
-CalibrationText text(std::size_t windows = 16) {
-  Random random(3);
-  CalibrationText text{.tokens = {}, .window_tokens = 20, .fingerprint = "text"};
-  for (std::size_t i = 0; i < 20 * windows; ++i) text.tokens.push_back(static_cast<TokenId>(random.below(40)));
-  return text;
-}
+CalibrationText text(std::size_t windows = 16) { return test::random_text(3, windows); }
 
 class TuningTest : public testing::Test {
  protected:
