@@ -22,7 +22,8 @@ checkpoints yet: your run is a test of us.
   --llama             GPTQ's and SqueezeLLM's Llama tables (blocks of 2048, WikiText-2 and C4's validation split) instead
                       of the post's (sliding, 1024/512)
   --llama32           Llama-3.2-1B (blocks of 2048, WikiText-2, KL divergence from the float model besides): plain
-                      formats, GPTQ, SqueezeLLM, the post's method and the presets scalar-one-shot and best-one-shot at 4, 3 and 2 bits
+                      formats, GPTQ, SqueezeLLM, the post's method and the presets scalar-one-shot, best-one-shot and best at 4, 3 and 2 bits
+                      (best sends the calibration text through the model a few times for each width)
   --context N         the context to evaluate with (default 1024, with --llama… 2048; at most the model's)
   --max-tokens N      evaluate the first N tokens only: to try it out
   --samples N         calibration windows (default 100 of 512 tokens, as published; with --llama… 128 of 2048)
@@ -227,6 +228,9 @@ list:
   - {name: best-one-shot 4-bit, preset: best-one-shot}
   - {name: best-one-shot 3-bit, preset: best-one-shot, bits: 3}
   - {name: best-one-shot 2-bit, preset: best-one-shot, bits: 2}
+  - {name: best 4-bit, preset: best}
+  - {name: best 3-bit, preset: best, bits: 3}
+  - {name: best 2-bit, preset: best, bits: 2}
 YAML
 }
 
