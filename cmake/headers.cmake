@@ -5,9 +5,9 @@
 function(nibble_make_headers name)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/headers.cc CONTENT "// Stands for libraries when their headers are compiled.\n")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/headers.cc)
-  target_link_libraries(${name} PRIVATE fmt::fmt nibble_options)
+  target_link_libraries(${name} PRIVATE fmt::fmt nlohmann_json::nlohmann_json nibble_options)
   target_precompile_headers(${name} PRIVATE <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <map>
-    <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector>)
+    <memory> <numeric> <optional> <set> <span> <string> <string_view> <utility> <vector> <nlohmann/json.hpp>)
 endfunction()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   nibble_make_headers(nibble_headers)

@@ -21,20 +21,28 @@ target_compile_options(nibble_test_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>         # for ccache
   $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # fixtures of unnamed namespaces, compiled together
 
+# nibble_test_library(name SOURCES file… DEPS target…): what tests of several folders share, compiled as they are.
+function(nibble_test_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC ${arg_DEPS} nibble_test_support PRIVATE nibble_options nibble_test_options)
+  # As code of programs, which the headers were compiled for, not of libraries that may be shared.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_PIE})
+  target_precompile_headers(${name} REUSE_FROM nibble_test_headers)
+endfunction()
+
 # nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
 # The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests),
 # because compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where
 # its own names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a
-# run per tier of instructions with NIBBLE_FORCE_ISA (core/machine/isa.h); on a processor that lacks one, those runs show as skipped. Tiers
-# that few kernels tell apart run all cases of a program in one process: a thousand processes less; so do those of Arm, which mostly
-# run under an emulator.
+# run per tier of instructions with NIBBLE_FORCE_ISA (core/machine/isa.h); on a processor that lacks one, those runs show as skipped;
+# all cases of a program then run in one process: some thousand processes less.
 set(NIBBLE_TIERS scalar)
 if(NIBBLE_ISA_FAMILY STREQUAL x86)
-  set(NIBBLE_FINE_TIERS avx2-vnni avx512-base avx512-vnni)
-  list(APPEND NIBBLE_TIERS avx2 ${NIBBLE_FINE_TIERS} avx512-vbmi amx)
+  list(APPEND NIBBLE_TIERS avx2 avx2-vnni avx512-base avx512-vnni avx512-vbmi amx)
 elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
-  set(NIBBLE_FINE_TIERS ${NIBBLE_TIERS} neon neon-dotprod neon-i8mm)
-  set(NIBBLE_TIERS ${NIBBLE_FINE_TIERS})
+  list(APPEND NIBBLE_TIERS neon neon-dotprod neon-i8mm)
 endif()
 # nibble_ctest(program test PROPERTIES …): the suites of a program as CTest tests of the names test:Suite.
 function(nibble_ctest program test)
@@ -49,17 +57,12 @@ include([==[${PROJECT_SOURCE_DIR}/cmake/test_suites.cmake]==])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
 endfunction()
 
-# nibble_test_properties(result labels): whole models in release builds have all threads, two slots of CTest, and begin first. All
-# others have a processor each: of toy models half the time would go into threads that wait for one. Tests that are about threads ask
-# for several.
+# nibble_test_properties(result labels): every test has a processor: of toy models half the time would go into threads that wait for
+# one. Whole models take longest and begin first. Tests that are about threads ask for several.
 function(nibble_test_properties result labels)
-  set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
-  if(NOT golden IN_LIST labels)
-    list(APPEND properties PROCESSORS 1 PROCESSOR_AFFINITY ON)
-  elseif(NIBBLE_SANITIZE)
-    list(APPEND properties PROCESSORS 1 PROCESSOR_AFFINITY ON COST 100)
-  else()
-    list(APPEND properties PROCESSORS 2 COST 100)
+  set(properties LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77 PROCESSORS 1 PROCESSOR_AFFINITY ON)
+  if(golden IN_LIST labels)
+    list(APPEND properties COST 100)
   endif()
   set(${result} "${properties}" PARENT_SCOPE)
 endfunction()
@@ -86,13 +89,9 @@ function(nibble_test_program name labels each_isa)
     list(APPEND properties ENVIRONMENT_MODIFICATION NIBBLE_BESIDE_DEFAULT_ISA=set:1)
   endif()
   foreach(isa ${NIBBLE_TIERS})
-    if(isa IN_LIST NIBBLE_FINE_TIERS)
-      add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
-      set_tests_properties(${name}@${isa} PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
-      set_property(TEST ${name}@${isa} APPEND PROPERTY LABELS isa)
-      continue()
-    endif()
-    nibble_ctest(${name} ${name}@${isa} PROPERTIES ${properties} ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+    add_test(NAME ${name}@${isa} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}@${isa} PROPERTIES ${properties} COST 50 ENVIRONMENT NIBBLE_FORCE_ISA=${isa})
+    set_property(TEST ${name}@${isa} APPEND PROPERTY LABELS isa)
   endforeach()
 endfunction()
 

@@ -16,6 +16,7 @@
 #include "export/output_path.h"
 #include "export/read_back.h"
 #include "model/open/open_model.h"
+#include "quant/job/budget/budget.h"
 #include "quant/job/plan/plan.h"
 
 namespace nibble::exporting {
@@ -144,15 +145,7 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
 
 // The settings that a budget may give a matrix; without one, those of the recipe.
 std::vector<quant::TensorSettings> possible_settings(const quant::QuantizeItem& item, const quant::Recipe& recipe) {
-  if (!recipe.budget() || !item.identity.block_linear) return {item.settings};
-  std::vector<quant::TensorSettings> all;
-  for (const unsigned bits : recipe.budget()->bits)
-    for (const quant::Granularity granularity : recipe.budget()->granularity) {
-      all.push_back(item.settings);
-      all.back().bits = bits;
-      all.back().granularity = granularity;
-    }
-  return all;
+  return recipe.budget() ? quant::budget_ways(item, recipe) : std::vector{item.settings};
 }
 
 /// A matrix of the network, and as what quantizing may store it.

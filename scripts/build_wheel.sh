@@ -14,7 +14,7 @@ sys.exit(not (sys.version_info >= (3, 9) and pathlib.Path(sysconfig.get_path("in
 mkdir -p "$work"
 rm -rf "$work/build-env" "$work/dist"
 "$python" -m venv "$work/build-env" >/dev/null 2>&1 || cannot "no venv module (python3-venv)"
-"$work/build-env/bin/pip" install -q --disable-pip-version-check -r python/requirements-build.txt 2>"$work/pip.log" ||
+"$work/build-env/bin/pip" install -q --no-compile --disable-pip-version-check -r python/requirements-build.txt 2>"$work/pip.log" ||
   cannot "packages cannot be installed ($(tail -1 "$work/pip.log"))"
 
 if command -v ccache >/dev/null; then

@@ -12,7 +12,7 @@ wheel=$(scripts/build_wheel.sh 2>"$work.log") || {
 }
 rm -rf "$work/test-env"
 "${TEST_PYTHON:-${PYTHON:-python3}}" -m venv "$work/test-env"
-"$work/test-env/bin/pip" install -q --disable-pip-version-check "$wheel" -r python/requirements-test.txt
+"$work/test-env/bin/pip" install -q --no-compile --disable-pip-version-check "$wheel" -r python/requirements-test.txt
 cd "$work"  # away from the sources: what is tested is what was installed
 export NIBBLE_ROOT=$root
 "$work/test-env/bin/python" -m pytest -c "$root/pyproject.toml" --rootdir "$root" -p no:cacheprovider "$root/tests/python"

@@ -28,9 +28,7 @@
 #include "core/text/json.h"
 #include "model/open/open_model.h"
 #include "quant/job/assemble.h"
-#include "quant/job/network/tuning.h"
 #include "quant/job/quantize_model.h"
-#include "quant/job/shards/shard.h"
 #include "quant/recipe/recipe.h"
 
 namespace nibble::cli {
@@ -71,25 +69,15 @@ Totals totals_of(const quant::QuantizeResult& result) {
 
 nlohmann::ordered_json json_of(const QuantizeArguments& arguments, const quant::Recipe& recipe,
                                const quant::QuantizeResult& result, double seconds, std::uint64_t peak) {
-  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
-  for (const quant::TensorResult& tensor : result.tensors) tensors.push_back(quant::figures_json(tensor));
   nlohmann::ordered_json json{{"model", arguments.model.string()},
                               {"output", arguments.output.string()},
-                              {"bits_per_weight", result.bits_per_weight},
-                              {"model_bits_per_weight", result.model_bits_per_weight},
                               {"file_bytes", result.file_bytes},
                               {"weights", totals_of(result).weights},
                               {"seconds", seconds},
                               {"threads", thread_count()},
                               {"peak_anonymous_bytes", peak},
-                              {"recipe", recipe.canonical_json()},
-                              {"tensors", std::move(tensors)}};
-  for (const quant::RareExpert& expert : result.rare_experts)
-    json["without_statistics"].push_back(
-        {{"name", expert.name}, {"calibration_tokens", expert.tokens}, {"inputs", expert.inputs}});
-  if (!result.unused_rules.empty()) json["unused_rules"] = result.unused_rules;
-  if (result.tuning) json["tuning"] = quant::tuning_json(*result.tuning);
-  if (result.budget) json["budget"] = quant::budget_json(*result.budget);
+                              {"recipe", recipe.canonical_json()}};
+  json.update(quant::report_json(result));
   return json;
 }
 

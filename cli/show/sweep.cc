@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "cli/show/differences.h"
@@ -207,11 +208,12 @@ void show_results(const eval::SweepPlan& plan, const eval::SweepOptions& options
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
     if (!options.shard.has(i)) continue;
     for (const eval::PlannedCell& cell : plan.jobs[i].cells) {
-      if (!results.find(cell.record.id)) {
+      const std::optional<eval::SweepRecord> found = results.find(cell.record.id);
+      if (!found) {
         ++absent;
         continue;
       }
-      const eval::SweepRecord record = eval::read_record(results.record_file(cell.record.id));
+      const eval::SweepRecord& record = *found;
       const auto& labels = cell.record.labels;
       nlohmann::ordered_json line{{"id", record.id},
                                   {"model", fact(labels, "model")},

@@ -13,12 +13,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "core/machine/cpu_quota.h"
+#include "core/machine/no_thread.h"
 #include "core/machine/scratch_memory.h"
 
 namespace nibble {
@@ -103,10 +103,7 @@ class ThreadPool {
     } catch (const std::system_error& error) {
       const std::size_t begun = workers_.size();
       stop();
-      throw InvalidArgument(
-          fmt::format("cannot begin thread {} of {}: {}; ask for fewer, or raise the limit of threads "
-                      "(ulimit -u, a container's pids) or of memory (ulimit -v)",
-                      begun + 2, threads, error.code().message()));
+      throw_no_thread(begun + 2, threads, error);
     } catch (...) {
       stop();
       throw;
@@ -221,6 +218,13 @@ ThreadPool& pool() {
 }
 
 }  // namespace
+
+void throw_no_thread(std::size_t number, std::size_t count, const std::system_error& error) {
+  throw InvalidArgument(
+      fmt::format("cannot begin thread {} of {}: {}; ask for fewer, or raise the limit of threads (ulimit -u, a "
+                  "container's pids) or of memory (ulimit -v)",
+                  number, count, error.code().message()));
+}
 
 void set_thread_count(std::size_t threads) {
   NIBBLE_REQUIRE(threads <= 1024, InvalidArgument, "threads: expected 0 (all processors) to 1024, got {}", threads);

@@ -113,7 +113,7 @@ Entry pooled_entry(const Texts& texts) {
 
 std::vector<std::string> files_of(const Entry& entry) {
   std::vector<std::string> files;
-  const auto source = OrderedJson::parse(fact(entry.record.sources, "evaluation"), nullptr, false);
+  const auto source = fact_json(entry.record.sources, "evaluation");
   for (const char* key : {"text", "tokens"})
     if (source.is_object() && source.contains(key) && source[key].is_array())
       for (const auto& file : source[key])

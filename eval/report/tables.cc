@@ -69,8 +69,8 @@ nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
       json.erase("windows_hash");  // follows from both
       // Of tokens the windows are the text: more of them are another. Files are told apart by where they lie.
       if (setting == kCalibrationSamples && json.value("sampling", nlohmann::json()) == "consecutive windows") {
-        const auto source = nlohmann::json::parse(fact(entry.record.sources, "calibration"), nullptr, false);
-        json["text_hash"] = source.is_object() ? source.value("tokens", nlohmann::json()) : nlohmann::json();
+        const auto source = fact_json(entry.record.sources, "calibration");
+        json["text_hash"] = source.is_object() ? source.value("tokens", nlohmann::ordered_json()) : nullptr;
       }
     }
   return json;

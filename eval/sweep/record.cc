@@ -317,6 +317,16 @@ bool is_record_name(const std::filesystem::path& file) {
   return file.extension() == ".json" && is_id(file.stem().string());
 }
 
+nlohmann::ordered_json fact_json(const Facts& facts, std::string_view name) {
+  const std::string_view text = fact(facts, name);
+  try {
+    parse_strict_json(text, name);
+  } catch (const FormatError&) {
+    return nullptr;
+  }
+  return Json::parse(text);
+}
+
 std::string_view fact(const Facts& facts, std::string_view name) {
   for (const auto& [key, value] : facts)
     if (key == name) return value;

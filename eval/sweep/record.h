@@ -141,6 +141,9 @@ bool is_record_name(const std::filesystem::path& file);
 
 /// The value of `name` in `facts`, or an empty text.
 std::string_view fact(const Facts& facts, std::string_view name);
+/// The JSON that a fact holds as text; null where it holds none, or what strict JSON is not (core/text/strict_json.h):
+/// texts of `labels`, `environment` and `sources` come as a stranger's file has them.
+nlohmann::ordered_json fact_json(const Facts& facts, std::string_view name);
 /// Where it is there already.
 void set_fact(Facts& facts, std::string_view name, std::string_view value);
 

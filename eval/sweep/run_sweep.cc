@@ -9,12 +9,15 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "calib/collect/collector.h"
 #include "core/error.h"
+#include "core/machine/no_thread.h"
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/sweep/cache.h"
@@ -69,7 +72,17 @@ class Sweep {
   }
 
  private:
-  bool wanted(const PlannedCell& cell) const { return wanted(results_.find(cell.record.id)); }
+  // A record that is there is read once: jobs that wait for others ask again and again.
+  bool wanted(const PlannedCell& cell) const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (there_.contains(cell.record.id)) return false;
+    }
+    const bool open = wanted(results_.find(cell.record.id));
+    const std::lock_guard lock(mutex_);
+    if (!open) there_.insert(cell.record.id);
+    return open;
+  }
   bool wanted(const std::optional<SweepRecord>& there) const {
     return !there || (there->error && options_.retry_failed && !tried_before(there->id));
   }
@@ -92,6 +105,7 @@ class Sweep {
           ++open;
         } else {
           renamed = renamed || !says_the_same(*there, cell.record);
+          there_.insert(cell.record.id);  // nothing runs beside this yet
         }
       }
       if (renamed) name_records(job);
@@ -290,7 +304,13 @@ class Sweep {
         stop_ = true;
       }
     };
-    for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
+    try {
+      for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
+    } catch (const std::system_error& error) {
+      stop_ = true;
+      for (std::thread& other : others) other.join();
+      throw_no_thread(others.size() + 2, workers_, error);
+    }
     work(0);
     for (std::thread& other : others) other.join();
     for (const std::exception_ptr& error : errors)
@@ -411,7 +431,8 @@ class Sweep {
   Clock::time_point cells_start_;
   double total_work_ = 0.0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;             // guards what follows
+  mutable std::set<std::string> there_;  // cells that nobody need do any more
   SweepSummary summary_;
   SweepProgress progress_;
   std::map<const PlannedJob*, double> shares_;  // of jobs in work

@@ -374,9 +374,8 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   sweep["models"].push_back({{"path", fact(record.sources, "model")}, {"name", fact(record.labels, "model")}});
   const std::string what = fmt::format("record {}", record.id);
   const auto add = [&](const char* name, bool list) {
-    const std::string_view text = fact(record.sources, name);
-    if (text.empty()) return;
-    Json section = Json::parse(text, nullptr, false);
+    if (fact(record.sources, name).empty()) return;
+    Json section = fact_json(record.sources, name);
     NIBBLE_REQUIRE(section.is_object(), FormatError, "{}: sources.{}: not JSON", what, name);
     if (list) {
       section.erase("use");  // a label, which older records may give to the text of their calibration

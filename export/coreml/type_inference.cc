@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/checked_math.h"
 #include "core/error.h"
 
 namespace nibble::coreml {
@@ -169,7 +170,7 @@ Types reshape(const Call& call) {
     if (n == -1)
       open = static_cast<std::ptrdiff_t>(shape.size());
     else
-      known *= static_cast<std::uint64_t>(n);
+      known = checked_multiply(known, static_cast<std::uint64_t>(n), "shape of a reshape");
     shape.push_back(n == -1 ? kUnknown : static_cast<std::uint64_t>(n));
   }
   if (!x.is_static()) {

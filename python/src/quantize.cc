@@ -62,7 +62,7 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
   warn(warnings);
   warn_of_unexpected_tensors(*model::open_checkpoint(model));
   warn(quant::warnings(result, model));
-  return from_json(quant::report_json(result));
+  return from_json(quant::report_json(result).dump());
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, cons
   return result;
 }
 
+namespace {
+
 nlohmann::ordered_json budget_json(const BudgetResult& budget) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const BudgetTensor& tensor : budget.tensors) {
@@ -124,7 +126,9 @@ nlohmann::ordered_json budget_json(const BudgetResult& budget) {
   return json;
 }
 
-std::string report_json(const QuantizeResult& result) {
+}  // namespace
+
+nlohmann::ordered_json report_json(const QuantizeResult& result) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const TensorResult& tensor : result.tensors) tensors.push_back(figures_json(tensor));
   nlohmann::ordered_json scaling = nlohmann::ordered_json::array();
@@ -147,7 +151,7 @@ std::string report_json(const QuantizeResult& result) {
   if (!result.unused_rules.empty()) json["unused_rules"] = result.unused_rules;
   if (result.tuning) json["tuning"] = tuning_json(*result.tuning);
   if (result.budget) json["budget"] = budget_json(*result.budget);
-  return json.dump(2) + "\n";
+  return json;
 }
 
 }  // namespace nibble::quant

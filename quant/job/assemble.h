@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
 #include "quant/job/plan/plan.h"
@@ -16,10 +15,7 @@ namespace nibble::quant {
 QuantizeResult assemble(const Plan& plan, const std::vector<Shard>& shards, const model::Checkpoint& checkpoint,
                         const std::filesystem::path& file);
 
-/// A budget's table, as it is stored and printed with --json.
-nlohmann::ordered_json budget_json(const BudgetResult& budget);
-
-/// quantization.json.
-std::string report_json(const QuantizeResult& result);
+/// What is reported of a quantization: quantization.json, and what `nibble quantize --json` prints besides.
+nlohmann::ordered_json report_json(const QuantizeResult& result);
 
 }  // namespace nibble::quant

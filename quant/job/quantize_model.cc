@@ -221,7 +221,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   quantization.bits_per_weight = result.bits_per_weight;
   quantization.model_bits_per_weight = result.model_bits_per_weight;
   output.add_text("config.json", with_quantization_config(checkpoint->metadata(), quantization));
-  output.add_text("quantization.json", report_json(result));
+  output.add_text("quantization.json", report_json(result).dump(2) + "\n");
   model::add_companions(options.model, output.partial());
   output.publish();
   return result;

@@ -40,7 +40,7 @@ struct Tuning {
 
 /// What decides the result of a quantization (docs/recipe.md): `defaults` for all tensors, `layers`, a list of rules of
 /// which the first that matches a tensor's name overrides the defaults (nothing of them, if it is a pattern alone), and
-/// an optional `budget`. YAML, so JSON too.
+/// optional sections `budget` and `tuning`. YAML, so JSON too.
 ///
 /// A key that is unknown is an error which suggests the nearest one. A key given together with others that leave it
 /// without meaning is an error which says why, unless it asks for its default; a default that loses its meaning under a

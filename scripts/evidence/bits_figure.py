@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/results/evidence/test.svg from the table beside it: KL divergence and loss over all-in bits of the linears, and KL over
+"""Draws docs/results/evidence/drift.svg from the table beside it: KL divergence and loss over all-in bits of the linears, and KL over
 those of the whole model, one column for each model.
 
     pip install matplotlib
@@ -15,11 +15,12 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 from check_tables import FIGURE, read_table  # noqa: E402
 
-TABLE = pathlib.Path("docs/results/evidence/test.md")
+TABLE = pathlib.Path("docs/results/evidence/drift.md")
 # Lines through the widths of a method; others are points.
-LINES = {"best-one-shot": "best-one-shot", "windowed-one-shot": "windowed-one-shot", "scalar-one-shot": "scalar-one-shot", "GPTQ, groups of 32": "GPTQ, groups of 32",
-         "GPTQ, rows": "GPTQ, rows", "SqueezeLLM, dense": "SqueezeLLM", "whole tensor, as published": "whole tensor, as published"}
-POINTS = {"Q4_0": "x", "Q4_1": "+", "IQ4_NL": "*", "int4 blocks, descent": "D"}
+LINES = {"best": "best", "windowed": "windowed", "scalar": "scalar", "best-one-shot": "best-one-shot",
+         "GPTQ, groups of 32, drift corrected": "GPTQ, groups of 32, drift corrected", "GPTQ, groups of 32": "GPTQ, groups of 32", "GPTQ, rows": "GPTQ, rows",
+         "SqueezeLLM, dense": "SqueezeLLM", "whole tensor, as published": "whole tensor, as published"}
+POINTS = {"Q4_0": "x", "Q4_1": "+", "IQ4_NL": "*", "IQ4_NL, solved, drift corrected": "D"}
 PANELS = [("bits", "test", "KL divergence, millinats per token"), ("bits", "loss", "loss over the float model, millinats"),
           ("whole model", "test", "KL divergence, millinats per token")]
 AXES = {"bits": "bits per weight of the linears, all-in", "whole model": "bits per weight of the whole model, all-in"}

@@ -1,5 +1,6 @@
 #include "export/export_checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -101,6 +102,17 @@ TEST(RequireExportable, RefusesWidthsOfABudgetOnlyWhereTheyMeetInOneTensor) {
       "layers: [{match: '[kv]_proj', format: float16}]}";
   EXPECT_NO_THROW(require_exportable("compressed-tensors", dir / "model", kRecipe));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { require_exportable("awq", dir / "model", kRecipe); }, "not of 8"));
+}
+
+TEST(RequireExportable, TakesWhatARuleSaysForWhatABudgetLeavesOpen) {
+  const TempDir dir;
+  write_calibrated_model(dir, nlohmann::json::parse(llama_config()));
+  constexpr std::string_view kRecipe =
+      "{{defaults: {{format: uniform, group_size: 32}}, budget: {{bits: [4, 8], bits_per_weight: 6.0}}, "
+      "layers: [{{match: '{}', bits: 4}}]}}";
+  EXPECT_NO_THROW(require_exportable("awq", dir / "model", fmt::format(kRecipe, "_proj")));
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] { require_exportable("awq", dir / "model", fmt::format(kRecipe, "[qkvo]_proj")); }, "not of 8"));
 }
 
 }  // namespace

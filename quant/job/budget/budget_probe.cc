@@ -5,14 +5,15 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "calib/collect/block_sums.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/json.h"
-#include "core/text/strict_json.h"
 #include "quant/job/network/growing_model.h"
 #include "quant/job/network/shifted_bias.h"
+#include "quant/job/shards/kept_state.h"
 #include "quant/job/shards/shard_source.h"
 #include "quant/tuning/distillation.h"
 
@@ -61,19 +62,12 @@ class ProbeRun {
 
   // Takes the sums of a run that was killed, and returns the window that comes next. The directory is this job's alone.
   std::size_t find_sums() {
-    if (!std::filesystem::exists(file())) return 0;
-    try {
-      const auto json = parse_strict_json(read_text_file(file(), 1 << 26), file().string());
-      auto sums = json.at("divergence_sums").get<std::vector<double>>();
-      const auto windows = json.at("windows").get<std::size_t>();
-      if (sums.size() != probes_.size() || windows > job_.windows) return 0;
-      sums_ = std::move(sums);
-      return windows;
-    } catch (const nlohmann::json::exception&) {
-      return 0;
-    } catch (const FormatError&) {
-      return 0;
-    }
+    auto kept = kept_state(file(), 1 << 26, [](const nlohmann::json& json) {
+      return std::pair(json.at("windows").get<std::size_t>(), json.at("divergence_sums").get<std::vector<double>>());
+    });
+    if (!kept || kept->second.size() != probes_.size() || kept->first > job_.windows) return 0;
+    sums_ = std::move(kept->second);
+    return kept->first;
   }
 
   void probe(std::size_t window) {

@@ -10,10 +10,10 @@
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/json.h"
-#include "core/text/strict_json.h"
 #include "quant/job/network/drifted_item.h"
 #include "quant/job/network/growing_model.h"
 #include "quant/job/network/shifted_bias.h"
+#include "quant/job/shards/kept_state.h"
 #include "quant/job/shards/make_shards.h"
 #include "quant/job/shards/shard_source.h"
 #include "quant/job/statistics/rare_experts.h"
@@ -330,14 +330,7 @@ class SequentialRun {
     return job_.scratch / (step.layers.front().module + ".tokens.json");
   }
   std::optional<std::uint64_t> find_tokens(const Step& step) const {
-    const std::filesystem::path file = tokens_file(step);
-    if (!std::filesystem::exists(file)) return std::nullopt;
-    try {
-      return parse_strict_json(read_text_file(file, 1 << 10), file.string()).get<std::uint64_t>();
-    } catch (const Error&) {  // damaged: measured again
-    } catch (const nlohmann::json::exception&) {
-    }
-    return std::nullopt;
+    return kept_state(tokens_file(step), 1 << 10, [](const nlohmann::json& json) { return json.get<std::uint64_t>(); });
   }
 
   void find_rare(const Step& step) {
@@ -348,7 +341,7 @@ class SequentialRun {
   // too few.
   bool set_rare(const Step& step, std::uint64_t tokens) {
     const std::size_t inputs = step.layers.front().in;
-    if (tokens >= inputs) return false;
+    if (!is_rare(tokens, inputs)) return false;
     for (const std::size_t i : step.items) {
       QuantizeItem& item = plan_.items[i];
       if (!item.settings.sequential) continue;

@@ -18,8 +18,8 @@
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
 #include "core/text/json.h"
-#include "core/text/strict_json.h"
 #include "quant/job/network/tuned_network.h"
+#include "quant/job/shards/kept_state.h"
 #include "quant/job/statistics/weight_statistics.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/weight_errors.h"
@@ -187,7 +187,7 @@ class TuningRun {
       if ((r + 1) % length_ != 0) rows_.push_back(r);
   }
 
-  // Logits of both models for the same rows: the float model's are made again from its last hidden states.
+  // The loss of the tokens that come next, `weight` times its gradient in place of the logits.
   void predict(std::span<const std::size_t> chunk, float weight, MatrixView<float> logits) {
     parallel_for(chunk.size(), [&](std::size_t i) {
       losses_[chunk[i]] = next_token_row(logits.row(i), tokens_[chunk[i] + 1], weight);
@@ -235,6 +235,17 @@ Shard tuned_shard(const TuningJob& job, const TunedNetwork& network, std::size_t
   return write_shard(file_of(job, index), result, std::move(made));
 }
 
+TuningResult tuning_of(const nlohmann::json& json) {
+  TuningResult result;
+  result.held_out = json.at("held_out_loss").get<std::vector<double>>();
+  result.trained = json.at("trained_loss").get<std::vector<double>>();
+  result.best_epoch = json.at("best_epoch").get<std::size_t>();
+  NIBBLE_REQUIRE(result.best_epoch < result.held_out.size(), FormatError,
+                 "expected a loss of each epoch, got {} and epoch {} as the best", result.held_out.size(),
+                 result.best_epoch);
+  return result;
+}
+
 // What an earlier run finished: the result, written last, says that all shards are there.
 bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& result) {
   if (!std::filesystem::exists(result_file(job))) return false;
@@ -245,14 +256,9 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
     if (!shard) return false;
     found[i] = std::move(*shard);
   }
-  try {
-    const auto json = parse_strict_json(read_text_file(result_file(job), 1 << 20), result_file(job).string());
-    result.held_out = json.at("held_out_loss").get<std::vector<double>>();
-    result.trained = json.at("trained_loss").get<std::vector<double>>();
-    result.best_epoch = json.at("best_epoch").get<std::size_t>();
-  } catch (const nlohmann::json::exception&) {
-    return false;
-  }
+  auto kept = kept_state(result_file(job), 1 << 20, tuning_of);
+  if (!kept) return false;
+  result = std::move(*kept);
   shards = std::move(found);
   return true;
 }

@@ -1,6 +1,7 @@
 #include "quant/job/statistics/calibrate_model.h"
 
 #include "core/error.h"
+#include "quant/job/statistics/rare_experts.h"
 #include "quant/store/refuse_quantized.h"
 
 namespace nibble::quant {
@@ -52,7 +53,7 @@ std::vector<std::string> warnings(const model::Architecture& architecture, const
   for (const model::Parameter* layer : model::linear_layers(architecture)) {
     if (!layer->expert || !layer->input_of.empty()) continue;
     const std::uint64_t tokens = file.layer(layer->module).tokens;
-    if (tokens < layer->in)
+    if (is_rare(tokens, layer->in))
       sentences.push_back(
           fmt::format("{}: {} tokens chose this expert of {} inputs; quantizing it will do without statistics",
                       layer->module, tokens, layer->in));

@@ -50,7 +50,7 @@ std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibrat
       if (item.settings.sequential && !budget && kCollectedOnTheWay.includes(what)) continue;
       least = std::min(least, calibration.tokens(item.layer.module, what));
     }
-    if (least >= item.layer.in) continue;
+    if (!is_rare(least, item.layer.in)) continue;
     rare.push_back({item.identity.name, least, item.layer.in});
     item.settings = without_statistics(item.settings);
     item.rare_expert = true;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "quant/job/plan/plan.h"
 #include "quant/job/plan/result.h"
 #include "quant/job/statistics/calibration.h"
@@ -11,6 +14,9 @@ TensorSettings without_statistics(TensorSettings settings);
 
 /// Takes out biases that shifting was to add, of layers none of which is shifted any more, and what they count.
 void drop_unshifted_biases(Plan& plan);
+
+/// Whether so few tokens chose an expert that it is quantized without statistics: fewer than it has inputs.
+inline bool is_rare(std::uint64_t tokens, std::size_t inputs) { return tokens < inputs; }
 
 /// An expert whose calibration saw fewer tokens than it has inputs: its Hessian has no inverse of its own, and with no
 /// token at all there is nothing to weigh by. Its items get settings without statistics, and no bias that only they

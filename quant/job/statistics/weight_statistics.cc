@@ -45,10 +45,9 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
 // outputs count alike.
 Matrix<float> usable_output_hessian(const Matrix<double>& h) {
   constexpr float kSilent = 0.01f;
-  Matrix<float> result(h.rows(), h.cols());
+  Matrix<float> result = rounded(h);
   bool any = false;
-  for (std::size_t i = 0; i < h.rows(); ++i) {
-    for (std::size_t j = 0; j < h.cols(); ++j) result(i, j) = static_cast<float>(h(i, j));
+  for (std::size_t i = 0; i < result.rows(); ++i) {
     if (result(i, i) > 0.0f)
       any = true;
     else

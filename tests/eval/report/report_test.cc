@@ -673,6 +673,10 @@ TEST_F(ReportTest, WindowsOfTokensAreTheirText) {
   records[1].sources.emplace_back("calibration", R"({"tokens":"a.u16"})");
   records[3].sources.emplace_back("calibration", R"({"tokens":"b.u16"})");
   EXPECT_EQ(warnings_of(1), 1u) << "other files";
+  constexpr std::size_t kDepth = 200'000;  // copied or printed, that is more than a stack holds
+  set_fact(records[1].sources, "calibration",
+           R"({"tokens":)" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");
+  EXPECT_EQ(warnings_of(1), 1u) << "one file, and one that cannot be";
 }
 
 TEST_F(ReportTest, TheKindOfSensitivitiesIsOfCellsThatHaveSome) {

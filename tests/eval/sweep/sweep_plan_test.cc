@@ -453,6 +453,16 @@ TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
   EXPECT_EQ(planned.repeated, 1u);
 }
 
+TEST_F(SweepPlanTest, SourcesThatNestWithoutEndAreRefused) {
+  const SweepRecord record = plan("list: [{bits: 3, weighting: fisher}]").jobs[0].cells[0].record;
+  constexpr std::size_t kDepth = 200'000;  // copied or printed, that is more than a stack holds
+  for (const char* name : {"calibration", "evaluation"}) {
+    SweepRecord hostile = record;
+    set_fact(hostile.sources, name, R"({"text": )" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");
+    EXPECT_TRUE(throws_with<FormatError>([&] { plan_repetition(hostile); }, fmt::format("sources.{}: not JSON", name)));
+  }
+}
+
 TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   const SweepRecord record = plan("list: [{bits: 3, weighting: fisher}]").jobs[0].cells[0].record;
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);

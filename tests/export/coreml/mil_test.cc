@@ -91,6 +91,18 @@ TEST(CoreMlMil, ReadsBackWhatItWrites) {
   EXPECT_EQ(back.interfaces.at("main"), model.interfaces.at("main"));
 }
 
+TEST(CoreMlMil, RefusesShapesOfMoreElementsThan64BitsCount) {
+  ConstantPool pool;
+  Graph graph(pool);
+  const Var x = graph.input("x", {DataType::kFloat16, {2, 3}});
+  const Var shape = graph.integers({65536, 65536, 65536, 65536, -1});  // 2^64: none, if they are not counted with care
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] {
+        static_cast<void>(graph.op("reshape", {{"x", {x}}, {"shape", {shape}}}, "turned"));
+      },
+      "overflows"));
+}
+
 TEST(CoreMlMil, RefusesBytesThatAreNoModel) {
   const std::string good = encode_model(small_model());
   std::size_t whole = 0;
