@@ -72,7 +72,8 @@ class Sweep {
   }
 
  private:
-  // A record that is there is read once: jobs that wait for others ask again and again.
+  // A record that is there is read once, for jobs that wait for others ask again and again. One that is deleted
+  // meanwhile is a matter of the next run: its calibration may not have been made.
   bool wanted(const PlannedCell& cell) const {
     {
       const std::lock_guard lock(mutex_);
@@ -304,15 +305,20 @@ class Sweep {
         stop_ = true;
       }
     };
+    const auto join = [&] { std::ranges::for_each(others, &std::thread::join); };
     try {
       for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
-    } catch (const std::system_error& error) {
+    } catch (...) {
       stop_ = true;
-      for (std::thread& other : others) other.join();
-      throw_no_thread(others.size() + 2, workers_, error);
+      join();
+      try {
+        throw;
+      } catch (const std::system_error& error) {
+        throw_no_thread(others.size() + 2, workers_, error);
+      }
     }
     work(0);
-    for (std::thread& other : others) other.join();
+    join();
     for (const std::exception_ptr& error : errors)
       if (error) std::rethrow_exception(error);
   }
@@ -356,10 +362,7 @@ class Sweep {
       if (failed != calibration_errors_.end()) {
         failure = failed->second;
       } else if (!(job.statistics == calib::StatisticSet{})) {
-        // Not made where all records that need it were there, and then one was deleted: a matter of the next run.
-        const auto made = entries_.find(*job.calibration);
-        if (made == entries_.end()) return true;
-        calibration = made->second.directory / kCalibrationFile;
+        calibration = entries_.at(*job.calibration).directory / kCalibrationFile;  // an open job's was made
       }
     }
     run_job(job, {.model = plan_.models[job.model],

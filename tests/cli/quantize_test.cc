@@ -26,7 +26,7 @@ struct Quantize : testing::Test {
 TEST_F(Quantize, JsonHasTotalsRecipeAndATensorEach) {
   const auto result = nibble_json({"quantize", model, "--set", "bits=3", "--set", "granularity=channel", "-o", output});
   for (const char* key : {"model", "output", "bits_per_weight", "model_bits_per_weight", "file_bytes", "weights",
-                          "seconds", "threads", "peak_anonymous_bytes"})
+                          "seconds", "threads", "peak_anonymous_bytes", "parameters", "tensor_bytes"})
     EXPECT_TRUE(result.contains(key)) << key;
   EXPECT_EQ(result["recipe"]["defaults"]["bits"], 3);
   EXPECT_EQ(result["tensors"].size(), 4 * 6);  // four blocks of q, k, v, c_proj, c_fc, c_proj

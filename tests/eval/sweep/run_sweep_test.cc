@@ -193,7 +193,7 @@ TEST_F(RunSweepTest, ARecordThatIsDeletedMeanwhileIsLeftToTheNextRun) {
   run(planned);
   const std::filesystem::path deleted = output / (planned.jobs.at(0).cells[0].record.id + ".json");
   std::filesystem::remove(output / (planned.jobs.at(1).cells[0].record.id + ".json"));
-  // Its calibration was not made, for nothing needed it when the sweep began.
+  // Records that were there are not asked for again: its calibration was not made, for nothing needed it.
   SweepOptions options;
   options.output = output;
   bool removed = false;

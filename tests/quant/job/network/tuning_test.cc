@@ -177,6 +177,28 @@ TEST_F(TuningTest, GivesTheSameBytesAfterAKillAndWithAnyThreadsAndMemory) {
   EXPECT_EQ(test::files_without_times(dir_ / "out"), expected);
 }
 
+TEST_F(TuningTest, ADamagedResultOfAKilledRunIsMadeAgain) {
+  quantize(kRecipe, "expected");
+  struct Stop {};
+  for (const char* damaged : {"{", R"({"held_out_loss": [1.0], "trained_loss": [], "best_epoch": 1})"}) {
+    EXPECT_THROW(quantize(kRecipe, "out", text(),
+                          [&](const ProgressUpdate& at) {
+                            if (at.stage == "tuning" && at.done >= at.total) throw Stop();
+                          }),
+                 Stop);
+    std::size_t places = 0;  // wherever the job keeps what it has: beside its shards
+    for (const auto& entry : fs::recursive_directory_iterator(dir_.path()))
+      if (entry.path().filename().string().find("down_proj") != std::string::npos && entry.is_regular_file()) {
+        test::write_file(entry.path().parent_path() / "tuning.json", damaged);
+        ++places;
+      }
+    EXPECT_GT(places, 0u);
+    quantize(kRecipe);
+    EXPECT_EQ(test::files_without_times(dir_ / "out"), test::files_without_times(dir_ / "expected"));
+    fs::remove_all(dir_ / "out");
+  }
+}
+
 TEST_F(TuningTest, TrainsCodesOfPalettesGridsAndBlocks) {
   for (const char* defaults : {"{bits: 2, scaling: std, sign: flip}", "{format: uniform, bits: 2, zero_point: true}",
                                "{format: uniform, bits: 2, group_size: 16}"}) {
