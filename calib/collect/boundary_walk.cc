@@ -6,18 +6,9 @@
 
 #include "calib/collect/team.h"
 #include "core/error.h"
+#include "core/matrix/copied.h"
 
 namespace nibble::calib {
-namespace {
-
-Matrix<float> copy_of(MatrixView<const float> rows) {
-  Matrix<float> copy(rows.rows(), rows.cols());
-  for (std::size_t r = 0; r < rows.rows(); ++r) std::copy_n(rows.row(r).data(), rows.cols(), copy.row(r).data());
-  return copy;
-}
-
-}  // namespace
-
 BoundaryWalk::BoundaryWalk(std::span<const TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
                            std::string name, ResidualStore& store)
     : tokens_(tokens), per_batch_(per_batch), name_(std::move(name)), store_(store) {
@@ -106,13 +97,13 @@ LayerInput BoundaryWalk::input_of(const model::Model& model, std::size_t block, 
   hooks.on_linear_input = [&](const std::string& name, MatrixView<const float> x, const model::HookRows& rows) {
     if (name != module) return;
     NIBBLE_REQUIRE(rows.indices.empty(), InvalidArgument, "'{}' is given some rows of a batch only", module);
-    input.x = copy_of(x);
+    input.x = copied(x);
   };
   for_batch(model.architecture().hidden, batch,
             [&](std::size_t, std::size_t, const model::Batch& tokens, MatrixView<float> x) {
               store_.read(boundary(block), batch, x);
               model.forward_block(block, tokens, x, {}, &hooks);
-              if (with == With::kStream) input.stream = copy_of(x);
+              if (with == With::kStream) input.stream = copied(x);
             });
   NIBBLE_REQUIRE(input.x.size() > 0, InvalidArgument, "block {} has no layer '{}'", block, module);
   return input;

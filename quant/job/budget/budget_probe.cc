@@ -10,6 +10,7 @@
 #include "calib/collect/block_sums.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/matrix/copied.h"
 #include "core/text/json.h"
 #include "quant/job/network/growing_model.h"
 #include "quant/job/network/shifted_bias.h"
@@ -100,9 +101,7 @@ class ProbeRun {
   double divergence_sum() {
     probed_.model().forward_head(
         x_.view(), rows_, [&](std::span<const std::size_t> chunk, MatrixView<const float> logits) {
-          Matrix<float> copy(logits.rows(), logits.cols());
-          for (std::size_t i = 0; i < logits.rows(); ++i)
-            std::copy_n(logits.row(i).data(), logits.cols(), copy.row(i).data());
+          Matrix<float> copy = copied(logits);
           distil_rows(teacher_.model(), boundaries_.back().view(), chunk, 1.0f, copy.view(), losses_);
         });
     return std::accumulate(losses_.begin(), losses_.end(), 0.0);

@@ -88,10 +88,6 @@ class SequentialRun {
     bool sequential = false;  // as the recipe has it: rare experts lose it
   };
 
-  // Of steps whose inputs were measured behind quantized layers; drift, where their weights make up for it.
-  struct Measured {
-    std::optional<LayerDrift> drift;
-  };
   // What is quantized in place of plan.items, by index.
   using Drifted = std::map<std::size_t, QuantizeItem>;
 
@@ -243,14 +239,15 @@ class SequentialRun {
     for (const auto& [begin, end] : calib::layer_groups(inputs, kInputs, calib::Guide::kPlain, sums_limit_)) {
       const auto steps = measured.subspan(begin, end - begin);
       const Layers collected(inputs.data() + begin, end - begin);
-      Measured measurement;
+      std::optional<LayerDrift> drift;
       auto sums = makes_up_for_drift(steps.front())
-                      ? std::vector{measure_drift(live, original, block, steps.front(), measurement)}
+                      ? std::vector{measure_drift(live, original, block, steps.front(), drift)}
                       : live.run(network_->model(), block, collected, kInputs, BoundaryWalk::Go::kToInputs);
       LiveStatistics statistics;
       for (std::size_t i = 0; i < steps.size(); ++i) add_statistics(steps[i], std::move(sums[i]), statistics);
       const std::uint64_t held = calib::BlockSums::bytes(collected, kInputs, calib::Guide::kPlain) / 2;  // as float
-      quantize(steps, job_.calibration.with(std::move(statistics)), job_.memory_bytes - held, std::move(measurement));
+      quantize_measured(steps, job_.calibration.with(std::move(statistics)), job_.memory_bytes - held,
+                        std::move(drift));
     }
     for (const Step& step : wave)
       for (const CollectedLayer& layer : step.layers) put_in_place(layer);
@@ -263,7 +260,7 @@ class SequentialRun {
 
   // The statistics of a step that makes up for drift (no experts', so the only one of its wave), and what that is.
   calib::LayerStats measure_drift(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, const Step& step,
-                                  Measured& measurement) const {
+                                  std::optional<LayerDrift>& result) const {
     const CollectedLayer& layer = step.layers.front();
     const model::BlockSpec& spec = job_.architecture.blocks[block];
     // Layers that are added to the stream share their input with no other.
@@ -274,30 +271,42 @@ class SequentialRun {
         network_->model(), block, layer, kInputs, with, [&](std::size_t batch, const calib::LayerInput& input) {
           drift.add(original.input_of(float_network_->model(), block, layer.module, batch, with), input);
         });
-    measurement.drift = drift.take();
+    result = drift.take();
     return sums;
   }
 
-  // What was measured for steps whose time has come: without it, they are as they are.
-  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
-                std::optional<Measured> measured = std::nullopt) {
-    std::vector<std::size_t> items;
-    for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
+  void quantize(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes) {
+    const std::vector<std::size_t> items = items_of_all(steps);
     scale_groups(items, calibration, memory_bytes);
-    const Drifted instead = measured ? drifted_items(steps, calibration, *measured) : Drifted();
-    measured.reset();  // solvers want the memory
+    make(items, calibration, memory_bytes, {});
+  }
+
+  // Steps whose inputs were measured behind quantized layers; drift, where their weights make up for it.
+  void quantize_measured(std::span<const Step> steps, const Calibration& calibration, std::uint64_t memory_bytes,
+                         std::optional<LayerDrift> drift) {
+    const std::vector<std::size_t> items = items_of_all(steps);
+    scale_groups(items, calibration, memory_bytes);
+    const Drifted instead = drifted_items(steps, calibration, drift);
+    drift.reset();  // solvers want the memory
     for (const auto& [index, item] : instead)
       if (is_drift_corrected(item)) memory_bytes -= std::min(memory_bytes, item.weights() * sizeof(float));
     make(items, calibration, memory_bytes, instead);
   }
 
+  static std::vector<std::size_t> items_of_all(std::span<const Step> steps) {
+    std::vector<std::size_t> items;
+    for (const Step& step : steps) items.insert(items.end(), step.items.begin(), step.items.end());
+    return items;
+  }
+
   // Items of measured steps whose weight or bias makes up for drift.
-  Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration, const Measured& measured) const {
+  Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration,
+                        const std::optional<LayerDrift>& drift) const {
     Drifted instead;
     for (const Step& step : steps)
       for (const std::size_t i : step.items) {
         const QuantizeItem& item = plan_.items[i];
-        const LayerDrift* corrected = measured.drift && is_drift_corrected(item) ? &*measured.drift : nullptr;
+        const LayerDrift* corrected = drift && is_drift_corrected(item) ? &*drift : nullptr;
         const std::optional<std::vector<double>> then = is_shifted(item) ? float_mean(item, corrected) : std::nullopt;
         if (corrected == nullptr && !then) continue;
         instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then ? &*then : nullptr, corrected}));

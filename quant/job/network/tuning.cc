@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/machine/thread_pool.h"
+#include "core/matrix/copied.h"
 #include "core/random.h"
 #include "core/text/json.h"
 #include "quant/job/network/tuned_network.h"
@@ -166,9 +167,7 @@ class TuningRun {
     } else {
       model.forward_head(sized(boundaries_[layers], rows), rows_,
                          [&](std::span<const std::size_t> chunk, MatrixView<const float> logits) {
-                           Matrix<float> copy(logits.rows(), logits.cols());
-                           for (std::size_t i = 0; i < logits.rows(); ++i)
-                             std::copy_n(logits.row(i).data(), logits.cols(), copy.row(i).data());
+                           Matrix<float> copy = copied(logits);
                            gradient(chunk, copy.view());
                          });
     }
