@@ -33,18 +33,20 @@ CLI::Validator in_range(T low, T high, const std::string& kind) {
 void CommonOptions::apply() const { set_thread_count(threads); }
 
 void add_common_options(CLI::App& app, CommonOptions& common, std::string_view used) {
+  add_threads(app, common, used);
+  add_json_flag(app, common.json);
+  app.add_flag("-q,--quiet", common.quiet, "No progress on standard error");
+}
+
+void add_threads(CLI::App& app, CommonOptions& common, std::string_view used) {
   add_count(app, "--threads", common.threads,
             fmt::format("Threads to use{}{}; 0 means all processors", used.empty() ? "" : " ", used),
             {.low = 0, .high = 1024});
-  add_json_flag(app, common.json);
-  add_quiet_flag(app, common.quiet);
 }
 
 void add_json_flag(CLI::App& app, bool& json) {
   app.add_flag("--json", json, "Print one JSON object on standard output, for machines");
 }
-
-void add_quiet_flag(CLI::App& app, bool& quiet) { app.add_flag("-q,--quiet", quiet, "No progress on standard error"); }
 
 void add_model(CLI::App& app, std::filesystem::path& model) {
   add_path(app, "MODEL", model, "",

@@ -12,7 +12,7 @@
 
 namespace nibble::cli {
 
-/// Options that every working command has (tokenize works on one thread).
+/// Options that every command has that shows progress.
 struct CommonOptions {
   std::size_t threads = 0;
   bool json = false;
@@ -22,8 +22,8 @@ struct CommonOptions {
 };
 /// `used`: where threads are, if some of the command's work goes without: "Threads to use on checkpoints; …".
 void add_common_options(CLI::App& app, CommonOptions& common, std::string_view used = "");
+void add_threads(CLI::App& app, CommonOptions& common, std::string_view used = "");
 void add_json_flag(CLI::App& app, bool& json);
-void add_quiet_flag(CLI::App& app, bool& quiet);
 
 /// The positional MODEL: a checkpoint directory.
 void add_model(CLI::App& app, std::filesystem::path& model);

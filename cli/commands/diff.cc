@@ -41,7 +41,8 @@ Command diff_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("diff", "Compare two records of a sweep, or two checkpoints");
   add_path(*app, "A", arguments->a, "", "A record (ID.json), or a checkpoint, float or quantized")->required();
   add_path(*app, "B", arguments->b, "", "What to compare it with")->required();
-  add_common_options(*app, arguments->common, "on checkpoints");
+  add_threads(*app, arguments->common, "on checkpoints");
+  add_json_flag(*app, arguments->common.json);
   app->footer(
       "Example:\n"
       "  nibble diff build/gpt2-demo-4bit build/gpt2-demo-3bit\n"

@@ -186,10 +186,10 @@ Command export_command(CLI::App& program) {
   app->add_flag("--golden", arguments->golden, "Where a format has them: write tokens and logits to check against");
   auto* list = app->add_flag("--list", arguments->list, "Print which format holds which storage, and do nothing else");
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");
-  for (const char* name :
-       {"MODEL", "--format", "--output", "--rest", "--dtype", "--layout", "--context", "--golden", "--overwrite"})
-    list->excludes(app->get_option(name));
   add_common_options(*app, arguments->common);
+  for (const char* name : {"MODEL", "--format", "--output", "--rest", "--dtype", "--layout", "--context", "--golden",
+                           "--overwrite", "--threads", "--quiet"})
+    list->excludes(app->get_option(name));
   app->footer(
       "Example:\n"
       "  nibble export build/gpt2-demo-3bit --format dequantized -o build/gpt2-demo-3bit-f16\n"

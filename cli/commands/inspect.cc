@@ -141,10 +141,14 @@ void write_graph(const InspectArguments& arguments) {
   print(fmt::format("{} ({})\n", arguments.graph.string(), human_bytes(text.size())));
 }
 
-void run(const InspectArguments& arguments) {
+void run(const InspectArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
-  if (!arguments.graph.empty()) return write_graph(arguments);
+  if (!arguments.graph.empty()) {
+    refuse_given(app, {"--threads", "--quiet"}, "--graph");
+    return write_graph(arguments);
+  }
   if (arguments.compress) {
+    refuse_given(app, {"--threads"}, "--compress, whose rates are those of one core");
     print_storage_study(arguments.model, parse_memory_size("--sample", arguments.sample), arguments.common);
     return;
   }
@@ -185,7 +189,7 @@ Command inspect_command(CLI::App& program) {
       "  nibble inspect datasets/demo/gpt2-demo\n"
       "  nibble inspect model-Q4_K_M.gguf\n"
       "  nibble inspect datasets/demo/gpt2-demo --compress");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

@@ -26,7 +26,7 @@ namespace {
 
 struct TokenizeArguments {
   std::filesystem::path directory, text, output;
-  bool hf_join = false, ids = false, json = false, quiet = false;
+  bool hf_join = false, ids = false, json = false;
 };
 
 // Little-endian ids of 2 or 4 bytes, by the file's extension.
@@ -87,7 +87,6 @@ Command tokenize_command(CLI::App& program) {
   app->add_flag("--ids", arguments->ids, "Print the ids as well (with --json), or instead of the count");
   add_path(*app, "-o,--output", arguments->output, "FILE", "Also write the ids: little-endian .u16 or .u32");
   add_json_flag(*app, arguments->json);
-  add_quiet_flag(*app, arguments->quiet);
   app->footer("Example:\n  nibble tokenize datasets/demo/gpt2-demo --text datasets/demo/eval.txt -o build/eval.u16");
   return {app, [arguments] { run(*arguments); }};
 }

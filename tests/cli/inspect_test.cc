@@ -64,6 +64,18 @@ TEST(InspectCompress, TextIsATableForEachKindOfNumber) {
                              HasSubstr("every round trip verified"), Not(HasSubstr("nan"))));
 }
 
+TEST(Inspect, OptionsThatChangeNothingAreRefused) {
+  const auto error_of = [](const char* option, const char* value, const char* other) {
+    const ProgramRun run = nibble({"inspect", kGpt2Demo, option, value, other});
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error_of("--graph", "build/no.svg", "--threads=1"), HasSubstr("--threads means nothing beside --graph"));
+  EXPECT_THAT(error_of("--graph", "build/no.svg", "-q"), HasSubstr("--quiet means nothing beside --graph"));
+  EXPECT_THAT(error_of("--sample=2K", "--compress", "--threads=1"),
+              HasSubstr("--threads means nothing beside --compress"));
+}
+
 TEST(InspectCompress, MistakesAreExplained) {
   const ProgramRun alone = nibble({"inspect", kGpt2Demo, "--sample", "2K"});
   EXPECT_EQ(alone.exit_code, 2);

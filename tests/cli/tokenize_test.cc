@@ -53,6 +53,12 @@ TEST_F(Tokenize, TakesNoThreadsSinceItWorksOnOne) {
   EXPECT_EQ(nibble({"tokenize", "--help"}).out.find("--threads"), std::string::npos);
 }
 
+TEST_F(Tokenize, ShowsNoProgressThatCouldBeLeftOut) {
+  const ProgramRun run = nibble({"tokenize", directory, "--text", text, "-q"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("-q"));
+}
+
 TEST_F(Tokenize, BadInputsHaveTheirExitCodes) {
   const ProgramRun missing = nibble({"tokenize", directory, "--text", temp / "nothing.txt"});
   EXPECT_EQ(missing.exit_code, 3);
