@@ -9,6 +9,7 @@
 #include "core/matrix/copied.h"
 
 namespace nibble::calib {
+
 BoundaryWalk::BoundaryWalk(std::span<const TokenId> tokens, std::size_t window_tokens, std::size_t per_batch,
                            std::string name, ResidualStore& store)
     : tokens_(tokens), per_batch_(per_batch), name_(std::move(name)), store_(store) {

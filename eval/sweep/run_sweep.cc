@@ -306,16 +306,18 @@ class Sweep {
       }
     };
     const auto join = [&] { std::ranges::for_each(others, &std::thread::join); };
-    try {
-      for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
-    } catch (...) {
+    const auto give_up = [&] {
       stop_ = true;
       join();
-      try {
-        throw;
-      } catch (const std::system_error& error) {
-        throw_no_thread(others.size() + 2, workers_, error);
-      }
+    };
+    try {
+      for (std::size_t worker = 1; worker < workers_; ++worker) others.emplace_back(work, worker);
+    } catch (const std::system_error& error) {
+      give_up();
+      throw_no_thread(others.size() + 2, workers_, error);
+    } catch (...) {
+      give_up();
+      throw;
     }
     work(0);
     join();

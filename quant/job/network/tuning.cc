@@ -247,7 +247,8 @@ TuningResult tuning_of(const nlohmann::json& json) {
 
 // What an earlier run finished: the result, written last, says that all shards are there.
 bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& result) {
-  if (!std::filesystem::exists(result_file(job))) return false;
+  auto kept = kept_state(result_file(job), 1 << 20, tuning_of);
+  if (!kept) return false;
   std::vector<Shard> found = shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (!std::filesystem::exists(file_of(job, i))) continue;
@@ -255,8 +256,6 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
     if (!shard) return false;
     found[i] = std::move(*shard);
   }
-  auto kept = kept_state(result_file(job), 1 << 20, tuning_of);
-  if (!kept) return false;
   result = std::move(*kept);
   shards = std::move(found);
   return true;
