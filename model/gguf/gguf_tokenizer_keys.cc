@@ -153,7 +153,8 @@ std::vector<std::string> spellings(const TokenizerSpec& spec, const std::vector<
 /// in, no text is made of. Throws for one that texts are made of.
 std::size_t tokens_with_rows(const TokenizerSpec& spec, std::size_t vocabulary) {
   if (spec.tokens.size() <= vocabulary) return spec.tokens.size();
-  std::vector<bool> ordinary(spec.tokens.size(), true);
+  std::vector<bool> ordinary(spec.tokens.size());
+  for (std::size_t id = 0; id < ordinary.size(); ++id) ordinary[id] = !spec.is_hole(static_cast<TokenId>(id));
   for (const AddedToken& token : spec.added) ordinary.at(token.id) = false;
   for (const TokenizerSpec::Merge& merge : spec.merges) ordinary.at(merge.merged) = true;
   const auto found = std::find(ordinary.begin() + static_cast<std::ptrdiff_t>(vocabulary), ordinary.end(), true);
@@ -165,6 +166,9 @@ std::size_t tokens_with_rows(const TokenizerSpec& spec, std::size_t vocabulary) 
   return vocabulary;
 }
 
+/// What llama.cpp's own converter calls an id that no token has.
+std::string padding(std::size_t id) { return fmt::format("[PAD{}]", id); }
+
 /// Tokens and what they are, cut and filled up to `vocabulary`.
 void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t vocabulary, bool prefix = false) {
   const std::size_t count = tokens_with_rows(spec, vocabulary);
@@ -172,9 +176,12 @@ void add_tokens(GgufMetadata& metadata, const TokenizerSpec& spec, std::size_t v
   std::vector<std::string> tokens = spellings(spec, known);
   tokens.resize(count);
   std::vector<std::int32_t> kinds;
-  for (std::size_t id = 0; id < count; ++id) kinds.push_back(static_cast<std::int32_t>(known[id]));
+  for (std::size_t id = 0; id < count; ++id) {
+    if (spec.is_hole(static_cast<TokenId>(id))) tokens[id] = padding(id);
+    kinds.push_back(static_cast<std::int32_t>(known[id]));
+  }
   for (std::size_t id = count; id < vocabulary; ++id) {
-    tokens.push_back(fmt::format("[PAD{}]", id));
+    tokens.push_back(padding(id));
     kinds.push_back(static_cast<std::int32_t>(PieceKind::kUnused));
   }
   std::unordered_set<std::string_view> seen;

@@ -63,7 +63,7 @@ struct TokenizerSpec {
 
   std::string where;  // the files, for messages
   Model model = Model::kBpe;
-  std::vector<std::string> tokens;                      // as spelled in the file, by id
+  std::vector<std::string> tokens;                      // as spelled in the file, by id; "" and kUnused: a hole
   std::unordered_map<std::string_view, TokenId> id_of;  // of the model's own tokens that texts are made of
   std::vector<PieceKind> kinds;                         // by id; empty: all normal
   std::vector<Merge> merges;                            // of kBpe
@@ -86,10 +86,12 @@ struct TokenizerSpec {
   TokenizerSpec& operator=(TokenizerSpec&&) = default;
 
   PieceKind kind(TokenId id) const { return kinds.empty() ? PieceKind::kNormal : kinds[id]; }
+  /// Whether no token has the id, as with some of GPT-4o's: no text is made of it, and it is decoded to nothing.
+  bool is_hole(TokenId id) const { return tokens[id].empty() && kind(id) == PieceKind::kUnused; }
 };
 
-/// Throws FormatError unless every id has a token, `kinds` and `scores` have one entry per token (where the model uses
-/// them), and scores are finite.
+/// Throws FormatError unless the ids of tokens are below their number, `kinds` and `scores` have one entry per token
+/// (where the model uses them), and scores are finite.
 void check(const TokenizerSpec& spec);
 
 }  // namespace nibble::model

@@ -119,12 +119,15 @@ std::string TextDecoder::decode_token(TokenId id, bool is_first) const {
 
 std::string TextDecoder::decode(std::span<const TokenId> ids) const {
   std::string text;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (first_differs_ && (i == 0 || (all_first_ && text.empty()))) {
-      text = decode_token(ids[i], true);
+  bool is_first = true;
+  for (const TokenId id : ids) {
+    if (spec_.is_hole(id)) continue;
+    if (first_differs_ && (is_first || (all_first_ && text.empty()))) {
+      text = decode_token(id, true);
     } else {
-      text.append(text_[ids[i]]);
+      text.append(text_[id]);
     }
+    is_first = false;
   }
   const std::size_t size = text.size();
   for (const Step& step : text_steps_) {

@@ -10,6 +10,7 @@
 namespace nibble::model {
 namespace {
 
+constexpr std::uint64_t kMaxHoles = 1u << 16;                 // each takes 33 bytes that no file pays for
 constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;  // searching for them takes about 50 bytes for each
 
 }  // namespace
@@ -26,8 +27,9 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
   }
   for (const AddedToken& token : spec.added) size = std::max(size, std::uint64_t{token.id} + 1);
   const std::uint64_t known = vocabulary.size() + spec.added.size();
-  NIBBLE_REQUIRE(size <= known, FormatError, "{}: ids go up to {}, but there are at most {} tokens: some ids have none",
-                 where, size - 1, known);
+  NIBBLE_REQUIRE(size <= known + kMaxHoles, FormatError,
+                 "{}: ids go up to {}, but there are at most {} tokens: more than {} ids have none", where, size - 1,
+                 known, kMaxHoles);
 
   spec.tokens.resize(size);
   std::vector<bool> taken(size);
@@ -57,8 +59,15 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
     spec.tokens[token.id] = token.content;
   }
   const auto hole = std::find(taken.begin(), taken.end(), false);
-  NIBBLE_REQUIRE(hole == taken.end(), FormatError, "{}: no token has the id {}, though ids go up to {}", where,
-                 hole - taken.begin(), size - 1);
+  if (hole == taken.end()) return;
+  for (const AddedToken& token : spec.added)
+    NIBBLE_REQUIRE(
+        spec.id_of.contains(token.content), FormatError,
+        "{}: no token has the id {}, so added token {} must be in the vocabulary too: others take it for the "
+        "one after as many ids as that has tokens",
+        where, hole - taken.begin(), in_quotes(token.content));
+  using Kind = TokenizerSpec::PieceKind;
+  for (const bool is_token : taken) spec.kinds.push_back(is_token ? Kind::kNormal : Kind::kUnused);
 }
 
 void set_tokens(TokenizerSpec& spec, std::vector<std::string> tokens, std::vector<TokenizerSpec::PieceKind> kinds) {

@@ -13,8 +13,10 @@ namespace nibble::model {
 /// Ids are below this.
 inline constexpr std::uint64_t kMaxVocabulary = std::uint64_t{1} << 24;
 
-/// Fills `tokens` and `id_of` from {"token": id, …} and spec.added, which it sorts by id. Throws FormatError unless the
-/// ids are 0, 1, 2, … without a hole, each of one token, and added tokens are distinct and agree with the model's.
+/// Fills `tokens` and `id_of` from {"token": id, …} and spec.added, which it sorts by id, and `kinds` where ids between
+/// them are of no token. Throws FormatError for an id of two tokens, more than 65,536 of none, added tokens that are
+/// not distinct or do not agree with the model's, and, where ids are of none, ones that the vocabulary lacks: Hugging
+/// Face's tokenizers gives those other ids than the file.
 void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const std::string& where);
 
 /// Fills `tokens`, `kinds` and `id_of` from lists by id; `kinds` may be empty (all normal). Control and unknown tokens

@@ -107,6 +107,25 @@ TEST(GgufTokenizerKeysOf, FillsUpToTheVocabulary) {
       "tokens for a model with a vocabulary of"));
 }
 
+TEST(GgufTokenizerKeysOf, IdsOfNoTokenArePaddingToo) {
+  TokenizerSpec spec = read_tokenizer(test::source_path("datasets/demo/gpt2-demo"));
+  const std::size_t hole = spec.tokens.size();
+  spec.kinds.assign(hole + 2, TokenizerSpec::PieceKind::kNormal);
+  spec.kinds[hole] = TokenizerSpec::PieceKind::kUnused;
+  spec.tokens.insert(spec.tokens.end(), {"", "<|behind|>"});
+  spec.added.push_back({.id = static_cast<TokenId>(hole + 1), .content = "<|behind|>", .special = true});
+  GgufMetadata metadata;
+  add_gguf_tokenizer(metadata, spec, {.vocabulary = hole + 2, .bos = {}, .eos = {}, .chat_templates = {}});
+  EXPECT_EQ(metadata.array("tokenizer.ggml.tokens", GgufType::kString)->text(hole),
+            "[PAD" + std::to_string(hole) + "]");
+  EXPECT_EQ(metadata.array_of_integers("tokenizer.ggml.token_type")->integer(hole), 5);
+  EXPECT_EQ(metadata.array_of_integers("tokenizer.ggml.token_type")->integer(hole + 1), 3);
+  // Without a row for the hole it is left out with the added token behind it.
+  GgufMetadata small;
+  add_gguf_tokenizer(small, spec, {.vocabulary = hole, .bos = {}, .eos = {}, .chat_templates = {}});
+  EXPECT_EQ(small.array("tokenizer.ggml.tokens", GgufType::kString)->size, hole);
+}
+
 /// A golden tokenizer.json with other contents.
 class Edited {
  public:

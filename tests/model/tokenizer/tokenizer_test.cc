@@ -312,6 +312,27 @@ TEST(Decode, RefusesIdsOutsideTheVocabulary) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { tokenizer->byte_length(256); }, "vocabulary size 256"));
 }
 
+// As with Hugging Face's tokenizers 0.23, which gave these texts: an id of no token stands for nothing, and what comes
+// behind it may still be the first.
+TEST(IdsOfNoToken, AreDecodedToNothing) {
+  json file = llama2_json({{"▁", "a"}});
+  const TokenId space = 259, b = 261, space_a = 262, hole = 263, last = 264;
+  file["model"]["vocab"]["<|end|>"] = last;
+  file["added_tokens"].push_back({{"id", last}, {"content", "<|end|>"}, {"special", true}, {"normalized", false}});
+  const auto check_decoding = [&](const Tokenizer& tokenizer) {
+    EXPECT_EQ(tokenizer.vocabulary_size(), 265u);
+    EXPECT_EQ(tokenizer.encode("a<|end|>"), (Ids{space_a, last}));
+    EXPECT_EQ(tokenizer.byte_length(hole), 0u);
+    EXPECT_EQ(tokenizer.decode(Ids{hole, space_a, space, b, hole, space_a}), "a b a");
+    EXPECT_EQ(tokenizer.decode(Ids{hole}), "");
+  };
+  check_decoding(*open_json(file));
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
+  check_decoding(*open_json(file));
+  file["model"]["vocab"]["ab"] = hole;
+  EXPECT_NE(open_json(file)->fingerprint(), open_json(llama2_json({{"▁", "a"}}))->fingerprint());
+}
+
 TEST(Fingerprint, DependsOnWhatDecidesTheIds) {
   const json base = byte_level_json({{"a", "b"}, {"b", "c"}});
   const std::string expected = open_json(base)->fingerprint();

@@ -80,10 +80,20 @@ TEST(HostileVocabulary, IdsAreChecked) {
   EXPECT_TRUE(refused_text(with_ids(R"({"a":0,"b":0})"), "'a' and 'b' have the same id 0"));
 }
 
-TEST(HostileVocabulary, AHoleIsNamedEvenIfAddedTokensMakeUpTheNumber) {
+TEST(HostileVocabulary, HolesAreBounded) {
+  json file = byte_level_json();
+  file["added_tokens"] = json::array();
+  const std::size_t known = file["model"]["vocab"].size() + 1;
+  file["model"]["vocab"]["ab"] = known + 65536 - 1;  // the last id that is allowed
+  EXPECT_EQ(open_json(file)->vocabulary_size(), known + 65536);
+  EXPECT_TRUE(refused(file, "/model/vocab/ab", known + 65536, "more than 65536 ids have none"));
+}
+
+// Hugging Face's tokenizers gives "xy" the id 257 here: as many as the vocabulary has.
+TEST(HostileVocabulary, AddedTokensBehindAHoleAreInTheVocabulary) {
   json file = byte_level_json();
   file["model"]["vocab"]["ab"] = 257;
-  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 257}, {"content", "ab"}}, "no token has the id 256"));
+  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 258}, {"content", "xy"}}, "no token has the id 256", "'xy'"));
 }
 
 TEST(HostileVocabulary, AddedTokensAreChecked) {
