@@ -60,9 +60,7 @@ void SweepDisplay::update(const eval::SweepProgress& progress) {
 }
 
 void SweepDisplay::finished(const eval::SweepRecord& record) {
-  for (const std::string& warning : record.warnings) {
-    const std::string sentence =
-        fmt::format("{}, {}: {}", fact(record.labels, "model"), fact(record.labels, "recipe"), warning);
+  for (const std::string& sentence : warning_sentences(record)) {
     if (!warned_.insert(sentence).second) continue;
     if (with_bar_ && !quiet_)
       bar_.print_line("nibble: warning: " + sentence);

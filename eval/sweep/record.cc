@@ -333,6 +333,14 @@ std::string_view fact(const Facts& facts, std::string_view name) {
   return {};
 }
 
+std::vector<std::string> warning_sentences(const SweepRecord& record) {
+  std::vector<std::string> sentences;
+  for (const std::string& warning : record.warnings)
+    sentences.push_back(
+        fmt::format("{}, {}: {}", fact(record.labels, "model"), fact(record.labels, "recipe"), warning));
+  return sentences;
+}
+
 void set_fact(Facts& facts, std::string_view name, std::string_view value) {
   for (auto& [key, old] : facts)
     if (key == name) old = value;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,16 @@ nb::list as_dicts(const std::vector<eval::SweepRecord>& records) {
 }
 
 nb::list read_records(const std::filesystem::path& path) { return as_dicts(eval::read_records(path)); }
+
+// Of the cells of this sweep, also those that were there: as often as it is asked for them.
+std::set<std::string> warnings_of_making(const std::vector<std::string>& cells,
+                                         const std::vector<eval::SweepRecord>& records) {
+  std::set<std::string> sentences;
+  for (const eval::SweepRecord& record : records)
+    if (std::ranges::find(cells, record.id) != cells.end())
+      for (std::string& sentence : eval::warning_sentences(record)) sentences.insert(std::move(sentence));
+  return sentences;
+}
 
 // What the command line ends in where cells of a sweep failed; nothing where none did.
 std::vector<std::string> warnings_of_failures(const std::vector<std::string>& cells,
@@ -82,6 +93,7 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
     eval::run_sweep(plan, options);
   });
   const std::vector<eval::SweepRecord> records = eval::read_records(output);
+  for (std::string sentence : warnings_of_making(cells, records)) warnings.push_back(std::move(sentence));
   warn(warnings);
   warn(warnings_of_failures(cells, records));
   return as_dicts(records);
@@ -104,7 +116,7 @@ void bind_sweep(nb::module_& module) {
               "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
               "-> list[dict[str, typing.Any]]"),
       R"(Runs every cell of a sweep file (docs/sweep.md) whose record is not in `output` yet, and returns all records there.
-Cells that fail are records too, and a warning; retry_failed does them again. Ctrl-C loses the cells in work only: the same
+Cells that fail are records too, and a warning, as what quantize() would warn of; retry_failed does them again. Ctrl-C loses the cells in work only: the same
 call goes on.)");
 }
 

@@ -120,6 +120,21 @@ list: [{{bits: 3}}]
     assert nibble.frame(records)["error"].notna().sum() == 1
 
 
+def test_what_is_told_of_quantizing_is_told_of_a_sweep_too(demo, tmp_path):
+    """A text that repeats itself teaches drift the noise of its own windows."""
+    (tmp_path / "again.txt").write_text("Again and again the same few words. " * 200, encoding="utf-8")
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"""
+models: [{demo / "gpt2-demo"}]
+calibration: {{text: {tmp_path / "again.txt"}, samples: 4, length: 32}}
+evaluations: [{{name: eval, text: {demo / "eval.txt"}, max_tokens: 128, protocol: blocks, context: 64}}]
+list: [{{preset: gptq, bits: 3, sequential: true, drift_correction: 1}}]
+""")
+    for _ in range(2):  # the second time the record is there
+        with pytest.warns(UserWarning, match="gpt2-demo, .*gptq.*: drift_correction: .*noise may pass for drift"):
+            nibble.run_sweep(sweep, tmp_path / "results")
+
+
 def with_stray_tensor(model, directory):
     """A copy of `model` with a tensor that its network has no use for."""
     shutil.copytree(model, directory)
