@@ -1,5 +1,6 @@
-# Read by ctest, with `program`, `emulator`, `test` and `properties` (cmake/testing.cmake): adds a test of the name test:Suite for each
-# suite of a GoogleTest program. The names of suites are kept beside the program, until that changes.
+# Read by ctest, with `program`, `emulator`, `test`, `at_once` and `properties` (cmake/testing.cmake): adds tests of the names
+# test:Suite,Suite,… for the suites of a GoogleTest program, that many each. The names of suites are kept beside the program, until that
+# changes.
 if(NOT EXISTS ${program})
   add_test(${test}_NOT_BUILT ${test}_NOT_BUILT)
   return()
@@ -16,8 +17,12 @@ if(NOT EXISTS ${list} OR NOT ${list} IS_NEWER_THAN ${program})
   file(WRITE ${list} "${listed}")
 endif()
 file(STRINGS ${list} suites)
-foreach(suite IN LISTS suites)
-  string(REGEX REPLACE "[.]$" "" suite "${suite}")
-  add_test("${test}:${suite}" ${emulator} ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
-  set_tests_properties("${test}:${suite}" PROPERTIES ${properties})
-endforeach()
+while(suites)
+  list(SUBLIST suites 0 ${at_once} some)
+  list(REMOVE_ITEM suites ${some})
+  list(TRANSFORM some REPLACE "[.]$" "")
+  list(JOIN some "," names)
+  list(JOIN some ".*:" filter)
+  add_test("${test}:${names}" ${emulator} ${program} "--gtest_filter=${filter}.*" --gtest_brief=1)
+  set_tests_properties("${test}:${names}" PROPERTIES ${properties})
+endwhile()

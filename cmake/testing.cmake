@@ -9,12 +9,12 @@ if(NIBBLE_SANITIZE)
 endif()
 # Of release builds -O3 is for the code under test too; another quarter.
 target_compile_options(nibble_test_options INTERFACE $<$<CONFIG:Release>:-Og>)
-# GCC's usual linker takes twice as long: a minute of some ninety programs, sanitizers and all.
+# GCC's usual linker takes four times as long: two minutes of some ninety programs, sanitizers and all.
 include(CheckLinkerFlag)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT CMAKE_CROSSCOMPILING)
-  check_linker_flag(CXX -fuse-ld=gold NIBBLE_HAVE_GOLD)
-  if(NIBBLE_HAVE_GOLD)
-    target_link_options(nibble_test_options INTERFACE -fuse-ld=gold)
+  check_linker_flag(CXX -fuse-ld=lld NIBBLE_HAVE_LLD)
+  if(NIBBLE_HAVE_LLD)
+    target_link_options(nibble_test_options INTERFACE -fuse-ld=lld)
   endif()
 endif()
 target_compile_options(nibble_test_options INTERFACE
@@ -35,7 +35,7 @@ endfunction()
 # nibble_test(palette_test.cc DEPS nibble::quant_algo_kmeans [LABELS golden] [EACH_ISA] [APART]), called in tests/quant/algo/kmeans.
 # The tests of a folder that agree in LABELS and EACH_ISA are one program (quant.algo.kmeans.isa_tests, cli.golden_tests, cli.tests),
 # because compiled together they cost a fifth (cmake/library.cmake); APART makes one of a file alone (quant.algo.kmeans.palette_test), where
-# its own names are those of another. Suites are CTest tests of their own: cases would be five thousand processes. EACH_ISA adds a
+# its own names are those of another. A few suites are a CTest test: cases would be five thousand processes. EACH_ISA adds a
 # run per tier of instructions with NIBBLE_FORCE_ISA (core/machine/isa.h); on a processor that lacks one, those runs show as skipped;
 # all cases of a program then run in one process: some thousand processes less.
 set(NIBBLE_TIERS scalar)
@@ -44,13 +44,14 @@ if(NIBBLE_ISA_FAMILY STREQUAL x86)
 elseif(NIBBLE_ISA_FAMILY STREQUAL arm)
   list(APPEND NIBBLE_TIERS neon neon-dotprod neon-i8mm)
 endif()
-# nibble_ctest(program test PROPERTIES …): the suites of a program as CTest tests of the names test:Suite.
+# nibble_ctest(program test AT_ONCE n PROPERTIES …): the suites of a program as CTest tests of the names test:Suite,Suite,….
 function(nibble_ctest program test)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "AT_ONCE" "PROPERTIES")
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${test}_suites.cmake)
   file(GENERATE OUTPUT ${suites} CONTENT "set(program [==[$<TARGET_FILE:${program}>]==])
 set(emulator [==[${CMAKE_CROSSCOMPILING_EMULATOR}]==])
 set(test [==[${test}]==])
+set(at_once ${arg_AT_ONCE})
 set(properties [==[${arg_PROPERTIES}]==])
 include([==[${PROJECT_SOURCE_DIR}/cmake/test_suites.cmake]==])
 ")
@@ -79,7 +80,12 @@ function(nibble_test_program name labels each_isa)
     nibble_write_together_at_end(${name} 8)
   endif()
   nibble_test_properties(properties "${labels}")
-  nibble_ctest(${name} ${name} PROPERTIES ${properties})
+  # A process with sanitizers takes 0.1 s to begin and end, as long as many a suite; whole models take minutes.
+  set(at_once 8)
+  if(golden IN_LIST labels)
+    set(at_once 1)
+  endif()
+  nibble_ctest(${name} ${name} AT_ONCE ${at_once} PROPERTIES ${properties})
   if(NOT each_isa)
     return()
   endif()

@@ -11,7 +11,7 @@ packages=(
   libboost-dev libboost-iostreams-dev libhdf5-dev zlib1g-dev libzstd-dev libbrotli-dev
   libboost-mpi-dev mpi-default-dev mpi-default-bin  # optional: calibration over several processes
   libpcre2-dev libutf8proc-dev libxxhash-dev libdnnl-dev
-  libgtest-dev libgmock-dev libbenchmark-dev clang-format-14
+  libgtest-dev libgmock-dev libbenchmark-dev clang-format-14 lld
 )
 
 case ${1:-} in

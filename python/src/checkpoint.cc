@@ -121,14 +121,14 @@ Tensor quantized(const PyCheckpoint& self, const std::string& module) {
           .bias_correction = {}};
 }
 
-nb::list layers(const PyCheckpoint& self) {
+nb::list layer_names(const PyCheckpoint& self) {
   nb::list names;
   for (const model::Parameter* layer : model::linear_layers(self.checkpoint->architecture()))
     names.append(layer->module);
   return names;
 }
 
-nb::dict layer(const PyCheckpoint& self, const std::string& module) {
+nb::dict layer_facts(const PyCheckpoint& self, const std::string& module) {
   const model::Parameter& parameter = find_layer(self, module);
   nb::dict facts;
   facts["module"] = parameter.module;
@@ -156,9 +156,9 @@ void bind_checkpoint(nb::module_& module) {
       .def_prop_ro("vocabulary", [](const PyCheckpoint& self) { return self.checkpoint->architecture().vocabulary; })
       .def_prop_ro("max_positions",
                    [](const PyCheckpoint& self) { return self.checkpoint->architecture().max_positions; })
-      .def_prop_ro("layers", &layers, nb::sig("def layers(self) -> list[str]"),
+      .def_prop_ro("layers", &layer_names, nb::sig("def layers(self) -> list[str]"),
                    "The linear layers of the blocks, in order of use: the names of hooks, statistics and recipes.")
-      .def("layer", &layer, "module"_a, nb::sig("def layer(self, module: str) -> dict[str, typing.Any]"),
+      .def("layer", &layer_facts, "module"_a, nb::sig("def layer(self, module: str) -> dict[str, typing.Any]"),
            "Role, block, shape (out, in), whether it has a bias and whether it is stored as codes.")
       .def(
           "weight", &weight, "module"_a,

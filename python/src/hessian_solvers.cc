@@ -191,7 +191,7 @@ auto copy_of(const quant::PaletteWeight& weight) {
   return to_numpy(std::move(copy));
 }
 
-void bind_results(nb::module_& module) {
+void bind_solved(nb::module_& module) {
   nb::class_<Grid>(module, "Grid", "The values that a solver may round to: palette_grid() or block_grid().")
       .def_prop_ro(
           "scales",
@@ -253,7 +253,7 @@ the last update.)");
 }  // namespace
 
 void bind_solvers(nb::module_& module) {
-  bind_results(module);
+  bind_solved(module);
   module.def(
       "palette_grid", &Grid::of_palettes, "palettes"_a, nb::kw_only(), "group_rows"_a = 0, "scales"_a = nb::none(),
       "Nearest entry of s_i · c_k: palettes (groups, k) ascending, one per group_rows rows (0: all); scales (out).");

@@ -5,18 +5,13 @@
 #include "tests/cli/nibble.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden_families.h"
+#include "tests/support/sanitizers.h"
 
 // Every golden family through the commands, as a user would take a checkpoint of his: calibrate, quantize by four
 // presets, packed perplexity, evaluate, export and back.
 
 namespace nibble::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kTooSlow = true;
-#else
-constexpr bool kTooSlow = false;
-#endif
 
 constexpr std::size_t kWindow = 48, kTokens = 1536;
 
@@ -44,7 +39,7 @@ class FamilyCommands : public testing::TestWithParam<const char*> {
 
 TEST_P(FamilyCommands, TakeACheckpointThereAndBack) {
   NIBBLE_NEEDS_SHARED("golden/families/" + std::string(GetParam()));
-  if (kTooSlow && std::string(GetParam()) != "gpt_oss" && std::string(GetParam()) != "phi3")
+  if (kAddressSanitizer && std::string(GetParam()) != "gpt_oss" && std::string(GetParam()) != "phi3")
     GTEST_SKIP() << "under ASan two families run; the release build runs all";
   ASSERT_EQ(nibble({"calibrate", model, "--tokens", tokens, "--length", std::to_string(kWindow), "--samples", "16",
                     "--collect", "activations,fisher,hessian,guided-hessian,output-hessian", "-o", calibration})

@@ -5,6 +5,7 @@
 #include "core/machine/memory.h"
 #include "datasets/calibration_windows.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::datasets {
 namespace {
@@ -34,12 +35,11 @@ TEST(CalibrationWindowsGolden, OfTheNovelsAreDrawnQuicklyInBoundedMemory) {
   const auto again = sample_calibration_windows(files, *tokenizer, options);
   EXPECT_EQ(again.tokens, windows.tokens);
   EXPECT_EQ(again.fingerprint, windows.fingerprint);
-#if !defined(__SANITIZE_ADDRESS__)
+  if (test::kAddressSanitizer) return;
   EXPECT_LT(seconds.count(), 15.0);  // about 1 s on an idle machine
   // The text is 12.5 MB; held are the windows, the longest document (1.1 MB) with its JSON and its tokens, and the
   // tokenizer's cache of words.
   EXPECT_LT(peak.bytes() - before, std::uint64_t{40} << 20);
-#endif
 }
 
 TEST(CalibrationWindowsGolden, FixedOnesAreThoseOfTheTokenFile) {

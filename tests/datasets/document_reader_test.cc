@@ -6,6 +6,7 @@
 #include "core/machine/memory.h"
 #include "tests/datasets/compress.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/throws.h"
 
 namespace nibble::datasets {
@@ -180,13 +181,8 @@ TEST_F(Documents, FilesOfOtherKindsOrMissingOnesAreRefusedAtOnce) {
 TEST_F(Documents, TakeNoMoreMemoryThanOneOfThem) {
   // Held are a few buffers of 256 KiB and zstd's window (8 MiB here); a sanitizer's quarantine holds freed blocks back,
   // and reads slowly.
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr int kLines = 4'000;
-  constexpr std::uint64_t kMost = std::uint64_t{300} << 20;
-#else
-  constexpr int kLines = 40'000;
-  constexpr std::uint64_t kMost = std::uint64_t{16} << 20;
-#endif
+  constexpr int kLines = test::kAddressSanitizer ? 4'000 : 40'000;
+  constexpr std::uint64_t kMost = std::uint64_t{test::kAddressSanitizer ? 300 : 16} << 20;
   const auto path = [&] {
     std::string text;
     for (int i = 0; i < kLines; ++i) text += "{\"text\": \"" + std::string(1000, 'x') + "\"}\n";

@@ -39,7 +39,7 @@ std::vector<float> column_sums(const Matrix<float>& m) {
 
 TEST_P(CalibrationGolden, StatisticsAreThoseOfTheReferenceImplementation) {
   const GoldenModel& golden = GetParam();
-  if (!golden.available()) GTEST_SKIP() << "needs ../shared";
+  if (const auto reason = golden.reason_to_skip()) GTEST_SKIP() << *reason;
   const LoadedModel loaded = load(golden.model_directory());
   const GoldenTensors expected(golden.golden("calibration.safetensors"));
   const std::vector<std::uint32_t> ids = expected.ids("windows.ids");

@@ -11,6 +11,7 @@
 #include "core/machine/isa.h"
 #include "core/matrix/gemm.h"
 #include "core/matrix/matrix_view.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble {
 namespace {
@@ -37,9 +38,7 @@ bool handler_has_its_own_stack() {
 }
 
 TEST(HandlerStack, IsGivenToAnyThreadThatMultiplies) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers give every thread one, and see frames elsewhere";
-#endif
+  if (test::kSanitizer) GTEST_SKIP() << "sanitizers give every thread one, and see frames elsewhere";
   bool before = true, after = false;
   std::thread([&] {
     before = handler_has_its_own_stack();

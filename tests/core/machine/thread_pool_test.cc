@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/throws.h"
 
 namespace nibble {
@@ -191,9 +192,7 @@ TEST_F(ThreadPoolTest, UnreasonableCountsAreRefused) {
 // limited.)
 TEST_F(ThreadPoolTest, ThreadsThatCannotBeBegunAreAnErrorAndThoseBegunEnd) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fork of several threads is not safe
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "no limit of memory beside a sanitizer";
-#endif
+  if (test::kSanitizer) GTEST_SKIP() << "no limit of memory beside a sanitizer";
   const auto begin_too_many = [] {
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);

@@ -1,17 +1,17 @@
 #include "tests/eval/quality/golden_perplexity.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::eval {
 namespace {
 
 void check(const std::string& model) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "slow there: the demo models go through all three";
   test::GoldenPerplexity golden(test::shared_path("models/" + model),
                                 test::shared_path("golden/" + model + "/perplexity.json"),
                                 test::shared_path("golden/tokens/Doyle_Lost_1912.u16"));
   golden.check_half();
-#if !defined(__SANITIZE_ADDRESS__)  // slow there; the demo models go through all three anyway
   golden.check_sliding();
   golden.check_blocks();
-#endif
 }
 
 TEST(PerplexityGolden, OfTheGpt2NovelsModel) {

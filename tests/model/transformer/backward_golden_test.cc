@@ -51,7 +51,7 @@ struct Fisher {
 
 TEST_P(BackwardGolden, FisherMatricesAreThoseOfTheReferenceImplementation) {
   const GoldenModel golden = GetParam();
-  if (!golden.available()) GTEST_SKIP() << "needs ../shared";
+  if (const auto reason = golden.reason_to_skip()) GTEST_SKIP() << *reason;
   const LoadedModel loaded = load(golden.model_directory());
   const GoldenTensors expected(golden.golden("calibration.safetensors"));
   const Matrix<float> window_losses = expected.matrix("windows.loss");

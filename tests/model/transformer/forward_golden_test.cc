@@ -27,7 +27,7 @@ std::vector<float> losses(const Matrix<float>& logits, std::span<const TokenId> 
 
 TEST_P(ForwardGolden, LogitsAreThoseOfTheReferenceImplementation) {
   const GoldenModel golden = GetParam();
-  if (!golden.available()) GTEST_SKIP() << "needs ../shared";
+  if (const auto reason = golden.reason_to_skip()) GTEST_SKIP() << *reason;
   const LoadedModel loaded = load(golden.model_directory());
   const GoldenTensors expected(golden.golden("logits.safetensors"));
 

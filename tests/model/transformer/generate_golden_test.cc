@@ -13,7 +13,7 @@ class GenerateGolden : public testing::TestWithParam<GoldenModel> {};
 
 TEST_P(GenerateGolden, GreedyIdsAreThoseOfTheReferenceImplementation) {
   const GoldenModel golden = GetParam();
-  if (!golden.available()) GTEST_SKIP() << "needs ../shared";
+  if (const auto reason = golden.reason_to_skip()) GTEST_SKIP() << *reason;
   LoadedModel loaded = load(golden.model_directory());
   const auto expected = parse_strict_json(read_file(golden.golden("greedy.json")), "greedy.json");
   const auto ids = expected.at("greedy_ids").get<std::vector<TokenId>>();

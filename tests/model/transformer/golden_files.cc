@@ -7,6 +7,7 @@
 #include "core/matrix/dtype.h"
 #include "model/checkpoint/safetensors_file.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::test {
 
@@ -75,7 +76,11 @@ std::filesystem::path GoldenModel::golden(const char* file) const {
   const std::string relative = std::string("golden/") + name + "/" + file;
   return in_repository ? source_path("tests/data/" + relative) : shared_path(relative);
 }
-bool GoldenModel::available() const { return in_repository || std::filesystem::exists(model_directory()); }
+std::optional<std::string> GoldenModel::reason_to_skip() const {
+  if (!in_repository && !std::filesystem::exists(model_directory())) return "needs ../shared";
+  if (kAddressSanitizer && large) return "slow there: the demo models go through the same code";
+  return {};
+}
 
 LoadedModel load(const std::filesystem::path& directory) {
   LoadedModel loaded;

@@ -9,22 +9,15 @@
 #include "quant/store/load_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::quant {
 namespace {
-
-// Under ASan at -O1 one evaluation of 40,000 tokens takes minutes; there one cell of each kind runs.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kFewCells = true;
-#else
-constexpr bool kFewCells = false;
-#endif
 
 struct Baseline {
   const char* name;
   const char* section;
   double gpt2_perplexity, llama_perplexity;
-  bool always;
 };
 
 void PrintTo(const Baseline& baseline, std::ostream* out) { *out << baseline.name; }
@@ -34,7 +27,7 @@ class Baselines : public testing::TestWithParam<std::tuple<Baseline, bool>> {};
 TEST_P(Baselines, AreWithin0Point3Percent) {
   NIBBLE_NEEDS_SHARED("golden/windows/test-78x512.u16");
   const auto& [baseline, llama] = GetParam();
-  if (kFewCells && !(baseline.always && llama)) GTEST_SKIP() << "too slow under ASan; the release build runs it";
+  if (test::kAddressSanitizer) GTEST_SKIP() << "evaluating 40,000 tokens: the release build does it";
   const auto model = test::shared_path(llama ? "models/llama-novels" : "models/gpt2-novels");
   const test::TempDir dir;
   quantize_model({.model = model,
@@ -58,14 +51,14 @@ TEST_P(Baselines, AreWithin0Point3Percent) {
 }
 
 constexpr Baseline kBaselines[] = {
-    {"palette4tensor", "{bits: 4}", 118.5166, 84.4414, true},
-    {"palette3tensor", "{bits: 3}", 123.8865, 87.3643, false},
-    {"palette2tensor", "{bits: 2}", 139.2208, 98.8141, false},
-    {"palette4row", "{bits: 4, granularity: channel}", 117.1567, 83.9953, false},
-    {"palette3row", "{bits: 3, granularity: channel}", 118.1194, 84.7866, false},
-    {"palette2row", "{bits: 2, granularity: channel}", 125.4696, 89.5347, false},
-    {"q40", "{format: int4-block}", 117.3005, 84.0694, false},
-    {"q41", "{format: int4-block, int4_scale: minmax, zero_point: true}", 117.1648, 83.9730, false},
+    {"palette4tensor", "{bits: 4}", 118.5166, 84.4414},
+    {"palette3tensor", "{bits: 3}", 123.8865, 87.3643},
+    {"palette2tensor", "{bits: 2}", 139.2208, 98.8141},
+    {"palette4row", "{bits: 4, granularity: channel}", 117.1567, 83.9953},
+    {"palette3row", "{bits: 3, granularity: channel}", 118.1194, 84.7866},
+    {"palette2row", "{bits: 2, granularity: channel}", 125.4696, 89.5347},
+    {"q40", "{format: int4-block}", 117.3005, 84.0694},
+    {"q41", "{format: int4-block, int4_scale: minmax, zero_point: true}", 117.1648, 83.9730},
 };
 
 INSTANTIATE_TEST_SUITE_P(OfTheSharedModels, Baselines, testing::Combine(testing::ValuesIn(kBaselines), testing::Bool()),

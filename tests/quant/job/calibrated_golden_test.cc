@@ -11,6 +11,7 @@
 #include "quant/store/load_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::quant {
 namespace {
@@ -44,9 +45,7 @@ struct Cell {
 // One test, because every test of a golden file is a process of its own and would calibrate again.
 TEST(CalibratedBaselines, AreWithin0Point3PercentOrBelow) {
   NIBBLE_NEEDS_SHARED(kTestTokens);
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "calibrating and evaluating 70,000 tokens is too slow under ASan; the release build runs it";
-#endif
+  if (test::kAddressSanitizer) GTEST_SKIP() << "calibrating and evaluating 70,000 tokens: the release build does it";
   const test::TempDir dir;
   calibrate(dir / "calib.h5");
   const Cell cells[] = {

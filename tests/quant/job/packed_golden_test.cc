@@ -1,4 +1,4 @@
-// Weights multiplied packed against weights decoded from the file: the perplexities of the shared models.
+// Weights multiplied packed against weights decoded from the file: the perplexities of a GPT-2 and a Llama.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,17 +9,28 @@
 #include "quant/store/load_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::quant {
 namespace {
 
-constexpr const char* kTokens = "golden/windows/test-78x512.u16";
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kWindows = 1;
-#else
-constexpr std::size_t kWindows = 4;
-#endif
+// A model, a text of its vocabulary and how much of it is read. Under ASan, where a window of the shared models takes
+// seconds, the demo models.
+struct Material {
+  std::filesystem::path model, tokens;
+  std::size_t windows, context;
+};
+Material material(const std::string& family) {
+  if (test::kAddressSanitizer)
+    return {.model = test::source_path("datasets/demo/" + family + "-demo"),
+            .tokens = test::source_path("tests/data/golden/Doyle_Lost_1912.demo.first20000.u16"),
+            .windows = 2,
+            .context = 256};
+  return {.model = test::shared_path("models/" + family + "-novels"),
+          .tokens = test::shared_path("golden/windows/test-78x512.u16"),
+          .windows = 4,
+          .context = 512};
+}
 
 struct Recipes {
   const char* name;
@@ -43,20 +54,21 @@ class PackedModel : public testing::TestWithParam<std::tuple<Recipes, const char
 
 // Windows through the decoder and the matrix library, and a text of no more than 32 tokens through the kernels.
 TEST_P(PackedModel, HasThePerplexityOfTheReferenceWithin1e6) {
-  NIBBLE_NEEDS_SHARED(kTokens);
-  const auto& [recipe, name] = GetParam();
+  const auto& [recipe, family] = GetParam();
+  const Material on = material(family);
+  if (!std::filesystem::exists(on.tokens)) GTEST_SKIP() << "needs ../shared";
   const test::TempDir dir;
-  quantize_model({.model = test::shared_path(std::string("models/") + name),
+  quantize_model({.model = on.model,
                   .output = dir / "out",
                   .recipe = Recipe::parse(recipe.text, "recipe"),
                   .overwrite = false,
                   .progress = {}});
   const LoadedModel reference = load_model(dir / "out");
   const LoadedModel packed = load_model(dir / "out", {.packed = true, .compute = Compute::kExact});
-  for (const std::size_t tokens : {kWindows * 512, std::size_t{31}}) {
-    const auto text = datasets::read_token_file(test::shared_path(kTokens), reference.architecture.vocabulary, tokens);
+  for (const std::size_t tokens : {on.windows * on.context, std::size_t{31}}) {
+    const auto text = datasets::read_token_file(on.tokens, reference.architecture.vocabulary, tokens);
     eval::PerplexityOptions options;
-    options.context = 512;
+    options.context = on.context;
     const auto perplexity = [&](const LoadedModel& model) {
       return eval::perplexity(*model.transformer, text, options).perplexity;
     };
@@ -66,9 +78,10 @@ TEST_P(PackedModel, HasThePerplexityOfTheReferenceWithin1e6) {
 
 // docs/results/speed.md: at most 6e-5 of the perplexity over 78 windows; a few windows vary more.
 TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
-  NIBBLE_NEEDS_SHARED(kTokens);
+  const Material on = material("llama");
+  if (!std::filesystem::exists(on.tokens)) GTEST_SKIP() << "needs ../shared";
   const test::TempDir dir;
-  quantize_model({.model = test::shared_path("models/llama-novels"),
+  quantize_model({.model = on.model,
                   .output = dir / "out",
                   .recipe = Recipe::parse("{defaults: {format: int4-block}}", "recipe"),
                   .overwrite = false,
@@ -76,9 +89,8 @@ TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
   const auto perplexity = [&](Compute compute) {
     const LoadedModel model = load_model(dir / "out", {.packed = true, .compute = compute});
     eval::PerplexityOptions options;
-    options.context = 512;
-    const auto text =
-        datasets::read_token_file(test::shared_path(kTokens), model.architecture.vocabulary, kWindows * 512);
+    options.context = on.context;
+    const auto text = datasets::read_token_file(on.tokens, model.architecture.vocabulary, on.windows * on.context);
     return eval::perplexity(*model.transformer, text, options).perplexity;
   };
   const double exact = perplexity(Compute::kExact);
@@ -90,10 +102,9 @@ TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfTheSharedModels, PackedModel,
-                         testing::Combine(testing::ValuesIn(kRecipes), testing::Values("gpt2-novels", "llama-novels")),
+                         testing::Combine(testing::ValuesIn(kRecipes), testing::Values("gpt2", "llama")),
                          [](const auto& cell) {
-                           const std::string model = std::get<1>(cell.param);
-                           return std::string(std::get<0>(cell.param).name) + "_" + model.substr(0, model.find('-'));
+                           return std::string(std::get<0>(cell.param).name) + "_" + std::get<1>(cell.param);
                          });
 
 }  // namespace

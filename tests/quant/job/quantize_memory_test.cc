@@ -12,15 +12,12 @@
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/anonymous_memory.h"
 #include "tests/support/files.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::quant {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // freed memory is kept; notes about all of it
-constexpr bool kPeaksTell = false;
-#else
-constexpr bool kPeaksTell = true;
-#endif
+constexpr bool kPeaksTell = !test::kSanitizer;
 
 void write_model(const std::filesystem::path& directory, std::size_t layers, std::size_t width = 512) {
   test::TinyModel model;
