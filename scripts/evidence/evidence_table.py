@@ -142,9 +142,14 @@ def undecided(difference):
     return abs(mean) <= within * error
 
 
+def heading(column):
+    text, windows = column
+    return f"{text}, {windows} windows" if windows else text
+
+
 def table(rows, columns, decisive, floats):
     header = ["method", "bits", "whole model"]
-    header += [f"{text}, {windows} windows" if windows else text for text, windows in columns]
+    header += [heading(column) for column in columns]
     compared = any(reference_of(name, rows) for name in rows)
     header += ["loss"] * bool(floats) + ["more, paired"] * compared + ["seconds"]
     yield "| " + " | ".join(header) + " |"
@@ -282,7 +287,9 @@ def main():
             of_width = {name: row for name, row in rows.items() if name.startswith(width + ": ")}
             print(f"### {model}, {width}\n")
             print("\n".join(table(of_width, columns, decisive, floats)) + "\n")
-            lost += [f"{model}, {name}" for name in beaten(of_width, decisive)]
+            for column in columns:
+                said = f" ({heading(column)})" if len(columns) > 1 else ""
+                lost += [f"{model}, {name}{said}" for name in beaten(of_width, column)]
     kept = [f"{cell.model}, {cell.recipe}: {cell.tuning['best_epoch']} of {len(cell.tuning['trained_loss'])}"
             for cell in sorted(cells, key=lambda c: (c.model, c.recipe)) if cell.tuning]
     if kept:
