@@ -12,10 +12,14 @@ target_compile_options(nibble_test_options INTERFACE $<$<CONFIG:Release>:-Og>)
 # GCC's usual linker takes four times as long: two minutes of some ninety programs, sanitizers and all.
 include(CheckLinkerFlag)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT CMAKE_CROSSCOMPILING)
-  check_linker_flag(CXX -fuse-ld=lld NIBBLE_HAVE_LLD)
-  if(NIBBLE_HAVE_LLD)
-    target_link_options(nibble_test_options INTERFACE -fuse-ld=lld)
-  endif()
+  foreach(linker lld gold)
+    unset(NIBBLE_HAVE_${linker} CACHE)  # it may have been installed since
+    check_linker_flag(CXX -fuse-ld=${linker} NIBBLE_HAVE_${linker})
+    if(NIBBLE_HAVE_${linker})
+      target_link_options(nibble_test_options INTERFACE -fuse-ld=${linker})
+      break()
+    endif()
+  endforeach()
 endif()
 target_compile_options(nibble_test_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>         # for ccache

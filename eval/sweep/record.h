@@ -147,8 +147,8 @@ nlohmann::ordered_json fact_json(const Facts& facts, std::string_view name);
 /// Where it is there already.
 void set_fact(Facts& facts, std::string_view name, std::string_view value);
 
-/// The warnings of a record, each with the names of its model and recipe in front. Cells of one model have the same,
-/// one for each evaluation.
+/// The warnings of a record, each with the names of its model and recipe in front. Cells of one model and
+/// recipe, one for each evaluation, have the same.
 std::vector<std::string> warning_sentences(const SweepRecord& record);
 
 /// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where

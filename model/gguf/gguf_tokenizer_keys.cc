@@ -346,9 +346,13 @@ void add_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec, const
 
 std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
   std::vector<std::string> notes;
-  if (const std::size_t rows = tokens_with_rows(spec, facts.vocabulary); rows < spec.tokens.size())
+  const std::size_t rows = tokens_with_rows(spec, facts.vocabulary);
+  std::vector<std::size_t> left_out;
+  for (std::size_t id = rows; id < spec.tokens.size(); ++id)
+    if (!spec.is_hole(static_cast<TokenId>(id))) left_out.push_back(id);
+  if (!left_out.empty())
     notes.push_back(fmt::format("added tokens from id {} ('{}') on are left out, {} in all: the embedding has {} rows",
-                                rows, excerpt(spec.tokens[rows]), spec.tokens.size() - rows, rows));
+                                left_out[0], excerpt(spec.tokens[left_out[0]]), left_out.size(), rows));
   if (const std::vector<TokenId> ends = further_ends(spec, facts); ends.size() > std::size(kFurtherEnds))
     notes.push_back(fmt::format(
         "GGUF has keys for {} ids that end a text: llama.cpp stops at {} only where it knows their spelling",

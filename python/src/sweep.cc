@@ -45,13 +45,17 @@ nb::list as_dicts(const std::vector<eval::SweepRecord>& records) {
 
 nb::list read_records(const std::filesystem::path& path) { return as_dicts(eval::read_records(path)); }
 
-// Of the cells of this sweep, also those that were there: as often as it is asked for them.
-std::set<std::string> warnings_of_making(const std::vector<std::string>& cells,
-                                         const std::vector<eval::SweepRecord>& records) {
-  std::set<std::string> sentences;
-  for (const eval::SweepRecord& record : records)
-    if (std::ranges::find(cells, record.id) != cells.end())
-      for (std::string& sentence : eval::warning_sentences(record)) sentences.insert(std::move(sentence));
+// Of the cells of this sweep, also those that were there, each once: several evaluations of a model have the same.
+std::vector<std::string> warnings_of_making(const std::vector<std::string>& cells,
+                                            const std::vector<eval::SweepRecord>& records) {
+  const std::set<std::string> asked_for(cells.begin(), cells.end());
+  std::set<std::string> told;
+  std::vector<std::string> sentences;
+  for (const eval::SweepRecord& record : records) {
+    if (!asked_for.contains(record.id)) continue;
+    for (std::string& sentence : eval::warning_sentences(record))
+      if (told.insert(sentence).second) sentences.push_back(std::move(sentence));
+  }
   return sentences;
 }
 
@@ -93,8 +97,8 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
     eval::run_sweep(plan, options);
   });
   const std::vector<eval::SweepRecord> records = eval::read_records(output);
-  for (std::string sentence : warnings_of_making(cells, records)) warnings.push_back(std::move(sentence));
   warn(warnings);
+  warn(warnings_of_making(cells, records));
   warn(warnings_of_failures(cells, records));
   return as_dicts(records);
 }
@@ -116,7 +120,8 @@ void bind_sweep(nb::module_& module) {
               "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
               "-> list[dict[str, typing.Any]]"),
       R"(Runs every cell of a sweep file (docs/sweep.md) whose record is not in `output` yet, and returns all records there.
-Cells that fail are records too, and a warning, as what quantize() would warn of; retry_failed does them again. Ctrl-C loses the cells in work only: the same
+Cells that fail are records too, and a warning; retry_failed does them again. What quantize() warns of is warned of for every
+cell, at each call. Ctrl-C loses the cells in work only: the same
 call goes on.)");
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 

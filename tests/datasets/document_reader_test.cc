@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/machine/memory.h"
 #include "tests/datasets/compress.h"
+#include "tests/support/anonymous_memory.h"
 #include "tests/support/files.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/throws.h"
@@ -188,7 +189,7 @@ TEST_F(Documents, TakeNoMoreMemoryThanOneOfThem) {
     for (int i = 0; i < kLines; ++i) text += "{\"text\": \"" + std::string(1000, 'x') + "\"}\n";
     return file("a.jsonl.zst", test::zstd(text));
   }();
-  const std::uint64_t before = memory_use().anonymous_bytes;
+  const auto before = static_cast<std::uint64_t>(test::anonymous_bytes());
   const PeakAnonymousMemory peak;
   DocumentReader reader({path, path, path}, "text");
   while (reader.next()) EXPECT_EQ(reader.document()->size(), 1000u);

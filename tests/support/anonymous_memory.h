@@ -7,14 +7,11 @@
 #endif
 
 #include "core/machine/memory.h"
+#include "tests/support/sanitizers.h"
 
 namespace nibble::test {
 
-#if defined(__SANITIZE_THREAD__)  // which keeps notes about every byte that is touched
-constexpr bool kAnonymousIsOurs = false;
-#else
-constexpr bool kAnonymousIsOurs = true;
-#endif
+constexpr bool kAnonymousIsOurs = !kThreadSanitizer;
 
 /// Anonymous memory of this process that is in use: without what was freed and is kept for later.
 inline std::int64_t anonymous_bytes() {

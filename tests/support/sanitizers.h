@@ -11,11 +11,14 @@ inline constexpr bool kAddressSanitizer = true;
 inline constexpr bool kAddressSanitizer = false;
 #endif
 
-/// Under this or ThreadSanitizer, which keeps notes about all memory, neither peaks nor limits of memory tell anything.
+/// Whether it runs under ThreadSanitizer, which keeps notes about every byte that is touched.
 #if defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitizer = true;
+inline constexpr bool kThreadSanitizer = true;
 #else
-inline constexpr bool kSanitizer = kAddressSanitizer;
+inline constexpr bool kThreadSanitizer = false;
 #endif
+
+/// Then neither peaks nor limits of memory tell anything.
+inline constexpr bool kSanitizer = kAddressSanitizer || kThreadSanitizer;
 
 }  // namespace nibble::test

@@ -10,7 +10,7 @@
 namespace nibble::model {
 namespace {
 
-constexpr std::uint64_t kMaxHoles = 1u << 16;                 // each takes 33 bytes that no file pays for
+constexpr std::uint64_t kMaxHoles = 1u << 16;                 // each takes some seventy bytes that no file pays for
 constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;  // searching for them takes about 50 bytes for each
 
 }  // namespace
@@ -47,6 +47,7 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
 
   std::sort(spec.added.begin(), spec.added.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   check_added_tokens(spec, where);
+  std::uint64_t next = vocabulary.size();  // what the next added token that the vocabulary lacks is given elsewhere
   for (const AddedToken& token : spec.added) {
     const auto model_id = spec.id_of.find(token.content);
     NIBBLE_REQUIRE(model_id == spec.id_of.end() || model_id->second == token.id, FormatError,
@@ -55,17 +56,15 @@ void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const
     NIBBLE_REQUIRE(!taken[token.id] || spec.tokens[token.id] == token.content, FormatError,
                    "{}: tokens {} and {} have the same id {}", where, in_quotes(spec.tokens[token.id]),
                    in_quotes(token.content), token.id);
+    NIBBLE_REQUIRE(model_id != spec.id_of.end() || token.id == next, FormatError,
+                   "{}: added token {} has id {}, but Hugging Face's tokenizers gives it {}: ids of no token need all "
+                   "added ones in the vocabulary",
+                   where, in_quotes(token.content), token.id, next);
+    if (model_id == spec.id_of.end()) ++next;
     taken[token.id] = true;
     spec.tokens[token.id] = token.content;
   }
-  const auto hole = std::find(taken.begin(), taken.end(), false);
-  if (hole == taken.end()) return;
-  for (const AddedToken& token : spec.added)
-    NIBBLE_REQUIRE(
-        spec.id_of.contains(token.content), FormatError,
-        "{}: no token has the id {}, so added token {} must be in the vocabulary too: others take it for the "
-        "one after as many ids as that has tokens",
-        where, hole - taken.begin(), in_quotes(token.content));
+  if (std::find(taken.begin(), taken.end(), false) == taken.end()) return;
   using Kind = TokenizerSpec::PieceKind;
   for (const bool is_token : taken) spec.kinds.push_back(is_token ? Kind::kNormal : Kind::kUnused);
 }
@@ -134,7 +133,8 @@ TokenId require_token(const TokenizerSpec& spec, std::string_view token, std::st
                                   [&](const AddedToken& candidate) { return candidate.content == token; });
   if (added != spec.added.end()) return added->id;
   // Control pieces, which no text is cut into.
-  const auto piece = std::find(spec.tokens.begin(), spec.tokens.end(), token);
+  const auto piece = token.empty() ? spec.tokens.end()  // what ids of no token are spelled
+                                   : std::find(spec.tokens.begin(), spec.tokens.end(), token);
   NIBBLE_REQUIRE(piece != spec.tokens.end(), FormatError, "{}: {} {} is not in the vocabulary", spec.where, role,
                  in_quotes(token));
   return static_cast<TokenId>(piece - spec.tokens.begin());

@@ -14,9 +14,9 @@ namespace nibble::model {
 inline constexpr std::uint64_t kMaxVocabulary = std::uint64_t{1} << 24;
 
 /// Fills `tokens` and `id_of` from {"token": id, …} and spec.added, which it sorts by id, and `kinds` where ids between
-/// them are of no token. Throws FormatError for an id of two tokens, more than 65,536 of none, added tokens that are
-/// not distinct or do not agree with the model's, and, where ids are of none, ones that the vocabulary lacks: Hugging
-/// Face's tokenizers gives those other ids than the file.
+/// them are of no token. Throws FormatError for an id of two tokens, 65,536 ids more than there are entries in both,
+/// and added tokens that are not distinct, do not agree with the vocabulary, or are not in it and have other ids than
+/// Hugging Face's tokenizers gives such: from as many on as the vocabulary has tokens.
 void set_vocabulary(TokenizerSpec& spec, const nlohmann::json& vocabulary, const std::string& where);
 
 /// Fills `tokens`, `kinds` and `id_of` from lists by id; `kinds` may be empty (all normal). Control and unknown tokens

@@ -122,8 +122,11 @@ TEST(GgufTokenizerKeysOf, IdsOfNoTokenArePaddingToo) {
   EXPECT_EQ(metadata.array_of_integers("tokenizer.ggml.token_type")->integer(hole + 1), 3);
   // Without a row for the hole it is left out with the added token behind it.
   GgufMetadata small;
-  add_gguf_tokenizer(small, spec, {.vocabulary = hole, .bos = {}, .eos = {}, .chat_templates = {}});
+  const GgufTokenizerFacts facts{.vocabulary = hole, .bos = {}, .eos = {}, .chat_templates = {}};
+  add_gguf_tokenizer(small, spec, facts);
   EXPECT_EQ(small.array("tokenizer.ggml.tokens", GgufType::kString)->size, hole);
+  EXPECT_THAT(gguf_tokenizer_notes(spec, facts),
+              testing::ElementsAre(testing::HasSubstr("<|behind|>') on are left out, 1 in all")));
 }
 
 /// A golden tokenizer.json with other contents.

@@ -329,8 +329,9 @@ TEST(IdsOfNoToken, AreDecodedToNothing) {
   check_decoding(*open_json(file));
   file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
   check_decoding(*open_json(file));
-  file["model"]["vocab"]["ab"] = hole;
-  EXPECT_NE(open_json(file)->fingerprint(), open_json(llama2_json({{"▁", "a"}}))->fingerprint());
+  const std::string fingerprint = open_json(file)->fingerprint();
+  file["model"]["vocab"][""] = hole;
+  EXPECT_NE(open_json(file)->fingerprint(), fingerprint);
 }
 
 TEST(Fingerprint, DependsOnWhatDecidesTheIds) {

@@ -50,13 +50,13 @@ constexpr Recipes kRecipes[] = {
     {"everything", "{defaults: {bits: 2}, layers: [{match: 'wte|embed_tokens', format: int4-block}]}"},
 };
 
-class PackedModel : public testing::TestWithParam<std::tuple<Recipes, const char*>> {};
+class PackedModel : public testing::TestWithParam<std::tuple<Recipes, std::string>> {};
 
 // Windows through the decoder and the matrix library, and a text of no more than 32 tokens through the kernels.
 TEST_P(PackedModel, HasThePerplexityOfTheReferenceWithin1e6) {
   const auto& [recipe, family] = GetParam();
   const Material on = material(family);
-  if (!std::filesystem::exists(on.tokens)) GTEST_SKIP() << "needs ../shared";
+  if (!test::kAddressSanitizer) NIBBLE_NEEDS_SHARED("models/" + family + "-novels");
   const test::TempDir dir;
   quantize_model({.model = on.model,
                   .output = dir / "out",
@@ -79,7 +79,7 @@ TEST_P(PackedModel, HasThePerplexityOfTheReferenceWithin1e6) {
 // docs/results/speed.md: at most 6e-5 of the perplexity over 78 windows; a few windows vary more.
 TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
   const Material on = material("llama");
-  if (!std::filesystem::exists(on.tokens)) GTEST_SKIP() << "needs ../shared";
+  if (!test::kAddressSanitizer) NIBBLE_NEEDS_SHARED("models/llama-novels");
   const test::TempDir dir;
   quantize_model({.model = on.model,
                   .output = dir / "out",
@@ -101,7 +101,7 @@ TEST(PackedPerplexity, RoundedProductsCostLittleAndAreNotTheExactOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfTheSharedModels, PackedModel,
+INSTANTIATE_TEST_SUITE_P(EachKind, PackedModel,
                          testing::Combine(testing::ValuesIn(kRecipes), testing::Values("gpt2", "llama")),
                          [](const auto& cell) {
                            return std::string(std::get<0>(cell.param).name) + "_" + std::get<1>(cell.param);

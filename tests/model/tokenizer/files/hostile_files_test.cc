@@ -89,11 +89,21 @@ TEST(HostileVocabulary, HolesAreBounded) {
   EXPECT_TRUE(refused(file, "/model/vocab/ab", known + 65536, "more than 65536 ids have none"));
 }
 
-// Hugging Face's tokenizers gives "xy" the id 257 here: as many as the vocabulary has.
-TEST(HostileVocabulary, AddedTokensBehindAHoleAreInTheVocabulary) {
+// Hugging Face's tokenizers gives added tokens that the vocabulary lacks ids from as many on as that has.
+TEST(HostileVocabulary, AddedTokensBesideHolesAreInTheVocabulary) {
+  json file = byte_level_json();
+  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 257}, {"content", "xy"}}, "'xy' has id 257", "gives it 256"));
+  file["model"]["vocab"]["ab"] = 257;
+  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 258}, {"content", "xy"}}, "'xy' has id 258", "gives it 257"));
+  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 256}, {"content", "xy"}}, "'xy' has id 256", "gives it 257"));
+}
+
+// An id of no token is spelled as the empty text is.
+TEST(HostileVocabulary, NoNameIsThatOfAHole) {
   json file = byte_level_json();
   file["model"]["vocab"]["ab"] = 257;
-  EXPECT_TRUE(refused(file, "/added_tokens/0", {{"id", 258}, {"content", "xy"}}, "no token has the id 256", "'xy'"));
+  for (const json& config : {json{{"eos_token", ""}}, json{{"bos_token", ""}, {"add_bos_token", true}}})
+    EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file, config); }, "'' is not in the vocabulary"));
 }
 
 TEST(HostileVocabulary, AddedTokensAreChecked) {
