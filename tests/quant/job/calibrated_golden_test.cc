@@ -42,7 +42,7 @@ struct Cell {
   double perplexity;
 };
 
-// One test, because every test of a golden file is a process of its own and would calibrate again.
+// One test, for which the text is calibrated once.
 TEST(CalibratedBaselines, AreWithin0Point3PercentOrBelow) {
   NIBBLE_NEEDS_SHARED(kTestTokens);
   if (test::kAddressSanitizer) GTEST_SKIP() << "calibrating and evaluating 70,000 tokens: the release build does it";

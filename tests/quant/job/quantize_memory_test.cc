@@ -17,8 +17,6 @@
 namespace nibble::quant {
 namespace {
 
-constexpr bool kPeaksTell = !test::kSanitizer;
-
 void write_model(const std::filesystem::path& directory, std::size_t layers, std::size_t width = 512) {
   test::TinyModel model;
   model.config_json = fmt::format(
@@ -53,7 +51,7 @@ std::uint64_t peak_of(const QuantizeOptions& options) {
 }
 
 TEST(QuantizeModel, HoldsAFewWeightsInMemoryNotTheModel) {
-  if (!kPeaksTell) GTEST_SKIP() << "the sanitizer keeps freed memory";
+  if (test::kSanitizer) GTEST_SKIP() << "the sanitizer keeps freed memory";
   const test::TempDir dir;
   write_model(dir / "model", 16);
   const std::uint64_t peak =
@@ -89,7 +87,7 @@ TEST_P(QuantizeWithin, MemoryMapsTheRest) {
   options.memory_bytes = std::uint64_t{1} << 20;
   std::uint64_t mapped = peak_of(options);
   EXPECT_EQ(test::read_file(dir / "held" / "model.safetensors"), test::read_file(dir / "mapped" / "model.safetensors"));
-  if (kPeaksTell) {
+  if (!test::kSanitizer) {
     constexpr std::uint64_t kBetween = 6u << 20;
     // Which thread's free memory serves what is the scheduler's luck, 4 to 6 MiB for coupled_solver: the least of
     // three.
@@ -102,7 +100,7 @@ TEST_P(QuantizeWithin, MemoryMapsTheRest) {
 
 INSTANTIATE_TEST_SUITE_P(
     Presets, QuantizeWithin,
-    testing::Values(Case{"fisher_and_scales", "whole-tensor", kPeaksTell ? 1024 : 512},
+    testing::Values(Case{"fisher_and_scales", "whole-tensor", test::kSanitizer ? 512 : 1024},
                     Case{"outliers", "squeezellm", 512}, Case{"solver", "gptq", 512},
                     Case{"coupled_solver", "gptq", 512, {"solver=coordinate-descent", "output_hessian=true"}},
                     Case{"windows", "palette", 512, {"bits=1", "window_bits=6", "scaling=std", "joint_iterations=0"}},
@@ -111,8 +109,8 @@ INSTANTIATE_TEST_SUITE_P(
                          512,
                          {"budget.bits_per_weight=5.2", "budget.bits=3,4", "budget.granularity=channel",
                           "budget.estimate=kronecker"}},
-                    Case{"scale_of_the_tensor", "nvfp4", kPeaksTell ? 1024 : 512},
-                    Case{"vectors", "palette", kPeaksTell ? 1024 : 512, {"cluster_dim=2", "bits=2"}}),
+                    Case{"scale_of_the_tensor", "nvfp4", test::kSanitizer ? 512 : 1024},
+                    Case{"vectors", "palette", test::kSanitizer ? 512 : 1024, {"cluster_dim=2", "bits=2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
