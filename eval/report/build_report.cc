@@ -77,6 +77,82 @@ std::string summary_of(const ReportInput& input) {
   return text;
 }
 
+Section published_section(const PublishedFigures& published, const Entries& cells) {
+  Section section{.title = "Beside published figures", .items = {}};
+  if (const ExpectedCount count = count_expected(published, cells); count.expects())
+    section.items.emplace_back(Paragraph{expected_text(count) + "."});
+  for (ReportTable& table : published_tables(published, cells)) section.items.emplace_back(std::move(table));
+  return section;
+}
+
+Section spread_section(const Entries& all, const ReportOptions& options) {
+  const std::string over = full_names(all, {options.over})[0];
+  Section section{.title = "Quality over " + over, .items = {}};
+  const PivotSettings given{.rows = full_names(all, options.rows), .columns = full_names(all, options.columns)};
+  for (ReportTable& table : spread_tables(all, over, given)) section.items.emplace_back(std::move(table));
+  return section;
+}
+
+Section quality_section(const Entries& all, const ReportOptions& options) {
+  // The float model has no settings: it is the baseline, and a line in figures and lists.
+  Entries quantized;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
+               [](const Entry* entry) { return !is_float_model(*entry); });
+  PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
+  if (!options.rows.empty()) pivot.rows = full_names(all, options.rows);
+  if (!options.columns.empty()) pivot.columns = full_names(all, options.columns);
+  const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
+  Section section{.title = "Quality", .items = {}};
+  for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))
+    section.items.emplace_back(pivot_table(part, pivot));
+  return section;
+}
+
+Section figures_section(const std::vector<Entries>& groups) {
+  Section section{.title = "Figures", .items = {}};
+  for (const Entries& group : groups) {
+    for (Figure& figure : pareto_figures(group)) add(section, std::move(figure), place_of(group));
+    add(section, modification_figure(group), place_of(group));
+  }
+  return section;
+}
+
+Section layers_section(const std::vector<Entries>& groups) {
+  Section section{.title = "Layers", .items = {}};
+  for (std::size_t g = 0; g < std::min(groups.size(), kMaxLayerGroups); ++g)
+    for (const Entry* entry : best_by_bits(groups[g])) {
+      add(section, layer_figure(*entry), place_of(groups[g]));
+      add(section, palette_figure(*entry), place_of(groups[g]));
+    }
+  if (!section.items.empty())
+    section.items.insert(
+        section.items.begin(),
+        Paragraph{"Of the cell with the lowest figure of each width. The records hold the same of every cell."});
+  return section;
+}
+
+Section list_section(const std::vector<Entries>& groups) {
+  Section section{.title = "All cells", .items = {}};
+  for (const Entries& group : groups) section.items.emplace_back(list_table(group));
+  return section;
+}
+
+Section speed_section(const Entries& speeds) {
+  Section section{.title = "Speed", .items = {}};
+  if (auto figure = speed_figure(speeds)) {
+    section.items.emplace_back(std::move(*figure));
+  } else {
+    section.items.emplace_back(speed_table(speeds));
+  }
+  return section;
+}
+
+Section storage_section(const std::vector<StorageSection>& storage) {
+  Section section{.title = "Storage", .items = {}};
+  for (const StorageSection& one : storage) section.items.emplace_back(storage_table(one));
+  return section;
+}
+
 }  // namespace
 
 Report build_report(const ReportInput& input, const ReportOptions& options) {
@@ -91,74 +167,21 @@ Report build_report(const ReportInput& input, const ReportOptions& options) {
   for (const Entry& entry : input.pooled) all.push_back(&entry);
   for (const Entry& entry : input.speeds) speeds.push_back(&entry);
 
+  const auto add_if_any = [&](Section section) {
+    if (!section.items.empty()) report.sections.push_back(std::move(section));
+  };
   if (!all.empty()) {
-    if (options.published) {
-      Section beside{.title = "Beside published figures", .items = {}};
-      if (const ExpectedCount count = count_expected(*options.published, cells); count.expects())
-        beside.items.emplace_back(Paragraph{expected_text(count) + "."});
-      for (ReportTable& table : published_tables(*options.published, cells))
-        beside.items.emplace_back(std::move(table));
-      report.sections.push_back(std::move(beside));
-    }
-    if (!options.over.empty()) {
-      const std::string over = full_names(all, {options.over})[0];
-      Section spread{.title = "Quality over " + over, .items = {}};
-      const PivotSettings given{.rows = full_names(all, options.rows), .columns = full_names(all, options.columns)};
-      for (ReportTable& table : spread_tables(all, over, given)) spread.items.emplace_back(std::move(table));
-      report.sections.push_back(std::move(spread));
-    }
-    // The float model has no settings: it is the baseline, and a line in figures and lists.
-    Entries quantized;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
-                 [](const Entry* entry) { return !is_float_model(*entry); });
-    PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
-    if (!options.rows.empty()) pivot.rows = full_names(all, options.rows);
-    if (!options.columns.empty()) pivot.columns = full_names(all, options.columns);
-    const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
-    Section tables{.title = "Quality", .items = {}};
-    for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))
-      tables.items.emplace_back(pivot_table(part, pivot));
-    report.sections.push_back(std::move(tables));
-
+    if (options.published) report.sections.push_back(published_section(*options.published, cells));
+    if (!options.over.empty()) report.sections.push_back(spread_section(all, options));
+    report.sections.push_back(quality_section(all, options));
     const std::vector<Entries> groups = comparable_groups(all);
-    Section figures{.title = "Figures", .items = {}};
-    for (const Entries& group : groups) {
-      for (Figure& figure : pareto_figures(group)) add(figures, std::move(figure), place_of(group));
-      add(figures, modification_figure(group), place_of(group));
-    }
-    if (!figures.items.empty()) report.sections.push_back(std::move(figures));
-
-    Section layers{.title = "Layers", .items = {}};
-    for (std::size_t g = 0; g < std::min(groups.size(), kMaxLayerGroups); ++g)
-      for (const Entry* entry : best_by_bits(groups[g])) {
-        add(layers, layer_figure(*entry), place_of(groups[g]));
-        add(layers, palette_figure(*entry), place_of(groups[g]));
-      }
-    if (!layers.items.empty()) {
-      layers.items.insert(
-          layers.items.begin(),
-          Paragraph{"Of the cell with the lowest figure of each width. The records hold the same of every cell."});
-      report.sections.push_back(std::move(layers));
-    }
-    Section list{.title = "All cells", .items = {}};
-    for (const Entries& group : groups) list.items.emplace_back(list_table(group));
-    report.sections.push_back(std::move(list));
+    add_if_any(figures_section(groups));
+    add_if_any(layers_section(groups));
+    report.sections.push_back(list_section(groups));
   }
-  if (!speeds.empty()) {
-    Section section{.title = "Speed", .items = {}};
-    if (auto figure = speed_figure(speeds)) {
-      section.items.emplace_back(std::move(*figure));
-    } else {
-      section.items.emplace_back(speed_table(speeds));
-    }
-    report.sections.push_back(std::move(section));
-  }
+  if (!speeds.empty()) report.sections.push_back(speed_section(speeds));
   if (!input.failed.empty()) report.sections.push_back({.title = "Failures", .items = {failed_table(input.failed)}});
-  if (!input.storage.empty()) {
-    Section storage{.title = "Storage", .items = {}};
-    for (const StorageSection& section : input.storage) storage.items.emplace_back(storage_table(section));
-    report.sections.push_back(std::move(storage));
-  }
+  if (!input.storage.empty()) report.sections.push_back(storage_section(input.storage));
   cells.insert(cells.end(), speeds.begin(), speeds.end());
   if (!cells.empty())
     report.sections.push_back(

@@ -87,79 +87,122 @@ std::string point_label(const Axes& axes, const Entry& entry, bool undecided) {
   return text;
 }
 
-std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable) {
+// What is drawn, in order of bits, then of figures.
+struct Drawn {
   Entries points;
-  const Entry* reference = nullptr;
+  const Entry* reference = nullptr;  // the float model, where its figure is a line
+};
+
+Drawn what_is_drawn(const Axes& axes, const Entries& comparable) {
+  Drawn drawn;
   for (const Entry* entry : comparable) {
     const double figure = axes.figure(entry);
     if (is_float_model(*entry)) {
-      if (axes.upwards == Upwards::kPerplexity && axes.has(figure)) reference = entry;
+      if (axes.upwards == Upwards::kPerplexity && axes.has(figure)) drawn.reference = entry;
     } else if (axes.has(figure) && std::isfinite(axes.bits(entry))) {
-      points.push_back(entry);
+      drawn.points.push_back(entry);
     }
   }
-  if (points.size() < 2) return std::nullopt;
-  std::stable_sort(points.begin(), points.end(), [&](const Entry* a, const Entry* b) {
+  std::stable_sort(drawn.points.begin(), drawn.points.end(), [&](const Entry* a, const Entry* b) {
     return std::pair(axes.bits(a), axes.figure(a)) < std::pair(axes.bits(b), axes.figure(b));
   });
-  const auto [front, undecided] = pareto_front(points, axes.measures());
+  return drawn;
+}
 
-  double low = axes.figure(front.back()), high = low;
-  for (const Entry* entry : points) high = std::max(high, axes.figure(entry));
-  if (reference != nullptr) {
-    low = std::min(low, axes.figure(reference));
-    high = std::max(high, axes.figure(reference));
-  }
-  const std::string setting = series_setting(points);
-  std::vector<std::string_view> series;
-  for (const Entry* entry : points)
-    if (std::find(series.begin(), series.end(), entry->setting(setting)) == series.end())
-      series.push_back(entry->setting(setting));
-  std::sort(series.begin(), series.end(), natural_less);
+// Marks of one colour and their names in the legend; without a setting that tells cells apart all are one.
+struct Series {
+  std::string setting;
+  std::vector<std::string_view> values;
   std::vector<std::string> names;
-  for (std::size_t i = 0; !setting.empty() && i < series.size(); ++i)
-    names.push_back(fmt::format("{} {}", setting, series[i].empty() ? "default" : series[i]));
+
+  explicit Series(const Entries& points) : setting(series_setting(points)) {
+    for (const Entry* entry : points)
+      if (std::find(values.begin(), values.end(), entry->setting(setting)) == values.end())
+        values.push_back(entry->setting(setting));
+    std::sort(values.begin(), values.end(), natural_less);
+    for (std::size_t i = 0; !setting.empty() && i < values.size(); ++i)
+      names.push_back(fmt::format("{} {}", setting, values[i].empty() ? "default" : values[i]));
+  }
+  std::size_t of(const Entry& entry) const {
+    return static_cast<std::size_t>(std::find(values.begin(), values.end(), entry.setting(setting)) - values.begin());
+  }
+};
+
+// The place on the front from 1 on, and † where the errors leave open whether it is there.
+std::string front_label(const ParetoFront& pareto, const Entry* entry) {
+  const auto place = std::find(pareto.lowest.begin(), pareto.lowest.end(), entry);
+  return fmt::format("{}{}", place == pareto.lowest.end() ? "" : std::to_string(place - pareto.lowest.begin() + 1),
+                     pareto.undecided.contains(entry) ? "†" : "");
+}
+
+// The plot's frame, from its upper edge to its lower one.
+struct Frame {
+  double top, bottom;
+  Axis x, y;
+};
+
+Frame frame_of(const Axes& axes, const Drawn& drawn, const std::vector<std::string>& names) {
+  double low = axes.figure(drawn.points.front()), high = low;
+  const auto hold = [&](const Entry* entry) {
+    low = std::min(low, axes.figure(entry));
+    high = std::max(high, axes.figure(entry));
+  };
+  for (const Entry* entry : drawn.points) hold(entry);
+  if (drawn.reference != nullptr) hold(drawn.reference);
   const double top = 24.0 + legend_height(names, kParetoLeft, kParetoRight), bottom = top + kParetoPlot;
-  const Axis x(axes.bits(points.front()), axes.bits(points.back()), kParetoLeft, kParetoRight);
-  const Axis y(low, high, bottom, top, low > 0.0 && high / low > kLogarithmicFrom);
-  Svg svg(kParetoWidth, bottom + kParetoFoot, axes.title());
-  draw_axes(svg, x, y, kParetoLeft, kParetoRight, top, bottom,
+  return {.top = top,
+          .bottom = bottom,
+          .x = Axis(axes.bits(drawn.points.front()), axes.bits(drawn.points.back()), kParetoLeft, kParetoRight),
+          .y = Axis(low, high, bottom, top, low > 0.0 && high / low > kLogarithmicFrom)};
+}
+
+void draw_reference(Svg& svg, const Axes& axes, const Frame& frame, const Entry* reference) {
+  const double level = frame.y(axes.figure(reference));
+  svg.line(kParetoLeft, level, kParetoRight, level, "reference");
+  svg.text(kParetoRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", axes.figure(reference)), "note",
+           Svg::Anchor::kEnd);
+}
+
+// A staircase: what is reachable with so many bits.
+void draw_front(Svg& svg, const Axes& axes, const Frame& frame, const Entries& front) {
+  std::vector<std::pair<double, double>> steps;
+  for (std::size_t i = 0; i < front.size(); ++i) {
+    if (i > 0) steps.emplace_back(frame.x(axes.bits(front[i])), frame.y(axes.figure(front[i - 1])));
+    steps.emplace_back(frame.x(axes.bits(front[i])), frame.y(axes.figure(front[i])));
+  }
+  steps.emplace_back(kParetoRight, frame.y(axes.figure(front.back())));
+  svg.polyline(steps, "front");
+}
+
+void draw_point(Svg& svg, const Axes& axes, const Frame& frame, const Series& series, const ParetoFront& pareto,
+                const Entry* entry) {
+  const auto& [top, bottom, x, y] = frame;
+  const double at = x(axes.bits(entry)), figure = axes.figure(entry), error = axes.error(entry);
+  // As far as the plot reaches: of a logarithmic axis the lower end may lie below everything drawn.
+  const double below = std::max(figure - error, y.logarithmic() ? figure * 1e-3 : figure - error);
+  if (error > 0.0)
+    svg.line(at, std::clamp(y(below), top, bottom), at, std::clamp(y(figure + error), top, bottom), "error");
+  const bool on_front = std::find(pareto.lowest.begin(), pareto.lowest.end(), entry) != pareto.lowest.end();
+  svg.mark(at, y(figure), series.of(*entry), point_label(axes, *entry, pareto.undecided.contains(entry)), !on_front);
+  if (const std::string label = front_label(pareto, entry); !label.empty())
+    svg.text(at - 9.0, y(figure) + 14.0, label, "note strong", Svg::Anchor::kEnd);
+}
+
+std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable) {
+  const Drawn drawn = what_is_drawn(axes, comparable);
+  if (drawn.points.size() < 2) return std::nullopt;
+  const ParetoFront pareto = pareto_front(drawn.points, axes.measures());
+  const Series series(drawn.points);
+  const Frame frame = frame_of(axes, drawn, series.names);
+  Svg svg(kParetoWidth, frame.bottom + kParetoFoot, axes.title());
+  draw_axes(svg, frame.x, frame.y, kParetoLeft, kParetoRight, frame.top, frame.bottom,
             axes.whole_model ? "bits per weight, all stored bits over all parameters"
                              : "bits per weight, all stored bits of the blocks' linear layers",
-            fmt::format("{}{}", axes.name(), y.logarithmic() ? " (logarithmic)" : ""));
-  if (reference != nullptr) {
-    const double level = y(axes.figure(reference));
-    svg.line(kParetoLeft, level, kParetoRight, level, "reference");
-    svg.text(kParetoRight - 4.0, level - 5.0, fmt::format("float model {:.2f}", axes.figure(reference)), "note",
-             Svg::Anchor::kEnd);
-  }
-  std::vector<std::pair<double, double>> steps;  // the front is a staircase: what is reachable with so many bits
-  for (std::size_t i = 0; i < front.size(); ++i) {
-    if (i > 0) steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i - 1])));
-    steps.emplace_back(x(axes.bits(front[i])), y(axes.figure(front[i])));
-  }
-  steps.emplace_back(kParetoRight, y(axes.figure(front.back())));
-  svg.polyline(steps, "front");
-
-  const auto place_of = [&front = front](const Entry* entry) { return std::find(front.begin(), front.end(), entry); };
-  const auto label_of = [&, &front = front, &undecided = undecided](const Entry* entry) {
-    const auto place = place_of(entry);
-    return fmt::format("{}{}", place == front.end() ? "" : std::to_string(place - front.begin() + 1),
-                       undecided.contains(entry) ? "†" : "");
-  };
-  for (const Entry* entry : points) {
-    const double at = x(axes.bits(entry)), figure = axes.figure(entry), error = axes.error(entry);
-    // As far as the plot reaches: of a logarithmic axis the lower end may lie below everything drawn.
-    const double below = std::max(figure - error, y.logarithmic() ? figure * 1e-3 : figure - error);
-    if (error > 0.0)
-      svg.line(at, std::clamp(y(below), top, bottom), at, std::clamp(y(figure + error), top, bottom), "error");
-    const auto place = std::find(series.begin(), series.end(), entry->setting(setting)) - series.begin();
-    svg.mark(at, y(figure), static_cast<std::size_t>(place), point_label(axes, *entry, undecided.contains(entry)),
-             place_of(entry) == front.end());
-    if (const std::string label = label_of(entry); !label.empty())
-      svg.text(at - 9.0, y(figure) + 14.0, label, "note strong", Svg::Anchor::kEnd);
-  }
-  draw_legend(svg, names, kParetoLeft, kParetoRight, 10.0);
+            fmt::format("{}{}", axes.name(), frame.y.logarithmic() ? " (logarithmic)" : ""));
+  if (drawn.reference != nullptr) draw_reference(svg, axes, frame, drawn.reference);
+  draw_front(svg, axes, frame, pareto.lowest);
+  for (const Entry* entry : drawn.points) draw_point(svg, axes, frame, series, pareto, entry);
+  draw_legend(svg, series.names, kParetoLeft, kParetoRight, 10.0);
 
   Figure figure{.title = axes.title(),
                 .caption =
@@ -173,8 +216,8 @@ std::optional<Figure> pareto_figure(const Axes& axes, const Entries& comparable)
                          .columns = {"front", "recipe", "bits/weight", axes.name()},
                          .rows = {},
                          .warnings = {}}};
-  for (const Entry* entry : points)
-    figure.data.rows.push_back({{.text = label_of(entry)},
+  for (const Entry* entry : drawn.points)
+    figure.data.rows.push_back({{.text = front_label(pareto, entry)},
                                 {.text = std::string(entry->setting("recipe")), .is_number = false},
                                 {.text = fmt::format("{:.3f}", axes.bits(entry))},
                                 {.text = axes.text(*entry)}});

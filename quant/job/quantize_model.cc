@@ -141,13 +141,9 @@ std::vector<Shard> shards_of(const Plan& plan, const Calibration& calibration, c
   return make_shards(jobs, calibration, reporter, memory_bytes);
 }
 
-}  // namespace
-
-QuantizeResult quantize_model(const QuantizeOptions& options) {
-  options.recipe.validate();
-  const auto checkpoint = options.checkpoint ? options.checkpoint : model::open_checkpoint(options.model);
-  const model::Architecture& architecture = checkpoint->architecture();
-  refuse_quantized(*checkpoint, fmt::format("checkpoint '{}'", options.model.string()), "quantize");
+// Nothing that is read lies where the output will, and the model is one to quantize.
+void check_files(const model::Checkpoint& checkpoint, const QuantizeOptions& options) {
+  refuse_quantized(checkpoint, fmt::format("checkpoint '{}'", options.model.string()), "quantize");
   require_companions(options.model);
   std::error_code error;
   NIBBLE_REQUIRE(!std::filesystem::equivalent(options.model, options.output, error), InvalidArgument,
@@ -156,6 +152,39 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   inputs.push_back(options.model);
   inputs.insert(inputs.end(), options.sources.begin(), options.sources.end());
   require_inputs_outside(options.output, inputs);
+}
+
+std::optional<BudgetFit> fit_budget(const Plan& plan, const std::vector<InputGroup>& groups, const Recipe& recipe,
+                                    const Calibration& calibration) {
+  if (!recipe.budget()) return std::nullopt;
+  std::uint64_t reserved = 0;  // inputs that are scaled on the way are scaled after the budget is spent
+  if (is_sequential(plan))
+    for (const InputGroup& group : groups) reserved += bits_of_wider_norm(group, plan);
+  return std::optional<BudgetFit>(std::in_place, plan, recipe, calibration, reserved);
+}
+
+QuantizationConfig stored_config(const Plan& plan, const QuantizeResult& result, const model::Checkpoint& checkpoint,
+                                 const Recipe& recipe, const Calibration& calibration) {
+  QuantizationConfig stored;
+  for (const QuantizeItem& item : plan.items)
+    if (item.settings.coded())
+      stored.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
+  stored.widened = widened_floats(plan);
+  stored.recipe = recipe.canonical_json().dump();
+  stored.checkpoint_fingerprint = checkpoint.fingerprint();
+  stored.calibration_fingerprints = calibration.fingerprints();
+  stored.bits_per_weight = result.bits_per_weight;
+  stored.model_bits_per_weight = result.model_bits_per_weight;
+  return stored;
+}
+
+}  // namespace
+
+QuantizeResult quantize_model(const QuantizeOptions& options) {
+  options.recipe.validate();
+  const auto checkpoint = options.checkpoint ? options.checkpoint : model::open_checkpoint(options.model);
+  const model::Architecture& architecture = checkpoint->architecture();
+  check_files(*checkpoint, options);
   Plan plan = make_plan(checkpoint, architecture, options.recipe);
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
@@ -163,13 +192,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   std::vector<RareExpert> rare = set_rare_experts(plan, calibration, options.recipe.budget().has_value());
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
-  std::optional<BudgetFit> budget;
-  if (options.recipe.budget()) {
-    std::uint64_t reserved = 0;  // inputs that are scaled on the way are scaled after the budget is spent
-    if (is_sequential(plan))
-      for (const InputGroup& group : groups) reserved += bits_of_wider_norm(group, plan);
-    budget.emplace(plan, options.recipe, calibration, reserved);
-  }
+  const std::optional<BudgetFit> budget = fit_budget(plan, groups, options.recipe, calibration);
   require_finite_copies(plan, *checkpoint);
 
   const std::string identity = job_fingerprint(*checkpoint, options, calibration);
@@ -210,17 +233,8 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);
 
-  QuantizationConfig quantization;
-  for (const QuantizeItem& item : plan.items)
-    if (item.settings.coded())
-      quantization.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
-  quantization.widened = widened_floats(plan);
-  quantization.recipe = options.recipe.canonical_json().dump();
-  quantization.checkpoint_fingerprint = checkpoint->fingerprint();
-  quantization.calibration_fingerprints = calibration.fingerprints();
-  quantization.bits_per_weight = result.bits_per_weight;
-  quantization.model_bits_per_weight = result.model_bits_per_weight;
-  output.add_text("config.json", with_quantization_config(checkpoint->metadata(), quantization));
+  const QuantizationConfig stored = stored_config(plan, result, *checkpoint, options.recipe, calibration);
+  output.add_text("config.json", with_quantization_config(checkpoint->metadata(), stored));
   output.add_text("quantization.json", report_json(result).dump(2) + "\n");
   model::add_companions(options.model, output.partial());
   output.publish();
