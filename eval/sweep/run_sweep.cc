@@ -17,6 +17,7 @@
 
 #include "calib/collect/collector.h"
 #include "core/error.h"
+#include "core/machine/memory_gate.h"
 #include "core/machine/no_thread.h"
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
@@ -25,7 +26,6 @@
 #include "eval/sweep/run_job.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_inputs.h"
-#include "quant/job/plan/memory_gate.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::eval {
@@ -347,7 +347,7 @@ class Sweep {
     if (!is_open(job)) return true;
     const bool all = takes_all(job);
     const std::uint64_t memory = all ? options_.memory_bytes : options_.memory_bytes / workers_;
-    const quant::MemoryGate::Pass pass(gate_, memory);  // one that takes all waits for all others, and they for it
+    const MemoryGate::Pass pass(gate_, memory);  // one that takes all waits for all others, and they for it
     if (stop_) return false;
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
@@ -431,7 +431,7 @@ class Sweep {
   const std::string machine_ = claim_of_machine();
   const std::size_t threads_ = thread_count();
   std::size_t workers_ = 1;
-  quant::MemoryGate gate_{options_.memory_bytes};
+  MemoryGate gate_{options_.memory_bytes};
   std::atomic<bool> stop_ = false;
   Clock::time_point cells_start_;
   double total_work_ = 0.0;

@@ -8,9 +8,9 @@
 
 #include "calib/stats/derived.h"
 #include "core/error.h"
+#include "core/machine/memory_gate.h"
 #include "core/machine/thread_pool.h"
 #include "quant/algo/solve/hessian.h"
-#include "quant/job/plan/memory_gate.h"
 #include "quant/job/shards/copy_tensor.h"
 #include "quant/job/shards/shard.h"
 #include "quant/job/statistics/hessian_choice.h"

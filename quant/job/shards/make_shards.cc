@@ -4,8 +4,8 @@
 #include <chrono>
 #include <numeric>
 
+#include "core/machine/memory_gate.h"
 #include "core/machine/thread_pool.h"
-#include "quant/job/plan/memory_gate.h"
 #include "quant/job/statistics/weight_statistics.h"
 #include "quant/tensor/quantize_tensor.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace nibble::quant {
+namespace nibble {
 
 /// Lets pieces of work through while together they hold at most `limit` units of memory; one alone always passes (and
 /// has ScratchMemory map what is too much).
@@ -41,4 +41,4 @@ class MemoryGate {
   std::uint64_t limit_ = 0, held_ = 0;
 };
 
-}  // namespace nibble::quant
+}  // namespace nibble
