@@ -24,9 +24,9 @@ void reduce(const boost::mpi::communicator& world, std::span<T> values, const Op
   }
 }
 
-// Processes that wait for another one ask for its message without end. Open MPI lets others have the processor meanwhile
-// where it was told that there are more processes than processors; what else runs there, and that a container grants
-// fewer, it is not told. It is now, unless the user said otherwise.
+// Processes that wait for another one ask for its message without end. Open MPI lets others have the processor
+// meanwhile where it was told that there are more processes than processors; what else runs there, and that a container
+// grants fewer, it is not told. So it always does, unless the environment says otherwise.
 boost::mpi::threading::level yielding(boost::mpi::threading::level level) {
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   return level;

@@ -40,7 +40,8 @@ struct Pipe {
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(err.write_end, STDERR_FILENO);
-  // A shell has jobs in its background ignore these, and a program that was told to ignore them does.
+  // A shell without job control has jobs in its background ignore SIGINT and SIGQUIT, nohup SIGHUP; what is ignored
+  // stays so in the program.
   for (const int interrupts : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(interrupts, SIG_DFL);
   execv(program.c_str(), arguments.data());
   _exit(127);

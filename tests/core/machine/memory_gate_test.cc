@@ -19,7 +19,7 @@ TEST(MemoryGate, HoldsNoMoreThanItsLimit) {
   for (std::uint64_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       for (int i = 0; i < 200; ++i) {
-        const std::uint64_t units = 3 + t;  // two of the smallest ones fit, or three; two of the largest do not
+        const std::uint64_t units = 3 + t;  // any two fit but the two largest, and no three
         const MemoryGate::Pass pass(gate, units);
         const std::uint64_t now = held += units;
         std::uint64_t before = most;
