@@ -62,7 +62,7 @@ void check_output(const ExportRequest& request) {
     others.push_back(request.output);
   }
   for (const fs::path& file : others) {
-    (void)file_to_replace(file);
+    remove_left_lock(file_to_replace(file));
     NIBBLE_REQUIRE(request.overwrite || !fs::exists(file, error), InvalidArgument,
                    "output '{}' exists; choose another or overwrite it", file.string());
   }

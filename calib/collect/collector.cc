@@ -13,6 +13,7 @@
 #include "calib/stats/derived.h"
 #include "calib/stats/stats_writer.h"
 #include "core/error.h"
+#include "core/files/file_lock.h"
 #include "core/files/hash.h"
 #include "core/machine/program_identity.h"
 #include "core/matrix/gemm.h"
@@ -551,7 +552,9 @@ void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts)
   if (team.all(missing)) {
     Calibration(job, settings, parts).run();
   } else {
-    WorkDirectory::remove_left(work_path_of(job, team));  // of a run that was killed once its output had its name
+    // Of a run that was killed once its output had its name.
+    WorkDirectory::remove_left(work_path_of(job, team));
+    if (team.rank() == 0) remove_left_lock(job.output);
   }
 }
 

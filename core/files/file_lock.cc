@@ -45,11 +45,26 @@ void FileLock::remove_file() {
   if (error) throw FormatError(fmt::format("cannot remove '{}': {}", file_.string(), error.message()), error);
 }
 
-OutputLock::OutputLock(const std::filesystem::path& output) : lock_(output.string() + ".lock", output) {}
+namespace {
+
+std::filesystem::path lock_of(const std::filesystem::path& output) { return output.string() + ".lock"; }
+
+}  // namespace
+
+OutputLock::OutputLock(const std::filesystem::path& output) : lock_(lock_of(output), output) {}
 
 OutputLock::~OutputLock() {
   try {
     lock_.remove_file();
+  } catch (const FormatError&) {
+  }
+}
+
+void remove_left_lock(const std::filesystem::path& output) {
+  std::error_code error;
+  if (!std::filesystem::exists(lock_of(output), error)) return;
+  try {
+    const OutputLock lock(output);
   } catch (const FormatError&) {
   }
 }

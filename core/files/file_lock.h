@@ -50,7 +50,11 @@ class OutputLock {
   FileLock lock_;
 };
 
-/// The same of a directory that is there, whatever name it is moved to. On file systems that lock no directories it
+/// Removes the OUTPUT.lock of a process that was killed once its output had its name. One that is held stays; one that
+/// cannot be removed is in nobody's way.
+void remove_left_lock(const std::filesystem::path& output);
+
+/// A FileLock of a directory that is there, whatever name it is moved to. On file systems that lock no directories it
 /// holds nothing.
 class DirectoryLock {
  public:

@@ -170,8 +170,10 @@ TEST_P(Resume, ACompleteOutputIsKeptAndProtected) {
   std::filesystem::create_directory(toy.dir / "calib.h5.work");
   test::write_file(toy.dir / "calib.h5.work/lock", "");
   test::write_file(toy.dir / "calib.h5.work/00000.forward.shard", "any");
+  test::write_file(toy.dir / "calib.h5.lock", "");
   calibrate(job("calib.h5"));
   EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.work"));
+  EXPECT_FALSE(std::filesystem::exists(toy.dir / "calib.h5.lock"));
   CalibrationJob other = job("calib.h5");
   other.settings.flavour = FisherFlavour::kPosition;
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(other); }, "is there already",
