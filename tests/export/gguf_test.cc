@@ -327,6 +327,25 @@ TEST(GgufExport, RefusesByNameAndWritesFloatsWhereTold) {
   EXPECT_EQ(file->tensor("blk.1.ffn_gate.weight").type, BlockType::kQ4_0);
 }
 
+TEST(GgufExport, AFileThatIsThereStaysAndTheLockOfAKilledRunGoes) {
+  const TempDir dir;
+  write_small_llama(dir / "model");
+  test::write_file(dir / "m.gguf", "mine");
+  test::write_file(dir / "m.gguf.lock", "");
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        export_checkpoint({.model = dir / "model",
+                           .output = dir / "m.gguf",
+                           .exporter = find_exporter("gguf"),
+                           .options = {},
+                           .overwrite = false,
+                           .progress = {}});
+      },
+      "exists"));
+  EXPECT_EQ(test::read_file(dir / "m.gguf"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf.lock"));
+}
+
 TEST(GgufExport, LeavesNoFileWhereItFails) {
   const TempDir dir;
   write_small_llama(dir / "model");

@@ -8,7 +8,7 @@
 namespace nibble {
 namespace {
 
-TEST(OutputLock, IsOneProcesssAndGoesWithIt) {
+TEST(OutputLock, BelongsToOneHolderAndGoesWithIt) {
   const test::TempDir dir;
   {
     const OutputLock lock(dir / "out");
