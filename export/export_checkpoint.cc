@@ -38,6 +38,15 @@ void check_options(const Exporter& exporter, const ExportOptions& options) {
                  *options.layout, did_you_mean(*options.layout, exporter.layouts));
 }
 
+// The files that it makes under names of their own, the directory of a format that makes one not among them.
+std::vector<fs::path> files_of(const ExportRequest& request) {
+  const Exporter& exporter = request.exporter;
+  std::vector<fs::path> files =
+      exporter.golden_files && request.options.golden ? exporter.golden_files(request.output) : std::vector<fs::path>{};
+  if (!exporter.directory) files.push_back(request.output);
+  return files;
+}
+
 void check_output(const ExportRequest& request) {
   const Exporter& exporter = request.exporter;
   require_apart(request.model, request.output);
@@ -54,18 +63,11 @@ void check_output(const ExportRequest& request) {
   NIBBLE_REQUIRE(named.filename() != exporter.suffix, InvalidArgument, "--output: '{}' is only a suffix",
                  request.output.string());
   std::error_code error;
-  std::vector<fs::path> others =
-      exporter.golden_files && request.options.golden ? exporter.golden_files(request.output) : std::vector<fs::path>{};
-  if (!exporter.directory) {
-    NIBBLE_REQUIRE(!fs::is_directory(request.output, error), InvalidArgument, "output '{}' is a directory, not a file",
-                   request.output.string());
-    others.push_back(request.output);
-  }
-  for (const fs::path& file : others) {
-    remove_left_lock(file_to_replace(file));
+  NIBBLE_REQUIRE(exporter.directory || !fs::is_directory(request.output, error), InvalidArgument,
+                 "output '{}' is a directory, not a file", request.output.string());
+  for (const fs::path& file : files_of(request))
     NIBBLE_REQUIRE(request.overwrite || !fs::exists(file, error), InvalidArgument,
                    "output '{}' exists; choose another or overwrite it", file.string());
-  }
 }
 
 // What stands beside the output belongs to it: written after it, and not left over from another.
@@ -191,6 +193,7 @@ bool is_mixed(const std::vector<PlannedMatrix>& group) {
 
 ExportResult export_checkpoint(const ExportRequest& request) {
   check_options(request.exporter, request.options);
+  for (const fs::path& file : files_of(request)) remove_left_lock(file_to_replace(file));
   check_output(request);
   const ExportModel model(request.model);
   if (request.exporter.require_known) request.exporter.require_known(model.architecture());

@@ -8,9 +8,10 @@ namespace {
 constexpr unsigned kBits[] = {2, 3, 4};
 constexpr std::size_t kGroupSizes[] = {16, 32, 64, 128, 256};
 constexpr std::string_view kKeys[] = {
-    "bits",       "group_size",    "palette",          "block_scale", "search",           "weighting",  "shifting",
-    "solver",     "hessian",       "output_hessian",   "act_order",   "damping",          "damping_by", "static_groups",
-    "sequential", "input_scaling", "joint_iterations", "super_block", "drift_correction",
+    "bits",          "group_size",       "palette",     "block_scale",      "search",
+    "weighting",     "shifting",         "solver",      "hessian",          "output_hessian",
+    "act_order",     "damping",          "damping_by",  "static_groups",    "sequential",
+    "input_scaling", "joint_iterations", "super_block", "drift_correction", "guided_inputs",
 };
 
 std::string describe(const TensorSpec& spec) {

@@ -7,10 +7,10 @@ namespace {
 
 constexpr unsigned kBits[] = {4};
 constexpr std::size_t kGroupSizes[] = {16, 32, 64, 128, 256};
-constexpr std::string_view kKeys[] = {"group_size",       "search",     "weighting",      "shifting",
-                                      "solver",           "hessian",    "output_hessian", "act_order",
-                                      "static_groups",    "damping",    "damping_by",     "sequential",
-                                      "drift_correction", "int4_scale", "zero_point",     "input_scaling"};
+constexpr std::string_view kKeys[] = {"group_size", "search",         "weighting",        "shifting",      "solver",
+                                      "hessian",    "output_hessian", "act_order",        "static_groups", "damping",
+                                      "damping_by", "sequential",     "drift_correction", "guided_inputs", "int4_scale",
+                                      "zero_point", "input_scaling"};
 
 std::string describe(const TensorSpec& spec) { return fmt::format("int4-block {}", spec.group_size); }
 

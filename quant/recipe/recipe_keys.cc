@@ -28,6 +28,7 @@ bool is_grid(const TensorSettings& s) { return s.coded() && !s.has_palette(); }
 bool starts_at_random(const TensorSettings& s) { return s.cluster_dim > 1 || s.window_bits != 0; }
 bool is_learned(const TensorSettings& s) { return s.learns_block_palette(); }
 bool always(const TensorSettings&) { return true; }
+bool is_guided(const TensorSettings& s) { return is_solved(s) && calib::is_guided(s.hessian); }
 
 template <class T>
 bool parse_integer(std::string_view text, T& value) {
@@ -195,6 +196,8 @@ constexpr std::array<Choice<Int4Scale>, 4> kInt4Scales{{{"extreme-8", Int4Scale:
 constexpr std::array<Choice<UniformScale>, 2> kUniformScales{
     {{"absmax", UniformScale::kAbsmax}, {"extreme", UniformScale::kExtreme}}};
 constexpr std::array<Choice<DampingBy>, 2> kDampingUnits{{{"own", DampingBy::kOwn}, {"mean", DampingBy::kMean}}};
+constexpr std::array<Choice<GuidedInputs>, 2> kGuidedInputs{
+    {{"drifted", GuidedInputs::kDrifted}, {"float", GuidedInputs::kFloat}}};
 constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
     {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
 constexpr std::array<Choice<BlockPalette>, 4> kPaletteChoices{{{"learned", BlockPalette::kLearned},
@@ -284,6 +287,10 @@ std::vector<RecipeKey> make_keys() {
       number(
           "drift_correction", &S::drift_correction, 0.0, 1.0, [](const S& s) { return s.sequential && is_solved(s); },
           "sequential: true and a solver other than nearest"),
+      choice(
+          "guided_inputs", &S::guided_inputs, kGuidedInputs,
+          [](const S& s) { return s.sequential && s.drift_correction > 0.0 && is_guided(s); },
+          "drift_correction and a guided Hessian"),
       choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
       uniform_scale_key(),
       flag("zero_point", &S::zero_point, always, kGridOnly),
@@ -408,9 +415,8 @@ void check_combination(const TensorSettings& s) {
   NIBBLE_REQUIRE(!s.output_hessian || s.solver != Solver::kGptq, InvalidArgument,
                  "output_hessian: errors of outputs that make up for each other are spread and then descended on "
                  "together: it needs solver: coordinate-descent, or output_hessian: false");
-  const bool guided = s.hessian == HessianKind::kGuided || s.hessian == HessianKind::kGuidedCentred;
   NIBBLE_REQUIRE(
-      !s.sequential || !is_solved(s) || !guided || s.shifting || s.drift_correction > 0.0, InvalidArgument,
+      !s.sequential || !is_guided(s) || s.shifting || s.drift_correction > 0.0, InvalidArgument,
       "sequential: guided Hessians are those of calibration files, since forward passes have no gradients to guide "
       "them, so it would change nothing here: say drift_correction, shifting: true, or hessian: plain");
   NIBBLE_REQUIRE(s.search != ScaleSearch::kWeighted || s.weighting != Weighting::kNone, InvalidArgument,

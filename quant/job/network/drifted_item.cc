@@ -55,6 +55,11 @@ bool is_drift_corrected(const QuantizeItem& item) {
          !item.layer.expert;
 }
 
+bool is_guide_carried(const QuantizeItem& item) {
+  return is_drift_corrected(item) && calib::is_guided(item.settings.hessian) &&
+         item.settings.guided_inputs == GuidedInputs::kDrifted;
+}
+
 bool is_shifted_alone(const QuantizeItem& item) {
   return item.settings.sequential && item.settings.shifting && !is_drift_corrected(item);
 }

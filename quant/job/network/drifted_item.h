@@ -10,6 +10,8 @@ namespace nibble::quant {
 
 /// Whether the item's weight makes up for drift. Experts' do not: from model to model other tokens choose them.
 bool is_drift_corrected(const QuantizeItem& item);
+/// Whether codes are solved for under a guided Hessian that is carried along with its inputs' drift.
+bool is_guide_carried(const QuantizeItem& item);
 /// Whether its bias makes up for drift, and its weight does not.
 bool is_shifted_alone(const QuantizeItem& item);
 

@@ -28,13 +28,14 @@ struct LayerDrift {
     std::vector<double> stream_off;  ///< (hidden):     of (R - R~) / m; or empty
   };
   std::array<Half, 2> halves;
+  Matrix<float> squares;  ///< (in, in): (X - X~)ᵀ (X - X~) / tokens, of all tokens; or empty
 
   double tokens() const { return halves[0].tokens + halves[1].tokens; }
   /// The same of all tokens.
   std::vector<double> mean_of(std::vector<double> Half::*values) const;
   /// (in): the mean of X.
   std::vector<double> float_input_mean() const;
-  /// Products about the means, of all tokens, of inputs and streams in place of them.
+  /// Products about the means, of all tokens, of inputs, streams and squares in place of them.
   void centre();
   /// Of x/s, for a weight W · diag(s). Leaves the means.
   void divide_inputs(const std::vector<float>& s);
@@ -47,20 +48,24 @@ bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& l
 /// What a layer, not an expert, is given in both networks, summed batch by batch; products in float, means in double.
 class DriftSums {
  public:
-  /// Batches are whole windows of `window_tokens`. `residual_multiplier`: of the block.
-  DriftSums(std::size_t window_tokens, double residual_multiplier);
+  /// Batches are whole windows of `window_tokens`. `residual_multiplier`: of the block. `squares`: with these.
+  DriftSums(std::size_t window_tokens, double residual_multiplier, bool squares = false);
 
-  /// Adds the next batch, in both networks, with the streams of both or of none. Cost: in² multiply-adds a token, in ·
-  /// hidden more for the stream. Memory: half the batch again, and bytes(). Threads: all for products.
+  /// Adds the next batch, in both networks, with the streams of both or of none. Cost: in² multiply-adds a token, as
+  /// many for squares, in · hidden for the stream. Memory: half the batch again, and bytes(). Threads: all for
+  /// products.
   void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
   /// Precondition: two windows or more.
   [[nodiscard]] LayerDrift take();
   /// What sums of a layer's inputs take, with those of a stream of `hidden` (0: without).
-  static std::uint64_t bytes(std::uint64_t in, std::uint64_t hidden) { return 8 * in * (in + hidden); }
+  static std::uint64_t bytes(std::uint64_t in, std::uint64_t hidden, bool squares) {
+    return 8 * in * (in + hidden) + (squares ? 4 * in * in : 0);
+  }
 
  private:
   std::size_t window_tokens_, windows_ = 0;
   double multiplier_;
+  bool squares_;
   LayerDrift sums_;
 };
 

@@ -12,6 +12,7 @@
 #include "core/text/json.h"
 #include "quant/job/network/drifted_item.h"
 #include "quant/job/network/growing_model.h"
+#include "quant/job/network/map_inputs.h"
 #include "quant/job/network/shifted_bias.h"
 #include "quant/job/shards/kept_state.h"
 #include "quant/job/shards/make_shards.h"
@@ -54,7 +55,9 @@ class SequentialRun {
       shifted_alone_ = shifted_alone_ || is_shifted_alone(item);
       if (!is_drift_corrected(item)) continue;
       corrected_ = true;
-      drift_bytes_ = std::max(drift_bytes_, 2 * DriftSums::bytes(item.source->cols(), job.architecture.hidden));
+      const std::uint64_t in = item.source->cols();
+      const std::uint64_t sums = DriftSums::bytes(in, job.architecture.hidden, is_guide_carried(item));
+      drift_bytes_ = std::max(drift_bytes_, sums + std::max(sums, is_guide_carried(item) ? map_bytes(in) : 0));
     }
   }
 
@@ -258,6 +261,11 @@ class SequentialRun {
                        [&](std::size_t i) { return is_drift_corrected(plan_.items[i]); });
   }
 
+  bool carries_guides(const Step& step) const {
+    return std::any_of(step.items.begin(), step.items.end(),
+                       [&](std::size_t i) { return is_guide_carried(plan_.items[i]); });
+  }
+
   // The statistics of a step that makes up for drift (no experts', so the only one of its wave), and what that is.
   calib::LayerStats measure_drift(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, const Step& step,
                                   std::optional<LayerDrift>& result) const {
@@ -266,7 +274,7 @@ class SequentialRun {
     // Layers that are added to the stream share their input with no other.
     const bool added = is_added_to_stream(spec, plan_.items[step.items.front()].layer);
     const auto with = added ? BoundaryWalk::With::kStream : BoundaryWalk::With::kInput;
-    DriftSums drift(job_.text.window_tokens, spec.residual_multiplier);
+    DriftSums drift(job_.text.window_tokens, spec.residual_multiplier, carries_guides(step));
     calib::LayerStats sums = live.run_to(
         network_->model(), block, layer, kInputs, with, [&](std::size_t batch, const calib::LayerInput& input) {
           drift.add(original.input_of(float_network_->model(), block, layer.module, batch, with), input);
@@ -287,9 +295,13 @@ class SequentialRun {
     const std::vector<std::size_t> items = items_of_all(steps);
     scale_groups(items, calibration, memory_bytes);
     const Drifted instead = drifted_items(steps, calibration, drift);
-    drift.reset();  // solvers want the memory
-    for (const auto& [index, item] : instead)
-      if (is_drift_corrected(item)) memory_bytes -= std::min(memory_bytes, item.weights() * sizeof(float));
+    drift.reset();                         // solvers want the memory
+    std::uint64_t held = 0, map_held = 0;  // the map is that of all
+    for (const auto& [index, item] : instead) {
+      if (is_drift_corrected(item)) held += item.weights() * sizeof(float);
+      if (item.input_map) map_held = item.input_map->rest.size() * 2 * sizeof(float);
+    }
+    memory_bytes -= std::min(memory_bytes, held + map_held);
     make(items, calibration, memory_bytes, instead);
   }
 
@@ -303,13 +315,19 @@ class SequentialRun {
   Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration,
                         const std::optional<LayerDrift>& drift) const {
     Drifted instead;
+    std::shared_ptr<const InputMap> map;  // of the step that has drift: no other stands beside it
     for (const Step& step : steps)
       for (const std::size_t i : step.items) {
         const QuantizeItem& item = plan_.items[i];
         const LayerDrift* corrected = drift && is_drift_corrected(item) ? &*drift : nullptr;
         const std::optional<std::vector<double>> then = is_shifted(item) ? float_mean(item, corrected) : std::nullopt;
         if (corrected == nullptr && !then) continue;
-        instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then ? &*then : nullptr, corrected}));
+        const calib::LayerStats now = calibration.read(item, kInputs);
+        QuantizeItem& made =
+            instead.emplace(i, drifted_item(item, {now, then ? &*then : nullptr, corrected})).first->second;
+        if (!is_guide_carried(item)) continue;
+        if (!map) map = std::make_shared<const InputMap>(map_inputs(now, *drift));
+        made.input_map = map;
       }
     return instead;
   }

@@ -46,7 +46,8 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 ///
 /// With `drift_correction`, codes are solved for a weight that makes up for what the layers before it got wrong
 /// (layer_drift.h) instead of the checkpoint's; their errors are told against that weight. Not of experts. Where a bias
-/// takes up the means, the drift is that about them. Guided and output Hessians are those of calibration files.
+/// takes up the means, the drift is that about them. Output Hessians are those of calibration files; guided ones too,
+/// carried along where drift is measured (map_inputs.h), unless `guided_inputs` says float.
 ///
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few
 ///           tokens chose are quantized without statistics and named in `rare`.
@@ -55,8 +56,9 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 ///           layers have only shifting: experts), and the products of DriftSums: of each block the last run, and what
 ///           lies before attention's output, gate and down; more where the sums of a mixture's experts need more than
 ///           an eighth of memory_bytes and are collected in turns. Memory: one batch, the Hessian of one input (of a
-///           step's experts) with DriftSums::bytes() twice and its factor, or its solver, and the residual stream at
-///           one boundary (2 with shifting or drift_correction), in files where memory_bytes are too few.
+///           step's experts) with DriftSums::bytes() twice (or once with map_bytes()) and its factor, or its solver,
+///           and the residual stream at one boundary (2 with shifting or drift_correction), in files where memory_bytes
+///           are too few.
 std::vector<Shard> quantize_sequentially(const SequentialJob& job, Plan& plan, std::vector<InputScalingResult>& scaling,
                                          std::vector<RareExpert>& rare);
 

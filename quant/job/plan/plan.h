@@ -13,6 +13,8 @@
 
 namespace nibble::quant {
 
+struct InputMap;
+
 /// Where a weight stands in reports: its module name, its place in the order of the checkpoint, and whether it is one
 /// of the blocks' linear layers, which bits_per_weight is about.
 struct WeightIdentity {
@@ -35,6 +37,9 @@ struct QuantizeItem {
   /// (out): by how much the mean outputs of the float model are above those of `source` on the mean of the inputs that
   /// the layer gets behind quantized ones, for a bias that is shifted to make up for; empty where nothing has drifted.
   std::vector<double> output_drift = {};
+  /// By which guided Hessians of the float model's inputs are carried to those it gets behind quantized layers, or
+  /// null.
+  std::shared_ptr<const InputMap> input_map = {};
   std::uint64_t weights() const { return static_cast<std::uint64_t>(source->rows()) * source->cols(); }
 };
 

@@ -9,6 +9,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/rounded.h"
 #include "quant/job/statistics/hessian_choice.h"
+#include "quant/job/statistics/input_map.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/row_slices.h"
 
@@ -82,6 +83,12 @@ void add_error_statistics(const QuantizeItem& item, const Calibration& calibrati
   const bool decides_codes = item.settings.solver != Solver::kNearest || item.settings.search == ScaleSearch::kHessian;
   if (calib::is_centred(kind) && decides_codes) statistics.mean_input = calib::correction_mean(layer, kind);
   statistics.hessian = rounded(calib::hessian(layer, kind));
+  if (!item.input_map || !calib::is_guided(kind)) return;
+  GuidedProducts guided{std::move(statistics.hessian), calib::correction_mean(layer, kind), calib::is_centred(kind),
+                        layer.sum_s / static_cast<double>(layer.tokens)};
+  carry(*item.input_map, guided);
+  statistics.hessian = std::move(guided.products);
+  if (guided.about_mean) statistics.mean_input = std::move(guided.mean);
 }
 
 }  // namespace

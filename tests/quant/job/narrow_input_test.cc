@@ -144,8 +144,8 @@ Twins llama_twins() {
   return twins;
 }
 
-QuantizeResult quantize(const std::filesystem::path& model, const std::filesystem::path& output,
-                        std::string_view yaml) {
+QuantizeResult quantize_as(const std::filesystem::path& model, const std::filesystem::path& output,
+                           std::string_view yaml) {
   return quantize_model(
       {.model = model, .output = output, .recipe = Recipe::parse(yaml, "recipe"), .overwrite = false, .progress = {}});
 }
@@ -203,8 +203,8 @@ layers:
   - {match: 'layers\.1\.mlp\.experts\.down_proj', format: float16}
   - {match: 'layers\.2\.mlp\.experts\.gate_up_proj.*gate', format: float16}
 )";
-  quantize(dir_ / "narrow", dir_ / "a", yaml);
-  quantize(dir_ / "floats", dir_ / "b", yaml);
+  quantize_as(dir_ / "narrow", dir_ / "a", yaml);
+  quantize_as(dir_ / "floats", dir_ / "b", yaml);
   expect_same_output(dir_ / "a", dir_ / "b");
   const auto out = model::Checkpoint::open(dir_ / "a");
   EXPECT_EQ(out->tensor("model.layers.1.mlp.experts.down_proj").dtype, DType::kF16);
@@ -220,8 +220,8 @@ layers:
   - {match: 'layers\.1\.self_attn\.q_proj', format: float16}
   - {match: 'lm_head', format: float16}
 )";
-  quantize(dir_ / "narrow", dir_ / "a", yaml);
-  quantize(dir_ / "floats", dir_ / "b", yaml);
+  quantize_as(dir_ / "narrow", dir_ / "a", yaml);
+  quantize_as(dir_ / "floats", dir_ / "b", yaml);
   expect_same_output(dir_ / "a", dir_ / "b");
   const auto out = model::Checkpoint::open(dir_ / "a");
   EXPECT_EQ(out->tensor("model.embed_tokens.weight").dtype, DType::kBF16);
@@ -271,7 +271,7 @@ TEST_F(NarrowInput, WithNanCodesIsRefusedByTensorAndIndex) {
     twins.narrow.tensor(name).bytes[5] = '\x7F';
     write(twins);
     EXPECT_TRUE(test::throws_with<NumericalError>(
-        [&] { quantize(dir_ / "narrow", dir_ / "out", "defaults: {format: int4-block}"); },
+        [&] { quantize_as(dir_ / "narrow", dir_ / "out", "defaults: {format: int4-block}"); },
         std::string(name).substr(0, 7)))
         << name;
   }
@@ -281,9 +281,9 @@ TEST_F(NarrowInput, OfAnUnknownMethodIsRefusedByName) {
   Twins twins = llama_twins();
   twins.narrow.config_json = with_quantization(twins.floats.config_json, R"({"quant_method": "gptq", "bits": 4})");
   write(twins);
-  EXPECT_TRUE(
-      test::throws_with<FormatError>([&] { quantize(dir_ / "narrow", dir_ / "out", "defaults: {format: int4-block}"); },
-                                     "quant_method", "\"gptq\"", "quantize the float checkpoint"));
+  EXPECT_TRUE(test::throws_with<FormatError>(
+      [&] { quantize_as(dir_ / "narrow", dir_ / "out", "defaults: {format: int4-block}"); }, "quant_method", "\"gptq\"",
+      "quantize the float checkpoint"));
   EXPECT_TRUE(test::throws_with<FormatError>([&] { load_model(dir_ / "narrow"); }, "\"gptq\""));
 }
 

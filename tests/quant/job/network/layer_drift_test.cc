@@ -56,8 +56,8 @@ calib::LayerInput part(const calib::LayerInput& all, std::size_t begin, std::siz
   return some;
 }
 
-LayerDrift measured(const Case& given, bool stream, std::size_t windows_per_batch = 4) {
-  DriftSums sums(kWindow, kMultiplier);
+LayerDrift measured(const Case& given, bool stream, std::size_t windows_per_batch = 4, bool squares = false) {
+  DriftSums sums(kWindow, kMultiplier, squares);
   for (std::size_t begin = 0; begin < kTokens; begin += windows_per_batch * kWindow) {
     const std::size_t end = std::min(kTokens, begin + windows_per_batch * kWindow);
     calib::LayerInput original = part(given.original, begin, end), quantized = part(given.quantized, begin, end);
@@ -101,10 +101,19 @@ TEST(DriftSums, AreOfEveryOtherWindow) {
   for (const std::size_t windows_per_batch : {std::size_t{1}, std::size_t{4}, std::size_t{15}})
     for (const bool centred : {false, true}) {
       const Case given = make_case(4);
-      LayerDrift drift = measured(given, true, windows_per_batch);
+      LayerDrift drift = measured(given, true, windows_per_batch, true);
       if (centred) drift.centre();
       const auto mean = [&](const auto& of) { return centred ? mean_of(of) : 0.0; };
       EXPECT_EQ(drift.tokens(), static_cast<double>(kTokens));
+      for (std::size_t i = 0; i < kIn; ++i)
+        for (std::size_t j = 0; j < kIn; ++j) {
+          const auto a = column_off(given.original.x, given.quantized.x, i),
+                     b = column_off(given.original.x, given.quantized.x, j);
+          const auto all = [](std::size_t) { return true; };
+          EXPECT_TRUE(
+              test::near(static_cast<double>(drift.squares(i, j)), mean_product(a, mean(a), b, mean(b), all), kOfSums))
+              << "squares " << i << ", " << j << (centred ? " centred" : "");
+        }
       for (std::size_t half = 0; half < 2; ++half) {
         const auto chosen = [&](std::size_t window) { return window % 2 == half; };
         const LayerDrift::Half& made = drift.halves[half];
@@ -130,12 +139,14 @@ TEST(DriftSums, AreOfEveryOtherWindow) {
 }
 
 TEST(DriftSums, TakeTheBytesThatPlansCount) {
-  for (const bool stream : {false, true}) {
-    std::uint64_t bytes = 0;
-    for (const LayerDrift::Half& half : measured(make_case(4), stream).halves)
-      bytes += sizeof(float) * (half.inputs.size() + half.stream.size());
-    EXPECT_EQ(DriftSums::bytes(kIn, stream ? kOut : 0), bytes);
-  }
+  for (const bool stream : {false, true})
+    for (const bool squares : {false, true}) {
+      const LayerDrift drift = measured(make_case(4), stream, 4, squares);
+      std::uint64_t bytes = sizeof(float) * drift.squares.size();
+      for (const LayerDrift::Half& half : drift.halves)
+        bytes += sizeof(float) * (half.inputs.size() + half.stream.size());
+      EXPECT_EQ(DriftSums::bytes(kIn, stream ? kOut : 0, squares), bytes);
+    }
 }
 
 TEST(DriftSums, HaveTheMeansOfBothNetworks) {
@@ -169,10 +180,12 @@ TEST(DriftSums, RefuseOneWindowAndParts) {
 
 TEST(LayerDrift, OfDividedInputsIsThatOfTheirProducts) {
   const Case given = make_case(7);
-  const LayerDrift before = measured(given, true);
+  const LayerDrift before = measured(given, true, 4, true);
   LayerDrift after = before;
   const std::vector<float> s{0.5F, 2, 1, 4, 0.25F, 1, 8};  // powers of two: exact
   after.divide_inputs(s);
+  for (std::size_t i = 0; i < kIn; ++i)
+    for (std::size_t j = 0; j < kIn; ++j) EXPECT_EQ(after.squares(i, j), before.squares(i, j) / s[i] / s[j]);
   for (std::size_t half = 0; half < 2; ++half)
     for (std::size_t j = 0; j < kIn; ++j) {
       for (std::size_t i = 0; i < kIn; ++i)
