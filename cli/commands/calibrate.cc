@@ -24,6 +24,7 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
+#include "core/files/file_lock.h"
 #include "core/machine/memory.h"
 #include "core/machine/thread_pool.h"
 #include "core/text/json.h"
@@ -130,6 +131,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
 
 void merge(const CalibrateArguments& arguments) {
   const std::vector<std::filesystem::path> inputs(arguments.merge.begin(), arguments.merge.end());
+  remove_left_lock(arguments.output);
   NIBBLE_REQUIRE(!std::filesystem::exists(arguments.output), InvalidArgument,
                  "'{}' is there already; remove it or choose another -o", arguments.output.string());
   calib::merge_stats(inputs, arguments.output);

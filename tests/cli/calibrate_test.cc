@@ -115,7 +115,9 @@ TEST_F(Calibrate, PartsMerge) {
   const std::vector<std::string> merge = {"calibrate", "--merge", temp / "a.h5", temp / "b.h5", "-o", output};
   EXPECT_EQ(nibble(merge).exit_code, 0);
   EXPECT_EQ(calib::StatsFile::open(output)->settings().windows, 12u);
+  test::write_file(output + ".lock", "");  // of a run that was killed once its output had its name
   const ProgramRun again = nibble(merge);
+  EXPECT_FALSE(std::filesystem::exists(output + ".lock"));
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("is there already"));
   const ProgramRun twice = nibble({"calibrate", "--merge", temp / "a.h5", temp / "a.h5", "-o", temp / "c.h5"});

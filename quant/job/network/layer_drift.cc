@@ -104,7 +104,6 @@ void LayerDrift::centre() {
     centre_products(half.inputs_off, inputs_off, half.input_mean, mean, half.inputs);
     centre_products(half.stream_off, stream_off, half.input_mean, mean, half.stream);
   }
-  centre_products(inputs_off, inputs_off, inputs_off, inputs_off, squares);
 }
 
 void LayerDrift::divide_inputs(const std::vector<float>& s) {
@@ -113,7 +112,6 @@ void LayerDrift::divide_inputs(const std::vector<float>& s) {
     for (std::size_t i = 0; i < half.stream.rows(); ++i)
       for (std::size_t j = 0; j < half.stream.cols(); ++j) half.stream(i, j) /= s[j];
   }
-  divide_products(s, squares);
 }
 
 bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& layer) {
@@ -125,7 +123,7 @@ bool is_added_to_stream(const model::BlockSpec& block, const model::Parameter& l
 }
 
 DriftSums::DriftSums(std::size_t window_tokens, double residual_multiplier, bool squares)
-    : window_tokens_(window_tokens), multiplier_(residual_multiplier), squares_(squares) {}
+    : window_tokens_(window_tokens), multiplier_(residual_multiplier), with_squares_(squares) {}
 
 void DriftSums::add(const calib::LayerInput& original, const calib::LayerInput& quantized) {
   NIBBLE_REQUIRE(original.x.rows() == quantized.x.rows() && original.x.rows() % window_tokens_ == 0, InvalidArgument,
@@ -140,7 +138,7 @@ void DriftSums::add(const calib::LayerInput& original, const calib::LayerInput& 
     add_rows(x, half.input_mean);
     const Matrix<float> inputs_off = difference(some(original.x), x);
     add_products(inputs_off, x, half.inputs);
-    if (squares_) add_products(inputs_off, inputs_off, sums_.squares);
+    if (with_squares_) add_products(inputs_off, inputs_off, squares_);
     add_rows(inputs_off, half.inputs_off);
     if (quantized.stream.size() == 0) continue;
     const Matrix<float> stream_off = difference(some(original.stream), some(quantized.stream));
@@ -148,6 +146,11 @@ void DriftSums::add(const calib::LayerInput& original, const calib::LayerInput& 
     add_rows(stream_off, half.stream_off);
   }
   windows_ += original.x.rows() / window_tokens_;
+}
+
+Matrix<float> DriftSums::take_squares() {
+  divide(squares_, sums_.tokens());
+  return std::exchange(squares_, {});
 }
 
 LayerDrift DriftSums::take() {
@@ -159,7 +162,6 @@ LayerDrift DriftSums::take() {
     divide(half.inputs_off, half.tokens);
     divide(half.stream_off, half.tokens * multiplier_);
   }
-  divide(sums_.squares, sums_.tokens());
   return std::exchange(sums_, {});
 }
 

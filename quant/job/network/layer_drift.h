@@ -28,14 +28,13 @@ struct LayerDrift {
     std::vector<double> stream_off;  ///< (hidden):     of (R - R~) / m; or empty
   };
   std::array<Half, 2> halves;
-  Matrix<float> squares;  ///< (in, in): (X - X~)ᵀ (X - X~) / tokens, of all tokens; or empty
 
   double tokens() const { return halves[0].tokens + halves[1].tokens; }
   /// The same of all tokens.
   std::vector<double> mean_of(std::vector<double> Half::*values) const;
   /// (in): the mean of X.
   std::vector<double> float_input_mean() const;
-  /// Products about the means, of all tokens, of inputs, streams and squares in place of them.
+  /// Products about the means, of all tokens, of inputs and streams in place of them.
   void centre();
   /// Of x/s, for a weight W · diag(s). Leaves the means.
   void divide_inputs(const std::vector<float>& s);
@@ -55,6 +54,8 @@ class DriftSums {
   /// many for squares, in · hidden for the stream. Memory: half the batch again, and bytes(). Threads: all for
   /// products.
   void add(const calib::LayerInput& original, const calib::LayerInput& quantized);
+  /// (in, in): (X - X~)ᵀ (X - X~) / tokens of all tokens; empty without. Precondition: before take().
+  [[nodiscard]] Matrix<float> take_squares();
   /// Precondition: two windows or more.
   [[nodiscard]] LayerDrift take();
   /// What sums of a layer's inputs take, with those of a stream of `hidden` (0: without).
@@ -65,8 +66,9 @@ class DriftSums {
  private:
   std::size_t window_tokens_, windows_ = 0;
   double multiplier_;
-  bool squares_;
+  bool with_squares_;
   LayerDrift sums_;
+  Matrix<float> squares_;
 };
 
 /// (out): by how much the mean outputs of `w` on the float model's inputs are above those of `target` on drifted ones,

@@ -55,9 +55,10 @@ class SequentialRun {
       shifted_alone_ = shifted_alone_ || is_shifted_alone(item);
       if (!is_drift_corrected(item)) continue;
       corrected_ = true;
-      const std::uint64_t in = item.source->cols();
-      const std::uint64_t sums = DriftSums::bytes(in, job.architecture.hidden, is_guide_carried(item));
-      drift_bytes_ = std::max(drift_bytes_, sums + std::max(sums, is_guide_carried(item) ? map_bytes(in) : 0));
+      const std::uint64_t in = item.source->cols(), hidden = job.architecture.hidden;
+      drift_bytes_ = std::max(drift_bytes_, 2 * DriftSums::bytes(in, hidden, false));
+      if (is_guide_carried(item))
+        drift_bytes_ = std::max(drift_bytes_, DriftSums::bytes(in, hidden, true) + map_bytes(in));
     }
   }
 
@@ -266,9 +267,10 @@ class SequentialRun {
                        [&](std::size_t i) { return is_guide_carried(plan_.items[i]); });
   }
 
-  // The statistics of a step that makes up for drift (no experts', so the only one of its wave), and what that is.
+  // The statistics of a step that makes up for drift (no experts', so the only one of its wave), and what that is; its
+  // items get the map that carries guides.
   calib::LayerStats measure_drift(BoundaryWalk& live, BoundaryWalk& original, std::size_t block, const Step& step,
-                                  std::optional<LayerDrift>& result) const {
+                                  std::optional<LayerDrift>& result) {
     const CollectedLayer& layer = step.layers.front();
     const model::BlockSpec& spec = job_.architecture.blocks[block];
     // Layers that are added to the stream share their input with no other.
@@ -279,7 +281,13 @@ class SequentialRun {
         network_->model(), block, layer, kInputs, with, [&](std::size_t batch, const calib::LayerInput& input) {
           drift.add(original.input_of(float_network_->model(), block, layer.module, batch, with), input);
         });
+    Matrix<float> squares = drift.take_squares();
     result = drift.take();
+    if (carries_guides(step)) {
+      const auto map = std::make_shared<const InputMap>(map_inputs(sums, *result, std::move(squares)));
+      for (const std::size_t i : step.items)
+        if (is_guide_carried(plan_.items[i])) plan_.items[i].input_map = map;
+    }
     return sums;
   }
 
@@ -296,13 +304,13 @@ class SequentialRun {
     scale_groups(items, calibration, memory_bytes);
     const Drifted instead = drifted_items(steps, calibration, drift);
     drift.reset();                         // solvers want the memory
-    std::uint64_t held = 0, map_held = 0;  // the map is that of all
+    std::uint64_t held = 0, map_held = 0;  // all have one map
     for (const auto& [index, item] : instead) {
       if (is_drift_corrected(item)) held += item.weights() * sizeof(float);
       if (item.input_map) map_held = item.input_map->rest.size() * 2 * sizeof(float);
     }
-    memory_bytes -= std::min(memory_bytes, held + map_held);
-    make(items, calibration, memory_bytes, instead);
+    make(items, calibration, memory_bytes - std::min(memory_bytes, held + map_held), instead);
+    for (const std::size_t i : items) plan_.items[i].input_map.reset();
   }
 
   static std::vector<std::size_t> items_of_all(std::span<const Step> steps) {
@@ -315,19 +323,13 @@ class SequentialRun {
   Drifted drifted_items(std::span<const Step> steps, const Calibration& calibration,
                         const std::optional<LayerDrift>& drift) const {
     Drifted instead;
-    std::shared_ptr<const InputMap> map;  // of the step that has drift: no other stands beside it
     for (const Step& step : steps)
       for (const std::size_t i : step.items) {
         const QuantizeItem& item = plan_.items[i];
         const LayerDrift* corrected = drift && is_drift_corrected(item) ? &*drift : nullptr;
         const std::optional<std::vector<double>> then = is_shifted(item) ? float_mean(item, corrected) : std::nullopt;
         if (corrected == nullptr && !then) continue;
-        const calib::LayerStats now = calibration.read(item, kInputs);
-        QuantizeItem& made =
-            instead.emplace(i, drifted_item(item, {now, then ? &*then : nullptr, corrected})).first->second;
-        if (!is_guide_carried(item)) continue;
-        if (!map) map = std::make_shared<const InputMap>(map_inputs(now, *drift));
-        made.input_map = map;
+        instead.emplace(i, drifted_item(item, {calibration.read(item, kInputs), then ? &*then : nullptr, corrected}));
       }
     return instead;
   }

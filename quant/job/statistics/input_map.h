@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/matrix/matrix_view.h"
@@ -11,8 +12,9 @@ namespace nibble::quant {
 ///
 ///   x~ - now = (1 - change)(x - then) + e,        E[e eᵀ] = rest
 struct InputMap {
-  Matrix<float> change, rest;     ///< (in, in)
-  std::vector<double> then, now;  ///< (in): the means
+  Matrix<float> change, rest;          ///< (in, in)
+  std::vector<double> then, now;       ///< (in): the means
+  std::vector<std::uint8_t> constant;  ///< (in): 1 where x~ is the same for all tokens
 };
 
 /// What a guided Hessian is made of: E[s x xᵀ] (in, in) and the weighted mean E[s x] / E[s] (in); s is what a token
@@ -25,7 +27,8 @@ struct GuidedProducts {
 };
 
 /// The same of x~ in place of x: about their means, H becomes (1 - change) H (1 - change)ᵀ + E[s] rest, as exact as e
-/// and s are independent; symmetric as before. Cost: 2 in³ multiply-adds in float. Memory: 4 bytes an entry of H.
+/// is independent of s and x; symmetric as before, 0 of constant inputs, and to the bit what it was where nothing has
+/// drifted or weighs anything. Cost: 2 in³ multiply-adds in float. Memory: 4 bytes an entry of H.
 void carry(const InputMap& map, GuidedProducts& guided);
 
 }  // namespace nibble::quant

@@ -83,7 +83,7 @@ void add_error_statistics(const QuantizeItem& item, const Calibration& calibrati
   const bool decides_codes = item.settings.solver != Solver::kNearest || item.settings.search == ScaleSearch::kHessian;
   if (calib::is_centred(kind) && decides_codes) statistics.mean_input = calib::correction_mean(layer, kind);
   statistics.hessian = rounded(calib::hessian(layer, kind));
-  if (!item.input_map || !calib::is_guided(kind)) return;
+  if (!item.input_map) return;
   GuidedProducts guided{std::move(statistics.hessian), calib::correction_mean(layer, kind), calib::is_centred(kind),
                         layer.sum_s / static_cast<double>(layer.tokens)};
   carry(*item.input_map, guided);

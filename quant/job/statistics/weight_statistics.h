@@ -11,7 +11,7 @@ namespace nibble::quant {
 
 /// What the settings of `item` need and what its errors are measured with, as far as there is some: Fisher
 /// sensitivities, and the Hessian that hessian_kind() names. A guided centred one comes with the mean input of its own
-/// weights, which is then also what shifting corrects with.
+/// weights, which is then also what shifting corrects with; both as they are of the item's inputs (input_map.h).
 /// Throws as Calibration::read().
 WeightStatistics statistics_for(const QuantizeItem& item, const Calibration& calibration);
 

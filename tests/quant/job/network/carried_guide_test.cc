@@ -24,7 +24,7 @@ using test::TempDir;
 
 constexpr calib::StatisticSet kGuided{.activations = true, .guided_hessian = true};
 
-CalibrationText text() { return test::random_text(3, 60, 20); }
+CalibrationText text() { return test::random_text(3, 200, 20); }
 
 // Guided sums in which every token weighs `weight`, so that they are those of all tokens of the float model's inputs.
 void write_even_guide(const fs::path& file, const fs::path& directory, double weight) {
@@ -114,13 +114,22 @@ TEST(CarriedGuide, OfEvenWeightsIsTheHessianOfTheInputsAsTheyAre) {
           return error_of(quantize(dir, recipe, output), name);
         };
         const double expected = made(form.measured, "expected");
-        // The same codes under Hessians that differ by Λ, 10⁻⁴, and roundings of floats.
-        EXPECT_TRUE(test::near(made(form.guided, "carried"), expected, {.rel = 1e-3}));
-        EXPECT_FALSE(
-            test::near(made(std::string(form.guided) + ", guided_inputs: float", "left"), expected, {.rel = 1e-2}));
+        const double carried = made(form.guided, "carried");
+        const double left = made(std::string(form.guided) + ", guided_inputs: float", "left");
         const auto layer = test::parameter_called(test::config_of(dir / "model"), name);
-        const Matrix<float> a = test::weight_of(dir / "expected", layer), b = test::weight_of(dir / "carried", layer);
-        for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a.data()[i], b.data()[i]);
+        const Matrix<float> codes = test::weight_of(dir / "expected", layer);
+        const auto others = [&](const char* output) {
+          const Matrix<float> other = test::weight_of(dir / output, layer);
+          std::size_t count = 0;
+          for (std::size_t i = 0; i < other.size(); ++i) count += other.data()[i] != codes.data()[i];
+          return count;
+        };
+        // Under Hessians that differ by Λ, 10⁻³, and by what 16 to 64 inputs of 4,000 tokens leave to chance, some
+        // weights are rounded the other way.
+        EXPECT_TRUE(test::near(carried, expected, {.rel = 1e-2}));
+        EXPECT_FALSE(test::near(left, expected, {.rel = 3e-2}));
+        EXPECT_LE(others("carried"), codes.size() / 50);
+        EXPECT_GE(others("left"), codes.size() / 8);
       }
     }
 }
