@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "calib/collect/plan.h"
 #include "calib/stats/stats_writer.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
@@ -22,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::TempDir;
 
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
 constexpr calib::StatisticSet kGuided{.activations = true, .guided_hessian = true};
 
 CalibrationText text() { return test::random_text(3, 200, 20); }
@@ -71,13 +73,14 @@ void write_even_guide(const fs::path& file, const fs::path& directory, double we
 }
 
 QuantizeResult quantize(const TempDir& dir, const std::string& recipe, const std::string& output,
-                        const ProgressSink& progress = {}) {
+                        const ProgressSink& progress = {}, std::uint64_t memory_bytes = kPlenty) {
   return quantize_model({.model = dir / "model",
                          .output = dir / output,
                          .recipe = Recipe::parse(recipe, "recipe"),
                          .calibration = {dir / "calib.h5"},
                          .text = text(),
                          .overwrite = true,
+                         .memory_bytes = memory_bytes,
                          .progress = progress});
 }
 
@@ -134,25 +137,42 @@ TEST(CarriedGuide, OfEvenWeightsIsTheHessianOfTheInputsAsTheyAre) {
     }
 }
 
-// What is done when a run is killed is not measured again; the rest is carried as it would have been.
-TEST(CarriedGuide, GoesOnAfterAKill) {
-  const TempDir dir;
-  test::tiny_llama().write(dir / "model");
-  write_even_guide(dir / "calib.h5", dir / "model", 1.0);
+// Beside inputs that are scaled, layers that are not guided, not shifted or not corrected; with the least memory and
+// with more. What is done when a run is killed is not measured again; the rest is carried as it would have been.
+TEST(CarriedGuide, GoesOnAfterAKillToTheSameBytesInAnyMemory) {
   constexpr const char* kRecipe =
-      "defaults: {format: uniform, bits: 3, solver: gptq, sequential: true, shifting: true, hessian: guided-centred, "
-      "drift_correction: 1}";
-  quantize(dir, kRecipe, "expected");
-  const auto expected = test::files_without_times(dir / "expected");
-  struct Stop {};
-  for (const double share : {0.3, 0.6, 0.9})
-    EXPECT_THROW(quantize(dir, kRecipe, "out",
-                          [&](const ProgressUpdate& at) {
-                            if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
-                          }),
-                 Stop);
-  quantize(dir, kRecipe, "out");
-  EXPECT_EQ(test::files_without_times(dir / "out"), expected);
+      "defaults: {format: uniform, bits: 2, solver: gptq, sequential: true, shifting: true, hessian: guided-centred, "
+      "drift_correction: 1, input_scaling: awq}\n"
+      "layers:\n"
+      "  - {match: v_proj, drift_correction: 0}\n"
+      "  - {match: k_proj, hessian: guided, shifting: false}\n"
+      "  - {match: 'up_proj|c_attn.k', hessian: centred}\n"
+      "  - {match: '1.mlp.c_proj', guided_inputs: float}\n";
+  for (const test::TinyModel& model : {test::tiny_gpt2(), test::tiny_llama()}) {
+    const TempDir dir;
+    model.write(dir / "model");
+    write_even_guide(dir / "calib.h5", dir / "model", 1.0);
+    calib::RunSettings settings;
+    settings.collected = {.activations = true, .hessian = true};
+    settings.window_tokens = text().window_tokens;
+    settings.windows = text().tokens.size() / settings.window_tokens;
+    const auto plan = calib::plan_calibration(test::config_of(dir / "model"), settings, kPlenty);
+    quantize(dir, kRecipe, "expected");
+    const auto expected = test::files_without_times(dir / "expected");
+    struct Stop {};
+    for (const std::uint64_t memory : {kPlenty, plan.memory_bytes - plan.residual_bytes}) {
+      for (const double share : {0.3, 0.6, 0.9})
+        EXPECT_THROW(quantize(
+                         dir, kRecipe, "out",
+                         [&](const ProgressUpdate& at) {
+                           if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
+                         },
+                         memory),
+                     Stop);
+      quantize(dir, kRecipe, "out", {}, memory);
+      EXPECT_EQ(test::files_without_times(dir / "out"), expected);
+    }
+  }
 }
 
 }  // namespace
