@@ -61,14 +61,7 @@ std::vector<std::shared_ptr<const WeightSource>> matrices_of(const std::shared_p
 
 std::string recipe_text(const std::string& json, const std::string& what) {
   try {
-    quant::Recipe recipe = quant::Recipe::parse(json, what);
-    std::string text = recipe.canonical_text();
-    // Checkpoints of before guides were carried do not say that theirs were not.
-    if (json.find("guided_inputs") == std::string::npos && text.find("guided_inputs: drifted") != std::string::npos) {
-      recipe.apply_set("guided_inputs=float");
-      text = recipe.canonical_text();
-    }
-    return text;
+    return quant::Recipe::parse(json, what).canonical_text();
   } catch (const InvalidArgument& error) {
     throw FormatError(error.what());  // here the recipe comes from a file
   }

@@ -197,7 +197,7 @@ constexpr std::array<Choice<UniformScale>, 2> kUniformScales{
     {{"absmax", UniformScale::kAbsmax}, {"extreme", UniformScale::kExtreme}}};
 constexpr std::array<Choice<DampingBy>, 2> kDampingUnits{{{"own", DampingBy::kOwn}, {"mean", DampingBy::kMean}}};
 constexpr std::array<Choice<GuidedInputs>, 2> kGuidedInputs{
-    {{"drifted", GuidedInputs::kDrifted}, {"float", GuidedInputs::kFloat}}};
+    {{"float", GuidedInputs::kFloat}, {"drifted", GuidedInputs::kDrifted}}};
 constexpr std::array<Choice<InputScaling>, 2> kInputScalings{
     {{"none", InputScaling::kNone}, {"awq", InputScaling::kAwq}}};
 constexpr std::array<Choice<BlockPalette>, 4> kPaletteChoices{{{"learned", BlockPalette::kLearned},
@@ -233,6 +233,15 @@ RecipeKey static_groups_key() {
       "than 0, its default)");
   // Recipes of whole rows stay what they were.
   key.printed = [](const TensorSettings& s) { return s.stored_as().takes("static_groups") && is_solved(s); };
+  return key;
+}
+
+RecipeKey guided_inputs_key() {
+  RecipeKey key = choice(
+      "guided_inputs", &TensorSettings::guided_inputs, kGuidedInputs,
+      [](const TensorSettings& s) { return s.sequential && s.drift_correction > 0.0 && is_guided(s); },
+      "drift_correction and a guided Hessian");
+  key.printed_by_default = false;  // recipes without it stay what they were
   return key;
 }
 
@@ -287,10 +296,7 @@ std::vector<RecipeKey> make_keys() {
       number(
           "drift_correction", &S::drift_correction, 0.0, 1.0, [](const S& s) { return s.sequential && is_solved(s); },
           "sequential: true and a solver other than nearest"),
-      choice(
-          "guided_inputs", &S::guided_inputs, kGuidedInputs,
-          [](const S& s) { return s.sequential && s.drift_correction > 0.0 && is_guided(s); },
-          "drift_correction and a guided Hessian"),
+      guided_inputs_key(),
       choice("int4_scale", &S::int4_scale, kInt4Scales, always, "format: int4-block"),
       uniform_scale_key(),
       flag("zero_point", &S::zero_point, always, kGridOnly),

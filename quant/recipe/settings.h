@@ -22,7 +22,7 @@ enum class Int4Scale : std::uint8_t { kExtreme8, kAbsmax7, kAbsmax7_5, kMinmax }
 enum class UniformScale : std::uint8_t { kAbsmax, kExtreme };
 enum class ScaleSearch : std::uint8_t { kNone, kError, kWeighted, kHessian };
 enum class DampingBy : std::uint8_t { kOwn, kMean };
-enum class GuidedInputs : std::uint8_t { kDrifted, kFloat };
+enum class GuidedInputs : std::uint8_t { kFloat, kDrifted };
 enum class InputScaling : std::uint8_t { kNone, kAwq };
 
 /// How a budget predicts losses (predicted_loss.h): kAuto by what calibration there is and how errors arise.
@@ -53,7 +53,7 @@ struct TensorSettings {
   std::uint64_t codebook_iterations = 0;
   bool sequential = false;
   double drift_correction = 0.0;  ///< of sequential layers: share of their inputs' drift that the weight makes up for
-  GuidedInputs guided_inputs = GuidedInputs::kDrifted;  ///< of guided Hessians where drift is made up for
+  GuidedInputs guided_inputs = GuidedInputs::kFloat;  ///< of guided Hessians where drift is made up for
   bool zero_point = false;
   BlockPalette palette = BlockPalette::kLearned;  ///< of block palettes
   ScaleType block_scale = ScaleType::kFloat16;    ///< of block palettes

@@ -47,7 +47,7 @@ void check_text(const model::Architecture& architecture, const CalibrationText& 
 /// With `drift_correction`, codes are solved for a weight that makes up for what the layers before it got wrong
 /// (layer_drift.h) instead of the checkpoint's; their errors are told against that weight. Not of experts. Where a bias
 /// takes up the means, the drift is that about them. Output Hessians are those of calibration files; guided ones too,
-/// carried along where drift is measured (map_inputs.h), unless `guided_inputs` says float.
+/// carried along with measured drift where `guided_inputs` says so (map_inputs.h).
 ///
 /// Result    shards in the order of plan.items; `plan` gets scaled inputs, described in `scaling`; experts that too few
 ///           tokens chose are quantized without statistics and named in `rare`.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/machine/thread_pool.h"
 #include "quant/job/quantize_model.h"
@@ -105,26 +104,6 @@ TEST(DescribeModel, CountsBadValuesInsteadOfRefusing) {
   EXPECT_EQ(values.nan_count, 1u);
   EXPECT_EQ(values.infinities, 1u);
   EXPECT_TRUE(std::isfinite(values.deviation));
-}
-
-// One that was made before guided Hessians were carried along with drift had them as they were.
-TEST(DescribeModel, SaysOfAnOldRecipeWhatItMeant) {
-  const TempDir dir;
-  test::tiny_gpt2().write(dir / "model");
-  (void)quant::quantize_model({.model = dir / "model",
-                               .output = dir / "out",
-                               .recipe = quant::Recipe::parse("defaults: {bits: 3}", "r"),
-                               .overwrite = false,
-                               .progress = {}});
-  const std::string file = (dir / "out" / "config.json").string();
-  nlohmann::json config = nlohmann::json::parse(test::read_file(file));
-  nlohmann::json& defaults = config["quantization_config"]["recipe"]["defaults"];
-  defaults = {{"bits", 3}, {"solver", "gptq"}, {"sequential", true}, {"hessian", "guided"}, {"drift_correction", 1.0}};
-  test::write_file(file, config.dump());
-  EXPECT_NE(describe_model(dir / "out").recipe.find("guided_inputs: float"), std::string::npos);
-  defaults["guided_inputs"] = "drifted";
-  test::write_file(file, config.dump());
-  EXPECT_NE(describe_model(dir / "out").recipe.find("guided_inputs: drifted"), std::string::npos);
 }
 
 TEST(DescribeModel, ShowsAQuantizedWeightAsOneAndAsItDecodes) {

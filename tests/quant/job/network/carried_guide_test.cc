@@ -117,8 +117,8 @@ TEST(CarriedGuide, OfEvenWeightsIsTheHessianOfTheInputsAsTheyAre) {
           return error_of(quantize(dir, recipe, output), name);
         };
         const double expected = made(form.measured, "expected");
-        const double carried = made(form.guided, "carried");
-        const double left = made(std::string(form.guided) + ", guided_inputs: float", "left");
+        const double carried = made(std::string(form.guided) + ", guided_inputs: drifted", "carried");
+        const double left = made(form.guided, "left");
         const auto layer = test::parameter_called(test::config_of(dir / "model"), name);
         const Matrix<float> codes = test::weight_of(dir / "expected", layer);
         const auto others = [&](const char* output) {
@@ -142,11 +142,11 @@ TEST(CarriedGuide, OfEvenWeightsIsTheHessianOfTheInputsAsTheyAre) {
 TEST(CarriedGuide, GoesOnAfterAKillToTheSameBytesInAnyMemory) {
   constexpr const char* kRecipe =
       "defaults: {format: uniform, bits: 2, solver: gptq, sequential: true, shifting: true, hessian: guided-centred, "
-      "drift_correction: 1, input_scaling: awq}\n"
+      "drift_correction: 1, guided_inputs: drifted, input_scaling: awq}\n"
       "layers:\n"
-      "  - {match: v_proj, drift_correction: 0}\n"
+      "  - {match: v_proj, drift_correction: 0, guided_inputs: float}\n"
       "  - {match: k_proj, hessian: guided, shifting: false}\n"
-      "  - {match: 'up_proj|c_attn.k', hessian: centred}\n"
+      "  - {match: 'up_proj|c_attn.k', hessian: centred, guided_inputs: float}\n"
       "  - {match: '1.mlp.c_proj', guided_inputs: float}\n";
   for (const test::TinyModel& model : {test::tiny_gpt2(), test::tiny_llama()}) {
     const TempDir dir;
