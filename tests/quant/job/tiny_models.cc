@@ -6,8 +6,10 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "calib/collect/plan.h"
 #include "core/matrix/dtype.h"
 #include "core/random.h"
+#include "model/checkpoint/checkpoint.h"
 #include "quant/store/load_model.h"
 #include "tests/support/files.h"
 
@@ -165,6 +167,28 @@ TinyModel tiny_mixtral(std::uint64_t intermediate) {
     }
   }
   return model;
+}
+
+std::uint64_t least_memory(const std::filesystem::path& directory, const quant::CalibrationText& text) {
+  calib::RunSettings settings;
+  settings.collected = {.activations = true, .hessian = true};
+  settings.window_tokens = text.window_tokens;
+  settings.windows = text.tokens.size() / text.window_tokens;
+  const auto architecture = model::Checkpoint::open(directory)->architecture();
+  const auto plan = calib::plan_calibration(architecture, settings, std::uint64_t{1} << 40);
+  return plan.memory_bytes - plan.residual_bytes;
+}
+
+void stop_quantizing(double share, const std::function<void(const ProgressSink&)>& job) {
+  struct Stop {};
+  try {
+    job([&](const ProgressUpdate& at) {
+      if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
+    });
+  } catch (const Stop&) {
+    return;
+  }
+  throw std::logic_error("the job was to be stopped, and ended");
 }
 
 quant::CalibrationText random_text(std::uint64_t seed, std::size_t windows, std::size_t window_tokens,

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/progress.h"
 #include "model/architecture/architecture.h"
 #include "quant/job/statistics/calibration_text.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -38,6 +41,13 @@ inline constexpr std::uint32_t kRareToken = 7;
 /// As many windows of as many random tokens, each one of the first `kinds`.
 quant::CalibrationText random_text(std::uint64_t seed, std::size_t windows, std::size_t window_tokens = 20,
                                    std::uint64_t kinds = 40);
+
+/// What one block, its sums and one batch of that text take: the least memory that running it through the model in
+/// `directory` is granted.
+std::uint64_t least_memory(const std::filesystem::path& directory, const quant::CalibrationText& text);
+
+/// Runs a job and stops it, as a kill would, once that share of quantizing is done; throws if it ends before.
+void stop_quantizing(double share, const std::function<void(const ProgressSink&)>& job);
 
 /// Logits (tokens, vocabulary) of a fixed sequence of 20 tokens by the model in `directory`, float or quantized.
 std::vector<float> logits_of_model(const std::filesystem::path& directory);

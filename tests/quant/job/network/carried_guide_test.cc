@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "calib/collect/plan.h"
 #include "calib/stats/stats_writer.h"
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
@@ -152,23 +151,11 @@ TEST(CarriedGuide, GoesOnAfterAKillToTheSameBytesInAnyMemory) {
     const TempDir dir;
     model.write(dir / "model");
     write_even_guide(dir / "calib.h5", dir / "model", 1.0);
-    calib::RunSettings settings;
-    settings.collected = {.activations = true, .hessian = true};
-    settings.window_tokens = text().window_tokens;
-    settings.windows = text().tokens.size() / settings.window_tokens;
-    const auto plan = calib::plan_calibration(test::config_of(dir / "model"), settings, kPlenty);
     quantize(dir, kRecipe, "expected");
     const auto expected = test::files_without_times(dir / "expected");
-    struct Stop {};
-    for (const std::uint64_t memory : {kPlenty, plan.memory_bytes - plan.residual_bytes}) {
+    for (const std::uint64_t memory : {kPlenty, test::least_memory(dir / "model", text())}) {
       for (const double share : {0.3, 0.6, 0.9})
-        EXPECT_THROW(quantize(
-                         dir, kRecipe, "out",
-                         [&](const ProgressUpdate& at) {
-                           if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
-                         },
-                         memory),
-                     Stop);
+        test::stop_quantizing(share, [&](const ProgressSink& sink) { quantize(dir, kRecipe, "out", sink, memory); });
       quantize(dir, kRecipe, "out", {}, memory);
       EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "calib/collect/plan.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
@@ -237,18 +236,6 @@ constexpr const char* kCorrected =
     "defaults: {format: uniform, bits: 2, solver: gptq, hessian: centred, shifting: true, sequential: true, "
     "drift_correction: 1, input_scaling: awq}";
 
-// What one block, its sums and one batch take: the least that is granted.
-std::uint64_t least_memory(const fs::path& model, std::size_t count = 6) {
-  const CalibrationText windows = text(count);
-  calib::RunSettings settings;
-  settings.collected = {.activations = true, .hessian = true};
-  settings.window_tokens = windows.window_tokens;
-  settings.windows = windows.tokens.size() / windows.window_tokens;
-  const auto architecture = model::Checkpoint::open(model)->architecture();
-  const auto plan = calib::plan_calibration(architecture, settings, std::uint64_t{1} << 40);
-  return plan.memory_bytes - plan.residual_bytes;
-}
-
 void expect_the_same_bytes_after_kills(const char* recipe) {
   for (const bool gpt2 : {true, false}) {
     const TempDir dir;
@@ -257,7 +244,7 @@ void expect_the_same_bytes_after_kills(const char* recipe) {
     EXPECT_EQ(expected_result.input_scaling.size(), 4u);
     const auto expected = test::files_without_times(dir / "expected");
     // So little memory that the residual stream goes to disk.
-    const std::uint64_t least = least_memory(dir / "model");
+    const std::uint64_t least = test::least_memory(dir / "model", text());
     quantize(dir, recipe, "out", {}, least);
     EXPECT_EQ(test::files_without_times(dir / "out"), expected);
     struct Stop {};
@@ -397,17 +384,9 @@ TEST(Sequential, GoesOnAfterAKillKnowingTheRareExperts) {
   const auto expected_result = quantize(dir, kRecipe, "expected");
   EXPECT_EQ(expected_result.rare_experts.size(), 6u);
   const auto expected = test::files_without_times(dir / "expected");
-  struct Stop {};
-  for (const std::uint64_t memory : {kPlenty, least_memory(dir / "model")}) {
-    for (const double share : {0.7, 1.0}) {
-      EXPECT_THROW(quantize(
-                       dir, kRecipe, "out",
-                       [&](const ProgressUpdate& at) {
-                         if (at.stage == "quantizing" && at.done >= share * at.total) throw Stop();
-                       },
-                       memory),
-                   Stop);
-    }
+  for (const std::uint64_t memory : {kPlenty, test::least_memory(dir / "model", text())}) {
+    for (const double share : {0.7, 1.0})
+      test::stop_quantizing(share, [&](const ProgressSink& sink) { quantize(dir, kRecipe, "out", sink, memory); });
     quantize(dir, kRecipe, "out", {}, memory);
     EXPECT_EQ(test::files_without_times(dir / "out"), expected);
   }
@@ -443,7 +422,7 @@ TEST(Sequential, GivesTheSameBytesWhateverNumberOfExpertsIsMeasuredTogether) {
   const auto result = quantize_with(text(130), dir, kRecipe, "expected", {}, kPlenty);
   // But for the last one, experts are not rare: their down has statistics of more tokens than inputs.
   EXPECT_LT(result.rare_experts.size(), 2u * 3 + 3);
-  const std::uint64_t least = least_memory(dir / "model", 130);
+  const std::uint64_t least = test::least_memory(dir / "model", text(130));
   ASSERT_LT(least / 8, std::uint64_t{2} * 1400 * 1400 * 8) << "two Hessians would fit";
   quantize_with(text(130), dir, kRecipe, "out", {}, least);
   EXPECT_EQ(test::files_without_times(dir / "out"), test::files_without_times(dir / "expected"));
@@ -456,7 +435,7 @@ TEST(Sequential, NormsAreToldInOneOrderAlsoAfterAKill) {
   constexpr const char* kRecipe = "defaults: {bits: 3, input_scaling: awq, sequential: true}";
   const auto expected_result = quantize(dir, kRecipe, "expected");
   EXPECT_EQ(expected_result.input_scaling.size(), 24u);
-  const std::uint64_t least = least_memory(dir / "model");
+  const std::uint64_t least = test::least_memory(dir / "model", text());
   struct Stop {};
   EXPECT_THROW(quantize(
                    dir, kRecipe, "out",
