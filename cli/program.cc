@@ -17,6 +17,7 @@
 #include "cli/terminal/signals.h"
 #include "cli/version.h"
 #include "core/machine/program_identity.h"
+#include "core/text/excerpt.h"
 #include "core/text/suggest.h"
 
 namespace nibble::cli {
@@ -76,7 +77,7 @@ std::string explain(const CLI::App& program, const CLI::App* command, const CLI:
 int report(const CLI::App* command, std::string_view message, ExitCode code) {
   std::fflush(stdout);
   tell(fmt::format("nibble{}{}: error: {}\n", command != nullptr ? " " : "",
-                   command != nullptr ? command->get_name() : "", message));
+                   command != nullptr ? command->get_name() : "", printable(message)));
   return code;
 }
 

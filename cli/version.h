@@ -15,7 +15,7 @@ struct VersionFacts {
 };
 VersionFacts version_facts();  // build_facts.cc.in, filled in by CMake
 
-/// Version and commit, for set_program_identity().
+/// Version, commit and build_id(), for set_program_identity().
 std::string program_identity_text();
 
 /// The same as records have it: version, commit, compiler, build.

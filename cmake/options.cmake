@@ -14,6 +14,7 @@ math(EXPR megabytes_wanted "1800 * ${processors}")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND megabytes GREATER_EQUAL megabytes_wanted)
   target_compile_options(nibble_options INTERFACE --param=ggc-min-heapsize=1048576)
 endif()
+target_link_options(nibble_options INTERFACE -Wl,--build-id=sha1)  # for build_id()
 if(NIBBLE_SANITIZE)
   target_compile_options(nibble_options INTERFACE
     -fsanitize=${NIBBLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

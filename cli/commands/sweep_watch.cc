@@ -15,6 +15,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
+#include "core/text/excerpt.h"
 #include "core/text/json.h"
 #include "eval/sweep/record.h"
 #include "eval/sweep/results_directory.h"
@@ -122,7 +123,9 @@ std::string text_of(const Snapshot& now) {
                      "\n";
   for (const std::string& name : now.in_work) text += "  in work  " + name + "\n";
   for (const auto& [group, record] : now.best)
-    text += fmt::format("  best     {}: {}: {}\n", group, eval::fact(record.labels, "recipe"), outcome_text(record));
+    text += fmt::format(
+        "  best     {}\n",
+        printable(fmt::format("{}: {}: {}", group, eval::fact(record.labels, "recipe"), outcome_text(record))));
   return text;
 }
 

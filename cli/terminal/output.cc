@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/text/excerpt.h"
 #include "core/text/json.h"
 
 namespace nibble::cli {
@@ -40,6 +41,6 @@ void tell(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 
-void warn(std::string_view text) { tell(fmt::format("nibble: warning: {}\n", text)); }
+void warn(std::string_view text) { tell(fmt::format("nibble: warning: {}\n", printable(text))); }
 
 }  // namespace nibble::cli

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text/excerpt.h"
+
 namespace nibble::cli {
 namespace {
+
+std::string on_one_line(std::string_view text) { return excerpt(text, std::string_view::npos); }
 
 std::string padded(std::string_view text, std::size_t width, Align align) {
   const std::size_t length = character_count(text);
@@ -18,6 +22,11 @@ void append_line(std::string& text, std::string line) {
 }
 
 }  // namespace
+
+void Table::add_row(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = on_one_line(cell);
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::text() const {
   std::vector<std::size_t> widths;
@@ -48,7 +57,8 @@ std::string aligned_facts(const std::vector<std::pair<std::string, std::string>>
   std::size_t width = 0;
   for (const auto& [name, value] : facts) width = std::max(width, character_count(name));
   std::string text;
-  for (const auto& [name, value] : facts) append_line(text, padded(name, width, Align::kLeft) + "  " + value);
+  for (const auto& [name, value] : facts)
+    append_line(text, padded(name, width, Align::kLeft) + "  " + on_one_line(value));
   return text;
 }
 

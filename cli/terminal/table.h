@@ -18,8 +18,8 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  /// One cell per column; missing ones are blank.
-  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// One cell per column; missing ones are blank. Control characters become '?', as in excerpt().
+  void add_row(std::vector<std::string> cells);
   /// A rule: what follows are totals.
   void add_rule() { rows_.emplace_back(); }
   std::string text() const;
@@ -29,7 +29,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // an empty row is a rule
 };
 
-/// "name   value" lines, names padded to the longest, for the few figures of a whole run.
+/// "name   value" lines, names padded to the longest, for the few figures of a whole run. Control characters of values
+/// become '?'.
 std::string aligned_facts(const std::vector<std::pair<std::string, std::string>>& facts);
 
 /// Characters (code points) of UTF-8 text.

@@ -10,4 +10,8 @@ namespace nibble {
 void set_program_identity(std::string identity);
 std::string_view program_identity();
 
+/// The linker's hash of the program or shared library that this library is linked into, in hex digits: another one for
+/// other code, of a tree that no commit has too. Empty where the linker was not asked for one (--build-id).
+std::string build_id();
+
 }  // namespace nibble

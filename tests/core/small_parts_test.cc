@@ -13,6 +13,7 @@
 #include "core/error_kind.h"
 #include "core/files/hash.h"
 #include "core/machine/memory.h"
+#include "core/machine/program_identity.h"
 #include "core/random.h"
 #include "core/text/suggest.h"
 #include "tests/support/compare.h"
@@ -45,6 +46,13 @@ TEST(ErrorKind, IsOfTheErrorHoweverItIsCaught) {
   EXPECT_EQ(name(NumericalError("x")), "NumericalError");
   EXPECT_EQ(name(std::bad_alloc()), "OutOfMemory");
   EXPECT_EQ(name(std::runtime_error("x")), "Unexpected");
+}
+
+TEST(ProgramIdentity, BuildsHaveTheLinkersHash) {
+  const std::string id = build_id();
+  EXPECT_EQ(id.size(), 40u) << id;  // SHA-1
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
+  EXPECT_EQ(build_id(), id);
 }
 
 TEST(Hasher, PiecesDoNotMatterButTextBordersDo) {

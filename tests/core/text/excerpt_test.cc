@@ -21,6 +21,8 @@ TEST(Excerpt, CutsBetweenCharacters) {
 
 TEST(Excerpt, ShowsNoControlCharactersAndNoBrokenBytes) {
   EXPECT_EQ(excerpt("a\x1b[31m\n\x7f"), "a?[31m??");
+  EXPECT_EQ(excerpt("a\u009b31m"), "a?31m") << "some terminals begin a sequence so";
+  EXPECT_EQ(printable("a\x1b[31m\nb\r\u0085\xff é"), "a?[31m\nb??? é");
   EXPECT_EQ(excerpt("a\xff\xc3"), "a??");
   EXPECT_EQ(excerpt("a\xff\xff\xff", 2), "a?…");
 }
