@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "eval/sweep/record.h"
 
 namespace nibble::eval {
 namespace {
@@ -34,6 +35,13 @@ std::uint64_t bytes_below(const fs::path& directory) {
   return bytes;
 }
 
+bool is_key(std::string_view name) {
+  const std::size_t dash = std::min(name.find('-'), name.size());
+  return dash > 0 && dash < name.size() && is_id(name.substr(dash + 1)) &&
+         std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dash),
+                     [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 fs::path prepared(fs::path directory) {
   make_directories(directory);
   return directory;
@@ -51,6 +59,7 @@ bool Cache::has(const std::string& key) const {
 
 Cache::Entry Cache::get(const std::string& key, const std::function<void(const fs::path&)>& make,
                         const std::function<void()>& waiting) {
+  NIBBLE_REQUIRE(is_key(key), InvalidArgument, "cache: expected a key such as calibration-ID, got '{}'", key);
   while (true) {
     // Shared first: several users of a complete entry are not in each other's way.
     if (auto claim = claims_.try_claim(key, Claims::Kind::kShared); claim && has(key)) {
@@ -71,8 +80,6 @@ Cache::Entry Cache::get(const std::string& key, const std::function<void(const f
   }
 }
 
-std::uint64_t Cache::bytes() const { return bytes_below(directory_); }
-
 void Cache::evict() const {
   struct Candidate {
     std::string key;
@@ -84,10 +91,11 @@ void Cache::evict() const {
   std::error_code error;
   for (fs::directory_iterator entry(directory_, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
-    if (!entry->is_directory(missing)) continue;
+    const std::string key = entry->path().filename().string();
+    if (!is_key(key) || entry->is_symlink(missing) || !entry->is_directory(missing)) continue;
     auto last_use = fs::last_write_time(entry->path() / kComplete, missing);
     if (missing) last_use = fs::file_time_type::min();  // left by a killed run
-    candidates.push_back({entry->path().filename().string(), last_use, bytes_below(entry->path())});
+    candidates.push_back({key, last_use, bytes_below(entry->path())});
     total += candidates.back().bytes;
   }
   std::sort(candidates.begin(), candidates.end(),

@@ -10,7 +10,7 @@
 namespace nibble::eval {
 
 /// Shared work of sweeps: a directory with one directory per key, several processes at once. When it grows beyond its
-/// limit, what was not used for longest goes, except entries in use.
+/// limit, what was not used for longest goes, except entries in use. What lies beside them is nobody's business here.
 class Cache {
  public:
   /// Makes the directory if need be. Throws FormatError.
@@ -22,14 +22,13 @@ class Cache {
     Claims::Claim claim;
   };
 
-  /// The entry `key` (a file name), made by make(directory) unless it is there complete; while another process makes
-  /// it, waiting() is called about ten times a second. What an earlier make() that was killed left in the directory is
-  /// still there. Passes on what make() throws. Throws FormatError.
+  /// The entry `key` ("WORD-ID", is_id()), made by make(directory) unless it is there complete; while another process
+  /// makes it, waiting() is called about ten times a second. What an earlier make() that was killed left in the
+  /// directory is still there. Passes on what make() throws. Throws FormatError, InvalidArgument (no such key).
   Entry get(const std::string& key, const std::function<void(const std::filesystem::path&)>& make,
             const std::function<void()>& waiting = {});
 
   bool has(const std::string& key) const;  ///< complete
-  std::uint64_t bytes() const;             ///< of all entries
 
  private:
   void evict() const;

@@ -18,11 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr std::size_t kIdDigits = 32;
 
-bool is_id(std::string_view text) {
-  return text.size() == kIdDigits &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
 Json texts_json(const Facts& facts) {
   Json object = Json::object();
   for (const auto& [name, text] : facts) object[name] = text;
@@ -252,6 +247,21 @@ Json record_json(const SweepRecord& record) {
 
 std::string record_text(const SweepRecord& record) { return text_of(record_json(record)); }
 
+std::string record_text_within(const SweepRecord& record, std::uint64_t most) {
+  std::string text = record_text(record);
+  if (text.size() > most && record.measures) {
+    SweepRecord without = record;
+    for (TensorRecord& tensor : without.measures->tensors) {
+      tensor.palette.clear();
+      tensor.histogram.reset();
+    }
+    text = record_text(without);
+  }
+  NIBBLE_REQUIRE(text.size() <= most, FormatError, "the record of '{}' takes {} bytes: no more than {} are read again",
+                 cell_name(record), text.size(), most);
+  return text;
+}
+
 std::string record_text_without_timings(const SweepRecord& record) {
   Json json = record_json(record);
   json.erase("timings");
@@ -313,6 +323,11 @@ std::vector<SweepRecord> read_records(const std::filesystem::path& path) {
   return records;
 }
 
+bool is_id(std::string_view text) {
+  return text.size() == kIdDigits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
 bool is_record_name(const std::filesystem::path& file) {
   return file.extension() == ".json" && is_id(file.stem().string());
 }
@@ -355,8 +370,8 @@ std::optional<std::string> recorded_flavour(const SweepRecord& record) {
 }
 
 std::string cell_name(const SweepRecord& record) {
-  return fmt::format("{} · {} · {}", fact(record.labels, "model"), fact(record.labels, "recipe"),
-                     fact(record.labels, "evaluation"));
+  return printable(fmt::format("{} · {} · {}", fact(record.labels, "model"), fact(record.labels, "recipe"),
+                               fact(record.labels, "evaluation")));
 }
 
 std::string scored_text(const SweepRecord& record) {

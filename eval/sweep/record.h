@@ -117,6 +117,9 @@ constexpr std::string_view kRecordFormat = "nibble sweep record";
 nlohmann::ordered_json record_json(const SweepRecord& record);
 /// The text of the file: record_json() in lines, lists of numbers on one line each.
 std::string record_text(const SweepRecord& record);
+/// The same, where that is more than `most` bytes without what is only drawn: palettes and histograms, of thousands of
+/// experts, say. Throws FormatError where that is too much too.
+std::string record_text_within(const SweepRecord& record, std::uint64_t most);
 /// The same without `timings` and `speeds`: what must not differ between two runs.
 std::string record_text_without_timings(const SweepRecord& record);
 
@@ -178,6 +181,9 @@ constexpr std::array<std::pair<std::string_view, const char*>, 2> kCalibrationSe
 /// What tables can be pivoted by: labels; then the recipe's keys ("bits": "3", from its `defaults`), the
 /// evaluation's ("protocol": "half", "context": "512"), and kCalibrationSettings. A name appears once.
 Facts settings_of(const SweepRecord& record);
+
+/// Whether `text` is what records, and what a cache keeps, are named by: 32 hex digits.
+bool is_id(std::string_view text);
 
 /// The largest record read, in bytes.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{64} << 20;

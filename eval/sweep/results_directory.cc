@@ -58,7 +58,7 @@ std::optional<SweepRecord> ResultsDirectory::find(const std::string& id) const {
 
 void ResultsDirectory::write(const SweepRecord& record) const {
   OutputFile file(record_file(record.id));
-  file.write(record_text(record));
+  file.write(record_text_within(record, kMaxRecordBytes));
   file.commit();
 }
 

@@ -293,7 +293,9 @@ class Sweep {
   void run_jobs() {
     const auto hand_out =
         options_.hand_out ? options_.hand_out(jobs_.size()) : std::unique_ptr<HandOut>(new LocalHandOut(jobs_.size()));
-    workers_ = workers_for(jobs_, threads_, options_.memory_bytes);
+    std::vector<const PlannedJob*> open;  // those done share nothing
+    std::ranges::copy_if(jobs_, std::back_inserter(open), [&](const PlannedJob* job) { return is_open(*job); });
+    workers_ = workers_for(open, threads_, options_.memory_bytes);
     std::vector<std::thread> others;
     std::vector<std::exception_ptr> errors(workers_);
     const auto work = [&](std::size_t worker) {
@@ -351,6 +353,7 @@ class Sweep {
     if (stop_) return false;
     const auto claim = results_.claims().try_claim(job.id);
     if (!claim) return false;
+    if (!is_open(job)) return true;  // another process did it while this one waited
     // Jobs that run side by side share the machine; one that measures speed has it for itself.
     const auto machine =
         results_.claims().try_claim(machine_, job.alone ? Claims::Kind::kExclusive : Claims::Kind::kShared);

@@ -18,6 +18,13 @@
 namespace nibble::eval {
 namespace {
 
+// Whatever it is called: two spellings of a path are one file.
+std::filesystem::path place_of(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
+  return error ? file.lexically_normal() : place;
+}
+
 constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40, kMostSamples = std::uint64_t{1} << 30;
 
 const std::vector<YamlNode>& items_of(const YamlSection& file, const YamlNode& root, std::string_view key) {
@@ -123,9 +130,7 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     section.fail(node, "expected text, tokens or speed, one of them");
   std::set<std::filesystem::path> files;
   for (const std::filesystem::path& file : evaluation.text.empty() ? evaluation.tokens : evaluation.text)
-    if (std::error_code error;
-        !files.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(file), error)).second)
-      section.fail(node, fmt::format("'{}' is listed twice", file.string()));
+    if (!files.insert(place_of(file)).second) section.fail(node, fmt::format("'{}' is listed twice", file.string()));
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
   evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);
@@ -163,14 +168,14 @@ void require_one_use_of_a_text(const std::vector<SweepEvaluation>& evaluations,
   SweepEvaluation calibrated;
   if (calibration) {
     calibrated.name = calibrated.use = "calibration";
-    for (const std::filesystem::path& file : calibration->text) seen.emplace(file.lexically_normal(), &calibrated);
-    if (!calibration->tokens.empty()) seen.emplace(calibration->tokens.lexically_normal(), &calibrated);
+    for (const std::filesystem::path& file : calibration->text) seen.emplace(place_of(file), &calibrated);
+    if (!calibration->tokens.empty()) seen.emplace(place_of(calibration->tokens), &calibrated);
   }
   for (const SweepEvaluation& evaluation : evaluations) {
     if (evaluation.use.empty()) continue;
     for (const auto* files : {&evaluation.text, &evaluation.tokens})
       for (const std::filesystem::path& file : *files) {
-        const SweepEvaluation& first = *seen.emplace(file.lexically_normal(), &evaluation).first->second;
+        const SweepEvaluation& first = *seen.emplace(place_of(file), &evaluation).first->second;
         NIBBLE_REQUIRE(first.use == evaluation.use, InvalidArgument,
                        "{}: evaluations: '{}' is {} in '{}' and {} in '{}': a text has one use", what, file.string(),
                        first.use, first.name, evaluation.use, evaluation.name);

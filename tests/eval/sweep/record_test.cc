@@ -1,5 +1,6 @@
 #include "eval/sweep/record.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,6 +79,20 @@ std::string with(std::string_view from, std::string_view to) {
 TEST(Record, ReadsWhatItWrites) {
   const std::string text = record_text(example());
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
+}
+
+TEST(Record, LeavesOutWhatIsDrawnWhereItWouldBeTooLargeToReadAgain) {
+  const SweepRecord record = example();
+  const std::string whole = record_text(record);
+  EXPECT_EQ(record_text_within(record, whole.size()), whole);
+  const std::string less = record_text_within(record, whole.size() - 1);
+  const SweepRecord read = parse_record(less, "r");
+  EXPECT_TRUE(read.measures->tensors.at(0).palette.empty());
+  EXPECT_FALSE(read.measures->tensors.at(0).histogram);
+  EXPECT_EQ(read.measures->tensors.at(0).relative_weight_error, 0.125);
+  EXPECT_EQ(read.measures->window_nll, record.measures->window_nll);
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { (void)record_text_within(record, less.size() - 1); },
+                                             fmt::format("takes {} bytes", less.size()), "m · bits=3 · blocks"));
 }
 
 TEST(Record, SaysHowManyTokensEachWindowScoredWhereTheyDiffer) {

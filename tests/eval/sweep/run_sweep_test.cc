@@ -188,6 +188,22 @@ TEST_F(RunSweepTest, WhatTakesAllMemoryIsInWorkAlone) {
   EXPECT_FALSE(beside);
 }
 
+TEST_F(RunSweepTest, WhatIsDoneTakesNoThreadsFromWhatIsNot) {
+  const SweepPlan planned = plan("list: [{bits: 2}, {bits: 3}, {bits: 4}]");
+  const ThreadTeam team(2);
+  run(planned);
+  const PlannedCell& again = planned.jobs.at(1).cells.at(0);
+  const auto threads = [&] {
+    for (const auto& [name, value] : record_of(again).timings)
+      if (name == "threads") return value;
+    return 0.0;
+  };
+  EXPECT_EQ(threads(), 1.0) << "beside another";
+  std::filesystem::remove(output / (again.record.id + ".json"));
+  EXPECT_EQ(run(planned).done, 1u);
+  EXPECT_EQ(threads(), 2.0);
+}
+
 TEST_F(RunSweepTest, ARecordThatIsDeletedMeanwhileIsLeftToTheNextRun) {
   const SweepPlan planned = plan("list: [{name: fisher, bits: 2, weighting: fisher}, {name: a, bits: 3}, float]");
   run(planned);

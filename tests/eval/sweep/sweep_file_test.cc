@@ -161,6 +161,9 @@ TEST(SweepFile, AnEvaluationMayHaveSeveralTextsAndSayWhatTheyAreFor) {
   EXPECT_EQ(spec.evaluations[2].use, "");
   EXPECT_TRUE(refused(head + "  - {text: [b, ./a], use: validation, name: v}\n  - {text: a, use: test, name: t}\n",
                       "'a' is validation in 'v' and test in 't'", "a text has one use"));
+  const std::string whole = std::filesystem::absolute("a").string();
+  EXPECT_TRUE(refused(head + "  - {text: a, use: validation, name: v}\n  - {text: " + whole + ", use: test, name: t}\n",
+                      "is validation in 'v' and test in 't'", "a text has one use"));
   for (const char* kind : {"text", "tokens"}) {
     const std::string calibration = fmt::format("calibration: {{{}: ./a}}\n", kind);
     EXPECT_TRUE(refused(calibration + head + fmt::format("  - {{{}: a, use: test, name: t}}\n", kind),
