@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "core/error.h"
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/spread.h"
@@ -156,6 +157,10 @@ Section storage_section(const std::vector<StorageSection>& storage) {
 }  // namespace
 
 Report build_report(const ReportInput& input, const ReportOptions& options) {
+  NIBBLE_REQUIRE(!input.entries.empty() || !input.failed.empty() ||
+                     !(options.published || !options.over.empty() || !options.rows.empty() || !options.columns.empty()),
+                 InvalidArgument,
+                 "--rows, --columns, --over and --published are about cells that measure quality, and there are none");
   Report report;
   report.title = options.title;
   report.summary = summary_of(input);

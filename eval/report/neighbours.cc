@@ -25,6 +25,12 @@ std::vector<double> differences(std::span<const double> a, std::span<const doubl
   return found;
 }
 
+// Pooled, or of an evaluation that names several files.
+bool of_several_texts(const Entry& entry) {
+  const auto evaluation = fact_json(entry.record.configuration, "evaluation");
+  return entry.record.id.empty() || (evaluation.is_object() && evaluation.contains("text_ends"));
+}
+
 }  // namespace
 
 std::optional<double> error_of_runs(std::span<const double> windows, std::span<const std::uint64_t> weights) {
@@ -53,7 +59,7 @@ std::string neighbours_text(const Entries& entries) {
     return !is_float_model(*entry) && std::isfinite(ranking.value(*entry));
   });
   // Of several texts together the texts' own differences would be taken for likeness of neighbours.
-  if (quantized.empty() || quantized.front()->record.id.empty()) return "";
+  if (quantized.empty() || of_several_texts(*quantized.front())) return "";
   const Entry& lowest = **std::ranges::min_element(quantized, {}, [&](const Entry* e) { return ranking.value(*e); });
   std::vector<double> of_figures, of_differences;
   for (const Entry* entry : quantized) {

@@ -87,7 +87,8 @@ Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>
       marks.lowest[entry] = lowest;
       if (entry == lowest) continue;
       const auto found = difference(*entry, *lowest);
-      if (!found) {
+      // One that is lower where both were measured says that "lowest" comes of what one of them lacks.
+      if (!found || (!is_undecided(*found) && found->mean < 0.0)) {
         ++unknown;
       } else if (is_undecided(*found)) {
         ++undecided;

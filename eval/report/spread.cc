@@ -72,9 +72,9 @@ std::optional<PairedDifference> difference(const Ranking& ranking, const Draws& 
   return paired_difference(left, right);
 }
 
-// Of a column: what competes, by means and paired differences.
+// Of a column: what competes, by means and paired differences, and of how many pairs these are.
 void mark_column(const Ranking& ranking, const Spread& spread, const Entries& column,
-                 std::map<const Entry*, TableCell>& cells) {
+                 std::map<const Entry*, TableCell>& cells, std::set<std::size_t>& pairs) {
   const auto more = [&](const Entry& entry, const Entry& lowest) {
     return difference(ranking, spread.draws.at(&entry), spread.draws.at(&lowest));
   };
@@ -87,6 +87,7 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
     if (entry == lowest) {
       cell.detail = "the lowest";
     } else if (const auto found = more(*entry, *lowest)) {
+      pairs.insert(found->pairs);
       cell.detail = fmt::format("{} ± {:.3f}", signed_number(found->mean, 3), found->standard_error);
     }
   }
@@ -145,13 +146,15 @@ ReportTable spread_table(const Pivot& pivot, const Spread& spread, const std::st
       "values that both have, ± its standard error. Bold: the lowest, where none other is undecided beside it; †: "
       "undecided, by Student's t as likely by chance as what is within two standard errors of many values.",
       ranking.by_divergence ? "KL divergence from the float model in millinats per token" : "Perplexity", over);
-  if (values.size() > 1)
-    table.caption +=
-        fmt::format(" {} pairs have {} degree{} of freedom: undecided is what is within {:.2f} standard errors.",
-                    values.size(), values.size() - 1, plural(values.size() - 1), undecided_within(values.size()));
   std::map<const Entry*, TableCell> cells;
+  std::set<std::size_t> pairs;
   for (const Entry* first : pivot.entries) cells[first].text = text_of(ranking, spread.draws.at(first));
-  for (const std::string& column : pivot.column_names) mark_column(ranking, spread, column_of(pivot, column), cells);
+  for (const std::string& column : pivot.column_names)
+    mark_column(ranking, spread, column_of(pivot, column), cells, pairs);
+  for (const std::size_t count : pairs)
+    table.caption +=
+        fmt::format(" {} pairs have {} degree{} of freedom: undecided is what is within {:.2f} standard errors.", count,
+                    count - 1, plural(count - 1), undecided_within(count));
   for (std::size_t r = 0; r < pivot.row_names.size(); ++r)
     for (std::size_t c = 0; c < pivot.column_names.size(); ++c)
       if (const auto found = pivot.cells.find({pivot.row_names[r], pivot.column_names[c]}); found != pivot.cells.end())

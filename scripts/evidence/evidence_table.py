@@ -139,7 +139,21 @@ def reference_of(name, rows):
 
 def undecided(difference):
     mean, error, within = difference
-    return abs(mean) <= within * error
+    return not abs(mean) > within * error  # one window has no error
+
+
+def ranked_by(divergence):
+    """What was not measured comes last, and leaves the rest in order."""
+    return math.isnan(divergence), divergence
+
+
+def most_draws(rows, column):
+    return max((len(row.columns.get(column, ())) for row in rows.values()), default=0)
+
+
+def lacks(row, rows):
+    """Whether others have columns, or draws of one, that this row has not."""
+    return any(len(row.columns.get(column, ())) < most_draws(rows, column) for column in {c for r in rows.values() for c in r.columns})
 
 
 def heading(column):
@@ -155,7 +169,7 @@ def table(rows, columns, decisive, floats):
     yield "| " + " | ".join(header) + " |"
     yield "|---" + "|---:" * (len(header) - 1) + "|"
     above = None
-    for name in sorted(rows, key=lambda n: rows[n].divergence(decisive)[0]):
+    for name in sorted(rows, key=lambda n: ranked_by(rows[n].divergence(decisive)[0])):
         row = rows[name]
         beside = paired(row, above, decisive, "divergences") if above else None
         above = row
@@ -219,10 +233,6 @@ def calibration_of(cells):
     return text + ". "
 
 
-def most_columns(rows):
-    return max(len(row.columns) for row in rows.values())
-
-
 def main():
     directory, sweep = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]
@@ -276,7 +286,7 @@ def main():
             texts.setdefault(cell.use or cell.evaluation, set()).add(cell.evaluation)
         for row in rows.values():
             row.complete(texts)
-        lacking += [f"{model}, {name}" for name in order if name not in rows or len(rows[name].columns) < most_columns(rows)]
+        lacking += [f"{model}, {name}" for name in order if name not in rows or lacks(rows[name], rows)]
         columns = list(dict.fromkeys(column for row in rows.values() for column in row.columns))
         columns.sort(key=lambda column: (column[0] == "test", column))
         decisive = next((column for column in columns if column[0] == "test"), columns[-1])

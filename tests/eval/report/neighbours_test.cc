@@ -106,6 +106,17 @@ TEST(Neighbours, TextNamesMediansOfFiguresAndOfDifferences) {
   EXPECT_EQ(neighbours_text(entries_of(input, kFewest - 1)), "");
 }
 
+TEST(Neighbours, NothingIsSaidOfAnEvaluationOfSeveralFiles) {
+  const test::TempDir directory;
+  test::write_records(directory.path(), test::example_sweep());
+  ReportInput input = load_report_input({directory.path()});
+  const Entries entries = entries_of(input, kFewest);
+  ASSERT_NE(neighbours_text(entries), "");
+  for (Entry& entry : input.entries)
+    set_fact(entry.record.configuration, "evaluation", R"({"protocol":"blocks","text_ends":[1000,2000]})");
+  EXPECT_EQ(neighbours_text(entries), "");
+}
+
 TEST(Neighbours, StandAboveAllCells) {
   const test::TempDir directory;
   std::vector<SweepRecord> records = test::example_sweep();

@@ -586,6 +586,24 @@ TEST_F(ReportTest, SpeedsAreDrawnOverContextAndStayOutOfTheTablesOfPerplexity) {
   EXPECT_EQ(count(page, ">nan"), 0u);
 }
 
+// Options about tables that there cannot be.
+TEST_F(ReportTest, WhatIsAboutQualityIsRefusedWhereNoneWasMeasured) {
+  SweepRecord cell = test::example_sweep()[1];
+  cell.measures->perplexity = std::numeric_limits<double>::quiet_NaN();
+  cell.speeds.push_back({.context = 64,
+                         .prompt = 32,
+                         .generate = 8,
+                         .cache_bytes = 6400,
+                         .first_token_seconds = {0.5, 0.4, 0.6},
+                         .tokens_per_second = {4321.0, 4000.0, 4500.0}});
+  const ReportInput input = load({cell});
+  ASSERT_TRUE(input.entries.empty());
+  EXPECT_NO_THROW(build_report(input, {}));
+  for (const ReportOptions& options :
+       {ReportOptions{.rows = {"bits"}}, ReportOptions{.columns = {"bits"}}, ReportOptions{.over = "calibration.seed"}})
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { build_report(input, options); }, "there are none"));
+}
+
 TEST_F(ReportTest, SpeedsOfOneMachineAreNotTakenForThoseOfSeveral) {
   SweepRecord cell = test::example_sweep()[1];  // by "a processor" with 2 threads
   cell.speeds.push_back({.context = 64,
