@@ -64,7 +64,7 @@ std::vector<LayerStats> BoundaryWalk::run(const model::Model& model, std::size_t
                 store_.read(boundary(block), batch, x);
                 sums.begin_batch(first, input.starts.size() - 1);
                 model.forward_block(block, input, x, {}, &hooks);
-                if (go == Go::kOn) store_.write(boundary(block + 1), batch, x);
+                if (go == Go::kOn || go == Go::kAhead) store_.write(boundary(block + 1), batch, x);
               });
   if (go == Go::kOn) store_.drop(boundary(block));
   Team alone;

@@ -27,13 +27,15 @@ class BoundaryWalk {
   bool holds(std::size_t block) { return store_.holds(boundary(block)); }
   void embed(const model::Model& model);
 
-  enum class Go { kToInputs, kStay, kOn };
+  enum class Go { kToInputs, kStay, kAhead, kOn };
   /// Runs `block` over the stream in front of it and sums `what` of the inputs of `layers`, some of the block's. kOn:
-  /// what leaves the block becomes the stream in front of the next one, and replaces this one. kToInputs: the block is
-  /// computed no further than to the input of the one layer, or of several of as many experts (Hooks::until). Throws
-  /// NumericalError for NaN and infinity.
+  /// what leaves the block becomes the stream in front of the next one, and replaces this one. kAhead: the same, and
+  /// this one stays until leave(), so that a run that is killed meanwhile finds it. kToInputs: the block is computed no
+  /// further than to the input of the one layer, or of several of as many experts (Hooks::until). Throws NumericalError
+  /// for NaN and infinity.
   std::vector<LayerStats> run(const model::Model& model, std::size_t block, std::span<const CollectedLayer> layers,
                               const StatisticSet& what, Go go);
+  void leave(std::size_t block) { store_.drop(boundary(block)); }
   /// The input of one layer of `block`, no expert's, whose rows are other tokens from model to model, for one batch of
   /// the stream in front of the block, which is computed no further.
   enum class With { kInput, kStream };

@@ -1,5 +1,7 @@
 #include "calib/collect/collector.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -70,6 +72,47 @@ std::filesystem::path work_path_of(const CalibrationJob& job, const Team& team) 
   return job.output.string() + ".work" + suffix;
 }
 
+// What unfinished work, and the work of the others of a team, must agree in to go together.
+std::vector<std::pair<std::string, std::string>> work_settings(const CalibrationJob& job, const RunSettings& settings) {
+  auto list = describe(settings);
+  list.emplace_back("processes", fmt::format("{}", team_of(job).size()));
+  list.emplace_back("program", program_identity());
+  if (!job.metric_tokens.empty()) list.emplace_back("metric", Hasher().update(std::as_bytes(job.metric_tokens)).hex());
+  return list;
+}
+
+// A whole number that doubles add up without rounding, over 8192 members.
+double digest_of(const std::string& text) {
+  return static_cast<double>(std::stoull(Hasher().update(text).hex().substr(0, 10), nullptr, 16));
+}
+
+// Each reads the model and the text for itself: a stale copy, or another processor, would go unseen into the sums.
+void require_same_job(const CalibrationJob& job, const RunSettings& settings) {
+  Team& team = team_of(job);
+  if (team.size() == 1) return;
+  const auto list = work_settings(job, settings);
+  std::vector<double> own, sums;
+  for (const auto& [name, value] : list) own.push_back(digest_of(value));
+  sums = own;
+  team.sum(sums);
+  std::vector<std::string> differing;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (sums[i] != own[i] * static_cast<double>(team.size())) differing.push_back(list[i].first);
+  NIBBLE_REQUIRE(team.all(differing.empty()), InvalidArgument,
+                 "calibration: the processes of this team do not do the same: some have another {}",
+                 differing.empty() ? "job" : fmt::format("{}", fmt::join(differing, ", ")));
+}
+
+// Members of other thread counts have other limits; all walk the same groups of layers.
+std::uint64_t least_of(Team& team, std::uint64_t bytes) {
+  if (team.size() == 1) return bytes;
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;  // floats hold whole numbers up to here
+  auto pages = static_cast<float>(std::min(kMost, bytes >> 12));
+  team.min({&pages, 1});
+  const std::uint64_t least = static_cast<std::uint64_t>(pages) << 12;
+  return pages < static_cast<float>(kMost) ? std::min(bytes, least) : bytes;
+}
+
 /// One run over the windows of this process.
 class Calibration {
  public:
@@ -82,15 +125,22 @@ class Calibration {
         layers_(collected_layers(architecture_, settings_.head)),
         gradients_(settings_.collected.needs_gradients()),
         plan_(plan_job(job)),
-        work_(work_path(), work_settings(settings_)),
+        work_(work_path(), work_settings(job, settings_)),
         store_(make_store()) {
+    plan_.accumulator_limit = least_of(team_, plan_.accumulator_limit);
     for (const CalibrationJob& part : parts) {
       if (std::filesystem::exists(part.output)) continue;
       const RunSettings of_part = complete_settings(part);
-      auto work = std::make_unique<WorkDirectory>(work_path_of(part, team_), work_settings(of_part));
+      auto work = std::make_unique<WorkDirectory>(work_path_of(part, team_), work_settings(part, of_part));
       plan_.disk_bytes += plan_calibration(architecture_, of_part, ~std::uint64_t{0}, {.has_metric = true}).disk_bytes;
       parts_.push_back({part.output, of_part, std::move(work)});
     }
+  }
+
+  // Takes away what the constructor made, where there is nothing to do.
+  void abandon() {
+    for (const Part& part : parts_) part.work->remove();
+    work_.remove();
   }
 
   void run() {
@@ -122,15 +172,6 @@ class Calibration {
   std::size_t blocks() const { return architecture_.blocks.size(); }
 
   std::filesystem::path work_path() const { return work_path_of(job_, team_); }
-
-  std::vector<std::pair<std::string, std::string>> work_settings(const RunSettings& settings) const {
-    auto list = describe(settings);
-    list.emplace_back("processes", fmt::format("{}", team_.size()));
-    list.emplace_back("program", program_identity());
-    if (!job_.metric_tokens.empty())
-      list.emplace_back("metric", Hasher().update(std::as_bytes(job_.metric_tokens)).hex());
-    return list;
-  }
 
   std::unique_ptr<ResidualStore> make_store() const {
     const std::size_t length = settings_.window_tokens;
@@ -173,6 +214,7 @@ class Calibration {
     metric.tokens = job_.metric_tokens.empty() ? first_windows(job_, kGuideWindows) : job_.metric_tokens;
     metric.settings.collected = metric_statistics(settings_.collected);
     metric.settings.guide = Guide::kPlain;
+    if (!metric.settings.collected.needs_gradients()) metric.settings.labels = Labels::kData;
     metric.settings.flavour = FisherFlavour::kSequence;
     metric.settings.head = false;
     metric.centre = Centre::kNone;
@@ -460,6 +502,17 @@ class Calibration {
   double metric_share_ = plan_.metric_operations / plan_.operations;
 };
 
+// Rank 0 looks: the others may not see its files.
+bool is_missing(const CalibrationJob& job, const RunSettings& settings) {
+  if (team_of(job).rank() != 0 || !std::filesystem::exists(job.output)) return true;
+  const RunSettings present = StatsFile::open(job.output)->settings();
+  const std::string differing = differences(present, settings);
+  NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
+                 "'{}' is there already, of other settings ({}); remove it or choose another -o{}", job.output.string(),
+                 differing, hint_of_plain_guide(present.guide, settings.guide));
+  return false;
+}
+
 void require_part(const CalibrationJob& part, const CalibrationJob& job, const RunSettings& settings) {
   const std::size_t batch = windows_per_batch(job.model.architecture(), settings.window_tokens);
   RunSettings alike = complete_settings(part);
@@ -539,23 +592,17 @@ CalibrationPlan plan_job(const CalibrationJob& job) {
 void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
   const RunSettings settings = complete_settings(job);
   for (const CalibrationJob& part : parts) require_part(part, job, settings);
+  require_same_job(job, settings);
   Team& team = team_of(job);
-  bool missing = true;  // rank 0 looks: the others may not see its files
-  if (team.rank() == 0 && std::filesystem::exists(job.output)) {
-    const RunSettings present = StatsFile::open(job.output)->settings();
-    const std::string differing = differences(present, settings);
-    NIBBLE_REQUIRE(differing.empty(), InvalidArgument,
-                   "'{}' is there already, of other settings ({}); remove it or choose another -o{}",
-                   job.output.string(), differing, hint_of_plain_guide(present.guide, settings.guide));
-    missing = false;
+  if (team.all(is_missing(job, settings))) {
+    Calibration calibration(job, settings, parts);
+    // Under the lock of the working directory: whoever had it may have made the output meanwhile.
+    if (team.all(is_missing(job, settings))) return calibration.run();
+    return calibration.abandon();
   }
-  if (team.all(missing)) {
-    Calibration(job, settings, parts).run();
-  } else {
-    // Of a run that was killed once its output had its name.
-    WorkDirectory::remove_left(work_path_of(job, team));
-    if (team.rank() == 0) remove_left_lock(job.output);
-  }
+  // Of a run that was killed once its output had its name.
+  WorkDirectory::remove_left(work_path_of(job, team));
+  if (team.rank() == 0) remove_left_lock(job.output);
 }
 
 }  // namespace nibble::calib

@@ -36,14 +36,13 @@ struct CalibrationJob {
   /// of `tokens`, or all.
   std::span<const TokenId> metric_tokens = {};
   std::filesystem::path output;
-  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< for boundary activations, after a block's own needs
+  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< most of all that it holds: plan_calibration()
   ProgressSink progress = {};                           ///< in tokens, weighted by the work of each pass
   Team* team = nullptr;                                 ///< null: alone
 };
 
 /// The settings as they will stand in the file: with windows, their hash, kernels and centring. Throws InvalidArgument
-/// for tokens that are no whole number of windows, windows of one token, ids outside the vocabulary, a file of means
-/// that does not fit.
+/// for tokens that are no whole number of windows, windows of one token, a file of means that does not fit.
 RunSettings complete_settings(const CalibrationJob& job);
 
 /// What the job will take (of this member of the team).
@@ -60,7 +59,7 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 /// Result    the same bytes for any number of threads and any memory_bytes, on one machine.
 /// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which), NumericalError
 ///           (NaN or infinity: layer, window, position; nothing is written under the output's name), FormatError
-///           (disk).
+///           (disk). Of a team also InvalidArgument where its members have other models, windows, settings or kernels.
 ///
 /// Parts     jobs over the first windows of this one, alike in all else: their outputs come from the same run, with the
 ///           bytes that calibrate() would give them alone. Each has to end with a batch (windows_per_batch() of

@@ -19,6 +19,17 @@ RunSettings settings_of_prefix(const CalibrationJob& job, const RunSettings& bas
   return settings;
 }
 
+// The windows beside the base, of a run that was killed once its output had its name; those of another base stay.
+void remove_left_windows(const CalibrationJob& job, const std::filesystem::path& base) {
+  if (job.team != nullptr && job.team->rank() != 0) return;
+  std::error_code error;
+  if (!std::filesystem::exists(base, error)) return;
+  const CalibrationJob added = added_windows(job, base);
+  if (!std::filesystem::exists(added.output, error)) return;
+  if (differences(StatsFile::open(added.output)->settings(), complete_settings(added)).empty())
+    std::filesystem::remove(added.output, error);
+}
+
 }  // namespace
 
 CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::path& base) {
@@ -49,8 +60,11 @@ CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::p
 }
 
 void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
+  if (std::filesystem::exists(job.output)) {
+    calibrate(job);  // leaves it as it is, or says what differs
+    return remove_left_windows(job, base);
+  }
   const CalibrationJob added = added_windows(job, base);
-  if (std::filesystem::exists(job.output)) return calibrate(job);  // leaves it as it is, or says what differs
   calibrate(added);
   if (job.team != nullptr && job.team->rank() != 0) return;
   merge_stats(std::array{base, added.output}, complete_settings(job), job.output);

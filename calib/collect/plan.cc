@@ -236,11 +236,12 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   }
 
   const std::uint64_t base = without_sums + plan.accumulator_bytes;
-  const bool kept_for_a_kill = plan.operations >= kLongRun && plan.residual_bytes <= context.disk;
+  const std::uint64_t files = metric_file + 2 * std::max(output_bytes, metric_file);
+  const bool kept_for_a_kill = plan.operations >= kLongRun && plan.residual_bytes <= context.disk &&
+                               files + plan.residual_bytes <= 2 * context.disk;  // which is half of what is free
   plan.residuals_on_disk = kept_for_a_kill || base + plan.residual_bytes > memory;
   plan.memory_bytes = base + (plan.residuals_on_disk ? 0 : plan.residual_bytes);
-  plan.disk_bytes =
-      metric_file + 2 * std::max(output_bytes, metric_file) + (plan.residuals_on_disk ? plan.residual_bytes : 0);
+  plan.disk_bytes = files + (plan.residuals_on_disk ? plan.residual_bytes : 0);
   return plan;
 }
 

@@ -47,9 +47,10 @@ double metric_damping(std::size_t n, std::uint64_t tokens) {
 
 Matrix<float> whitening(const Matrix<double>& moment, double damping) {
   const double trace = trace_of(moment), unit = static_cast<double>(moment.rows()) / trace;
+  const double most = std::max(damping, kLargestDamping);  // few tokens of a wide expert begin beyond it
   Matrix<float> inverse;
   double whitened = 0.0;
-  for (; trace > 0.0 && damping <= kLargestDamping && whitened == 0.0; damping *= 10.0)
+  for (; trace > 0.0 && damping <= most && whitened == 0.0; damping *= 10.0)
     whitened = factor(moment, unit, damping, inverse);
   NIBBLE_REQUIRE(whitened > 0.0, NumericalError, "calibration: a second moment of {} channels cannot be factored",
                  moment.rows());

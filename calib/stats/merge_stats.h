@@ -8,7 +8,9 @@
 namespace nibble::calib {
 
 /// The settings of a file that holds the windows of all `parts`. Throws InvalidArgument naming what differs (only
-/// text, windows, seeds and kernels may), or when two parts hold the same windows, which would count twice.
+/// text, windows, seeds and kernels may), or when two parts hold the same windows, which would count twice, as far as
+/// their settings tell: not of token files whose windows follow each other and overlap, nor of a part that an earlier
+/// merge holds already.
 RunSettings merged_settings(std::span<const RunSettings> parts);
 
 /// Merges calibration files of parts of one piece of work into `output`, a layer at a time.

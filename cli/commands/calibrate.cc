@@ -152,7 +152,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   if (!collects)
     refuse_given(app,
                  {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
-                  "--fisher", "--labels", "--centre", "--guide", "--head", "--threads"},
+                  "--fisher", "--labels", "--centre", "--guide", "--head", "--threads", "--quiet"},
                  arguments.show.empty() ? "--merge" : "--show");
   if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");
   if (!arguments.show.empty()) return show_calibration(arguments.show, arguments.common.json);
@@ -204,8 +204,8 @@ Command calibrate_command(CLI::App& program) {
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 16 -o build/calib.h5\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 -o build/best.h5 "
       "\\\n"
-      "    --collect activations,guided-hessian,output-hessian      (what the presets best, windowed and scalar need "
-      "besides the text)\n"
+      "    --collect activations,guided-hessian,output-hessian   # what the presets best, windowed and scalar need "
+      "besides the text\n"
       "  nibble calibrate datasets/demo/gpt2-demo --text datasets/demo/calibration.txt --samples 64 \\\n"
       "    --extend build/calib.h5 -o build/calib-64.h5\n"
       "  nibble calibrate --show build/calib.h5\n"

@@ -104,6 +104,8 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
                         const std::string& centre, const std::optional<std::string>& guide, bool head,
                         std::uint64_t memory_bytes, nb::handle progress) {
   const quant::CalibrationSource source = source_of(text, tokens, field, length, samples, seed);
+  NIBBLE_REQUIRE(source.tokens.empty() || seed == 0 || calib::parse_labels(labels) == calib::Labels::kSampled,
+                 InvalidArgument, "seed= says which windows of text= are drawn, and which labels='sampled'");
   const quant::CalibrateOptions options{.collect = calib::parse_statistic_set(collect),
                                         .fisher = calib::parse_fisher_flavour(fisher),
                                         .labels = calib::parse_labels(labels),

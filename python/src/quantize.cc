@@ -42,6 +42,7 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
   options.memory_bytes = memory_bytes;
   std::optional<quant::CalibrationSource> source;
   if (text || tokens) {
+    NIBBLE_REQUIRE(!tokens || seed == 0, InvalidArgument, "seed= says which windows of text= are drawn");
     source = source_of(text, tokens, field, length, samples, seed);
     options.sources = source->text;
     if (tokens) options.sources.push_back(*tokens);

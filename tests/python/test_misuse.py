@@ -177,6 +177,11 @@ def test_arguments_that_change_nothing_are_refused(demo, tmp_path):
     with pytest.raises(nibble.InvalidArgument, match="not tokens="):
         nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", tokens=tmp_path / "ids.u16", length=16, field="body",
                          collect="activations")
+    ids = {"tokens": tmp_path / "ids.u16", "length": 16, "seed": 5}
+    with pytest.raises(nibble.InvalidArgument, match="seed= says which windows of text="):
+        nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", collect="activations", **ids)
+    with pytest.raises(nibble.InvalidArgument, match="seed= says which windows of text="):
+        nibble.quantize(demo / "gpt2-demo", tmp_path / "q", **ids)
 
 
     with pytest.raises(nibble.InvalidArgument, match="none of them"):

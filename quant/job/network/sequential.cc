@@ -71,12 +71,16 @@ class SequentialRun {
     BoundaryWalk original(job_.text.tokens, job_.text.window_tokens, walk.windows_per_batch, "float", *store);
     const std::size_t first = start(live, original);
     for (std::size_t block = first; block < job_.architecture.blocks.size(); ++block) {
-      const auto go = block + 1 < job_.architecture.blocks.size() ? BoundaryWalk::Go::kOn : BoundaryWalk::Go::kStay;
-      // Drift is measured while the block changes: the float model's stream waits for it.
-      if (shifted_alone_) measure_float_means(original, block, corrected_ ? BoundaryWalk::Go::kStay : go);
+      const bool goes_on = block + 1 < job_.architecture.blocks.size();
+      // Drift is measured while the block changes: the float model's stream waits for it. Both streams stay in front of
+      // the block until the quantized one is beyond it, for a run that is killed before.
+      if (shifted_alone_)
+        measure_float_means(original, block,
+                            goes_on && !corrected_ ? BoundaryWalk::Go::kAhead : BoundaryWalk::Go::kStay);
       for (std::vector<Step>& wave : waves_of(block)) quantize_wave(live, original, block, wave);
-      if (go == BoundaryWalk::Go::kOn && corrected_) original.run(float_network_->model(), block, {}, {}, go);
-      if (go == BoundaryWalk::Go::kOn) live.run(network_->model(), block, {}, {}, go);
+      if (goes_on && corrected_) original.run(float_network_->model(), block, {}, {}, BoundaryWalk::Go::kAhead);
+      if (goes_on) live.run(network_->model(), block, {}, {}, BoundaryWalk::Go::kOn);
+      if (goes_on && needs_float_stream()) original.leave(block);
       if (corrected_) float_network_->model().release_block(block);
       network_->model().release_block(block);
     }

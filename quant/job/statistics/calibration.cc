@@ -172,14 +172,15 @@ void Calibration::require(const QuantizeItem& item, std::string_view purpose, co
     if (missing.is_guided() && run.collected.is_guided() && run.guide != calib::default_guide(missing))
       guide = fmt::format(" --guide {}", calib::to_text(run.guide));
   }
-  throw InvalidArgument(
-      fmt::format("{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
-                  "  nibble calibrate {} --text FILE --collect {}{}{} -o {}\nand pass --calib {}",
-                  item.identity.name, purpose, calib::to_text(what), item.layer.module,
-                  names.empty() ? "only calibration gives (no --calib was given)"
-                                : fmt::format("is not in {}", fmt::join(names, ", ")),
-                  model_, calib::to_text(missing), guide, head ? " --head" : "", names.empty() ? "calib.h5" : "more.h5",
-                  names.empty() ? "calib.h5" : "more.h5 too"));
+  throw InvalidArgument(fmt::format(
+      "{}: {} needs the statistic '{}' of layer '{}', which {}; collect it with\n"
+      "  nibble calibrate {} --text FILE --collect {}{}{} -o {}\nand pass --calib {}{}",
+      item.identity.name, purpose, calib::to_text(what), item.layer.module,
+      names.empty() ? "only calibration gives (no --calib was given)"
+                    : fmt::format("is not in {}", fmt::join(names, ", ")),
+      model_, calib::to_text(missing), guide, head ? " --head" : "", names.empty() ? "calib.h5" : "more.h5",
+      names.empty() ? "calib.h5" : "more.h5 too",
+      item.settings.sequential && item.identity.block_linear ? ", beside the --text of sequential: true" : ""));
 }
 
 calib::FisherFlavour Calibration::flavour(const std::string& layer, const StatisticSet& what) const {

@@ -62,6 +62,16 @@ TEST_F(BoundaryWalkTest, AnInputIsTheSameWhereThePassEndsAtIt) {
   }
 }
 
+TEST_F(BoundaryWalkTest, GoesAheadWithTheStreamLeftInPlaceUntilItLeaves) {
+  walk.embed(model);
+  walk.run(model, 0, {}, {}, BoundaryWalk::Go::kAhead);
+  EXPECT_TRUE(walk.holds(0));
+  EXPECT_TRUE(walk.holds(1));
+  walk.leave(0);
+  EXPECT_FALSE(walk.holds(0));
+  EXPECT_TRUE(walk.holds(1));
+}
+
 TEST_F(BoundaryWalkTest, TellsTheInputOfALayerBatchByBatchAndSumsIt) {
   walk.embed(model);
   for (const CollectedLayer& layer : layers) {

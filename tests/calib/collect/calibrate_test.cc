@@ -1,11 +1,16 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <ostream>
+#include <thread>
 
 #include "calib/collect/collector.h"
+#include "calib/collect/extend.h"
 #include "calib/collect/token_metric.h"
 #include "calib/stats/derived.h"
 #include "calib/stats/merge_stats.h"
@@ -562,6 +567,140 @@ TEST(CalibrateRun, RefusesSampledLabelsWhereNoGradientIsCollected) {
   job.settings.labels = Labels::kSampled;
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { toy.run(job); }, "labels concern gradients"));
   EXPECT_FALSE(std::filesystem::exists(job.output));
+}
+
+// The metric of output Hessians alone is made of inputs, without gradients: nothing there has labels.
+TEST(CalibrateRun, SampledLabelsGoWithWhitenedOutputHessiansAlone) {
+  const ToyCalibration toy("llama");
+  CalibrationJob job = toy.job("a", {.output_hessian = true});
+  job.settings.labels = Labels::kSampled;
+  job.settings.guide = Guide::kWhitened;
+  const auto sampled = widened(toy.run(job)->read("model.layers.0.mlp.down_proj").sum_dydyt);
+  job.settings.labels = Labels::kData;
+  job.output = toy.dir / "b";
+  EXPECT_NE(sampled, widened(toy.run(job)->read("model.layers.0.mlp.down_proj").sum_dydyt));
+}
+
+TEST(CalibrateRun, AnExtensionThatWasKilledAtItsEndIsTidiedUp) {
+  const ToyCalibration toy("llama", kBatchWindows + 2);
+  CalibrationJob base = toy.job("base", {.fisher = true}), job = toy.job("out", {.fisher = true});
+  base.tokens = base.tokens.first(kBatchWindows * kWindow);
+  calibrate(base);
+  extend_calibration(job, base.output);
+  const std::string whole = test::read_file(job.output);
+  const CalibrationJob added = added_windows(job, base.output);
+  calibrate(added);  // as a run leaves it that is killed once the output has its name
+  extend_calibration(job, base.output);
+  EXPECT_FALSE(std::filesystem::exists(added.output));
+  EXPECT_TRUE(test::read_file(job.output) == whole);
+  std::filesystem::copy(base.output, added.output);  // not ours
+  extend_calibration(job, base.output);
+  EXPECT_TRUE(std::filesystem::exists(added.output));
+  std::filesystem::remove(base.output);
+  EXPECT_NO_THROW(extend_calibration(job, base.output)) << "there is nothing to do";
+}
+
+// Two members of a team, each a thread of this process.
+class Pair {
+ public:
+  class Member final : public Team {
+   public:
+    Member(Pair& pair, std::size_t rank) : pair_(pair), rank_(rank) {}
+    std::size_t size() const override { return 2; }
+    std::size_t rank() const override { return rank_; }
+    void sum(std::span<double> values) override {
+      pair_.meet(rank_, values, [](double a, double b) { return a + b; });
+    }
+    void min(std::span<float> values) override {
+      pair_.meet(rank_, values, [](double a, double b) { return std::min(a, b); });
+    }
+    void max(std::span<float> values) override {
+      pair_.meet(rank_, values, [](double a, double b) { return std::max(a, b); });
+    }
+    bool all(bool value) override {
+      double both[] = {value ? 1.0 : 0.0};
+      pair_.meet(rank_, std::span<double>(both), [](double a, double b) { return std::min(a, b); });
+      return both[0] == 1.0;
+    }
+
+   private:
+    Pair& pair_;
+    std::size_t rank_;
+  };
+
+  template <class T, class Join>
+  void meet(std::size_t rank, std::span<T> values, const Join& join) {
+    told_[rank].assign(values.begin(), values.end());
+    barrier_.arrive_and_wait();
+    EXPECT_EQ(told_[0].size(), told_[1].size());
+    for (std::size_t i = 0; i < std::min(told_[0].size(), told_[1].size()); ++i)
+      values[i] = static_cast<T>(join(told_[0][i], told_[1][i]));
+    barrier_.arrive_and_wait();
+  }
+
+ private:
+  std::array<std::vector<double>, 2> told_;
+  std::barrier<> barrier_{2};
+};
+
+// The errors of both, "" where there was none; `threads` of each.
+std::array<std::string, 2> errors_of(const std::array<CalibrationJob, 2>& jobs, std::array<std::size_t, 2> threads) {
+  Pair pair;
+  std::array<std::string, 2> errors;
+  const auto work = [&](std::size_t rank) {
+    Pair::Member member(pair, rank);
+    CalibrationJob job = jobs[rank];
+    job.team = &member;
+    const ThreadTeam team(threads[rank]);
+    try {
+      calibrate(job);
+    } catch (const Error& error) {
+      errors[rank] = error.what();
+    }
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  return errors;
+}
+
+// A stale copy of a model or a text on one machine would go unseen into everybody's sums.
+TEST(CalibrateTeam, MembersThatDoSomethingElseAreRefusedByName) {
+  const ToyCalibration toy("llama"), another("llama");  // a model is one thread's
+  const CalibrationJob job = toy.job("out");
+  const auto beside = [&](auto change) {
+    CalibrationJob other = another.job("out");
+    other.output = job.output;
+    change(other);
+    return errors_of({job, other}, {1, 1});
+  };
+  std::vector<TokenId> tokens = toy.tokens;
+  tokens.back() ^= 1;
+  for (const std::string& error : beside([&](CalibrationJob& j) { j.tokens = tokens; }))
+    EXPECT_THAT(error, testing::AllOf(testing::HasSubstr("do not do the same"), testing::HasSubstr("windows_hash")));
+  for (const std::string& error : beside([](CalibrationJob& j) { j.settings.model_hash = "stale"; }))
+    EXPECT_THAT(error, testing::HasSubstr("model_hash"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+  EXPECT_THAT(beside([](CalibrationJob&) {}), testing::Each(testing::IsEmpty()));
+  EXPECT_TRUE(std::filesystem::exists(job.output));
+}
+
+// --memory holds of each machine, whose threads need room too: all sum the same layers at once for all that.
+TEST(CalibrateTeam, MembersOfOtherThreadCountsSumTheSameLayersAtOnce) {
+  const ToyCalibration toy("llama", 6), other("llama", 6);
+  CalibrationJob job = toy.job("least");
+  job.memory_bytes = ~std::uint64_t{0};
+  const CalibrationPlan most = plan_job(job);
+  CalibrationJob tight = job;
+  tight.memory_bytes = most.memory_bytes - most.accumulator_bytes / 2;  // a block at a time no more
+  ASSERT_GT(plan_job(tight).most_passes, 1u);
+  CalibrationJob beside = other.job("least");
+  beside.memory_bytes = job.memory_bytes;
+  beside.output = job.output;
+  EXPECT_THAT(errors_of({tight, beside}, {1, 2}), testing::Each(testing::IsEmpty()));
+  job.output = beside.output = toy.dir / "plenty";
+  EXPECT_THAT(errors_of({job, beside}, {1, 1}), testing::Each(testing::IsEmpty()));
+  EXPECT_TRUE(test::read_file(toy.dir / "least") == test::read_file(toy.dir / "plenty"));
 }
 
 // Labels belong to places in the run: the first windows get the same ones whatever follows, in other batches too.

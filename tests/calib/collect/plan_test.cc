@@ -113,6 +113,16 @@ TEST_F(PlanOfARun, LongOnesKeepTheStreamInFilesWhereTheDiskHasRoom) {
   EXPECT_FALSE(plan(1, ~std::uint64_t{0}).residuals_on_disk);
 }
 
+// Output and shards lie there too: what would not fit beside them stays in memory.
+TEST_F(PlanOfARun, LongOnesKeepTheStreamInMemoryWhereTheOutputTakesTheDisk) {
+  const CalibrationPlan in_memory = plan(12, 0);
+  const std::uint64_t all = in_memory.disk_bytes + in_memory.residual_bytes,
+                      enough = (all + 1) / 2;  // half of the free
+  ASSERT_GT(enough, in_memory.residual_bytes);
+  EXPECT_FALSE(plan(12, enough - 1).residuals_on_disk);
+  EXPECT_TRUE(plan(12, enough).residuals_on_disk);
+}
+
 TEST(CalibrationPlan, CountsAttentionByWhatQueriesSee) {
   auto architecture = model::parse_architecture(model::architecture_config("smollm-135m", {}), "config");
   const auto operations = [&](std::size_t tokens, std::size_t sliding, const StatisticSet& collected) {

@@ -92,6 +92,7 @@ TEST(TokenMetric, RaisesTheDampingOfWhatRoundingMadeIndefinite) {
   moment(0, 1) = moment(1, 0) = 1.5;  // with 0.1 and 1: no; 10: yes
   const Matrix<float> w = whitening(moment, 0.1);
   EXPECT_TRUE(test::near(static_cast<double>(w(0, 0)), static_cast<double>(w(1, 1)), {.rel = 0.05}));
+  EXPECT_NO_THROW(whitening(moment, 2e4)) << "a token or two of ten thousands of channels";
   moment(0, 0) = std::nan("");
   EXPECT_THROW(whitening(moment, 0.1), NumericalError);
   EXPECT_THROW(whitening(Matrix<double>(2, 2), 0.1), NumericalError);
