@@ -117,7 +117,7 @@ void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span
   nlohmann::ordered_json plain = nlohmann::ordered_json::array();
   for (const OutputMatrix& matrix : floats)
     if (is_block_linear(matrix)) plain.push_back(matrix.group->name);
-  plain.push_back(plan.model.architecture().head.linear.module);
+  plain.push_back(plan.model.architecture().head.module_of_files);
   const std::size_t group = common_group(plan);
   config["quantization_config"] = {
       {"quant_method", "awq"}, {"bits", 4},         {"group_size", group == 0 ? -1 : static_cast<std::int64_t>(group)},

@@ -110,7 +110,7 @@ void configure(nlohmann::ordered_json& config, const ExportPlan& plan, std::span
   nlohmann::ordered_json ignore = nlohmann::ordered_json::array();
   for (const OutputMatrix& matrix : floats)
     if (is_block_linear(matrix)) ignore.push_back(matrix.group->name);
-  if (!head) ignore.push_back(plan.model.architecture().head.linear.module);
+  if (!head) ignore.push_back(plan.model.architecture().head.module_of_files);
   config["quantization_config"] = {
       {"quant_method", "compressed-tensors"}, {"format", "pack-quantized"},
       {"quantization_status", "compressed"},  {"version", "0.18.0"},  // the first with codes of any width as one stream

@@ -41,8 +41,8 @@ void check_options(const Exporter& exporter, const ExportOptions& options) {
 // The files that it makes under names of their own, the directory of a format that makes one not among them.
 std::vector<fs::path> files_of(const ExportRequest& request) {
   const Exporter& exporter = request.exporter;
-  std::vector<fs::path> files =
-      exporter.golden_files && request.options.golden ? exporter.golden_files(request.output) : std::vector<fs::path>{};
+  // Those beside the output go with an older one, wanted or not.
+  std::vector<fs::path> files = exporter.golden_files ? exporter.golden_files(request.output) : std::vector<fs::path>{};
   if (!exporter.directory) files.push_back(request.output);
   return files;
 }

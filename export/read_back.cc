@@ -33,6 +33,8 @@ Tolerance float_tolerance(const ExportOptions& options) {
 // Compares values of a piece that begins at `row`, and counts them.
 ReadBack compare(const std::string& name, std::size_t row, std::size_t cols, std::span<const float> expected,
                  std::span<const float> got, const Tolerance& tolerance) {
+  NIBBLE_REQUIRE(got.size() == expected.size(), NumericalError,
+                 "{}: what was written and read back has {} values, expected {}", name, got.size(), expected.size());
   ReadBack result{.values = expected.size()};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double want = expected[i], read = got[i], difference = std::abs(read - want);

@@ -171,7 +171,8 @@ Command export_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("export", "Write a checkpoint in a form that other programs read");
   add_path(*app, "MODEL", arguments->model, "", "Checkpoint: a directory, quantized or float, or a .gguf file");
   app->add_option("--format", arguments->format, format_names())->type_name("NAME")->capture_default_str();
-  add_path(*app, "-o,--output", arguments->output, "PATH", "Where the export goes: a directory, or a file (gguf)");
+  add_path(*app, "-o,--output", arguments->output, "PATH",
+           "Where the export goes: a directory (coreml: NAME.mlpackage), or a file (gguf)");
   app->add_option("--rest", arguments->rest,
                   "What becomes of coded matrices that the format cannot hold: refuse, or float16, written as floats")
       ->type_name("HOW")

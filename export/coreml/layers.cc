@@ -43,11 +43,13 @@ Var Layers::linear_rows(const Var& x, const model::Parameter& parameter, Rows ro
   const bool biased = !bias.empty();
   bias.resize(parameter.out);
   const std::span<const float> part = std::span(bias).subspan(rows.begin, rows.count());
-  return g_.op("linear",
-               {{"x", {x}},
-                {"weight", {weight_rows(parameter, rows)}},
-                {"bias", {vector(part, {rows.count()}, biased ? vector_name(parameter.bias) : "zeros")}}},
-               name);
+  const bool whole = part.size() == bias.size();
+  const std::string label = !biased ? "zeros"
+                            : whole ? vector_name(parameter.bias)
+                                    : vector_rows_name(vector_name(parameter.bias), rows.begin);
+  return g_.op(
+      "linear",
+      {{"x", {x}}, {"weight", {weight_rows(parameter, rows)}}, {"bias", {vector(part, {rows.count()}, label)}}}, name);
 }
 
 Var Layers::rms(const Var& x, double epsilon, const std::string& name) {

@@ -79,7 +79,7 @@ class PackageWeights final : public model::WeightProvider {
         group_gains_.push_back({norm->group_gains[g], gain_name(*norm), g});
   }
 
-  bool contains(const std::string& tensor) const override { return constants_.contains(identifier(tensor)); }
+  bool contains(const std::string& tensor) const override { return has(tensor) || has(vector_rows_name(tensor, 0)); }
 
   std::vector<float> vector(const Stored& stored) const override {
     for (const GroupGain& gain : group_gains_)
@@ -91,11 +91,12 @@ class PackageWeights final : public model::WeightProvider {
         const auto first = all.begin() + static_cast<std::ptrdiff_t>(gain.group * width);
         return {first, first + static_cast<std::ptrdiff_t>(width)};
       }
-    std::vector<float> all = values(vector_name(stored));
-    // A head whose rows are in parts has its bias in parts.
-    for (std::size_t part = 1; constants_.contains(identifier(vector_name(stored) + "_" + std::to_string(part)));
-         ++part) {
-      const std::vector<float> more = values(vector_name(stored) + "_" + std::to_string(part));
+    const std::string name = vector_name(stored);
+    if (!has(vector_rows_name(name, 0))) return values(name);
+    std::vector<float> all;  // a head whose rows are in parts has its bias in parts
+    while (has(vector_rows_name(name, all.size()))) {
+      const std::vector<float> more = values(vector_rows_name(name, all.size()));
+      NIBBLE_REQUIRE(!more.empty(), FormatError, "{}: a part without values", name);
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;
@@ -128,6 +129,8 @@ class PackageWeights final : public model::WeightProvider {
     std::string name;
     std::size_t group;
   };
+
+  bool has(const std::string& constant) const { return constants_.contains(identifier(constant)); }
 
   void add_constant(const Operation& operation) {
     const bool constant = operation.type == "const" || operation.type.starts_with("constexpr_");

@@ -177,7 +177,10 @@ class GgufExport {
       const auto file = model::GgufFile::open(path);
       NIBBLE_REQUIRE(model::has_gguf_tokenizer(file->metadata()), FormatError,
                      "'{}' has no tokenizer, and llama.cpp refuses a file without one", path.string());
-      model::describe_gguf(metadata, architecture, path.stem().string());
+      const GgufValue* const named = file->metadata().find("general.name");
+      const std::string* const name = named != nullptr ? named->text() : nullptr;
+      model::describe_gguf(metadata, architecture,
+                           name != nullptr ? *name : model::gguf_model_name(path.stem().string(), {}));
       add_types(metadata);
       for (const auto& [key, value] : file->metadata().items())
         if (key.starts_with("tokenizer.")) metadata.add(key, value);

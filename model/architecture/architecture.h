@@ -99,7 +99,8 @@ struct BlockSpec {
 };
 
 struct HeadSpec {
-  Parameter linear;  ///< module "lm_head"; its weight is the embedding's where `tied`
+  Parameter linear;                         ///< module "lm_head"; its weight is the embedding's where `tied`
+  std::string module_of_files = "lm_head";  ///< what the family's files and their own program call that, `tied` or not
   bool tied = false;
   double scale = 1.0;    ///< logits are multiplied by it
   double softcap = 0.0;  ///< then become c · tanh(logits / c); 0: they stay

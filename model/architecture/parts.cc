@@ -139,6 +139,7 @@ void set_embedding_and_head(Architecture& architecture, const std::string& modul
   head = linear(Role::kHead, outside, head_tensors, architecture.vocabulary, architecture.hidden, head_biased);
   // What hooks, statistics and recipes call it, whatever a family's files do.
   head.module = head.weight_module = "lm_head";
+  architecture.head.module_of_files = head_tensors;
   architecture.head.tied = tied;
   if (!tied) return;
   head.weight = architecture.embedding.weight;

@@ -138,9 +138,11 @@ class MappedCheckpoint final : public Checkpoint {
     }
     const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
     if (eos == json.end()) return;
+    constexpr std::size_t kMost = 64;  // as in config.json
     std::vector<std::uint32_t>& stops = architecture.stop_tokens;
     const auto add = [&](const nlohmann::json& id) {
-      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= architecture.vocabulary) return;
+      if (stops.size() >= kMost || !id.is_number_unsigned() || id.get<std::uint64_t>() >= architecture.vocabulary)
+        return;
       const auto token = id.get<std::uint32_t>();
       if (std::find(stops.begin(), stops.end(), token) == stops.end()) stops.push_back(token);
     };

@@ -79,7 +79,8 @@ class ConfigWriter {
   }
   double number(std::string_view key) const {
     const double value = metadata_.need_number(full(key));
-    NIBBLE_REQUIRE(std::isfinite(value), FormatError, "{}: '{}' is {}", metadata_.name(), full(key), value);
+    NIBBLE_REQUIRE(std::isfinite(static_cast<float>(value)), FormatError,
+                   "{}: '{}' is {}: expected a number that float32 holds", metadata_.name(), full(key), value);
     return value;
   }
   double number_or(std::string_view key, double fallback) const { return has(key) ? number(key) : fallback; }

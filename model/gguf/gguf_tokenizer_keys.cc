@@ -35,6 +35,11 @@ constexpr std::string_view kProbe =
 GgufValue text_value(std::string_view text) { return GgufValue(std::string(text)); }
 GgufValue id_value(TokenId id) { return GgufValue(static_cast<std::uint32_t>(id)); }
 
+bool is_byte_level(const TokenizerSpec& spec) {
+  return std::any_of(spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(),
+                     [](const auto& step) { return std::holds_alternative<ByteLevelStep>(step); });
+}
+
 [[noreturn]] void refuse(const TokenizerSpec& spec, std::string_view what) {
   throw InvalidArgument(
       fmt::format("{}: GGUF has no word for {}, so llama.cpp would read texts differently", spec.where, what));
@@ -299,6 +304,29 @@ std::vector<TokenId> further_ends(const TokenizerSpec& spec, const GgufTokenizer
 /// Names of further ends: of a turn and of a message. llama.cpp stops at them as at the end of a text.
 constexpr std::string_view kFurtherEnds[] = {"eot", "eom"};
 
+/// What llama.cpp takes for the end of a text where a file names none.
+TokenId usual_end(const TokenizerSpec& spec) { return is_byte_level(spec) ? 11 : 2; }
+
+/// Whether llama.cpp makes of the name alone (gguf_model_name()) that special tokens take the spaces behind them.
+bool is_like_phi3(const TokenizerSpec& spec) {
+  const auto is_there = [&](std::string_view token) {
+    return std::find(spec.tokens.begin(), spec.tokens.end(), token) != spec.tokens.end();
+  };
+  return std::any_of(spec.added.begin(), spec.added.end(),
+                     [](const AddedToken& token) { return token.special && token.right_strip; }) &&
+         is_there("<unk>") && is_there("<s>") && is_there("</s>") && is_there("<|endoftext|>");
+}
+
+/// Added tokens that take the spaces beside them, or are no part of longer words: GGUF has no word for that.
+std::vector<std::string> choosy_tokens(const TokenizerSpec& spec, std::size_t rows) {
+  std::vector<std::string> tokens;
+  const bool known = is_like_phi3(spec);
+  for (const AddedToken& token : spec.added)
+    if (token.id < rows && (token.left_strip || token.single_word || (token.right_strip && !(known && token.special))))
+      tokens.push_back(excerpt(token.content));
+  return tokens;
+}
+
 void add_ids(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
   const auto add = [&](std::string_view name, std::optional<TokenId> id) {
     if (id && *id < facts.vocabulary) metadata.add(fmt::format("tokenizer.ggml.{}_token_id", name), id_value(*id));
@@ -333,9 +361,7 @@ void add_chat_templates(GgufMetadata& metadata, const GgufTokenizerFacts& facts)
 
 void add_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts) {
   if (spec.model == TokenizerSpec::Model::kUnigram) refuse(spec, "a Unigram vocabulary in front of such a network");
-  const bool byte_level = std::any_of(spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(),
-                                      [](const auto& step) { return std::holds_alternative<ByteLevelStep>(step); });
-  if (byte_level) {
+  if (is_byte_level(spec)) {
     add_byte_level(metadata, spec, facts.vocabulary);
   } else {
     add_sentencepiece(metadata, spec, facts.vocabulary);
@@ -357,6 +383,13 @@ std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const G
     notes.push_back(fmt::format(
         "GGUF has keys for {} ids that end a text: llama.cpp stops at {} only where it knows their spelling",
         1 + std::size(kFurtherEnds), fmt::join(ends.begin() + std::size(kFurtherEnds), ends.end(), ", ")));
+  if (const auto end = end_of(spec, facts); !end || *end >= facts.vocabulary)
+    notes.push_back(fmt::format("no end of a text is named: llama.cpp takes token {} for it", usual_end(spec)));
+  if (const std::vector<std::string> tokens = choosy_tokens(spec, rows); !tokens.empty())
+    notes.push_back(fmt::format(
+        "{} added token{} ('{}'{}) take spaces beside them or stand alone (lstrip, rstrip, single_word), which GGUF "
+        "cannot say: texts with them get other ids",
+        tokens.size(), tokens.size() == 1 ? "" : "s", tokens[0], tokens.size() == 1 ? "" : ", …"));
   if (prefixes_first_alone(spec))
     notes.push_back(
         "llama.cpp puts a space behind every special token, this tokenizer at the beginning of a text alone: prompts "
@@ -365,12 +398,7 @@ std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const G
 }
 
 std::string gguf_model_name(std::string name, const TokenizerSpec& spec) {
-  const auto is_there = [&](std::string_view token) {
-    return std::find(spec.tokens.begin(), spec.tokens.end(), token) != spec.tokens.end();
-  };
-  const bool strips = std::any_of(spec.added.begin(), spec.added.end(),
-                                  [](const AddedToken& token) { return token.special && token.right_strip; });
-  const bool wanted = strips && is_there("<unk>") && is_there("<s>") && is_there("</s>") && is_there("<|endoftext|>");
+  const bool wanted = is_like_phi3(spec);
   std::string lower = name;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c; });

@@ -31,8 +31,9 @@ struct GgufTokenizerFacts {
 /// vocabulary.
 void add_gguf_tokenizer(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokenizerFacts& facts);
 
-/// What a user should know of it: ids that end a text and have no key, added tokens that the network has no row for,
-/// and prompts that llama.cpp gives other ids. Throws nothing that add_gguf_tokenizer() does not.
+/// What a user should know of it: an end of a text that is not named, ids that end one and have no key, added tokens
+/// that the network has no row for, and prompts that llama.cpp gives other ids. Throws nothing that
+/// add_gguf_tokenizer() does not.
 std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const GgufTokenizerFacts& facts);
 
 /// `general.name` for a model called `name`: llama.cpp looks for "phi-3" in it, and then takes certain tokens for

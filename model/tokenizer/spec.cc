@@ -1,6 +1,7 @@
 #include "model/tokenizer/spec.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 
@@ -9,6 +10,13 @@ namespace nibble::model {
 void check(const TokenizerSpec& spec) {
   const std::size_t size = spec.tokens.size();
   NIBBLE_REQUIRE(size > 0, FormatError, "{}: the vocabulary has no tokens", spec.where);
+  // Each cuts or rewrites all of a text, and keeps words of its own.
+  constexpr std::size_t kMostSteps = 64;
+  for (const auto& [steps, what] :
+       {std::pair(spec.normalizer.size(), "normalizer"), std::pair(spec.pre_tokenizer.size(), "pre_tokenizer"),
+        std::pair(spec.decoder.size(), "decoder")})
+    NIBBLE_REQUIRE(steps <= kMostSteps, FormatError, "{}: {}: expected at most {} steps, got {}", spec.where, what,
+                   kMostSteps, steps);
   const auto require_id = [&](TokenId id, const char* role) {
     NIBBLE_REQUIRE(id < size, FormatError, "{}: {} {} is not below the vocabulary size {}", spec.where, role, id, size);
   };

@@ -10,6 +10,7 @@
 #include "quant/job/quantize_model.h"
 #include "quant/store/load_model.h"
 #include "tests/export/coreml/mil_interpreter.h"
+#include "tests/export/directory_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -163,6 +164,54 @@ TEST(CoreMlExporter, NumbersBeyondFloat16AreClampedOrRefused) {
   model.write(dir / "granite");
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
       [&] { static_cast<void>(export_coreml(dir / "granite", dir / "p.mlpackage")); }, "float16", "65504", "1000000"));
+}
+
+// Heads of many rows are cut, and their biases with them, whose parts may hold the same.
+TEST(CoreMlExporter, EqualPartsOfABiasAreReadBackAsParts) {
+  constexpr std::size_t kVocabulary = 33000;
+  const TempDir dir;
+  test::write_model(dir / "model", nlohmann::json{{"model_type", "gptj"},
+                                                  {"n_embd", 16},
+                                                  {"n_layer", 1},
+                                                  {"n_head", 2},
+                                                  {"n_positions", 32},
+                                                  {"rotary_dim", 4},
+                                                  {"vocab_size", kVocabulary},
+                                                  {"activation_function", "gelu_new"},
+                                                  {"tie_word_embeddings", false}}
+                                       .dump());
+  auto tensors = test::tensors_of(dir / "model");
+  for (const bool zeros : {false, true}) {
+    test::TinyTensor& bias = tensors.at("lm_head.bias");
+    if (zeros) bias.bytes.assign(bias.bytes.size(), '\0');
+    test::replace_tensors(dir / "model", tensors);
+    for (const auto layout : {"gpu", "ane"})
+      EXPECT_NO_THROW(export_coreml(dir / "model", dir / "p.mlpackage", {.layout = layout})) << layout << zeros;
+    const ExportModel model(dir / "model");
+    const auto read = coreml::open_package_weights(dir / "p.mlpackage", model.architecture());
+    EXPECT_TRUE(read->contains("lm_head.bias"));
+    EXPECT_EQ(read->vector(model.architecture().head.linear.bias).size(), kVocabulary);
+  }
+}
+
+// They belong to a package of that name, which is not there, and are somebody's.
+TEST(CoreMlExporter, FilesBesideThePackageAreReplacedOnlyWhenAsked) {
+  const TempDir dir;
+  test::tiny_llama(test::f16_tensor).write(dir / "model");
+  const std::filesystem::path theirs = dir / "p.mlpackage.golden.json";
+  test::write_file(theirs, "mine");
+  const auto write = [&](bool overwrite) {
+    export_checkpoint({.model = dir / "model",
+                       .output = dir / "p.mlpackage",
+                       .exporter = find_exporter("coreml"),
+                       .options = {},
+                       .overwrite = overwrite,
+                       .progress = {}});
+  };
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { write(false); }, "p.mlpackage.golden.json' exists"));
+  EXPECT_EQ(test::read_file(theirs), "mine");
+  write(true);
+  EXPECT_FALSE(std::filesystem::exists(theirs)) << "it would be another package's";
 }
 
 TEST(CoreMlExporter, CatchesOneChangedCode) {

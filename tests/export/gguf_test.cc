@@ -252,6 +252,26 @@ TEST(GgufExport, HoldsTheVeryValuesOfTheCodes) {
   }
 }
 
+// llama.cpp reads more than a name in "phi3".
+TEST(GgufExport, AFileKeepsItsNameOrHasOneThatMeansNothing) {
+  const TempDir dir;
+  write_small_llama(dir / "a-name");
+  export_gguf(dir / "a-name", dir / "phi3-first.gguf");
+  export_gguf(dir / "phi3-first.gguf", dir / "second.gguf");
+  const auto name_of = [&](const char* file) {
+    const auto opened = GgufFile::open(dir / file);
+    return std::get<std::string>(opened->metadata().find("general.name")->get());
+  };
+  EXPECT_EQ(name_of("second.gguf"), "a-name");
+  std::string bytes = test::read_file(dir / "phi3-first.gguf");
+  const std::size_t key = bytes.find("general.name");
+  ASSERT_NE(key, std::string::npos);
+  bytes.replace(key, 12, "general.nome");  // a name no more
+  test::write_file(dir / "phi3-first.gguf", bytes);
+  export_gguf(dir / "phi3-first.gguf", dir / "third.gguf");
+  EXPECT_EQ(name_of("third.gguf"), "phi_3-first");
+}
+
 TEST(GgufExport, SaysWhatTheConverterSaysInItsTypes) {
   const TempDir dir;
   write_small_llama(dir / "a-name", {{"rope_theta", 50000.0}, {"bos_token_id", 299}, {"eos_token_id", 299}});
@@ -394,9 +414,10 @@ TEST(GgufExport, SaysWhatLlamaCppDoesNotCompute) {
 
 TEST(GgufExport, PrintsWhatAUserShouldKnow) {
   const TempDir dir;
-  write_small_llama(dir / "plain");
+  write_small_llama(dir / "plain", {{"eos_token_id", 2}});
   EXPECT_TRUE(export_gguf(dir / "plain", dir / "m.gguf").written.notes.empty());
-  write_small_llama(dir / "window", {{"model_type", "mistral"}, {"sliding_window", 24}, {"head_dim", 16}});
+  write_small_llama(dir / "window",
+                    {{"model_type", "mistral"}, {"sliding_window", 24}, {"head_dim", 16}, {"eos_token_id", 2}});
   EXPECT_THAT(export_gguf(dir / "window", dir / "m.gguf").written.notes,
               testing::ElementsAre(testing::HasSubstr("context_length is 24, not 128")));
 }

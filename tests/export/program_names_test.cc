@@ -109,6 +109,23 @@ TEST(ProgramNames, FamiliesThatAProgramDoesNotRunAreRefusedWithTheReason) {
   EXPECT_FALSE(std::filesystem::exists(dir / "out"));
 }
 
+// What is not quantized is named as the program's own network has it: GPT-NeoX's head is embed_out.
+TEST(ProgramNames, AHeadIsIgnoredUnderItsOwnName) {
+  const TempDir dir;
+  for (const bool tied : {false, true}) {
+    const nlohmann::json config{{"model_type", "gpt_neox"},      {"hidden_size", 64},      {"num_hidden_layers", 1},
+                                {"num_attention_heads", 4},      {"vocab_size", 48},       {"intermediate_size", 256},
+                                {"max_position_embeddings", 32}, {"hidden_act", "gelu"},   {"rotary_pct", 0.5},
+                                {"use_parallel_residual", true}, {"layer_norm_eps", 1e-5}, {"rotary_emb_base", 10000},
+                                {"tie_word_embeddings", tied}};
+    write_model(dir / "model", config.dump());
+    quantize_int4(dir);
+    export_to("compressed-tensors", dir / "q", dir / "out");
+    EXPECT_EQ(config_json_of(dir / "out").at("quantization_config").at("ignore"), nlohmann::json{"embed_out"});
+    EXPECT_EQ(tensors_of(dir / "out").contains("embed_out.weight"), !tied);
+  }
+}
+
 TEST(ProgramNames, SettingsThatDifferStandInTheConfigurationByModule) {
   const TempDir dir;
   write_model(dir / "model", llama_config());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -107,12 +108,12 @@ void check_pieces(const SentencePieceModel& model, const std::string& where) {
 }
 
 // Control pieces that tokenizer_config.json gives a name are found in texts, which SentencePiece alone does not do.
-std::optional<TokenId> control_piece(const SentencePieceModel& model, const std::string& content) {
-  const auto piece = std::find(model.pieces.begin(), model.pieces.end(), content);
-  if (piece == model.pieces.end()) return std::nullopt;
-  const auto id = static_cast<std::size_t>(piece - model.pieces.begin());
-  if (model.kinds[id] != PieceKind::kControl && model.kinds[id] != PieceKind::kUnknown) return std::nullopt;
-  return static_cast<TokenId>(id);
+std::unordered_map<std::string_view, TokenId> control_pieces(const SentencePieceModel& model) {
+  std::unordered_map<std::string_view, TokenId> ids;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id)
+    if (model.kinds[id] == PieceKind::kControl || model.kinds[id] == PieceKind::kUnknown)
+      ids.emplace(model.pieces[id], static_cast<TokenId>(id));
+  return ids;
 }
 
 /// Texts and back as the sentencepiece library has them.
@@ -176,8 +177,11 @@ TokenizerSpec read_sentencepiece_file(const std::filesystem::path& path, const T
   spec.unknown = static_cast<TokenId>(std::find(model.kinds.begin(), model.kinds.end(), PieceKind::kUnknown) -
                                       model.kinds.begin());
   join_added_tokens(spec.added, config, spec.where);
-  join_named_tokens(spec.added, config.special,
-                    [&](const std::string& content) { return control_piece(model, content); });
+  const auto controls = control_pieces(model);
+  join_named_tokens(spec.added, config.special, [&](const std::string& content) {
+    const auto found = controls.find(content);
+    return found == controls.end() ? std::nullopt : std::optional(found->second);
+  });
   if (config.legacy || !is_llama(config)) {
     set_library_steps(spec, model, config);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -77,6 +78,7 @@ void read_files_beside(TokenizerConfig& config, const std::filesystem::path& dir
   NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object of ids by token, got {}", path.string(),
                  json.type_name());
   const JsonFields fields(json, path.string());
+  const std::unordered_set<std::string_view> special(config.special.begin(), config.special.end());
   for (const auto& [content, id] : json.items()) {
     const std::uint64_t number = fields.count(content);
     NIBBLE_REQUIRE(!content.empty() && number < kMaxVocabulary, FormatError, "{}: {}: id {} is not below {}",
@@ -84,7 +86,7 @@ void read_files_beside(TokenizerConfig& config, const std::filesystem::path& dir
     // Found in texts as they are: whoever reads these files looks for them first.
     config.added.push_back({.id = static_cast<TokenId>(number),
                             .content = content,
-                            .special = std::ranges::count(config.special, content) > 0,
+                            .special = special.contains(content),
                             .normalized = false});
   }
 }

@@ -264,6 +264,15 @@ TEST(Checkpoint, TextsEndAlsoWithWhatGenerationConfigJsonNames) {
   EXPECT_THAT(stops_with("{}"), testing::ElementsAre(3));
   EXPECT_THAT(stops_with(R"({"eos_token_id": [5, 3], "temperature": 0.6})"), testing::ElementsAre(3, 5));
   EXPECT_THAT(stops_with(R"({"eos_token_id": 8})"), testing::ElementsAre(3, 8));
+  // A long list is not looked through for each of its ids.
+  constexpr int kIds = 300'000;
+  constexpr const char* kWide = R"({"model_type": "llama", "vocab_size": 16777216, "hidden_size": 4, "eos_token_id": 3,
+    "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2})";
+  std::string ids = "[0";
+  for (int id = 1; id < kIds; ++id) ids += "," + std::to_string(id);
+  write_checkpoint(directory.path(), kWide, kTensors);
+  write_file(directory / "generation_config.json", R"({"eos_token_id": )" + ids + "]}");
+  EXPECT_EQ(Checkpoint::open(directory.path())->architecture().stop_tokens.size(), 64u);
   // What no token is ends no text, and keeps nobody from the network.
   EXPECT_THAT(stops_with(R"({"eos_token_id": [9, -1, "5", null, 4]})"), testing::ElementsAre(3, 4));
   EXPECT_THAT(stops_with((R"({"eos_token_id": )" + std::string(4'000'000, '[')).c_str()), testing::ElementsAre(3));

@@ -417,6 +417,9 @@ TEST(GgufConfig, RefusesKeysThatAreMissingOrWrong) {
   EXPECT_TRUE(refuses(Contents("mamba"), "general.architecture is 'mamba'", "expected one of"));
   EXPECT_TRUE(refuses(llama().word("rope.freq_base", "many"), "'llama.rope.freq_base' should be a number"));
   EXPECT_TRUE(refuses(llama().number("rope.freq_base", std::numeric_limits<float>::infinity()), "is inf"));
+  Contents wide = llama();
+  wide.pairs.push_back(pair("llama.rope.freq_base", 12, le(std::bit_cast<std::uint64_t>(1e300))));
+  EXPECT_TRUE(refuses(wide, "'llama.rope.freq_base' is 1e+300", "float32"));
   EXPECT_TRUE(refuses(llama().natural("attention.value_length", 8), "(16)", "(8)", "different sizes"));
   Contents layers = llama();
   layers.pairs.push_back(pair("llama.attention.head_count_kv", 9, u32(4) + u64(2) + u32(4) + u32(2)));

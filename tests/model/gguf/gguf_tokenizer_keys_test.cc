@@ -122,7 +122,7 @@ TEST(GgufTokenizerKeysOf, IdsOfNoTokenArePaddingToo) {
   EXPECT_EQ(metadata.array_of_integers("tokenizer.ggml.token_type")->integer(hole + 1), 3);
   // Without a row for the hole it is left out with the added token behind it.
   GgufMetadata small;
-  const GgufTokenizerFacts facts{.vocabulary = hole, .bos = {}, .eos = {}, .chat_templates = {}};
+  const GgufTokenizerFacts facts{.vocabulary = hole, .bos = {}, .eos = 2, .chat_templates = {}};
   add_gguf_tokenizer(small, spec, facts);
   EXPECT_EQ(small.array("tokenizer.ggml.tokens", GgufType::kString)->size, hole);
   EXPECT_THAT(gguf_tokenizer_notes(spec, facts),
@@ -270,9 +270,47 @@ TEST(GgufTokenizerKeysOf, AddedTokensWithoutARowAreLeftOut) {
   EXPECT_NO_THROW(check_gguf_tokenizer(metadata, *Tokenizer::open(gpt2.write())));
   EXPECT_THAT(gguf_tokenizer_notes(spec, facts),
               testing::ElementsAre(testing::AllOf(testing::HasSubstr("2 in all"), testing::HasSubstr("<image>"),
-                                                  testing::HasSubstr("1600 rows"))));
-  const GgufTokenizerFacts exact{.vocabulary = 1602, .bos = {}, .eos = {}, .chat_templates = {}};
+                                                  testing::HasSubstr("1600 rows")),
+                                   testing::HasSubstr("takes token 11 for it")));
+  const GgufTokenizerFacts exact{.vocabulary = 1602, .bos = {}, .eos = 1601, .chat_templates = {}};
   EXPECT_THAT(gguf_tokenizer_notes(spec, exact), testing::IsEmpty());
+}
+
+// llama.cpp has a default of its own for each kind of vocabulary.
+TEST(GgufTokenizerKeysOf, SayWhereNoEndIsNamed) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  for (const auto& [name, id] : {std::pair("gpt2", 11), std::pair("llama2", 2)}) {
+    TokenizerSpec spec = read_tokenizer(shared_path(std::string("golden/tokenizers/") + name));
+    spec.eos.reset();
+    const auto notes = [&](std::optional<TokenId> eos) {
+      return gguf_tokenizer_notes(spec,
+                                  {.vocabulary = spec.tokens.size(), .bos = {}, .eos = eos, .chat_templates = {}});
+    };
+    EXPECT_THAT(notes({}), testing::ElementsAre(testing::HasSubstr(fmt::format("takes token {} for it", id))));
+    EXPECT_THAT(notes(2), testing::IsEmpty());
+  }
+}
+
+TEST(GgufTokenizerKeysOf, SayWhichAddedTokensAreChoosy) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  const auto notes_of = [](bool AddedToken::*flag) {
+    Edited gpt2("gpt2");
+    gpt2.add_token(1600, "<image>");
+    gpt2.add_token(1601, "<sound>");
+    TokenizerSpec spec = read_tokenizer(gpt2.write());
+    for (AddedToken& token : spec.added)
+      if (token.id >= 1600) token.*flag = true;
+    std::vector<std::string> notes;
+    for (const std::size_t rows : {1602u, 1601u, 1600u})
+      for (std::string& note :
+           gguf_tokenizer_notes(spec, {.vocabulary = rows, .bos = {}, .eos = 2, .chat_templates = {}}))
+        if (note.find("single_word") != std::string::npos) notes.push_back(std::move(note));
+    return notes;
+  };
+  for (const auto flag : {&AddedToken::left_strip, &AddedToken::right_strip, &AddedToken::single_word})
+    EXPECT_THAT(notes_of(flag), testing::ElementsAre(testing::HasSubstr("2 added tokens ('<image>', …)"),
+                                                     testing::HasSubstr("1 added token ('<image>')")));
+  EXPECT_THAT(notes_of(&AddedToken::special), testing::IsEmpty());
 }
 
 TEST(GgufTokenizerKeysOf, OrdinaryTokensWithoutARowAreRefused) {
@@ -318,7 +356,7 @@ TEST(GgufTokenizerKeysOf, SayWherePromptsGetOtherIds) {
   NIBBLE_NEEDS_SHARED("golden/tokenizers/mistral-metaspace/tokenizer.json");
   const auto notes = [](const char* name) {
     const TokenizerSpec spec = read_tokenizer(shared_path(std::string("golden/tokenizers/") + name));
-    return gguf_tokenizer_notes(spec, {.vocabulary = spec.tokens.size(), .bos = {}, .eos = {}, .chat_templates = {}});
+    return gguf_tokenizer_notes(spec, {.vocabulary = spec.tokens.size(), .bos = {}, .eos = 2, .chat_templates = {}});
   };
   EXPECT_THAT(notes("mistral-metaspace"),
               testing::ElementsAre(testing::HasSubstr("a space behind every special token")));

@@ -130,6 +130,21 @@ TEST(ByteLevelTokenizer, IgnoreMergesTakesAWholeWordThatIsAToken) {
   EXPECT_EQ(open_json(file)->encode("ab abc"), (Ids{256, 257}));
 }
 
+// Each step has a store of words of its own, and calls the next.
+TEST(ByteLevelTokenizer, EndlessStepsAreRefused) {
+  const auto file_with = [](std::size_t splits) {
+    json file = byte_level_json();
+    json steps = json::array();
+    for (std::size_t i = 0; i < splits; ++i)
+      steps.push_back({{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Isolated"}, {"invert", false}});
+    steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+    return file;
+  };
+  EXPECT_EQ(open_json(file_with(63))->encode("ax"), (Ids{'a', 'x'}));
+  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file_with(64)); }, "pre_tokenizer", "at most 64 steps, got 65"));
+}
+
 TEST(ByteLevelTokenizer, Llama3sLayoutIsRead) {
   json file = byte_level_json({{"1", "2"}, {"12", "3"}});
   file["pre_tokenizer"] = {
