@@ -219,8 +219,10 @@ Command make_quantize_command(CLI::App& program, ExportCheck require_exportable)
         ->type_name("NAME");
   add_calibration_text(*app, arguments->text);
   app->add_flag("--overwrite", arguments->overwrite, "Replace the output directory if it exists");
-  app->add_flag("--print-recipe", arguments->print_recipe,
-                "Print the recipe with its defaults filled in, and do nothing else");
+  app->add_flag(
+      "--print-recipe", arguments->print_recipe,
+      "Print the recipe with its defaults filled in (docs/recipe.md: but those of later keys), and do nothing "
+      "else");
   add_common_options(*app, arguments->common);
   app->footer(
       "Example:\n"
