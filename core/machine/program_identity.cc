@@ -28,9 +28,9 @@ std::string id_among(std::span<const std::uint8_t> notes) {
     const std::size_t name = whole(note.n_namesz), bytes = sizeof note + name + whole(note.n_descsz);
     if (bytes > notes.size()) return "";
     const std::span<const std::uint8_t> id = notes.subspan(sizeof note + name, note.n_descsz);
-    constexpr std::string_view kGnu("GNU", 4);  // with its zero
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == kGnu.size() &&
-        std::equal(kGnu.begin(), kGnu.end(), notes.begin() + sizeof note))
+    constexpr char kOwner[] = "GNU";  // with its zero
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof kOwner &&
+        std::memcmp(kOwner, notes.data() + sizeof note, sizeof kOwner) == 0)
       return fmt::format("{:02x}", fmt::join(id, ""));
     notes = notes.subspan(bytes);
   }

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "core/text/json.h"
 #include "core/weighted_mean.h"
 #include "eval/report/ranking.h"
 

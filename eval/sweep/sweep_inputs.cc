@@ -14,15 +14,11 @@
 
 namespace nibble::eval {
 
-std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& model) {
-  return model::open_tokenizer_if_any(model);
-}
-
 std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model) {
   const std::size_t limit =  // of each file
       evaluation.max_tokens > 0 ? evaluation.max_tokens : std::numeric_limits<std::size_t>::max();
   auto read = std::make_shared<EvaluationTokens>();
-  read->tokenizer = tokenizer_of(model.source.path);
+  read->tokenizer = model::open_tokenizer_if_any(model.source.path);
   NIBBLE_REQUIRE(evaluation.text.empty() || read->tokenizer != nullptr, FormatError,
                  "evaluation '{}': model '{}' has no tokenizer; give token ids with `tokens`", evaluation.name,
                  model.source.path.string());
@@ -64,7 +60,7 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                                     const PlannedModel& model, const calib::StatisticSet& what,
                                     std::span<const SweepRecipe> recipes) {
   PlannedCalibration planned;
-  const auto tokenizer = calibration.text.empty() ? nullptr : tokenizer_of(model.source.path);
+  const auto tokenizer = calibration.text.empty() ? nullptr : model::open_tokenizer_if_any(model.source.path);
   const auto windows_of = [&](std::size_t samples) {
     const quant::CalibrationSource source{.text = calibration.text,
                                           .tokens = calibration.tokens,

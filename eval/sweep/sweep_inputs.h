@@ -9,9 +9,6 @@
 
 namespace nibble::eval {
 
-/// The tokenizer of a checkpoint directory, or null if it has none. Throws FormatError for one that is malformed.
-std::shared_ptr<const model::Tokenizer> tokenizer_of(const std::filesystem::path& model);
-
 /// Reads the tokens of an evaluation for a model. Throws FormatError.
 std::shared_ptr<const EvaluationTokens> read_tokens(const SweepEvaluation& evaluation, const PlannedModel& model);
 
