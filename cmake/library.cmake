@@ -92,6 +92,7 @@ function(nibble_library name)
   endif()
   add_library(nibble_${name} STATIC ${arg_SOURCES})
   add_library(nibble::${name} ALIAS nibble_${name})
+  target_compile_features(nibble_${name} PUBLIC cxx_std_20)
   target_sources(nibble_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   target_link_libraries(nibble_${name}
     PUBLIC ${arg_DEPS}

@@ -1,11 +1,12 @@
 #include "datasets/document_reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <system_error>
 
 #include "core/checked_math.h"
 #include "core/error.h"
-#include "core/text/json.h"
 #include "core/text/strict_json.h"
 #include "datasets/text_source.h"
 #include "model/tokenizer/utf8.h"
@@ -15,16 +16,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 18;
 
-std::string keys_of(const nlohmann::json& object) {
-  constexpr std::size_t kMost = 8;
-  std::string keys;
-  std::size_t count = 0;
-  for (const auto& item : object.items()) {
-    if (++count > kMost) return keys + ", …";
-    if (!keys.empty()) keys += ", ";
-    keys += item.key().substr(0, 40);
-  }
-  return keys;
+std::string keys_of(const JsonText& object) {
+  return fmt::format("{}{}", fmt::join(object.keys, ", "), object.key_count > object.keys.size() ? ", …" : "");
 }
 
 }  // namespace
@@ -155,23 +148,22 @@ std::optional<std::string> DocumentReader::json_document() {
     ++counts_.invalid_utf8;
     return std::nullopt;
   }
-  auto object = parse_strict_json(record_, place());
-  NIBBLE_REQUIRE(object.is_object(), FormatError, "{}: expected a JSON object, got {}", place(), object.type_name());
-  const auto found = object.find(field_);
-  if (found == object.end()) {
-    if (++counts_.missing_field == 1) keys_instead_ = keys_of(object);
-    return std::nullopt;
+  JsonText found = strict_json_text(record_, field_, place());
+  switch (found.kind) {
+    case JsonText::Kind::kAbsent:
+      if (++counts_.missing_field == 1) keys_instead_ = keys_of(found);
+      return std::nullopt;
+    case JsonText::Kind::kOther:
+      ++counts_.not_text;
+      return std::nullopt;
+    case JsonText::Kind::kText:
+      break;
   }
-  if (!found->is_string()) {
-    ++counts_.not_text;
-    return std::nullopt;
-  }
-  auto& text = found->get_ref<std::string&>();
-  if (is_blank(text)) {
+  if (is_blank(found.text)) {
     ++counts_.empty;
     return std::nullopt;
   }
-  return std::move(text);
+  return std::move(found.text);
 }
 
 std::optional<std::string> DocumentReader::text_document() {

@@ -1,5 +1,9 @@
 #include "datasets/text_source.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "model/tokenizer/utf8.h"
@@ -29,7 +33,8 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\n\v\f\
 
 std::string read_evaluation_text(const std::filesystem::path& path, bool hf_join) {
   const std::string extension = path.extension().string();
-  NIBBLE_REQUIRE(extension != ".jsonl" && extension != ".gz" && extension != ".zst", FormatError,
+  constexpr std::string_view kOther[] = {".jsonl", ".ndjson", ".json", ".gz", ".zst"};
+  NIBBLE_REQUIRE(std::find(std::begin(kOther), std::end(kOther), extension) == std::end(kOther), FormatError,
                  "'{}': evaluation reads one plain text (.txt, .raw), not {} files", path.string(), extension);
   std::string text = read_text_file(path, kMaxTextBytes);
   NIBBLE_REQUIRE(!text.empty(), FormatError, "'{}': expected text, the file is empty", path.string());

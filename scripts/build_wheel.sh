@@ -9,8 +9,8 @@ work=$PWD/build/python
 cannot() { echo "$1" >&2; exit 77; }
 
 "$python" -c 'import sys, sysconfig, pathlib
-sys.exit(not (sys.version_info >= (3, 9) and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()))' 2>/dev/null ||
-  cannot "no Python 3.9 or later with headers (python3-dev)"
+sys.exit(not (sys.version_info >= (3, 10) and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()))' 2>/dev/null ||
+  cannot "no Python 3.10 or later with headers (python3-dev)"
 mkdir -p "$work"
 rm -rf "$work/build-env" "$work/dist"
 "$python" -m venv "$work/build-env" >/dev/null 2>&1 || cannot "no venv module (python3-venv)"

@@ -14,8 +14,8 @@ ending=${1:-'(cc|h)'}
 if [[ $all ]]; then
   names=$(git ls-files -- "${folders[@]}")
 elif [[ $commits ]]; then
-  git log --max-count="$commits" --format= --name-only -- "${folders[@]}" | awk '!seen[$0]++' |
-    while read -r name; do [[ ! -f $name ]] || echo "$name"; done | grep -E "\.$ending\$" || true
+  touched=$(git log --max-count="$commits" --format= --name-only -- "${folders[@]}")
+  awk '!seen[$0]++' <<<"$touched" | while read -r name; do [[ ! -f $name ]] || echo "$name"; done | grep -E "\.$ending\$" || true
   exit
 else
   base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)

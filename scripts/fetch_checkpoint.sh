@@ -26,23 +26,19 @@ TEXT
 
 hub=${HF_ENDPOINT:-https://huggingface.co}
 
-# fetch URL FILE: downloads to FILE.partial, resuming, and renames. The token stays off the command line, where other
-# users of the machine could see it.
+# What curl reads besides its command line: the token, which other users of the machine could see there.
+settings() { [[ -z ${HF_TOKEN:-} ]] || printf 'header = "Authorization: Bearer %s"\n' "$HF_TOKEN"; }
+
+# fetch URL FILE: downloads to FILE.partial, resuming, and renames.
 fetch() {
   local url=$1 file=$2
   [[ -e $file ]] && { echo "have $file"; return; }
   command -v curl >/dev/null || { echo "fetch_checkpoint: install curl first, to fetch $url" >&2; return 1; }
   mkdir -p "$(dirname "$file")"
   echo "fetching $file"
-  local header=/dev/null
-  if [[ -n ${HF_TOKEN:-} ]]; then
-    header=$(mktemp)
-    printf 'header = "Authorization: Bearer %s"\n' "$HF_TOKEN" >"$header"
-  fi
   local status=0
-  curl --fail --location --continue-at - --retry 5 --retry-delay 2 --progress-bar --config "$header" \
+  curl --fail --location --continue-at - --retry 5 --retry-delay 2 --progress-bar --config <(settings) \
     --output "$file.partial" "$url" || status=$?
-  [[ $header == /dev/null ]] || rm -f "$header"
   if [[ $status -ne 0 ]]; then
     echo "cannot fetch $url (curl: $status)" >&2
     [[ $status -ne 22 ]] || echo "Is the name right? Gated models need HF_TOKEN and an accepted licence." >&2
@@ -51,11 +47,15 @@ fetch() {
   mv "$file.partial" "$file"
 }
 
-# exists URL: whether the hub has that file for us.
+# exists URL: whether the hub has that file for us. Whatever else goes wrong ends the script: a checkpoint would lack it.
 exists() {
-  local header=()
-  [[ -z ${HF_TOKEN:-} ]] || header=(--config <(printf 'header = "Authorization: Bearer %s"\n' "$HF_TOKEN"))
-  curl --fail --silent --location --head "${header[@]}" --output /dev/null "$1"
+  local status
+  status=$(curl --silent --location --head --retry 5 --retry-delay 2 --config <(settings) --output /dev/null --write-out '%{http_code}' "$1") || true
+  case $status in
+    200) return 0 ;;
+    404) return 1 ;;
+    *) echo "cannot look for $1 (HTTP status $status)" >&2; exit 1 ;;
+  esac
 }
 
 shards_of() { grep -o '"[A-Za-z0-9._-]*\.safetensors"' "$1/model.safetensors.index.json" | tr -d '"' | sort -u; }

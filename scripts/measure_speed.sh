@@ -39,6 +39,7 @@ ladder() {  # rung, context
     none) repeat=1 speed 1b --cache none --context "$2" --generate 3 --warm-up 0 --skip-limits ;;
     io | state) repeat=1 speed 1b --cache "$1" --context "$2" --prompt "$(($2 / 2))" --generate 16 --warm-up 0 --skip-limits ;;
     int4) repeat=1 speed int4 --compute int8 --context "$2" --prompt "$(($2 / 2))" --generate 16 --warm-up 0 --skip-limits ;;
+    *) echo "no rung '$1'; see the top of scripts/measure_speed.sh" >&2 && return 2 ;;
   esac
 }
 

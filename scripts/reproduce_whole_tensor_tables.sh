@@ -157,8 +157,12 @@ say_if_trial() {
 print_expectations "$figures" "${named[@]}"
 say_if_trial
 for name in "${names[@]}"; do
-  scripts/fetch_checkpoint.sh "$name"  # nothing, where it is complete
-  directories+=("models/$name")
+  directory=models/${name##*/}
+  # Nothing, where it is complete. Status 2: a name that it does not know, of a checkpoint of yours (llama-7b).
+  status=0
+  scripts/fetch_checkpoint.sh "$name" "$directory" || status=$?
+  [[ $status -eq 0 || ( $status -eq 2 && -e $directory/config.json ) ]] || exit "$status"
+  directories+=("$directory")
 done
 if [[ -z $calibration ]]; then
   calibration=data/c4/c4-train.00000-of-01024.jsonl.gz
@@ -252,6 +256,7 @@ c4_name=$(basename "$c4")
 [[ $c4_name != c4* ]] || c4_name=C4
 mkdir -p "$out"
 results=()
+failed=0
 for directory in "${directories[@]}"; do
   name=$(name_of "$directory")
   positions=$(positions_of "$directory")
@@ -271,10 +276,12 @@ for directory in "${directories[@]}"; do
       llama32) recipes_of_llama32 ;;
     esac
   } >"$sweep"
-  "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}"
+  # 4: cells failed, which the report lists; the others are there.
+  "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}" || { [[ $? -eq 4 ]] && failed=4; }
   results+=("$out/$name")
 done
 
 "$nibble" report "${results[@]}" --published "$figures" --rows recipe --columns model \
   -o "$out/report.html" -o "$out/report.md" -o "$out/report.tex" -o "$out/report.csv"
 say_if_trial
+exit "$failed"

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD work=$PWD/build/python
+mkdir -p "$work"
 wheel=$(scripts/build_wheel.sh 2>"$work.log") || {
   [[ $? == 77 ]] && { echo "SKIPPED: Python package: $(tail -1 "$work.log")"; exit 0; }
   cat "$work.log" >&2

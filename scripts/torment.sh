@@ -36,7 +36,8 @@ while ((kills < kills_wanted)); do
     mkdir -p "$directory/killed"
     for ((attempt = 0; ; attempt++)); do
       # Any moment of an undisturbed run; later attempts find work done and are given longer, so that there is an end.
-      before=(timeout -s KILL "$(awk -v r=$RANDOM -v t="${milliseconds[$command]}" -v a="$attempt" \
+      draw=$RANDOM  # not in the subshell, which would draw by a seed of its own
+      before=(timeout -s KILL "$(awk -v r=$draw -v t="${milliseconds[$command]}" -v a="$attempt" \
         'BEGIN { printf "%.3f", 0.001 + r / 32768 * t * (1 + a / 4) / 1000 }')")
       status=0
       run "$command" "$out" >"$directory/log" 2>&1 || status=$?

@@ -16,7 +16,10 @@ read -ra ways <<<"${HOW:-on short once}"
 echo "full disk: SEED=$seed"
 rm -rf "$directory"
 mkdir -p "$directory/whole" "$directory/now"
-library=$(realpath "$directory")/full_disk.so
+# Preloaded by a path without spaces and colons, at which lists of libraries are cut.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+library=$work/full_disk.so
 cc -shared -fPIC -O1 -o "$library" scripts/full_disk.c -ldl
 source scripts/torment_commands.sh
 
@@ -67,6 +70,8 @@ for command in "${commands[@]}"; do
   # One thread: the steps come in the same order each time.
   before=(env "LD_PRELOAD=$library" "FULL_DISK_LOG=$directory/steps")
   run "$command" "$whole" --threads 1 >/dev/null
+  [[ -s $directory/steps ]] || { echo "full disk: $command: no step was seen: is $library preloaded?" >&2; exit 1; }
+  draw_steps >"$directory/drawn"
   echo "full disk: $command: $(wc -l <"$directory/steps") steps"
   turn=0
   while read -r step what; do
@@ -108,6 +113,6 @@ for command in "${commands[@]}"; do
       nothing_left "$command" "$out" || fail "it leaves something behind"
     fi
     same "$whole" || fail "other bytes in the end"
-  done < <(draw_steps)
+  done <"$directory/drawn"
 done
 echo "full disk: $total failures, $ignored of them of no consequence; nothing lost, every output the same to the byte, times aside"

@@ -10,7 +10,10 @@ while :; do
   process=$!
   sleep "$(python3 -c "import random; print(random.uniform(0.1, 2 * $between))")"
   if kill -9 "$process" 2> /dev/null; then kills=$((kills + 1)); fi
-  if wait "$process" 2> /dev/null; then break; fi
+  status=0
+  wait "$process" 2> /dev/null || status=$?
+  [[ $status -ne 0 ]] || break
+  [[ $status -eq 137 ]] || { echo "torment: the sweep ended with $status by itself" >&2; exit 1; }
 done
 "$nibble" sweep "$sweep" -o "$directory/undisturbed" --quiet | tail -1
 python3 - "$directory" "$kills" << 'PYTHON'

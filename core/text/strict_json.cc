@@ -48,7 +48,7 @@ std::string_view hint_for(std::string_view reason, std::string_view rest) {
 // Throws for what strict JSON is not, and keeps nothing. A pass of its own: the parser's callback would do, but looks
 // through all members of an object whenever one of them ends, which takes minutes for a mixture's thousands of
 // matrices.
-class StrictHandler final : public nlohmann::json_sax<Json> {
+class StrictHandler : public nlohmann::json_sax<Json> {
  public:
   StrictHandler(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
@@ -90,19 +90,86 @@ class StrictHandler final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  std::string_view text_, what_;
+  std::string_view text_;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open, outermost first
+
+ protected:
+  std::string_view what_;
   std::size_t depth_ = 0;
 };
+
+// Keeps one member of the outermost object besides.
+class TextHandler final : public StrictHandler {
+ public:
+  TextHandler(std::string_view text, std::string_view name, std::string_view what)
+      : StrictHandler(text, what), name_(name) {}
+
+  bool null() override { return other("null"); }
+  bool boolean(bool) override { return other("boolean"); }
+  bool number_integer(number_integer_t) override { return other("number"); }
+  bool number_unsigned(number_unsigned_t) override { return other("number"); }
+  bool number_float(number_float_t, const string_t&) override { return other("number"); }
+  bool start_array(std::size_t size) override { return other("array") && StrictHandler::start_array(size); }
+  bool start_object(std::size_t size) override {
+    return (depth_ == 0 || other("object")) && StrictHandler::start_object(size);
+  }
+  bool string(string_t& text) override {
+    const bool wanted = is_wanted();
+    other("string");
+    if (wanted) {
+      found.kind = JsonText::Kind::kText;
+      found.text = std::move(text);
+    }
+    return true;
+  }
+  bool key(string_t& key) override {
+    constexpr std::size_t kMostKeys = 8;
+    if (depth_ == 1) {
+      is_next_ = key == name_;
+      if (++found.key_count <= kMostKeys) found.keys.push_back(excerpt(key, 40));
+    }
+    return StrictHandler::key(key);
+  }
+
+  JsonText found;
+  std::string_view outermost = "object";
+
+ private:
+  bool is_wanted() const { return depth_ == 1 && is_next_; }
+  bool other(std::string_view type) {
+    if (depth_ == 0) outermost = type;
+    if (is_wanted()) {
+      found.kind = JsonText::Kind::kOther;
+      is_next_ = false;
+    }
+    return true;
+  }
+
+  std::string_view name_;
+  bool is_next_ = false;  // the value of the member comes next
+};
+
+void refuse_zero_bytes(std::string_view text, std::string_view what) {
+  NIBBLE_REQUIRE(text.find('\0') == std::string_view::npos, FormatError,  // the parser would take it for the end
+                 "{}: not valid JSON: it contains a zero byte", what);
+}
 
 }  // namespace
 
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
-  NIBBLE_REQUIRE(text.find('\0') == std::string_view::npos, FormatError,  // the parser would take it for the end
-                 "{}: not valid JSON: it contains a zero byte", what);
+  refuse_zero_bytes(text, what);
   StrictHandler handler(text, what);
   Json::sax_parse(text, &handler);
   return Json::parse(text);
+}
+
+JsonText strict_json_text(std::string_view text, std::string_view name, std::string_view what) {
+  refuse_zero_bytes(text, what);
+  TextHandler handler(text, name, what);
+  Json::sax_parse(text, &handler);
+  NIBBLE_REQUIRE(handler.outermost == "object", FormatError, "{}: expected a JSON object, got {}", what,
+                 handler.outermost);
+  return std::move(handler.found);
 }
 
 }  // namespace nibble

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace nibble {
 
@@ -9,5 +12,16 @@ namespace nibble {
 /// deep, nothing after the value. `what` names the source in messages ("config.json of '…'"). Throws FormatError with
 /// position and reason.
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
+
+/// What strict_json_text() found of one member.
+struct JsonText {
+  enum class Kind { kAbsent, kText, kOther } kind = Kind::kAbsent;
+  std::string text;               ///< of kText
+  std::vector<std::string> keys;  ///< the first few of the object's
+  std::size_t key_count = 0;
+};
+/// The text in the member `name` of a JSON object, which is checked as by parse_strict_json(). Nothing else of it is
+/// kept, of which a document may have forty times its size. Throws FormatError, also for what is no object.
+JsonText strict_json_text(std::string_view text, std::string_view name, std::string_view what);
 
 }  // namespace nibble

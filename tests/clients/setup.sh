@@ -28,7 +28,7 @@ PYTHON
 
 if [[ -x $environment/bin/python ]]; then
   wanted=$(missing) || cannot "$environment has a Python that does not run: remove it, or name another directory"
-  [[ -z $wanted ]] && exit 0
+  [[ -z $wanted && -e $environment/ready ]] && exit 0
 fi
 
 [[ $(uname -sm) == "Linux x86_64" ]] || cannot "the list of versions is for Linux on x86-64, this is $(uname -sm)"
@@ -40,10 +40,12 @@ for tool in g++ readelf nm; do command -v "$tool" >/dev/null || cannot "$tool is
 unset PYTHONDONTWRITEBYTECODE
 [[ -x $environment/bin/python ]] || python3 -m venv "$environment" || cannot "no virtual environment could be made in $environment"
 log=$environment/install.log
+rm -f "$environment/ready"
 missing >"$environment/missing.txt"
 echo "installing $(wc -l <"$environment/missing.txt") packages into $environment" >&2
-if ! "$environment/bin/pip" install --no-deps --no-cache-dir --no-compile --disable-pip-version-check -r "$environment/missing.txt" >"$log" 2>&1; then
+if [[ -s $environment/missing.txt ]] && ! "$environment/bin/pip" install --no-deps --no-cache-dir --no-compile --disable-pip-version-check -r "$environment/missing.txt" >"$log" 2>&1; then
   cannot "pip could not install them: $(grep -E '^(ERROR|error)' "$log" | head -1 | cut -c1-160) (all of it: $log)"
 fi
 "$environment/bin/python" "$here/without_cuda.py" >>"$log" 2>&1 || cannot "torch does not run here: $(tail -1 "$log" | cut -c1-160)"
 [[ -z $(missing) ]] || cannot "still missing after installation: $(missing | tr '\n' ' ')"
+touch "$environment/ready"

@@ -49,7 +49,7 @@ TEST_F(TextSource, InvalidUtf8IsRefusedWithItsPosition) {
 }
 
 TEST_F(TextSource, OtherKindsOfFilesAreRefused) {
-  for (const std::string_view name : {"a.jsonl", "a.txt.gz", "a.txt.zst"})
+  for (const std::string_view name : {"a.jsonl", "a.json", "a.ndjson", "a.txt.gz", "a.txt.zst"})
     EXPECT_TRUE(throws_with<FormatError>([&] { read("{}", false, name); }, name, "plain text"));
 }
 

@@ -74,5 +74,33 @@ TEST(StrictJson, SaysWhereAndWhyTextIsBroken) {
   }
 }
 
+JsonText text_of(std::string_view json) { return strict_json_text(json, "text", "line 3"); }
+
+TEST(StrictJsonText, IsTheMemberOfTheOutermostObjectAlone) {
+  using Kind = JsonText::Kind;
+  const JsonText found =
+      text_of(R"({"a": {"text": "inner"}, "b": ["text", {"text": 1}], "text": "outer\n\u00e9", "c": 1})");
+  EXPECT_EQ(found.kind, Kind::kText);
+  EXPECT_EQ(found.text, "outer\n\u00e9");
+  EXPECT_EQ(found.keys, (std::vector<std::string>{"a", "b", "text", "c"}));
+  EXPECT_EQ(text_of(R"({"a": {"text": "inner"}, "b": "text"})").kind, Kind::kAbsent);
+  for (const char* other : {"1", "-1", "1.5", "null", "true", "[\"x\"]", "{\"text\": \"x\"}"})
+    EXPECT_EQ(text_of(fmt::format(R"({{"text": {}, "b": "c"}})", other)).kind, Kind::kOther) << other;
+  std::string many = R"({"k0": 0)";
+  for (int i = 1; i < 20; ++i) many += fmt::format(R"(, "k{}": "x")", i);
+  const JsonText absent = text_of(many + "}");
+  EXPECT_EQ(absent.key_count, 20u);
+  EXPECT_EQ(absent.keys.size(), 8u);
+}
+
+TEST(StrictJsonText, RefusesWhatTheWholeIsRefusedFor) {
+  for (const auto& [json, reason] :
+       {std::pair(R"({"text": "a", "text": "b"})", "duplicate key"), std::pair(R"({"text": "a")", "not valid JSON"),
+        std::pair(R"({"text": "a"} 1)", "not valid JSON"), std::pair("[1]", "expected a JSON object, got array"),
+        std::pair("1", "expected a JSON object, got number"), std::pair("\"text\"", "got string")})
+    EXPECT_TRUE(test::throws_with<FormatError>([&] { text_of(json); }, "line 3", reason)) << json;
+  EXPECT_TRUE(test::throws_with<FormatError>([] { text_of(R"({"a": )" + std::string(100, '[')); }, "nested"));
+}
+
 }  // namespace
 }  // namespace nibble
