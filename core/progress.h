@@ -12,6 +12,7 @@ struct ProgressUpdate {
   double total = 0.0;
   std::string_view unit;       ///< "tokens", "weights", …
   std::string_view note = {};  ///< how it goes, which may change while the work is the same; e.g. "best 12.3"
+  double found = 0.0;          ///< of `done`, what an earlier run had done: it tells nothing of the rate
 };
 
 /// One call at a time, at most a few thousand per piece of work; from the thread that called the library unless it says

@@ -71,7 +71,7 @@ void ProgressBar::update(const ProgressUpdate& update) {
   if (stage_ != update.stage || update.done < last_done_) {
     stage_ = update.stage;
     stage_start_ = now;
-    done_before_ = update.done;
+    done_before_ = update.done - update.found;
     next_drawing_ = style_ == Style::kLines ? now + kSecondsBetweenLines : now;
   }
   last_done_ = update.done;
@@ -83,7 +83,7 @@ void ProgressBar::update(const ProgressUpdate& update) {
   const double share = update.total > 0.0 ? std::clamp(update.done / update.total, 0.0, 1.0) : 0.0;
   // Rounded down: 100 % is said of finished work only.
   const std::string percent = fmt::format("{:3.0f} %", std::floor(share * 100.0));
-  const std::string tail = figures(update, update.done - done_before_, now - stage_start_);
+  const std::string tail = figures(update, update.done - update.found - done_before_, now - stage_start_);
   const std::string name = note_.empty() ? stage_ : fmt::format("{}, {}", stage_, note_);
   if (style_ == Style::kLines) {
     surroundings_.write(fmt::format("{}: {}  {}\n", name, percent, tail));

@@ -177,6 +177,10 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, const std
       replaced_(path_.string() + ".replaced"),
       overwrite_(overwrite) {
   std::error_code error;
+  for (const std::string_view kept : {".partial", ".replaced"})  // a later run would take it for what a killed one left
+    NIBBLE_REQUIRE(!path_.filename().string().ends_with(kept), InvalidArgument,
+                   "output '{}': names that end with {} are of unfinished outputs; choose another", path_.string(),
+                   kept);
   require_free_name();
   for (int attempt = 0; attempt < 3; ++attempt) {  // again where it got its final name just before it was locked
     if (is_there(partial_)) require_ours(partial_);

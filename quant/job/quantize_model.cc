@@ -208,8 +208,13 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   if (options.text) text = options.text->of_statistics(options.recipe.tuning() ? options.recipe.tuning()->held_out : 0);
   BudgetOutcome made;
   if (budget) {
-    const BudgetJob job{checkpoint,           architecture,     text ? &*text : nullptr,
-                        options.memory_bytes, output.scratch(), reporter};
+    const BudgetJob job{checkpoint,
+                        architecture,
+                        text ? &*text : nullptr,
+                        options.memory_bytes,
+                        output.scratch(),
+                        reporter,
+                        sequential ? Announce::kNo : Announce::kYes};
     made = budget->run(job, plan);
   }
   if (sequential) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/machine/large_buffer.h"
 #include "core/matrix/matrix_view.h"
 #include "quant/format/quantized_tensor.h"
 
@@ -66,8 +67,8 @@ class TunableTensor {
   CodeValues fixed_;                                   // what start_ has
   std::size_t palette_values_ = 0, scale_values_ = 0;  // that are free
   std::vector<float> values_, units_;
-  std::vector<float> positions_;    // (rows, cols), empty where codes stay
-  std::vector<std::int8_t> signs_;  // of dL/du, likewise
+  LargeVector<float> positions_;    // (rows, cols), empty where codes stay
+  LargeVector<std::int8_t> signs_;  // of dL/du, likewise
 };
 
 }  // namespace nibble::quant

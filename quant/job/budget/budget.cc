@@ -125,7 +125,11 @@ void BudgetFit::add_candidates(const Plan& plan, const Recipe& recipe) {
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     first_.push_back(candidates_.size());
     for (const TensorSettings& way : budget_ways(plan.items[i], recipe)) {
-      candidates_.push_back({i, way, layout_of(*plan.items[i].source, way)});
+      // A group of one row is a row: two ways of one layout are one.
+      std::string layout = layout_of(*plan.items[i].source, way);
+      const auto own = std::span(candidates_).subspan(first_.back());
+      if (std::ranges::none_of(own, [&](const Candidate& other) { return other.layout == layout; }))
+        candidates_.push_back({i, way, std::move(layout)});
     }
   }
 }
@@ -260,7 +264,7 @@ BudgetOutcome BudgetFit::run(const BudgetJob& job, Plan& plan) const {
     const std::size_t chosen = first_[i] + picked.chosen[i];
     plan.items[i].settings = candidates_[chosen].settings;
     outcome.shards.push_back(std::move(shards[chosen]));
-    job.reporter.announce(outcome.shards.back().result);
+    if (job.announce == Announce::kYes) job.reporter.announce(outcome.shards.back().result);
   }
   return outcome;
 }

@@ -26,6 +26,7 @@ struct BudgetJob {
   std::uint64_t memory_bytes;
   std::filesystem::path scratch;
   JobReporter& reporter;
+  Announce announce;  ///< of what was chosen; kNo where codes are made anew
 };
 
 /// The recipe's budget as it came out: the weights' shards, in the order of plan.items, and the table of choices.

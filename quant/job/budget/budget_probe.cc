@@ -47,7 +47,7 @@ class ProbeRun {
     const std::uint64_t tokens = job_.text.window_tokens;
     job_.reporter.begin("probing the budget's estimates", job_.windows * probes_.size() * tokens, "tokens");
     std::size_t first = find_sums();
-    job_.reporter.advance(first * probes_.size() * tokens);
+    job_.reporter.advance(first * probes_.size() * tokens, JobReporter::Work::kFound);
     for (std::size_t window = first; window < job_.windows; ++window) {
       probe(window);
       const nlohmann::json sums{{"windows", window + 1}, {"divergence_sums", sums_}};

@@ -81,7 +81,7 @@ class SequentialRun {
       if (goes_on && corrected_) original.run(float_network_->model(), block, {}, {}, BoundaryWalk::Go::kAhead);
       if (goes_on) live.run(network_->model(), block, {}, {}, BoundaryWalk::Go::kOn);
       if (goes_on && needs_float_stream()) original.leave(block);
-      if (corrected_) float_network_->model().release_block(block);
+      if (float_network_) float_network_->model().release_block(block);
       network_->model().release_block(block);
     }
     sort_results();
@@ -127,7 +127,7 @@ class SequentialRun {
     for (const std::size_t i : others)
       replaced[plan_.items[i].identity.name] = shard_source(plan_.items[i], shards_[i]);
     network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint), std::move(replaced));
-    if (corrected_)
+    if (needs_float_stream())
       float_network_.emplace(job_.architecture, model::make_float_provider(job_.checkpoint),
                              std::map<std::string, std::shared_ptr<const WeightSource>>{});
   }
@@ -228,10 +228,10 @@ class SequentialRun {
     return std::any_of(items.begin(), items.end(), [&](std::size_t i) { return plan_.items[i].settings.sequential; });
   }
 
-  // While the block's layers are still the checkpoint's.
+  // Of the float model, whose routers are not coded.
   void measure_float_means(BoundaryWalk& original, std::size_t block, BoundaryWalk::Go go) {
     float_means_.clear();
-    for (const auto& layer : original.run(network_->model(), block, layers_of(block), {.activations = true}, go))
+    for (const auto& layer : original.run(float_network_->model(), block, layers_of(block), {.activations = true}, go))
       if (layer.tokens > 0) float_means_[layer.module] = calib::mean_input(layer);
   }
 

@@ -128,14 +128,17 @@ void TunedNetwork::add_layers(std::span<const Shard> shards, const model::Checkp
   }
 }
 
+// What inputs are multiplied by, in this network, whose norms divide none of them.
+std::shared_ptr<const WeightSource> TunedNetwork::unscaled(const Weight& weight) {
+  if (!weight.tunable) return weight.fixed;
+  return weight.input_scales ? unscale_columns(weight.stored, weight.input_scales) : weight.stored;
+}
+
 void TunedNetwork::refresh(Layer& layer) {
   Weight& weight = layer.weight;
   if (weight.tunable) weight.stored = weight.tunable->rounded();
-  std::shared_ptr<const WeightSource> source = weight.fixed;
-  if (weight.tunable) source = weight.stored;
-  if (weight.tunable && weight.input_scales) source = unscale_columns(std::move(source), weight.input_scales);
   if (layer.bias.free) layer.bias.round();
-  network_->replace(layer.module, std::move(source), layer.bias.stored);
+  network_->replace(layer.module, unscaled(weight), layer.bias.stored);
 }
 
 void TunedNetwork::take_gradient(Layer& layer, MatrixView<const float> x, MatrixView<const float> dy) {
@@ -152,8 +155,7 @@ void TunedNetwork::take_gradient(Layer& layer, MatrixView<const float> x, Matrix
   Bias& bias = layer.bias;
   if (!bias.free) return;
   if (bias.units.empty()) {  // the typical size of the layer's outputs, were its inputs independent
-    const double squares = weight.tunable ? sum_of_squares(*weight.stored) : sum_of_squares(*weight.fixed);
-    const double unit = std::sqrt(squares / static_cast<double>(dy.cols()) * mean_square(x));
+    const double unit = std::sqrt(sum_of_squares(*unscaled(weight)) / static_cast<double>(dy.cols()) * mean_square(x));
     bias.units.assign(dy.cols(), static_cast<float>(unit));
   }
   std::fill(bias.gradient.begin(), bias.gradient.end(), 0.0);
@@ -190,8 +192,8 @@ void TunedNetwork::for_each_free(const Visit& visit) const {
   }
 }
 
-std::vector<float> TunedNetwork::state() const {
-  std::vector<float> state;
+LargeVector<float> TunedNetwork::state() const {
+  LargeVector<float> state;
   for_each_free([&](std::span<float> values, auto) { state.insert(state.end(), values.begin(), values.end()); });
   for (const auto& [module, layer] : layers_)
     if (layer->weight.tunable) {

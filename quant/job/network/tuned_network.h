@@ -33,7 +33,7 @@ class TunedNetwork {
 
   /// The free values as they are, layer by layer, their gradients in the same order, and back to other values. Behind
   /// them the state has the positions of free codes.
-  std::vector<float> state() const;
+  LargeVector<float> state() const;
   std::vector<double> gradient() const;
   void restore(std::span<const float> state);
 
@@ -48,6 +48,7 @@ class TunedNetwork {
   struct Layer;
   void add_layers(std::span<const Shard> shards, const model::Checkpoint& checkpoint);
   void take_gradient(Layer& layer, MatrixView<const float> x, MatrixView<const float> dy);
+  static std::shared_ptr<const WeightSource> unscaled(const Weight& weight);
   void refresh(Layer& layer);
   template <class Visit>
   void for_each_free(const Visit& visit) const;
@@ -57,7 +58,7 @@ class TunedNetwork {
   std::optional<GrowingModel> network_;
   std::map<std::string, std::unique_ptr<Layer>> layers_;
   model::Hooks<float> hooks_;
-  std::vector<float> gradient_;  // (out, in) of one layer
+  LargeVector<float> gradient_;  // (out, in) of one layer
 };
 
 }  // namespace nibble::quant

@@ -66,7 +66,7 @@ class TuningRun {
     if (tuning.loss == TuningLoss::kKl) teach();
     TuningResult result;
     result.held_out.push_back(loss_of(held_out_));
-    std::vector<float> best = network_.state();
+    LargeVector<float> best = network_.state();
     Random random(0);
     const std::size_t batch = std::min<std::size_t>(tuning.batch_windows, trained_.size());
     const std::size_t steps = (trained_.size() + batch - 1) / batch;
@@ -117,7 +117,8 @@ class TuningRun {
 
   // The float model's last hidden states of all windows.
   void teach() {
-    if (states_->holds(kStates)) return job_.reporter.advance(windows_ * length_ * kForwardWork);
+    if (states_->holds(kStates))
+      return job_.reporter.advance(windows_ * length_ * kForwardWork, JobReporter::Work::kFound);
     for (std::size_t w = 0; w < windows_; ++w) {
       const model::Batch batch = gather({&w, 1});
       const MatrixView<float> x = sized(x_, length_);

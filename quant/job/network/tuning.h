@@ -29,8 +29,8 @@ struct TuningJob {
   JobReporter& reporter;
 };
 
-/// Tunes a quantized model as a whole: with all codes fixed, palettes, scales and biases follow the gradient of the
-/// mean loss of its logits on the text,
+/// Tunes a quantized model as a whole: with all codes fixed unless `train` names them, palettes, scales and biases
+/// follow the gradient of the mean loss of its logits on the text,
 ///
 ///   kl           KL(p ‖ q) of its next-token distribution q from the float model's p, at every position
 ///   next-token   −ln q(next token)

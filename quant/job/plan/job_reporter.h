@@ -10,6 +10,9 @@
 
 namespace nibble::quant {
 
+/// Whether the caller of quantize_model() hears of each weight, or only of the progress.
+enum class Announce { kYes, kNo };
+
 /// Tells the caller of quantize_model() how far it is: one call at a time, from whichever thread finished a weight, and
 /// under the lock that all threads report under. So a slow sink stalls every one that has something to report.
 class JobReporter {
@@ -20,7 +23,7 @@ class JobReporter {
   /// Starts a stage of `total` weights, or of another unit.
   void begin(std::string stage, std::uint64_t total, std::string unit = "weights") {
     const std::lock_guard lock(mutex_);
-    stage_ = std::move(stage), done_ = 0, total_ = total, unit_ = std::move(unit);
+    stage_ = std::move(stage), done_ = 0, found_ = 0, total_ = total, unit_ = std::move(unit);
     report();
   }
   /// A weight is finished.
@@ -28,23 +31,30 @@ class JobReporter {
     const std::lock_guard lock(mutex_);
     if (tensors_) tensors_(result);
   }
-  /// That many more are done.
-  void advance(std::uint64_t count) {
+  /// That many more are done; kFound: an earlier run did them.
+  enum class Work { kDone, kFound };
+  void advance(std::uint64_t count, Work work = Work::kDone) {
     const std::lock_guard lock(mutex_);
     done_ += count;
+    if (work == Work::kFound) found_ += count;
     report();
   }
 
  private:
   void report() const {
-    if (progress_) progress_({stage_, static_cast<double>(done_), static_cast<double>(total_), unit_});
+    if (!progress_) return;
+    progress_({.stage = stage_,
+               .done = static_cast<double>(done_),
+               .total = static_cast<double>(total_),
+               .unit = unit_,
+               .found = static_cast<double>(found_)});
   }
 
   ProgressSink progress_;
   TensorSink tensors_;
   std::mutex mutex_;
   std::string stage_, unit_;
-  std::uint64_t done_ = 0, total_ = 0;
+  std::uint64_t done_ = 0, found_ = 0, total_ = 0;
 };
 
 }  // namespace nibble::quant

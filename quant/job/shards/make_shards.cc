@@ -49,14 +49,16 @@ std::vector<Shard> make_shards(std::span<const ShardJob> jobs, const Calibration
   const auto make_one = [&](std::size_t position) {
     const ShardJob& job = jobs[order[position]];
     Shard& shard = shards[order[position]];
+    auto work = JobReporter::Work::kDone;
     if (auto found = find_shard(job.file, job.item->identity.name)) {
       shard = std::move(*found);
+      work = JobReporter::Work::kFound;
     } else {
       const MemoryGate::Pass pass(gate, work_bytes(*job.item, calibration));
       shard = make_shard(job, calibration);
     }
     if (announce == Announce::kYes) reporter.announce(shard.result);
-    reporter.advance(job.item->weights());
+    reporter.advance(job.item->weights(), work);
   };
   // One weight after the other where memory holds no second one, and, as solvers keep all threads busy with one, where
   // it holds fewer of theirs than there are threads; the rest side by side.

@@ -21,9 +21,6 @@ struct ShardJob {
   Flush quickly_made = Flush::kYes;           ///< whether the file is flushed that took less than a second to make
 };
 
-/// Whether the caller of quantize_model() hears of each weight, or only of the progress.
-enum class Announce { kYes, kNo };
-
 /// Quantizes all weights on all threads, largest first, or finds them done by a run that was killed; `reporter` hears
 /// of each. Shards in the order of `jobs`.
 /// Memory   `memory_bytes`, however many threads; a weight that needs more with its statistics is worked on alone, and

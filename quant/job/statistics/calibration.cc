@@ -116,7 +116,10 @@ bool Calibration::holds(const std::string& layer, const StatisticSet& what) cons
 
 std::uint64_t Calibration::tokens(const std::string& layer, const StatisticSet& what) const {
   if (const LayerStats* newer = live(layer, what)) return newer->tokens;
-  return find(layer, what)->layer(layer).tokens;
+  const calib::StatsFile* file = find(layer, what);
+  NIBBLE_REQUIRE(file != nullptr, InvalidArgument, "no calibration file holds the statistics {} of layer '{}'",
+                 calib::to_text(what), layer);
+  return file->layer(layer).tokens;
 }
 
 LayerStats Calibration::read(const QuantizeItem& item, const StatisticSet& what) const {

@@ -71,7 +71,7 @@ void weight_rows(Matrix<float>& delta, const calib::LayerStats& layer) {
 
 bool errors_are_independent(std::span<const QuantizeItem> items) {
   return std::all_of(items.begin(), items.end(), [](const QuantizeItem& item) {
-    return !item.settings.coded() || item.settings.solver == Solver::kNearest;
+    return !item.identity.block_linear || !item.settings.coded() || item.settings.solver == Solver::kNearest;
   });
 }
 

@@ -47,7 +47,9 @@ std::vector<RareExpert> set_rare_experts(Plan& plan, const Calibration& calibrat
     if (!item.layer.expert || !item.settings.coded()) continue;
     std::uint64_t least = item.layer.in;
     for (const calib::StatisticSet& what : statistics_needed(item.settings)) {
-      if (item.settings.sequential && !budget && kCollectedOnTheWay.includes(what)) continue;
+      const bool on_the_way = item.settings.sequential && kCollectedOnTheWay.includes(what);
+      if (on_the_way && !budget) continue;
+      if (on_the_way && !calibration.holds(item.layer.module, what)) continue;  // the budget asks for it by name
       least = std::min(least, calibration.tokens(item.layer.module, what));
     }
     if (!is_rare(least, item.layer.in)) continue;

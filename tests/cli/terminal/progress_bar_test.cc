@@ -42,6 +42,20 @@ TEST(ProgressBarStyleBar, ShowsShareRateAndTimeLeft) {
   EXPECT_THAT(stage.drawn(19.9, 999), HasSubstr("99 %")) << "100 % is said of finished work only";
 }
 
+// Shards of a run that was killed take no time to find.
+TEST(ProgressBarStyleBar, WhatWasFoundTellsNothingOfTheRate) {
+  Stage stage(ProgressBar::Style::kBar);
+  stage.drawn(0, 0);
+  stage.now = 101.0;
+  stage.bar.sink()({.stage = "perplexity", .done = 500, .total = 1000, .unit = "tokens", .found = 500});
+  stage.written.clear();
+  stage.now = 110.0;
+  stage.bar.sink()({.stage = "perplexity", .done = 600, .total = 1000, .unit = "tokens", .found = 500});
+  EXPECT_THAT(stage.written, HasSubstr("60 %"));
+  EXPECT_THAT(stage.written, HasSubstr("10 tokens/s"));
+  EXPECT_THAT(stage.written, HasSubstr("00:40 left"));
+}
+
 TEST(ProgressBarStyleBar, HalfOfTheBarIsFilledHalfWay) {
   Stage stage(ProgressBar::Style::kBar);
   stage.columns = 200;

@@ -62,6 +62,14 @@ TEST(OutputDirectory, WhatAKilledRunReplacedIsClearedByTheNext) {
   EXPECT_EQ(test::read_file(dir / "model/config.json"), "newest");
 }
 
+// A later run would clear it as what a killed one left.
+TEST(OutputDirectory, NamesOfUnfinishedOutputsAreNoOutputs) {
+  const test::TempDir dir;
+  for (const char* name : {"model.partial", "model.replaced", "model.partial/"})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { OutputDirectory(dir / name, true, "a run"); }, "unfinished"));
+  EXPECT_TRUE(names_in(dir.path()).empty());
+}
+
 TEST(OutputDirectory, OnlyWorkOfTheSameFingerprintIsGoneOnWith) {
   const test::TempDir dir;
   const auto left_by = [&](const std::optional<std::string>& fingerprint) {

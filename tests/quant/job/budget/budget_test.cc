@@ -312,6 +312,27 @@ TEST(Budget, LeavesAloneWhatRulesName) {
     }
 }
 
+// Two names of one layout would be written to one file.
+TEST(Budget, TriesEachLayoutOnce) {
+  const TempDir dir;
+  write_model(dir);
+  const auto result = quantize(dir,
+                               "defaults: {granularity: channel-group, group_size: 1}\n"
+                               "budget: {bits_per_weight: 9, bits: [2, 3], granularity: [channel-group, channel]}");
+  for (const BudgetTensor& tensor : result.budget->tensors)
+    EXPECT_EQ(layouts_of(tensor), (Layouts{"palette 2-bit channel", "palette 3-bit channel"})) << tensor.name;
+}
+
+TEST(Budget, TheHeadDoesNotDecideHowLossesOfTheBlocksAreEstimated) {
+  std::vector<QuantizeItem> items(2);
+  items[0].identity.block_linear = true;
+  items[1].identity.block_linear = false;
+  items[1].settings.solver = Solver::kGptq;
+  EXPECT_EQ(least_loss_estimate(LossEstimate::kAuto, items), LossEstimate::kFisher);
+  items[1].identity.block_linear = true;
+  EXPECT_EQ(least_loss_estimate(LossEstimate::kAuto, items), LossEstimate::kGuidedHessian);
+}
+
 TEST(Budget, TriesWindowsWhereStreamsHoldThem) {
   const TempDir dir;
   write_model(dir);

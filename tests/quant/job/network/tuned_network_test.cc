@@ -90,7 +90,7 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
     model.backward_block(block, input.batch(), boundaries[block], dx, &network.hooks());
 
   const std::vector<double> gradient = network.gradient();
-  const std::vector<float> start = network.state();
+  const auto start = network.state();
   ASSERT_EQ(gradient.size(), start.size());
   double most = 0.0;
   for (const double g : gradient) most = std::max(most, std::abs(g));
@@ -99,7 +99,7 @@ void expect_gradients_of_differences(bool gpt2, const std::string& yaml) {
   for (std::size_t i = 0; i < start.size(); i += 17) {
     double loss[2], value[2];
     for (const int side : {0, 1}) {
-      std::vector<float> state = start;
+      auto state = start;
       const float by = std::max(std::abs(start[i]) / 64.0f, 0.002f);
       state[i] = round_to_f16(start[i] + (side == 0 ? -by : by));
       value[side] = static_cast<double>(state[i]);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calib/stats/stats_writer.h"
+#include "core/error.h"
 #include "core/random.h"
 #include "quant/job/quantize_model.h"
 #include "tests/calib/stats/example_stats.h"
@@ -16,6 +17,7 @@
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 #include "tests/support/layers.h"
+#include "tests/support/throws.h"
 
 namespace nibble::quant {
 namespace {
@@ -89,6 +91,16 @@ TEST_F(RareExperts, AreNamedAndDoWithoutWhateverAsksForStatistics) {
   // What the text itself gives, it gives of this expert too.
   EXPECT_THAT(names_of(quantize("defaults: {bits: 3, solver: gptq, sequential: true}", true).rare_experts),
               testing::IsEmpty());
+}
+
+// A budget compares ways by the file's statistics, which sequential ones need not be in it otherwise.
+TEST_F(RareExperts, StatisticsThatABudgetLacksAreAskedFor) {
+  const auto collected = calib::StatisticSet{.guided_hessian = true};
+  test::write_calibration(dir_ / "calib.h5", dir_ / "model", collected);
+  const std::string recipe =
+      "defaults: {bits: 3, granularity: channel, solver: gptq, hessian: guided, shifting: true, sequential: true}\n"
+      "budget: {bits_per_weight: 8, bits: [2, 3], granularity: [channel]}";
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { quantize(recipe, true); }, "activations", "nibble calibrate"));
 }
 
 TEST_F(RareExperts, GetNoBiasThatOnlyTheyWouldShift) {
