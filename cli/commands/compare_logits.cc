@@ -18,6 +18,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
+#include "core/checked_math.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
@@ -64,7 +65,9 @@ std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const m
       model::CacheOptions options = sized(one).options();
       if (options.kind == model::CacheKind::kNone && options.type != model::CacheType::kF32) continue;
       if (options.capacity == 0) options.capacity = tokens;
-      const bool slides = options.kind == model::CacheKind::kWindow && options.context < tokens;
+      // A window slides by whole chunks: it holds a text that fills no more of them than its context has positions.
+      const bool slides = options.kind == model::CacheKind::kWindow &&
+                          divide_up(tokens, options.chunk) * options.chunk > options.context;
       list.push_back(
           {options,
            {fmt::format("{} {}", kind, type), [&model, options] { return model::make_sequence(model, options); },

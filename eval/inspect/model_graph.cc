@@ -65,19 +65,21 @@ class SectionBuilder {
     if (norm->width != width) node.details.push_back(fmt::format("over groups of {}", norm->width));
     if (!norm->gain && norm->group_gains.empty()) node.details.emplace_back("without parameters");
     if (norm->gain_offset != 0.0) node.details.push_back(fmt::format("gain {:g} + w", norm->gain_offset));
-    if (norm->gain) {
-      const auto tensor =
-          checkpoint_->tensor(model::find_tensor_name(*checkpoint_, norm->gain->tensor).value_or(norm->gain->tensor));
-      node.storage = std::string(dtype_name(tensor.dtype));
-      node.weights = norm->gain->part.count;
-      node.bytes = node.weights * dtype_size(tensor.dtype);
-    }
+    if (norm->gain) add_gain(*norm->gain, node);
+    for (const model::Stored& gain : norm->group_gains) add_gain(gain, node);
     return add(std::move(node));
   }
 
   GraphSection& section() { return section_; }
 
  private:
+  void add_gain(const model::Stored& gain, GraphNode& node) const {
+    const auto tensor = checkpoint_->tensor(model::find_tensor_name(*checkpoint_, gain.tensor).value_or(gain.tensor));
+    node.storage = std::string(dtype_name(tensor.dtype));
+    node.weights += gain.part.count;
+    node.bytes += gain.part.count * dtype_size(tensor.dtype);
+  }
+
   std::pair<std::string, std::uint64_t> stored(const Parameter& p) const {
     if (const auto found = quantized_.find(p.weight_module); found != quantized_.end())
       return {quant::storage_text(found->second->stored()), found->second->tensor().stored_bits() / 8};

@@ -31,10 +31,15 @@ struct Findings {
   }
 };
 
-void compare_batch(const model::Model& model, const LogitMaker& reference, const WindowBatch& batch,
-                   const model::ForwardOptions& options, std::size_t before, Findings& findings) {
+using Clock = std::chrono::steady_clock;
+
+// Returns how long the reference and the comparison took.
+Clock::duration compare_batch(const model::Model& model, const LogitMaker& reference, const WindowBatch& batch,
+                              const model::ForwardOptions& options, std::size_t before, Findings& findings) {
+  Clock::duration beside{};
   LogitStream stream(reference, batch, before);
   visit_scored_logits(model, batch, options, [&](std::size_t first, MatrixView<const float> logits) {
+    const auto start = Clock::now();
     for (std::size_t done = 0; done < logits.rows();) {
       const MatrixView<const float> expected = stream.next(logits.rows() - done);
       NIBBLE_REQUIRE(expected.rows() > 0, InvalidArgument, "comparing models: the reference gave too few logits");
@@ -46,7 +51,9 @@ void compare_batch(const model::Model& model, const LogitMaker& reference, const
       });
       done += expected.rows();
     }
+    beside += Clock::now() - start;
   });
+  return beside;
 }
 
 }  // namespace
@@ -65,11 +72,12 @@ ReferenceComparison compare_with_reference(const model::Model& model, const Logi
   if (resolved.context == 0) resolved.context = model.architecture().max_positions;
   const ProtocolRun run(model.architecture(), tokens, resolved);
   Findings findings(run.targets());
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
+  Clock::duration beside{};
   run.for_each_batch([&](const WindowBatch& batch, std::size_t before) {
-    compare_batch(model, reference, batch, resolved.forward, before, findings);
+    beside += compare_batch(model, reference, batch, resolved.forward, before, findings);
   });
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start - beside).count();
 
   ReferenceComparison result;
   result.model = run.result(findings.nll, seconds);

@@ -10,7 +10,7 @@ namespace nibble::eval {
 
 /// How far a model's predictions are from those of a reference (the float model) on one text.
 struct ReferenceComparison {
-  PerplexityResult model;  ///< the same figures as perplexity() gives, but tokens_per_second counts both models' work
+  PerplexityResult model;      ///< the same figures as perplexity() gives, the time of the reference left out
   PerplexityResult reference;  ///< of the reference, likewise
 
   /// KL(reference ‖ model) of the predictions of the scored tokens, in nats per token.

@@ -1,5 +1,6 @@
 #include "eval/speed/work.h"
 
+#include <map>
 #include <string>
 
 #include "model/architecture/tensor_names.h"
@@ -9,21 +10,41 @@
 namespace nibble::eval {
 namespace {
 
-// Bytes of `module`'s weight, whatever parts a format stores it in.
-std::uint64_t module_bytes(const model::Checkpoint& checkpoint, const std::string& module) {
-  const model::TensorNames names(checkpoint.architecture());
-  std::uint64_t bytes = 0;
-  for (const std::string& name : checkpoint.tensor_names())
-    if (names.canonical(name).starts_with(module + ".")) bytes += model::stored_bytes(checkpoint, name);
-  return bytes;
-}
+// Bytes of all tensors that the network reads, by their names in the architecture; mixtures have ten thousands.
+class StoredBytes {
+ public:
+  explicit StoredBytes(const model::Checkpoint& checkpoint) {
+    const model::Architecture& architecture = checkpoint.architecture();
+    const model::TensorNames names(architecture);
+    for (const std::string& name : checkpoint.tensor_names())
+      if (!architecture.is_ignored(name)) bytes_[names.canonical(name)] += model::stored_bytes(checkpoint, name);
+  }
+
+  std::uint64_t all() const {
+    std::uint64_t sum = 0;
+    for (const auto& [name, bytes] : bytes_) sum += bytes;
+    return sum;
+  }
+  // Of a module's weight, whatever parts a format stores it in.
+  std::uint64_t of_module(const std::string& module) const {
+    const std::string prefix = module + ".";
+    std::uint64_t sum = 0;
+    for (auto part = bytes_.lower_bound(prefix); part != bytes_.end() && part->first.starts_with(prefix); ++part)
+      sum += part->second;
+    return sum;
+  }
+
+ private:
+  std::map<std::string, std::uint64_t, std::less<>> bytes_;
+};
 
 }  // namespace
 
 std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
-  std::uint64_t bytes = checkpoint.tensor_bytes();
-  if (!architecture.head.tied) bytes -= module_bytes(checkpoint, architecture.embedding.module);
-  if (architecture.positions) bytes -= module_bytes(checkpoint, architecture.positions->module);
+  const StoredBytes stored_bytes(checkpoint);
+  std::uint64_t bytes = stored_bytes.all();
+  if (!architecture.head.tied) bytes -= stored_bytes.of_module(architecture.embedding.module);
+  if (architecture.positions) bytes -= stored_bytes.of_module(architecture.positions->module);
   const model::NarrowTensors narrow_tensors(checkpoint);
   // Of a mixture's experts a token reads those that it chooses.
   double idle = 0.0;
@@ -38,13 +59,13 @@ std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const 
     }
     const auto stored = model::find_tensor_name(checkpoint, layer->weight.tensor);
     idle += share * (stored ? weights * static_cast<double>(dtype_size(checkpoint.tensor(*stored).dtype))
-                            : static_cast<double>(module_bytes(checkpoint, layer->weight_module)));
+                            : static_cast<double>(stored_bytes.of_module(layer->weight_module)));
   }
   return bytes - static_cast<std::uint64_t>(idle);
 }
 
 std::uint64_t head_bytes(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
-  return module_bytes(checkpoint, architecture.head.linear.weight_module);
+  return StoredBytes(checkpoint).of_module(architecture.head.linear.weight_module);
 }
 
 }  // namespace nibble::eval

@@ -7,8 +7,8 @@
 
 namespace nibble::eval {
 
-/// Bytes of stored weights that one generated token has to read: all tensors but positions, and but the embedding
-/// unless it serves as the head too (of both only one row is read), and of a mixture its active share.
+/// Bytes of stored weights that one generated token has to read: all tensors of the network but positions, and but the
+/// embedding unless it serves as the head too (of both only one row is read), and of a mixture its active share.
 std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const model::Architecture& architecture);
 
 /// The part of them that is the head's.

@@ -1,6 +1,7 @@
 #include "quant/job/quantize_model.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/files/hash.h"
@@ -163,6 +164,15 @@ std::optional<BudgetFit> fit_budget(const Plan& plan, const std::vector<InputGro
   return std::optional<BudgetFit>(std::in_place, plan, recipe, calibration, reserved);
 }
 
+// Of layers that config.json gives no bias, those that the checkpoint has all the same.
+std::set<std::string> undeclared_biases(const Plan& plan) {
+  std::set<std::string> names;
+  for (const QuantizeItem& item : plan.items)
+    for (const BiasItem& bias : plan.biases)
+      if (bias.original && !item.layer.biased && bias.name == item.layer.bias.tensor) names.insert(bias.name);
+  return names;
+}
+
 QuantizationConfig stored_config(const Plan& plan, const QuantizeResult& result, const model::Checkpoint& checkpoint,
                                  const Recipe& recipe, const Calibration& calibration) {
   QuantizationConfig stored;
@@ -170,6 +180,7 @@ QuantizationConfig stored_config(const Plan& plan, const QuantizeResult& result,
     if (item.settings.coded())
       stored.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
   stored.widened = widened_floats(plan);
+  stored.kept_biases = undeclared_biases(plan);
   stored.recipe = recipe.canonical_json().dump();
   stored.checkpoint_fingerprint = checkpoint.fingerprint();
   stored.calibration_fingerprints = calibration.fingerprints();

@@ -1,6 +1,7 @@
 #include "quant/store/model_size.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "model/checkpoint/narrow_tensors.h"
@@ -28,17 +29,20 @@ DType float_dtype(const model::Checkpoint& checkpoint, const model::Parameter& l
   return checkpoint.tensor(stored.value_or(own)).dtype;
 }
 
-}  // namespace
-
-std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
+// Full names of biases of the blocks that shifting added.
+std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
+                                      const std::optional<QuantizationConfig>& config) {
   std::vector<std::string> added;
-  std::set<std::string> seen;
+  if (!config) return added;
+  std::set<std::string> seen = config->kept_biases;
   for (const model::Parameter* layer : model::linear_layers(architecture)) {
     const std::string& bias = layer->bias.tensor;
     if (!layer->biased && checkpoint.contains(bias) && seen.insert(bias).second) added.push_back(bias);
   }
   return added;
 }
+
+}  // namespace
 
 ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
                         const QuantizedWeights& quantized) {
@@ -60,9 +64,10 @@ ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Archit
       methods.insert(float_text(dtype));
     }
   }
-  for (const std::string& bias : added_biases(checkpoint, architecture))
+  const auto config = parse_quantization_config(checkpoint.metadata(), "config.json");
+  for (const std::string& bias : added_biases(checkpoint, architecture, config))
     bits += static_cast<double>(checkpoint.tensor(bias).data.size() * 8);
-  if (const auto config = parse_quantization_config(checkpoint.metadata(), "config.json"))
+  if (config)
     for (const auto& [name, before] : config->widened)
       if (checkpoint.contains(name)) {
         const model::TensorView tensor = checkpoint.tensor(name);

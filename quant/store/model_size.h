@@ -23,7 +23,4 @@ struct ModelSize {
 ModelSize measure_model(const model::Checkpoint& checkpoint, const model::Architecture& architecture,
                         const QuantizedWeights& quantized);
 
-/// Full names of biases of the blocks that config.json does not ask for: shifting added them.
-std::vector<std::string> added_biases(const model::Checkpoint& checkpoint, const model::Architecture& architecture);
-
 }  // namespace nibble::quant

@@ -106,9 +106,9 @@ std::string config_place(const model::Checkpoint& checkpoint) {
 QuantizedWeights open_quantized_weights(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
   QuantizedWeights weights;
   const auto config = parse_quantization_config(checkpoint->metadata(), config_place(*checkpoint));
-  if (config)
-    for (const auto& [module, stored] : config->tensors)
-      weights.emplace(module, std::make_shared<const MappedQuantizedWeight>(checkpoint, module, stored));
+  if (!config) return weights;
+  for (const auto& [module, stored] : config->tensors)
+    weights.emplace(module, std::make_shared<const MappedQuantizedWeight>(checkpoint, module, stored));
   for (const std::string& name : checkpoint->tensor_names()) {
     constexpr std::string_view kCodes = ".codes";
     NIBBLE_REQUIRE(!name.ends_with(kCodes) || weights.contains(name.substr(0, name.size() - kCodes.size())),

@@ -97,6 +97,13 @@ std::map<std::string, DType> parse_widened(const Json& json, const std::string& 
   return widened;
 }
 
+std::set<std::string> parse_kept_biases(const Json& json, const std::string& where) {
+  const bool fits = json.is_array() && json.size() <= kMaxTensors &&
+                    std::all_of(json.begin(), json.end(), [](const Json& name) { return name.is_string(); });
+  NIBBLE_REQUIRE(fits, FormatError, "{}: kept_biases: expected a list of at most {} names", where, kMaxTensors);
+  return json.get<std::set<std::string>>();
+}
+
 OrderedJson stored_tensor_json(const StoredTensor& stored) {
   OrderedJson json{{"format", storage_format(stored.format).name},
                    {"shape", {stored.spec.rows, stored.spec.cols}},
@@ -141,7 +148,8 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
   const Json& version = fields.at("version", "a number");
   NIBBLE_REQUIRE(version == kQuantizedFormatVersion, FormatError, "{}: version: this program reads version {}, got {}",
                  where, kQuantizedFormatVersion, version.dump());
-  for (const char* key : {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "widened", "fingerprints"})
+  for (const char* key :
+       {"bits_per_weight", "model_bits_per_weight", "recipe", "tensors", "widened", "kept_biases", "fingerprints"})
     fields.mark(key);
   fields.refuse_unread();
   QuantizationConfig result;
@@ -151,6 +159,7 @@ std::optional<QuantizationConfig> parse_quantization_config(std::string_view con
   for (const auto& [name, stored] : tensors.items())
     result.tensors.emplace(name, parse_stored_tensor(stored, fmt::format("{}: tensors: '{}'", where, name)));
   if (const Json* widened = fields.find("widened")) result.widened = parse_widened(*widened, where);
+  if (const Json* kept = fields.find("kept_biases")) result.kept_biases = parse_kept_biases(*kept, where);
   result.recipe = fields.at("recipe", "the recipe").dump();
   result.checkpoint_fingerprint = fields.object("fingerprints").text("checkpoint");
   return result;
@@ -170,6 +179,7 @@ std::string with_quantization_config(std::string_view config_text, const Quantiz
                                    {"fingerprints", std::move(fingerprints)},
                                    {"recipe", OrderedJson::parse(quantization.recipe)},
                                    {"tensors", std::move(tensors)}};
+  if (!quantization.kept_biases.empty()) config["quantization_config"]["kept_biases"] = quantization.kept_biases;
   for (const auto& [name, dtype] : quantization.widened)
     config["quantization_config"]["widened"][name] = dtype_name(dtype);
   return config.dump(2) + "\n";

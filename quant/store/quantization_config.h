@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ StoredTensor stored_tensor(const TensorSettings& settings, std::size_t rows, std
 struct QuantizationConfig {
   std::map<std::string, StoredTensor> tensors;        ///< by module name
   std::map<std::string, DType> widened = {};          ///< floats stored wider than they were, and what they were
+  std::set<std::string> kept_biases = {};             ///< that the float checkpoint had, though no key asks for them
   std::string recipe;                                 ///< JSON
   std::string checkpoint_fingerprint;                 ///< of the float checkpoint
   std::vector<std::string> calibration_fingerprints;  ///< of the calibration files, in the order given; not read back

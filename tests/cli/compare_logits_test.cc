@@ -47,6 +47,14 @@ TEST(CompareLogitsProgram, MeasuresWhatNeedNotBeExact) {
   EXPECT_THAT(run.out, HasSubstr("not exact"));
 }
 
+// A chunk that does not divide the context makes a window slide before its positions are all taken.
+TEST(CompareLogitsProgram, AWindowThatSlidesByItsChunksNeedNotBeExact) {
+  const ProgramRun run = nibble({"compare-logits", kLlamaDemo, "--text", kEvalText, "--max-tokens", "100", "--cache",
+                                 "window", "--window-chunk", "48", "--window-context", "100", "--chunk", "48"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("not exact"));
+}
+
 TEST(CompareLogitsProgram, ADifferenceBeyondTheToleranceIsExitCode4) {
   const ProgramRun run = nibble({"compare-logits", kLlamaDemo, "--text", kEvalText, "--max-tokens", "40", "--cache",
                                  "state", "--chunk", "1", "--tolerance", "0"});

@@ -30,8 +30,11 @@ bool has_nan(std::span<const T> row) {
 template <class T>
 void require_no_nan(MatrixView<const T> logits, std::span<const std::size_t> rows) {
   for_row_pieces(logits.rows(), logits.cols(), [&](std::size_t r, std::size_t first, std::size_t count) {
-    NIBBLE_REQUIRE(!has_nan<T>(logits.row(r).subspan(first, count)), NumericalError,
-                   "transformer: logits of row {} hold NaN; a weight or an activation is not finite", rows[r]);
+    NIBBLE_REQUIRE(
+        !has_nan<T>(logits.row(r).subspan(first, count)), NumericalError,
+        "transformer: logits of row {} hold NaN; a weight or an activation is not finite (keys and values beyond "
+        "65504 in a cache of f16, say)",
+        rows[r]);
   });
 }
 

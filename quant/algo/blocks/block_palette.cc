@@ -427,6 +427,7 @@ BlockPaletteRounding round_block_palette_hessian(MatrixView<const float> w, Matr
   NIBBLE_REQUIRE(options.search && options.joint_iterations == 0, InvalidArgument,
                  "round_block_palette: a Hessian is for a search without joint rounds, got search {} and {} rounds",
                  options.search, options.joint_iterations);
+  require_finite_hessian(h);
   return round_with(w, weights, options,
                     [&](std::span<const float> palette, const Shape& shape, Matrix<float>& scales) {
                       search_scales(w, palette, shape, HessianError(h), scales);

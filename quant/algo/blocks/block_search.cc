@@ -12,6 +12,7 @@
 #include "core/matrix/dtype.h"
 #include "quant/algo/blocks/block_search_kernels.h"
 #include "quant/algo/rounding/block_kernels.h"
+#include "quant/algo/rounding/finite.h"
 
 namespace nibble::quant {
 namespace {
@@ -297,6 +298,7 @@ BlockRounding search_blocks_hessian(MatrixView<const float> w, MatrixView<const 
   NIBBLE_REQUIRE(h.rows() == w.cols() && h.cols() == w.cols(), InvalidArgument,
                  "search_blocks: a weight ({}, {}) needs a Hessian ({}, {}), got ({}, {})", w.rows(), w.cols(),
                  w.cols(), w.cols(), h.rows(), h.cols());
+  require_finite_hessian(h);
   return search(w, options, HessianMetric(h));
 }
 

@@ -18,8 +18,12 @@ void mark_largest(LargeVector<std::uint8_t>& marked, std::size_t count, const Sc
   if (count == 0) return;
   LargeVector<double> scores;
   scores.reserve(marked.size());
-  for (std::size_t i = 0; i < marked.size(); ++i)
-    if (marked[i] == 0) scores.push_back(score(i));
+  for (std::size_t i = 0; i < marked.size(); ++i) {
+    if (marked[i] != 0) continue;
+    scores.push_back(score(i));
+    NIBBLE_REQUIRE(std::isfinite(scores.back()), NumericalError,
+                   "outliers: a score of {} at index {}: are the sensitivities finite?", scores.back(), i);
+  }
   const auto last = scores.begin() + static_cast<std::ptrdiff_t>(count - 1);
   std::nth_element(scores.begin(), last, scores.end(), std::greater<>());
   const double least = *last;

@@ -14,9 +14,9 @@ namespace nibble::quant {
 ///
 ///   A_kl = Σ_i s_i² P_ikᵀ H P_il,   b_k = Σ_i s_i P_ikᵀ H w_i,   A c = b,   P_ik the inputs of row i with code k
 ///
-/// solved for the change of c by conjugate gradients, at most k steps: entries that no input has, or that A
-/// does not determine, stay. Entries are rounded to `palette_dtype` (round_palette()), sorted, and the codes follow;
-/// those of windows keep their order.
+/// solved for the change of c by conjugate gradients, at most k steps for each group, of four groups together at most:
+/// entries that no input has, or that A does not determine, stay. Entries are rounded to `palette_dtype`
+/// (round_palette()), sorted, and the codes follow; those of windows keep their order.
 ///
 /// Before that rounding the loss does not rise. w (out, in), h (in, in).
 /// Throws InvalidArgument for shapes that do not fit; NumericalError for an entry that is not finite in its type.

@@ -29,7 +29,7 @@ struct HessianFactor {
   Matrix<float> upper;             ///< (n, n): upper triangular U with UᵀU = (H + diag(damping))⁻¹, in that order
   /// (n), by input: 1 where the diagonal is 0 or negative (an input that is always 0, or constant when centred). Such
   /// inputs are rounded to nearest: neither do they take errors of other inputs nor pass theirs on. (Under a Hessian of
-  /// outputs they do take those of other rows.)
+  /// outputs feedback gives them those of other rows; the descent behind it rounds them to nearest again.)
   std::vector<std::uint8_t> silent;
   std::size_t silent_inputs = 0;  ///< how many of them
   double damping_share = 0.0;     ///< the share that it took

@@ -176,7 +176,9 @@ class Planner {
       if (norm->gain) offsets[norm->gain->tensor] = norm->gain_offset;
     std::map<std::string, const model::Parameter*> matrices;
     for (const model::Parameter* matrix : model::matrices(architecture_)) matrices[matrix->weight.tensor] = matrix;
-    std::set<std::string> names;
+    std::set<std::string, std::less<>> coded, names;
+    for (const QuantizeItem& item : plan_.items)
+      if (item.settings.coded()) coded.insert(item.identity.name);
     for (const std::string& stored : checkpoint_->tensor_names()) {
       if (taken_.contains(stored) || architecture_.is_ignored(stored)) continue;
       // Parts of a narrow tensor of the network are that tensor; of another, nobody knows the shape: they stay parts.
@@ -187,6 +189,10 @@ class Planner {
       if (is_narrow && part->kind != model::NarrowPart::Kind::kCodes) continue;
       const std::string name = is_narrow ? matrix->first : tensor_names.canonical(stored);
       if (architecture_.head.tied && name == architecture_.head.linear.module + ".weight") continue;
+      // Whoever opens the output would take it for a part of the codes' weight (NAME.scale); what the network does not
+      // ask for is left out there, as is said of it.
+      const std::string_view module = std::string_view(name).substr(0, std::min(name.rfind('.'), name.size()));
+      if ((!name.ends_with(".bias") && coded.contains(module)) || name.ends_with(".codes")) continue;
       NIBBLE_REQUIRE(names.insert(name).second && (name == stored || !taken_.contains(name)), FormatError,
                      "checkpoint '{}': tensor '{}' is there with and without '{}'", checkpoint_->directory().string(),
                      name, architecture_.prefix);

@@ -143,7 +143,9 @@ void add_byte_tables(PackedWeight& packed) {
   std::vector<float> steps, all_lowest;
   for (std::size_t first = 0; first < packed.tables.size(); first += entries) {
     const float* table = packed.tables.data() + first;
-    const float lowest = table[0], step = (table[entries - 1] - lowest) / 255.0f;  // ascending
+    // Ascending. A grid's integers are bytes as they are; seven steps, of 3 bits, would not divide 255.
+    const bool integers = packed.middle != 0;
+    const float lowest = table[0], step = integers ? 1.0f : (table[entries - 1] - lowest) / 255.0f;
     for (std::size_t i = 0; i < packed.byte_entries(); ++i) {
       const float place = step > 0.0f ? std::min(255.0f, (table[i % entries] - lowest) / step + 0.5f) : 0.0f;
       packed.byte_tables.push_back(static_cast<std::uint8_t>(place));

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "eval/speed/work.h"
 #include "model/transformer/build.h"
+#include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/layers.h"
@@ -59,6 +60,19 @@ TEST_F(MeasureSpeed, CountsTheWorkOfItsShape) {
   const auto norms = 2 * (2 * architecture.blocks.size() + 1) * architecture.hidden;
   EXPECT_EQ(weight_bytes_per_token(*checkpoint, architecture), 2 * static_cast<std::uint64_t>(weights) + table + norms);
   EXPECT_EQ(head_bytes(*checkpoint, architecture), table);
+}
+
+// A tied head that is stored again is read by nobody.
+TEST(WeightBytesPerToken, LeaveOutWhatTheNetworkDoesNotRead) {
+  const test::TempDir dir;
+  auto model = test::tiny_gpt2(test::f16_tensor);
+  model.write(dir / "plain");
+  model.tensors.push_back(test::f16_tensor("lm_head.weight", {40, 16}, std::vector<float>(640, 1.0f)));
+  model.write(dir / "again");
+  const auto plain = model::Checkpoint::open(dir / "plain"), again = model::Checkpoint::open(dir / "again");
+  EXPECT_EQ(weight_bytes_per_token(*again, again->architecture()),
+            weight_bytes_per_token(*plain, plain->architecture()));
+  EXPECT_EQ(head_bytes(*again, again->architecture()), 2u * 40 * 16);
 }
 
 TEST(FitContext, LeavesRoomForPromptAndGeneration) {

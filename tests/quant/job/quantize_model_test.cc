@@ -14,6 +14,7 @@
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/store/load_model.h"
+#include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -214,6 +215,44 @@ TEST(QuantizeModel, UnderstandsPrefixedNamesMasksAndAStoredTiedHead) {
   const auto prefixed = quantize(dir / "prefixed", dir / "b", Recipe());
   EXPECT_EQ(test::read_file(dir / "a" / "model.safetensors"), test::read_file(dir / "b" / "model.safetensors"));
   EXPECT_EQ(plain.model_bits_per_weight, prefixed.model_bits_per_weight);
+}
+
+// Scales of other programs lie under names that parts of a coded weight have in the output.
+TEST(QuantizeModel, LeavesOutWhatWouldBeTakenForAPartOfItsCodes) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "plain");
+  auto model = test::tiny_llama();
+  const std::string layer = "model.layers.0.self_attn.k_proj";
+  for (const char* part : {".scale", ".k_scale", ".palette", ".codes"})
+    model.tensors.push_back(test::f16_tensor(layer + part, {8}, std::vector<float>(8, 3.0f)));
+  model.tensors.push_back(test::f16_tensor("speech.codes", {8}, std::vector<float>(8, 3.0f)));
+  model.write(dir / "odd");
+  EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "odd"), test::logits_of_model(dir / "plain")));
+  quantize(dir / "plain", dir / "a", Recipe());
+  quantize(dir / "odd", dir / "b", Recipe());
+  EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "b"), test::logits_of_model(dir / "a")));
+  const auto written = model::Checkpoint::open(dir / "b");
+  for (const std::string& name : written->tensor_names())
+    EXPECT_TRUE(!name.starts_with(layer + ".") || name == layer + ".codes" || name == layer + ".palette") << name;
+}
+
+// A dequantized export of a model with shifted biases, say, of a family without a key for them.
+TEST(QuantizeModel, CountsBiasesAsItsOwnOnlyWhereTheCheckpointHadNone) {
+  const TempDir dir;
+  auto model = test::tiny_llama(test::f16_tensor);
+  const std::string bias = "model.layers.0.self_attn.o_proj.bias";
+  model.tensors.push_back(test::f16_tensor(bias, {16}, std::vector<float>(16, 0.5f)));
+  model.config_json = nlohmann::json::parse(model.config_json).dump();
+  model.write(dir / "model");
+  EXPECT_EQ(load_model(dir / "model").bits_per_weight, 16.0);
+  test::write_calibration(dir / "calib.h5", dir / "model");
+  const auto result = quantize_model({.model = dir / "model",
+                                      .output = dir / "out",
+                                      .recipe = recipe("defaults: {bits: 4, shifting: true}"),
+                                      .calibration = {dir / "calib.h5"},
+                                      .overwrite = false,
+                                      .progress = {}});
+  EXPECT_EQ(load_model(dir / "out").bits_per_weight, result.bits_per_weight);
 }
 
 TEST(Rules, GiveTensorsFormatsOfTheirOwn) {

@@ -243,6 +243,9 @@ TEST(SearchBlocks, BadInputIsNamed) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)search_blocks(w, f.view().rows_slice(0, 2), {}); },
                                                  "(3, 32)", "(2, 32)"));
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)search_blocks_hessian(w, f, {}); }, "(32, 32)"));
+  Matrix<float> h(32, 32);
+  h(3, 5) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { (void)search_blocks_hessian(w, h, {}); }, "(3, 5)", "finite"));
   f(2, 5) = -1.0f;
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)search_blocks(w, f, {}); }, "-1", "row 2, column 5"));
   f(2, 5) = 1.0f;

@@ -20,6 +20,13 @@ std::set<std::size_t> places(const Outliers& outliers, std::size_t cols) {
   return result;
 }
 
+TEST(Outliers, SensitivitiesThatAreNotFiniteAreRefused) {
+  const Matrix<float> w(4, 8);
+  Matrix<double> f(4, 8);
+  f(2, 3) = std::nan("");
+  EXPECT_TRUE(test::throws_with<NumericalError>([&] { (void)find_outliers(w, f, 0.2, 0.0); }, "index 19", "finite"));
+}
+
 TEST(Outliers, AreTheMostSensitiveAndThenOfTheRestTheLargest) {
   Random random(1);
   Matrix<float> w(20, 30);

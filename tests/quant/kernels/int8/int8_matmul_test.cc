@@ -167,6 +167,20 @@ TEST(Int8Matmul, IsWithinRoundingOfWhatTokensGetAloneWhereRowsHaveTheirOwnPalett
   }
 }
 
+// Seven steps of 3 bits would not divide the 255 of a byte: a grid's integers stay what they are.
+TEST(Int8Matmul, BytesOfAGridAreItsCodes) {
+  Random random(9);
+  for (const unsigned bits : {2u, 3u, 4u}) {
+    const PackedWeight packed = pack_weight(random_tensor({{Coding::kBlocks, 3, 64, bits, 64, 1}}, random));
+    ASSERT_EQ(packed.kind, PackedKind::kSharedPalette);
+    for (unsigned code = 0; code < 1u << bits; ++code) EXPECT_EQ(packed.byte_tables[code], code) << bits;
+    for (std::size_t r = 0; r < 3; ++r) {
+      EXPECT_EQ(packed.byte_step[r], packed.row_scale[r]);
+      EXPECT_EQ(packed.byte_lowest[r], -static_cast<float>(1u << (bits - 1)) * packed.row_scale[r]);
+    }
+  }
+}
+
 TEST(Int8Matmul, OfLargestWeightsAndActivationsDoesNotSaturate) {
   Random random(4);
   for (const unsigned bits : {1u, 6u}) {
