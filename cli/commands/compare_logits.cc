@@ -125,7 +125,7 @@ void print_object(const CompareLogitsArguments& arguments, const std::vector<eva
 
 void run(const CompareLogitsArguments& arguments) {
   arguments.common.apply();
-  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   warn_of_unexpected_tensors(*model.checkpoint);
   TokenInputOptions input = arguments.input;
   if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.architecture.max_positions);

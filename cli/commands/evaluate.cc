@@ -40,7 +40,7 @@ struct EvaluateArguments {
 
 void run(const EvaluateArguments& arguments) {
   arguments.common.apply();
-  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   warn_of_unexpected_tensors(*model.checkpoint);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   eval::PerplexityOptions options;

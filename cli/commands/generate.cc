@@ -111,7 +111,7 @@ void run(const GenerateArguments& arguments, const CLI::App& app) {
     refuse_given(app, {"--top-k", "--top-p", "--seed"}, "a --temperature of 0, which always takes the likeliest token");
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
-  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   warn_of_unexpected_tensors(*model.checkpoint);
   const auto tokenizer = model::open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.architecture.vocabulary);

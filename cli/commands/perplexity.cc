@@ -163,7 +163,7 @@ void run(const PerplexityArguments& arguments) {
   arguments.common.apply();
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
-  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   warn_of_unexpected_tensors(*model.checkpoint);
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);

@@ -77,7 +77,7 @@ void run(const SpeedArguments& arguments) {
   report.rows = rows_of(arguments);
   report.bf16 = arguments.compute == "bf16";
   const auto start = std::chrono::steady_clock::now();
-  const quant::LoadedModel model = quant::load_model(arguments.model, load_options(arguments.compute));
+  const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   warn_of_unexpected_tensors(*model.checkpoint);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);

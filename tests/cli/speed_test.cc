@@ -35,6 +35,22 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
   }
 }
 
+// Blocks of 16 inputs are decoded at every use, whatever the mode.
+TEST(Speed, SaysWhereNothingIsMultipliedInBytes) {
+  const TempDir temp;
+  for (const auto& [group, warned] : {std::pair("16", true), std::pair("32", false)}) {
+    const std::string model = temp / group;
+    ASSERT_EQ(nibble({"quantize", kLlamaDemo, "-o", model, "--set", "format=uniform", "--set", "bits=4", "--set",
+                      std::string("group_size=") + group, "-q"})
+                  .exit_code,
+              0);
+    const ProgramRun run = nibble({"speed", model, "--compute", "int8", "--prompt", "8", "--generate", "2", "--warm-up",
+                                   "0", "--repeat", "1", "--skip-limits"});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.err.find("no layer of") != std::string::npos, warned) << run.err;
+  }
+}
+
 TEST(Speed, TableAndCsv) {
   const std::vector<std::string> options = {"speed",     kLlamaDemo, "--prompt", "8", "--generate",    "2",
                                             "--warm-up", "0",        "--repeat", "1", "--skip-limits", "--cache",
