@@ -37,7 +37,7 @@ struct SpeedArguments {
   std::uint64_t prompt = 512, generate = 128, warm_up = 1, repeat = 5, seed = 0;
   std::vector<std::string> contexts;
   bool csv = false, skip_limits = false;
-  const CLI::Option* prompt_option = nullptr;
+  const CLI::Option *prompt_option = nullptr, *generate_option = nullptr;
 };
 
 std::size_t parse_context(std::string_view word) {
@@ -70,6 +70,18 @@ std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
   return rows;
 }
 
+// Of models that have learned fewer positions than the defaults ask for. What was asked for is not cut.
+void cut_defaults(const SpeedArguments& arguments, const model::Architecture& architecture,
+                  std::vector<SpeedRow>& rows) {
+  const bool asked = !arguments.contexts.empty() || arguments.prompt_option->count() > 0 ||
+                     arguments.generate_option->count() > 0 || arguments.cache.kind == "window";
+  if (asked || arguments.prompt + arguments.generate < architecture.position_limit()) return;
+  const eval::Fit fit = eval::fit_context(architecture.position_limit(), arguments.prompt, arguments.generate);
+  rows.front().options.prompt = fit.prompt;
+  rows.front().options.generate = fit.generate;
+  warn_of_cut(rows.front().options, arguments.prompt, arguments.generate);
+}
+
 void run(const SpeedArguments& arguments) {
   arguments.common.apply();
   NIBBLE_REQUIRE(!arguments.csv || !arguments.common.json, InvalidArgument, "--csv and --json: give one of them");
@@ -80,6 +92,7 @@ void run(const SpeedArguments& arguments) {
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   warn_of_unexpected_tensors(*model.checkpoint);
+  cut_defaults(arguments, model.architecture, report.rows);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();
@@ -113,7 +126,8 @@ Command speed_command(CLI::App& program) {
   add_model(*app, arguments->model);
   arguments->prompt_option =
       add_count(*app, "--prompt", arguments->prompt, "Tokens of the prompt [default: 512, or what a --context leaves]");
-  add_count(*app, "--generate", arguments->generate, "Tokens generated after the first [default: 128]");
+  arguments->generate_option =
+      add_count(*app, "--generate", arguments->generate, "Tokens generated after the first [default: 128]");
   app->add_option("--context", arguments->contexts, "Cache sizes to measure at [default: just what is needed]")
       ->delimiter(',')
       ->type_name("N,N,…");

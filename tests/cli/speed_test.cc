@@ -35,6 +35,20 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
   }
 }
 
+TEST(Speed, DefaultsAreCutToThePositionsThatAModelHasLearned) {
+  const std::vector<std::string> options = {"--warm-up", "0", "--repeat", "1", "--skip-limits"};
+  std::vector<std::string> command = {"speed", kGpt2Demo, "--json"};
+  command.insert(command.end(), options.begin(), options.end());
+  const ProgramRun run = nibble(command);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("do not fit the model's context"));
+  const auto speeds = nlohmann::json::parse(run.out)["speeds"];
+  EXPECT_EQ(speeds[0]["prompt"], 127);
+  EXPECT_EQ(speeds[0]["generate"], 128);
+  command.insert(command.end(), {"--prompt", "300"});
+  EXPECT_EQ(nibble(command).exit_code, 2) << "what is asked for is not cut";
+}
+
 // Blocks of 16 inputs are decoded at every use, whatever the mode.
 TEST(Speed, SaysWhereNothingIsMultipliedInBytes) {
   const TempDir temp;
