@@ -276,8 +276,13 @@ for directory in "${directories[@]}"; do
       llama32) recipes_of_llama32 ;;
     esac
   } >"$sweep"
-  # 4: cells failed, which the report lists; the others are there.
-  "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}" || { [[ $? -eq 4 ]] && failed=4; }
+  status=0
+  "$nibble" sweep "$sweep" -o "$out/$name" "${limits[@]}" || status=$?
+  case $status in
+    0) ;;
+    4) failed=4 ;;  # cells failed, which the report lists; the others are there
+    *) exit "$status" ;;
+  esac
   results+=("$out/$name")
 done
 

@@ -77,7 +77,7 @@ std::vector<std::pair<std::string, std::string>> work_settings(const Calibration
   auto list = describe(settings);
   list.emplace_back("processes", fmt::format("{}", team_of(job).size()));
   list.emplace_back("program", program_identity());
-  if (!job.metric_tokens.empty()) list.emplace_back("metric", Hasher().update(std::as_bytes(job.metric_tokens)).hex());
+  list.emplace_back("metric", Hasher().update(std::as_bytes(job.metric_tokens)).hex());  // empty: the first windows
   return list;
 }
 
@@ -105,12 +105,14 @@ void require_same_job(const CalibrationJob& job, const RunSettings& settings) {
 
 // Members of other thread counts have other limits; all walk the same groups of layers.
 std::uint64_t least_of(Team& team, std::uint64_t bytes) {
-  if (team.size() == 1) return bytes;
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;  // floats hold whole numbers up to here
-  auto pages = static_cast<float>(std::min(kMost, bytes >> 12));
-  team.min({&pages, 1});
-  const std::uint64_t least = static_cast<std::uint64_t>(pages) << 12;
-  return pages < static_cast<float>(kMost) ? std::min(bytes, least) : bytes;
+  // In two halves, of whole numbers that floats hold: a limit that is rounded would split a block that just fits.
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 24;
+  const std::uint64_t mine = std::min(bytes, kHalf * kHalf - 1);
+  auto high = static_cast<float>(mine / kHalf);
+  team.min({&high, 1});
+  auto low = static_cast<float>(static_cast<std::uint64_t>(high) == mine / kHalf ? mine % kHalf : kHalf - 1);
+  team.min({&low, 1});
+  return static_cast<std::uint64_t>(high) * kHalf + static_cast<std::uint64_t>(low);
 }
 
 /// One run over the windows of this process.

@@ -26,8 +26,12 @@ void remove_left_windows(const CalibrationJob& job, const std::filesystem::path&
   if (!std::filesystem::exists(base, error)) return;
   const CalibrationJob added = added_windows(job, base);
   if (!std::filesystem::exists(added.output, error)) return;
-  if (differences(StatsFile::open(added.output)->settings(), complete_settings(added)).empty())
-    std::filesystem::remove(added.output, error);
+  try {
+    if (!differences(StatsFile::open(added.output)->settings(), complete_settings(added)).empty()) return;
+  } catch (const FormatError&) {
+    return;  // no calibration file: somebody else's
+  }
+  std::filesystem::remove(added.output, error);
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ CalibrationPlan plan_calibration(const model::Architecture& architecture, const 
   }
 
   const std::uint64_t base = without_sums + plan.accumulator_bytes;
-  const std::uint64_t files = metric_file + 2 * std::max(output_bytes, metric_file);
+  const std::uint64_t files = context.writes_file ? metric_file + 2 * std::max(output_bytes, metric_file) : 0;
   const bool kept_for_a_kill = plan.operations >= kLongRun && plan.residual_bytes <= context.disk &&
                                files + plan.residual_bytes <= 2 * context.disk;  // which is half of what is free
   plan.residuals_on_disk = kept_for_a_kill || base + plan.residual_bytes > memory;

@@ -36,6 +36,7 @@ struct PlanContext {
   std::size_t processes = 1;  ///< that share the windows of a whitened guide's metric
   bool has_metric = false;    ///< another run collects it: a part's whole, or windows before
   std::uint64_t disk = 0;     ///< bytes that scratch files may take for a long run to go on after a kill
+  bool writes_file = true;    ///< a calibration file, and shards of it, on the same disk
   std::string_view remedy = "--collect less at a time";
 };
 

@@ -82,20 +82,25 @@ Marks marks_of(const Entries& entries, const std::function<double(const Entry&)>
   for (const auto& [key, group] : groups) {
     const Entry* lowest = *std::min_element(group.begin(), group.end(),
                                             [&](const Entry* a, const Entry* b) { return value(*a) < value(*b); });
-    std::size_t undecided = 0, unknown = 0;
+    std::size_t unknown = 0;
+    bool below = false;
+    Entries undecided;
     for (const Entry* entry : group) {
       marks.lowest[entry] = lowest;
       if (entry == lowest) continue;
       const auto found = difference(*entry, *lowest);
-      // One that is lower where both were measured says that "lowest" comes of what one of them lacks.
-      if (!found || (!is_undecided(*found) && found->mean < 0.0)) {
+      if (!found) {
         ++unknown;
       } else if (is_undecided(*found)) {
-        ++undecided;
-        marks.undecided.insert(entry);
+        undecided.push_back(entry);
+      } else if (found->mean < 0.0) {
+        below = true;  // where both were measured: the lowest is that by what one of them lacks
       }
     }
-    if (undecided > 0) {
+    if (below) {
+      marks.by_chance.insert(lowest);
+    } else if (!undecided.empty()) {
+      marks.undecided.insert(undecided.begin(), undecided.end());
       marks.undecided.insert(lowest);
     } else if (unknown == 0) {
       marks.best.insert(lowest);

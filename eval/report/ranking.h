@@ -42,6 +42,7 @@ std::string millinat_difference(const PairedDifference& difference);
 /// difference from the lowest is not known (of one window, say) is neither, and nor is the lowest then.
 struct Marks {
   std::set<const Entry*> best = {}, undecided = {};
+  std::set<const Entry*> by_chance = {};             ///< lowest ones that others are below where both were measured
   std::map<const Entry*, const Entry*> lowest = {};  ///< of the group of each entry whose value is finite
 };
 

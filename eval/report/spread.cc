@@ -85,7 +85,7 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
     cell.is_best = marks.best.contains(entry);
     cell.undecided = marks.undecided.contains(entry);
     if (entry == lowest) {
-      cell.detail = "the lowest";
+      cell.detail = marks.by_chance.contains(entry) ? "the lowest mean, of other draws" : "the lowest";
     } else if (const auto found = more(*entry, *lowest)) {
       pairs.insert(found->pairs);
       cell.detail = fmt::format("{} ± {:.3f}", signed_number(found->mean, 3), found->standard_error);

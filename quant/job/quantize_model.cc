@@ -165,11 +165,10 @@ std::optional<BudgetFit> fit_budget(const Plan& plan, const std::vector<InputGro
 }
 
 // Of layers that config.json gives no bias, those that the checkpoint has all the same.
-std::set<std::string> undeclared_biases(const Plan& plan) {
+std::set<std::string> undeclared_biases(const model::Checkpoint& checkpoint) {
   std::set<std::string> names;
-  for (const QuantizeItem& item : plan.items)
-    for (const BiasItem& bias : plan.biases)
-      if (bias.original && !item.layer.biased && bias.name == item.layer.bias.tensor) names.insert(bias.name);
+  for (const model::Parameter* layer : model::linear_layers(checkpoint.architecture()))
+    if (!layer->biased && model::find_tensor_name(checkpoint, layer->bias.tensor)) names.insert(layer->bias.tensor);
   return names;
 }
 
@@ -180,7 +179,7 @@ QuantizationConfig stored_config(const Plan& plan, const QuantizeResult& result,
     if (item.settings.coded())
       stored.tensors[item.identity.name] = stored_tensor(item.settings, item.source->rows(), item.source->cols());
   stored.widened = widened_floats(plan);
-  stored.kept_biases = undeclared_biases(plan);
+  stored.kept_biases = undeclared_biases(checkpoint);
   stored.recipe = recipe.canonical_json().dump();
   stored.checkpoint_fingerprint = checkpoint.fingerprint();
   stored.calibration_fingerprints = calibration.fingerprints();

@@ -38,6 +38,7 @@ calib::CalibrationPlan plan_walk(const model::Architecture& architecture, const 
   return calib::plan_calibration(
       architecture, settings, memory_bytes,
       {.disk = calib::disk_for_scratch(scratch),
+       .writes_file = false,
        .remedy = "take sequential: false with statistics of --calib, which need no forward pass"});
 }
 

@@ -24,8 +24,9 @@ struct PackedWeight {
   HugeBuffer codes;           ///< (panels, units, unit_bytes)
   std::vector<float> tables;  ///< (palettes, entries); blocks of up to 4 bits: one table of code - middle
   /// For int8 mode: palettes of up to 6 bits in bytes, (palettes, byte_entries()): entry = step · byte + lowest within
-  /// step / 2, step = (highest - lowest) / 255. Block palettes:
-  /// entry = step (byte - middle), step what their integers are a multiple of, else the largest magnitude / 127.
+  /// step / 2, step = (highest - lowest) / 255, or 1 of a grid with a scale for each row, whose bytes are its codes.
+  /// Block palettes: entry = step (byte - middle), step what their integers are a multiple of, else the largest
+  /// magnitude / 127.
   std::vector<std::uint8_t> byte_tables;
   WindowLayout windows;                       ///< instead of `kind` and `layout`, if step > 0
   std::vector<std::uint8_t> byte_planes;      ///< windows of up to 8 bits: WindowTables::planes

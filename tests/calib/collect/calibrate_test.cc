@@ -596,6 +596,9 @@ TEST(CalibrateRun, AnExtensionThatWasKilledAtItsEndIsTidiedUp) {
   std::filesystem::copy(base.output, added.output);  // not ours
   extend_calibration(job, base.output);
   EXPECT_TRUE(std::filesystem::exists(added.output));
+  test::write_file(added.output, "anything");
+  EXPECT_NO_THROW(extend_calibration(job, base.output));
+  EXPECT_EQ(test::read_file(added.output), "anything");
   std::filesystem::remove(base.output);
   EXPECT_NO_THROW(extend_calibration(job, base.output)) << "there is nothing to do";
 }

@@ -128,7 +128,7 @@ TEST(Spread, NoneIsBoldThatAnotherIsBelowWhereBothWereDrawn) {
   const auto entries = entries_of({cell(0, "0", 10.0), cell(0, "1", 10.1), cell(0, "2", 10.2), cell(0, "3", 1.0),
                                    cell(1, "0", 9.0), cell(1, "1", 9.1), cell(1, "2", 9.21)});
   const auto made = tables(entries);
-  EXPECT_EQ(row_of(made.at(0), 0)[1].detail, "the lowest");
+  EXPECT_EQ(row_of(made.at(0), 0)[1].detail, "the lowest mean, of other draws");
   EXPECT_EQ(row_of(made.at(0), 1)[1].detail, "−0.997 ± 0.003");
   for (const auto& row : made[0].rows) EXPECT_FALSE(row[1].is_best || row[1].undecided) << row[1].text;
   EXPECT_NE(made[0].caption.find("3 pairs have 2 degrees"), std::string::npos) << made[0].caption;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
@@ -14,6 +15,7 @@
 #include "quant/algo/blocks/block_rounding.h"
 #include "quant/algo/palettes/palettize.h"
 #include "quant/store/load_model.h"
+#include "quant/store/quantization_config.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -240,19 +242,28 @@ TEST(QuantizeModel, LeavesOutWhatWouldBeTakenForAPartOfItsCodes) {
 TEST(QuantizeModel, CountsBiasesAsItsOwnOnlyWhereTheCheckpointHadNone) {
   const TempDir dir;
   auto model = test::tiny_llama(test::f16_tensor);
+  auto config = nlohmann::json::parse(model.config_json);
+  config["model_type"] = "mistral";
+  model.config_json = config.dump();
   const std::string bias = "model.layers.0.self_attn.o_proj.bias";
   model.tensors.push_back(test::f16_tensor(bias, {16}, std::vector<float>(16, 0.5f)));
-  model.config_json = nlohmann::json::parse(model.config_json).dump();
   model.write(dir / "model");
   EXPECT_EQ(load_model(dir / "model").bits_per_weight, 16.0);
   test::write_calibration(dir / "calib.h5", dir / "model");
-  const auto result = quantize_model({.model = dir / "model",
-                                      .output = dir / "out",
-                                      .recipe = recipe("defaults: {bits: 4, shifting: true}"),
-                                      .calibration = {dir / "calib.h5"},
-                                      .overwrite = false,
-                                      .progress = {}});
-  EXPECT_EQ(load_model(dir / "out").bits_per_weight, result.bits_per_weight);
+  for (const char* shifting : {"false", "true"}) {
+    const auto result =
+        quantize_model({.model = dir / "model",
+                        .output = dir / "out",
+                        .recipe = recipe(std::string("defaults: {bits: 4, shifting: ") + shifting + "}"),
+                        .calibration = {dir / "calib.h5"},
+                        .overwrite = true,
+                        .progress = {}});
+    EXPECT_EQ(load_model(dir / "out").bits_per_weight, result.bits_per_weight) << shifting;
+    const auto written = model::Checkpoint::open(dir / "out");
+    const auto stored = parse_quantization_config(written->metadata(), "config.json");
+    EXPECT_EQ(stored.value().kept_biases, std::set<std::string>{bias});
+    EXPECT_TRUE(written->contains(bias));
+  }
 }
 
 TEST(Rules, GiveTensorsFormatsOfTheirOwn) {
