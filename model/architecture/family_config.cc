@@ -33,6 +33,7 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "problem_type",
                                           "tokenizer_class",
                                           "finetuning_task",
+                                          "num_steps",  // of Polyglot-Ko's training
                                           "attention_dropout",
                                           "hidden_dropout",
                                           "hidden_dropout_prob",

@@ -23,6 +23,11 @@ struct Falcon {
         activation(config.activation("activation", "gelu")) {
     NIBBLE_REQUIRE(hidden % heads == 0, FormatError, "{}: hidden_size {} is not a multiple of num_attention_heads {}",
                    config.what(), hidden, heads);
+    // Of Falcon 2, whose code takes ffn_hidden_size alone.
+    const std::size_t factor = config.integer_or("ff_factor", 1, 1, kMaxWidth);
+    NIBBLE_REQUIRE(!config.has("ff_factor") || factor * hidden == inner, FormatError,
+                   "{}: ff_factor {} times hidden_size {} is not ffn_hidden_size {}", config.what(), factor, hidden,
+                   inner);
     const std::size_t said = config.integer_of_or({"num_kv_heads", "n_head_kv"}, heads, 1, kMaxHeads);
     const bool one = config.boolean_or("multi_query", true) && !new_decoder;
     kv_heads = one ? 1 : new_decoder ? said : heads;

@@ -19,6 +19,11 @@ Architecture parse_nemotron(const FamilyConfig& config) {
   const std::size_t channels = config.integer_or("kv_channels", like.head_dim, 1, kMaxHeadDim);
   NIBBLE_REQUIRE(channels == like.head_dim, FormatError, "{}: 'kv_channels': expected the head_dim {}, got {}",
                  config.what(), like.head_dim, channels);
+  // What a converter writes beside norm_eps, or in its place; only the latter is read.
+  const double epsilon = config.number_or("norm_eps", 1e-5, 0.0, 1.0);
+  NIBBLE_REQUIRE(config.number_or("layer_norm_eps", epsilon, 0.0, 1.0) == epsilon, FormatError,
+                 "{}: 'layer_norm_eps': expected norm_eps, {}, which is what is computed, or no such key",
+                 config.what(), epsilon);
   Architecture a = like.build();
   a.attention_bias_key = "attention_bias";
   a.mlp_bias_key = "mlp_bias";

@@ -22,6 +22,8 @@ struct Opt {
         activation(config.activation("activation_function", "relu")) {
     NIBBLE_REQUIRE(hidden % heads == 0, FormatError, "{}: hidden_size {} is not a multiple of num_attention_heads {}",
                    config.what(), hidden, heads);
+    config.require_boolean("learned_embeddings", true);  // of Galactica, as the rest is in any case
+    config.require_boolean("scale_embeddings", false);
   }
 
   NormSpec norm_of(Role role, std::size_t block, const std::string& module) const {

@@ -10,6 +10,8 @@ Architecture parse_qwen2(const FamilyConfig& config) {
   like.attention_bias = true;
   like.activation = config.activation("hidden_act", "silu");
   config.require_boolean("use_mrope", false);
+  config.mark(
+      "dual_chunk_attention_config");  // another program's, for texts beyond one chunk; transformers computes none
   Architecture a = like.build();
   config.set_windows(a, qwen_windowed_blocks(config, like.layers), config.window(4096));
   return a;
