@@ -105,6 +105,7 @@ void require_same_job(const CalibrationJob& job, const RunSettings& settings) {
 
 // Members of other thread counts have other limits; all walk the same groups of layers.
 std::uint64_t least_of(Team& team, std::uint64_t bytes) {
+  if (team.size() == 1) return bytes;
   // In two halves, of whole numbers that floats hold: a limit that is rounded would split a block that just fits.
   constexpr std::uint64_t kHalf = std::uint64_t{1} << 24;
   const std::uint64_t mine = std::min(bytes, kHalf * kHalf - 1);

@@ -688,6 +688,23 @@ TEST(CalibrateTeam, MembersThatDoSomethingElseAreRefusedByName) {
   EXPECT_TRUE(std::filesystem::exists(job.output));
 }
 
+// A limit that the members agree on must not be less than what a block just takes.
+TEST(CalibrateTeam, MembersWithPlentyOfMemoryWalkEachBlockOnce) {
+  const ToyCalibration toy("llama", 6), another("llama", 6);
+  const auto updates_of = [&](const char* name, bool together) {
+    CalibrationJob job = toy.job(name), other = another.job(name);
+    other.output = job.output;
+    std::size_t updates = 0;
+    job.progress = [&](const ProgressUpdate&) { ++updates; };
+    if (together)
+      EXPECT_THAT(errors_of({job, other}, {1, 1}), testing::Each(testing::IsEmpty()));
+    else
+      calibrate(job);
+    return updates;
+  };
+  EXPECT_EQ(updates_of("together", true), updates_of("alone", false)) << "one batch each, a walk at a time";
+}
+
 // --memory holds of each machine, whose threads need room too: all sum the same layers at once for all that.
 TEST(CalibrateTeam, MembersOfOtherThreadCountsSumTheSameLayersAtOnce) {
   const ToyCalibration toy("llama", 6), other("llama", 6);
