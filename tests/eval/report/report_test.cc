@@ -30,6 +30,13 @@ std::size_t count(std::string_view text, std::string_view part) {
   return found;
 }
 
+const SpeedRecord kSomeSpeed{.context = 64,
+                             .prompt = 32,
+                             .generate = 8,
+                             .cache_bytes = 6400,
+                             .first_token_seconds = {0.5, 0.4, 0.6},
+                             .tokens_per_second = {4321.0, 4000.0, 4500.0}};
+
 class ReportTest : public testing::Test {
  protected:
   ReportInput load(const std::vector<SweepRecord>& records, const std::string& baseline = "") {
@@ -590,12 +597,7 @@ TEST_F(ReportTest, SpeedsAreDrawnOverContextAndStayOutOfTheTablesOfPerplexity) {
 TEST_F(ReportTest, WhatIsAboutQualityIsRefusedWhereNoneWasMeasured) {
   SweepRecord cell = test::example_sweep()[1];
   cell.measures->perplexity = std::numeric_limits<double>::quiet_NaN();
-  cell.speeds.push_back({.context = 64,
-                         .prompt = 32,
-                         .generate = 8,
-                         .cache_bytes = 6400,
-                         .first_token_seconds = {0.5, 0.4, 0.6},
-                         .tokens_per_second = {4321.0, 4000.0, 4500.0}});
+  cell.speeds.push_back(kSomeSpeed);
   const ReportInput input = load({cell});
   ASSERT_TRUE(input.entries.empty());
   EXPECT_NO_THROW(build_report(input, {}));
@@ -606,12 +608,7 @@ TEST_F(ReportTest, WhatIsAboutQualityIsRefusedWhereNoneWasMeasured) {
 
 TEST_F(ReportTest, SpeedsOfOneMachineAreNotTakenForThoseOfSeveral) {
   SweepRecord cell = test::example_sweep()[1];  // by "a processor" with 2 threads
-  cell.speeds.push_back({.context = 64,
-                         .prompt = 32,
-                         .generate = 8,
-                         .cache_bytes = 6400,
-                         .first_token_seconds = {0.5, 0.4, 0.6},
-                         .tokens_per_second = {4321.0, 4000.0, 4500.0}});
+  cell.speeds.push_back(kSomeSpeed);
   const auto is_warned_of = [&](const std::string& machine) {
     test::write_file(directory_ / "speed.json",
                      R"({"model": "m", "method": "float16", "compute": "exact", "machine": )" + machine +
