@@ -36,9 +36,9 @@ using Clock = std::chrono::steady_clock;
 // Returns how long the reference and the comparison took.
 Clock::duration compare_batch(const model::Model& model, const LogitMaker& reference, const WindowBatch& batch,
                               const model::ForwardOptions& options, std::size_t before, Findings& findings) {
-  const auto begin = Clock::now();
+  const auto opened = Clock::now();
   LogitStream stream(reference, batch, before);  // runs the reference as far as its first logits
-  Clock::duration beside = Clock::now() - begin;
+  Clock::duration beside = Clock::now() - opened;
   visit_scored_logits(model, batch, options, [&](std::size_t first, MatrixView<const float> logits) {
     const auto start = Clock::now();
     for (std::size_t done = 0; done < logits.rows();) {
