@@ -16,9 +16,9 @@ if ! "$environment/bin/python" -c "import gguf" 2>/dev/null; then
 fi
 mkdir -p "$out"
 sed -n 's/^  - {path: \(.*\), name: \(.*\)}$/\1 \2/p' "$sweep" | while read -r path model; do
+  script=scripts/evidence/requantize_gguf.py
+  of_float=$(made_from "$nibble" "$path/model.safetensors") of_type=$(made_from "$nibble" "$path/model.safetensors" "$script")
   for type in $types; do
-    script=scripts/evidence/requantize_gguf.py
-    of_float=$(made_from "$nibble" "$path/model.safetensors") of_type=$(made_from "$nibble" "$path/model.safetensors" "$script")
     is_made "$out/$model.$type.gguf" "$of_type" && continue
     if ! is_made "$out/$model.float.gguf" "$of_float"; then
       "$nibble" export "$path" --format gguf -o "$out/$model.float.gguf" --overwrite >/dev/null
