@@ -16,6 +16,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/signals.h"
 #include "cli/version.h"
+#include "core/machine/isa.h"
 #include "core/machine/program_identity.h"
 #include "core/text/excerpt.h"
 #include "core/text/suggest.h"
@@ -124,6 +125,7 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
 
   const Command& command = *selected();
   try {
+    active_isa();  // says what is wrong with NIBBLE_FORCE_ISA, whether or not the command computes anything
     command.run();
     flush_output();
     return kExitOk;

@@ -97,7 +97,7 @@ function(nibble_library name)
   target_link_libraries(nibble_${name}
     PUBLIC ${arg_DEPS}
     PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:nibble_options>)
-  set_target_properties(nibble_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  set_target_properties(nibble_${name} PROPERTIES EXPORT_NAME ${name})
   nibble_use_headers(nibble_${name} nibble_headers)
   set_property(GLOBAL APPEND PROPERTY NIBBLE_LIBRARIES nibble_${name})
 endfunction()

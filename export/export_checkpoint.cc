@@ -70,12 +70,11 @@ void check_output(const ExportRequest& request) {
                    "output '{}' exists; choose another or overwrite it", file.string());
 }
 
-// What stands beside the output belongs to it: written after it, and not left over from another.
-void finish_golden(const ExportRequest& request, const ExportModel& model) {
+// What stands beside the output belongs to it: gone before it is replaced, and written after it.
+void remove_golden(const ExportRequest& request) {
   if (!request.exporter.golden_files) return;
   std::error_code error;
   for (const fs::path& file : request.exporter.golden_files(request.output)) fs::remove(file, error);
-  if (request.options.golden) request.exporter.write_golden(model, request.options, request.output);
 }
 
 double linear_weights(const model::Architecture& architecture) {
@@ -116,6 +115,7 @@ ExportResult export_to_directory(const ExportRequest& request, const ExportPlan&
   OutputDirectory directory(request.output, request.overwrite);
   try {
     ExportResult result = write_checked(request, plan, directory.partial());
+    remove_golden(request);
     directory.publish();
     return result;
   } catch (...) {
@@ -134,6 +134,7 @@ ExportResult export_to_file(const ExportRequest& request, const ExportPlan& plan
   try {
     ExportResult result = write_checked(request, plan, unchecked);
     check_output(request);  // of what came under that name meanwhile
+    remove_golden(request);
     fs::rename(unchecked, final, error);
     if (error)
       throw FormatError(fmt::format("cannot rename '{}' into place: {}", unchecked.string(), error.message()), error);
@@ -202,7 +203,7 @@ ExportResult export_checkpoint(const ExportRequest& request) {
     return layer.biased || model.weights().contains(layer.bias.tensor);
   });
   ExportResult result = request.exporter.directory ? export_to_directory(request, plan) : export_to_file(request, plan);
-  finish_golden(request, model);
+  if (request.options.golden) request.exporter.write_golden(model, request.options, request.output);
   return result;
 }
 

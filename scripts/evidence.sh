@@ -15,7 +15,7 @@ Needs ../shared (models and texts; for novels three more texts and for ladder an
 docs/results/evidence/NAME.md (OUT=DIRECTORY: elsewhere), or NAME-MODEL.md, one for each model, of all but:${together% }. Cells that are there stay: to make a table with another version of the
 program, remove build/evidence/NAME first.
 
---check says whether the tables that are there are what today's program gives: two cheap rows of each model and width run again, and
+--check says whether the tables that are there are what today's program gives: two cheap rows of each model and width, and of each model the best at one width, run again, and
 KL divergences further than a standard error from the printed ones are named (exit code 1). --record writes what came out into
 docs/results/checks.md, a line a table.
 TEXT

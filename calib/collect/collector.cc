@@ -132,7 +132,10 @@ class Calibration {
         store_(make_store()) {
     plan_.accumulator_limit = least_of(team_, plan_.accumulator_limit);
     for (const CalibrationJob& part : parts) {
-      if (std::filesystem::exists(part.output)) continue;
+      if (std::filesystem::exists(part.output)) {
+        WorkDirectory::remove_left(work_path_of(part, team_));  // of a run that was killed once it had its output
+        continue;
+      }
       const RunSettings of_part = complete_settings(part);
       auto work = std::make_unique<WorkDirectory>(work_path_of(part, team_), work_settings(part, of_part));
       plan_.disk_bytes += plan_calibration(architecture_, of_part, ~std::uint64_t{0}, {.has_metric = true}).disk_bytes;

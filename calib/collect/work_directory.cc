@@ -83,8 +83,10 @@ void remove_ours(const std::filesystem::path& directory) {
     } else if (entry->path().filename().string().starts_with(kMetricWork) && !entry->is_symlink(ignored)) {
       inner.push_back(entry->path());
     }
-  for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
+  // The settings last: results without them are of nobody knows which run.
+  std::ranges::sort(ours, {}, [](const std::filesystem::path& file) { return file.filename() == kSettings; });
   for (const std::filesystem::path& run : inner) remove_ours(run);
+  for (const std::filesystem::path& file : ours) std::filesystem::remove(file, ignored);
   std::filesystem::remove(directory / kLock, ignored);
   ::rmdir(directory.c_str());  // a link to a directory stays
 }

@@ -17,6 +17,7 @@
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
 #include "core/error.h"
+#include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "eval/bound/bound_study.h"
 
@@ -136,10 +137,8 @@ nlohmann::ordered_json json_of(const BoundArguments& arguments, const std::vecto
           {"methods", std::move(list)}};
 }
 
-std::string with_error(const eval::OverLayers& figure, int digits) {
-  std::string text = fmt::format("{:.{}f}", figure.mean, digits);
-  if (!std::isnan(figure.standard_error)) text += fmt::format(" ± {:.{}f}", figure.standard_error, digits);
-  return text;
+std::string estimate(const eval::OverLayers& figure, int digits) {
+  return estimate_text(figure.mean, figure.standard_error, digits);
 }
 
 std::string text_of(const BoundArguments& arguments, const std::vector<eval::MethodBound>& results) {
@@ -155,7 +154,7 @@ std::string text_of(const BoundArguments& arguments, const std::vector<eval::Met
                {"time, all"}});
   for (const eval::MethodBound& result : results)
     table.add_row({result.name, fmt::format("{:.4f}", result.bits_per_weight), fmt::format("{:.3e}", result.error.mean),
-                   fmt::format("{:.3e}", result.bound), with_error(result.decibels, 2), with_error(result.bits, 3),
+                   fmt::format("{:.3e}", result.bound), estimate(result.decibels, 2), estimate(result.bits, 3),
                    human_duration(result.seconds)});
   return fmt::format(
              "{} layer{} of {} by {}: {}, input power {}, output power {}, spread {}\n"

@@ -1,6 +1,6 @@
 #include "eval/quality/compare_logits.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <algorithm>
@@ -63,7 +63,12 @@ std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const m
       one.kind = kind;
       one.type = type;
       model::CacheOptions options = sized(one).options();
-      if (options.kind == model::CacheKind::kNone && options.type != model::CacheType::kF32) continue;
+      if (options.kind == model::CacheKind::kNone && options.type != model::CacheType::kF32) {
+        NIBBLE_REQUIRE(std::ranges::count(arguments.types, cache_type_name(model::CacheType::kF32)) > 0,
+                       InvalidArgument, "--cache none keeps nothing in another type: add f32 to --cache-type, got {}",
+                       fmt::join(arguments.types, ","));
+        continue;
+      }
       if (options.capacity == 0) options.capacity = tokens;
       // A window slides by whole chunks: it holds a text that fills no more of them than its context has positions.
       const bool slides = options.kind == model::CacheKind::kWindow &&

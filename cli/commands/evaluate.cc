@@ -20,6 +20,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/table.h"
+#include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/text_parts.h"

@@ -33,6 +33,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/matrix/gemm.h"
 #include "core/text/choice.h"
+#include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "datasets/eval_windows.h"
 #include "eval/quality/average_names.h"

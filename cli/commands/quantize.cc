@@ -153,8 +153,9 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable, con
   arguments.common.apply();
   const quant::Recipe recipe = recipe_of(arguments);
   if (arguments.print_recipe) {
-    refuse_given(app, {"MODEL", "--output", "--calib", "--text", "--tokens", "--memory", "--threads", "--overwrite"},
-                 "--print-recipe");
+    refuse_given(
+        app, {"MODEL", "--output", "--calib", "--text", "--tokens", "--memory", "--threads", "--overwrite", "--quiet"},
+        "--print-recipe");
     if (require_exportable != nullptr) refuse_given(app, {"--for"}, "--print-recipe");
     if (arguments.common.json) {
       print_json(recipe.canonical_json());

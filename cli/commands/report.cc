@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -42,6 +43,8 @@ std::string contents(const std::filesystem::path& output, const eval::ReportInpu
   throw InvalidArgument(fmt::format("-o '{}': expected a name that ends in .html, .md, .tex or .csv", output.string()));
 }
 
+bool is_csv(const std::string& output) { return std::filesystem::path(output).extension() == ".csv"; }
+
 void check_outputs(const std::vector<std::string>& outputs) {
   std::set<std::filesystem::path> taken;
   for (const std::string& output : outputs) {
@@ -61,8 +64,10 @@ std::optional<eval::ExpectedCount> expectations(const eval::ReportOptions& optio
   return count.expects() ? std::optional(count) : std::nullopt;
 }
 
-void run(const ReportArguments& arguments) {
+void run(const ReportArguments& arguments, const CLI::App& app) {
   check_outputs(arguments.outputs);
+  if (std::ranges::all_of(arguments.outputs, is_csv))
+    refuse_given(app, {"--title", "--rows", "--columns", "--over"}, "-o FILE.csv alone, a list of all cells");
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
   eval::pool_texts(input);
   eval::compare_to_baseline(input, arguments.baseline);
@@ -134,7 +139,7 @@ Command report_command(CLI::App& program) {
       "Example:\n"
       "  nibble report results/ -o report.html -o report.csv\n"
       "  nibble report results/ -o table.tex --rows weighting,scaling,shifting --columns bits");
-  return {app, [arguments] { run(*arguments); }};
+  return {app, [arguments, app] { run(*arguments, *app); }};
 }
 
 }  // namespace nibble::cli

@@ -5,15 +5,10 @@
 #include <cmath>
 
 #include "cli/terminal/human.h"
+#include "core/text/estimate.h"
 #include "core/text/json.h"
 
 namespace nibble::cli {
-
-std::string estimate_text(double value, double standard_error, int digits) {
-  std::string text = fmt::format("{:.{}f}", value, digits);
-  if (!std::isnan(standard_error)) text += fmt::format(" ± {:.{}f}", standard_error, digits);
-  return text;
-}
 
 nlohmann::ordered_json comparison_json(const std::string& reference, const eval::ReferenceComparison& comparison) {
   return {{"model", reference},
@@ -32,15 +27,17 @@ nlohmann::ordered_json comparison_json(const std::string& reference, const eval:
 
 std::vector<std::pair<std::string, std::string>> comparison_facts(const std::string& reference,
                                                                   const eval::ReferenceComparison& comparison) {
+  const int digits = decimals_beside(comparison.kl_mean_stderr, 6);
   return {
       {"reference",
        fmt::format("{}, perplexity {}", reference,
                    estimate_text(comparison.reference.perplexity, comparison.reference.perplexity_stderr, 4))},
       {"ratio", estimate_text(comparison.perplexity_ratio, comparison.perplexity_ratio_stderr, 5) +
                     (std::isnan(comparison.perplexity_ratio_stderr) ? "" : " (paired)")},
-      {"KL divergence", fmt::format("{} nats per token; median {:.6f}, 99 % {:.4f}, 99.9 % {:.4f}",
-                                    estimate_text(comparison.kl_mean, comparison.kl_mean_stderr, 6),
-                                    comparison.kl_median, comparison.kl_99, comparison.kl_999)},
+      {"KL divergence",
+       fmt::format("{} nats per token; median {:.{}f}, 99 % {:.{}f}, 99.9 % {:.{}f}",
+                   estimate_text(comparison.kl_mean, comparison.kl_mean_stderr, 6), comparison.kl_median, digits,
+                   comparison.kl_99, digits - 2, comparison.kl_999, digits - 2)},
       {"same top token", fmt::format("{:.2f} %", 100.0 * comparison.top1_agreement)},
   };
 }

@@ -6,6 +6,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
+#include "core/text/estimate.h"
 #include "core/text/excerpt.h"
 #include "core/text/json.h"
 
@@ -93,9 +94,10 @@ void print_layers(const std::vector<eval::LayerDiff>& layers) {
 }
 
 void print_difference(const char* what, const char* of_what, const eval::PairedDifference& difference) {
+  const int digits = decimals_beside(difference.standard_error, 6);
   print(fmt::format(
-      "\n{} {:+.6f} ± {:.6f} {} (paired over {} windows){}\n", what, difference.mean, difference.standard_error,
-      of_what, difference.pairs,
+      "\n{} {:+.{}f} ± {:.{}f} {} (paired over {} windows){}\n", what, difference.mean, digits,
+      difference.standard_error, digits, of_what, difference.pairs,
       eval::is_undecided(difference) ? fmt::format(": undecided, p = {:.2f} by Student's t", difference.p_value) : ""));
 }
 

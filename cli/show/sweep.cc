@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "cli/terminal/table.h"
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "eval/sweep/results_directory.h"
 #include "eval/sweep/sweep_cost.h"
@@ -22,6 +24,8 @@ namespace nibble::cli {
 namespace {
 
 using eval::fact;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 std::string result_text(const eval::SweepRecord& record) {
   if (!record.speeds.empty()) {
@@ -34,15 +38,16 @@ std::string result_text(const eval::SweepRecord& record) {
 }
 
 std::string divergence_text(const eval::DivergenceMeasures& divergence) {
-  const std::string mean = fmt::format("{:.3f}", divergence.nats_per_token * 1e3);
-  return divergence.stderr_nats ? fmt::format("{} ± {:.3f}", mean, *divergence.stderr_nats * 1e3) : mean;
+  return estimate_text(divergence.nats_per_token * 1e3, divergence.stderr_nats.value_or(kUnknown) * 1e3, 3);
 }
 
 // What the best is the best by.
 std::string best_text(const eval::SweepRecord& record) {
   const eval::CellMeasures& measures = *record.measures;
-  return measures.divergence ? fmt::format("KL {:.2f} mnat", measures.divergence->nats_per_token * 1e3)
-                             : fmt::format("{:.2f}", measures.perplexity);
+  if (!measures.divergence) return fmt::format("{:.2f}", measures.perplexity);
+  const double mean = measures.divergence->nats_per_token * 1e3;
+  return fmt::format("KL {:.{}f} mnat", mean,
+                     decimals_beside(measures.divergence->stderr_nats.value_or(kUnknown) * 1e3, 2));
 }
 
 }  // namespace

@@ -22,13 +22,17 @@ bool has_name(int descriptor, const std::filesystem::path& path) {
 }
 
 std::optional<int> lock_file(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
-  const int error = errno;
-  ::close(descriptor);
-  if (error == EWOULDBLOCK) return std::nullopt;
-  throw errno_error(fmt::format("cannot lock '{}'", file.string()), error);
+  while (true) {
+    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) throw errno_error(fmt::format("cannot create '{}'", file.string()), errno);
+    const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+    const int error = errno;
+    if (locked && has_name(descriptor, file)) return descriptor;
+    ::close(descriptor);
+    if (locked) continue;  // whoever had it removed it in between: others lock a new file of that name
+    if (error == EWOULDBLOCK) return std::nullopt;
+    throw errno_error(fmt::format("cannot lock '{}'", file.string()), error);
+  }
 }
 
 FileLock::FileLock(std::filesystem::path file, const std::filesystem::path& what) : file_(std::move(file)) {

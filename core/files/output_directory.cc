@@ -95,6 +95,12 @@ void require_replaceable(const fs::path& path) {
       path.string());
 }
 
+// Else it would be found out when its place is taken. Of a link to a directory only the link goes.
+void require_removable(const fs::path& path) {
+  if (fs::is_symlink(path) || ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
+  throw errno_error(fmt::format("cannot remove what is in '{}'", path.string()), errno);
+}
+
 // As exchange(), in two steps: `path` is gone for a moment, but comes back should its place not be taken.
 void exchange_slowly(const fs::path& partial, const fs::path& path, const fs::path& replaced) {
   move_into_place(path, replaced);
@@ -115,9 +121,12 @@ void require_ours(const fs::path& partial) {
   NIBBLE_REQUIRE(ours, InvalidArgument, "'{}' is not left from an earlier run; remove it first", partial.string());
 }
 
+// What says which work the rest is of goes first: without some of it the rest might be taken for something else.
 void clear_except_lock(const fs::path& partial) {
   std::vector<fs::path> old;
   std::error_code error;
+  fs::remove(partial / kState, error);
+  error.clear();
   for (fs::directory_iterator entry(partial, error), end; !error && entry != end; entry.increment(error))
     if (entry->path().filename() != kLock) old.push_back(entry->path());
   require_ok(error, "read", partial);
@@ -206,23 +215,32 @@ void OutputDirectory::add_text(std::string_view name, std::string_view text) con
 }
 
 void OutputDirectory::discard() {
-  std::error_code error;
-  fs::remove_all(partial_, error);  // what is left of it, a later run clears
+  try {
+    remove_marked(partial_);
+  } catch (const FormatError&) {  // what is left of it, a later run clears
+  }
 }
 
 void OutputDirectory::require_free_name() const {
   if (is_there(path_)) {
     NIBBLE_REQUIRE(overwrite_, InvalidArgument, "output '{}' exists; choose another or overwrite it", path_.string());
     require_replaceable(path_);
-    if (is_there(replaced_)) require_ours(replaced_);
+    require_removable(path_);
+    if (is_there(replaced_)) {
+      require_ours(replaced_);
+      require_removable(replaced_);
+    }
   }
 }
 
 void OutputDirectory::publish() {
   require_free_name();
+  std::error_code ignored;
+  fs::remove(partial_ / kState, ignored);
   remove_tree(scratch());
   lock_->remove_file();
   sync_directory(partial_);
+  require_free_name();  // scratch may have taken a while
   const bool replaces = is_there(path_);
   if (replaces && is_there(replaced_)) remove_marked(replaced_);
   if (!replaces) {

@@ -44,10 +44,19 @@ std::optional<double> quota_v1(const fs::path& group) {
 }
 
 // `path` as /proc/self/cgroup has it, "/a/b" below the mount, and the groups around it: a limit of any of them holds.
-// Where the mount shows only the container's own group, `path` does not exist below it, but its root does.
+// Where the mount shows only the container's own group, `path` does not exist below it, but its end may, and its root
+// does.
+fs::path path_below(const fs::path& mount, std::string_view path) {
+  std::error_code ignored;
+  fs::path below = fs::path(path).relative_path();
+  while (!below.empty() && !fs::is_directory(mount / below, ignored))
+    below = below.lexically_relative(*below.begin()) == "." ? fs::path() : below.lexically_relative(*below.begin());
+  return below;
+}
+
 template <class Quota>
 void take_least(std::optional<double>& least, const fs::path& mount, std::string_view path, Quota quota) {
-  for (fs::path below = fs::path(path).relative_path();; below = below.parent_path()) {
+  for (fs::path below = path_below(mount, path);; below = below.parent_path()) {
     if (const auto found = quota(mount / below)) least = least ? std::min(*least, *found) : *found;
     if (below.empty()) return;
   }

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -46,8 +47,9 @@ thread_local bool inside_body = false;
 // as several of them. So threads that wait look again and again for this long, and then sleep.
 constexpr std::chrono::microseconds kSpin{40};
 
-class ThreadPool;
 thread_local ThreadPool* own_pool = nullptr;  // of a ThreadTeam; else the pool of the process
+
+std::atomic<std::size_t> team_threads = 0;  // of all teams there are
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -90,13 +92,15 @@ class SignalsElsewhere {
   sigset_t before_ = {};
 };
 
+}  // namespace
+
 // One loop at a time is published. Workers that are awake join it through `gate_`; the caller closes the gate when no
 // index is left and waits for those inside. A worker that wakes late finds the gate closed and is waited for by nobody,
 // so a loop never takes longer than the caller alone would need plus the bodies that others began.
 class ThreadPool {
  public:
-  explicit ThreadPool(std::size_t threads)
-      : patience_(threads <= available_processors() ? kSpin : std::chrono::microseconds{0}) {
+  enum class Of { kProcess, kTeam };
+  ThreadPool(std::size_t threads, Of of) : processors_(available_processors()), threads_(threads), of_(of) {
     const SignalsElsewhere blocked;
     try {
       for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
@@ -113,7 +117,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t size() const { return workers_.size() + 1; }
+  std::size_t size() const { return threads_; }
 
   void run(std::size_t count, const std::function<void(std::size_t)>& body) {
     const std::lock_guard turn(turn_);
@@ -127,13 +131,19 @@ class ThreadPool {
     take_indices();
     std::uint32_t inside = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     const auto all_left = [&] { return (inside = gate_.load(std::memory_order_acquire)) == 0; };
-    if (inside != 0 && !spin_until(patience_, all_left))
+    if (inside != 0 && !spin_until(patience(), all_left))
       for (; !all_left();) gate_.wait(inside, std::memory_order_acquire);
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
   static constexpr std::uint32_t kOpen = 1u << 31;  // the rest of gate_ counts the workers inside
+
+  // None where threads share processors.
+  std::chrono::steady_clock::duration patience() const {
+    const std::size_t threads = of_ == Of::kTeam ? team_threads.load(std::memory_order_relaxed) : threads_;
+    return threads <= processors_ ? kSpin : std::chrono::microseconds{0};
+  }
 
   void announce() {
     generation_.fetch_add(1, std::memory_order_release);
@@ -151,7 +161,7 @@ class ThreadPool {
     own_pool = this;
     std::uint32_t seen = 0;
     while (true) {
-      if (!spin_until(patience_, [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
+      if (!spin_until(patience(), [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
         generation_.wait(seen, std::memory_order_relaxed);
       seen = generation_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
@@ -190,7 +200,8 @@ class ThreadPool {
     inside_body = false;
   }
 
-  const std::chrono::steady_clock::duration patience_;  // none where threads share processors
+  const std::size_t processors_, threads_;
+  const Of of_;
   std::vector<std::thread> workers_;
   std::mutex turn_;  // one run() at a time
   std::mutex error_mutex_;
@@ -207,13 +218,15 @@ class ThreadPool {
   alignas(64) std::atomic<std::size_t> next_{0};
 };
 
+namespace {
+
 std::mutex pool_mutex;
 std::unique_ptr<ThreadPool> pool_instance;  // made on first use
 
 ThreadPool& pool() {
   if (own_pool != nullptr) return *own_pool;
   const std::lock_guard lock(pool_mutex);
-  if (!pool_instance) pool_instance = std::make_unique<ThreadPool>(available_processors());
+  if (!pool_instance) pool_instance = std::make_unique<ThreadPool>(available_processors(), ThreadPool::Of::kProcess);
   return *pool_instance;
 }
 
@@ -232,16 +245,22 @@ void set_thread_count(std::size_t threads) {
   const std::lock_guard lock(pool_mutex);
   if (pool_instance && pool_instance->size() == wanted) return;
   pool_instance.reset();
-  pool_instance = std::make_unique<ThreadPool>(wanted);
+  pool_instance = std::make_unique<ThreadPool>(wanted, ThreadPool::Of::kProcess);
 }
 
 std::size_t thread_count() { return pool().size(); }
 
 struct ThreadTeam::State {
-  explicit State(std::size_t threads) : pool(threads), before(own_pool) { own_pool = &pool; }
-  ~State() { own_pool = before; }
+  explicit State(std::size_t threads) : counted(threads), pool(threads, ThreadPool::Of::kTeam), lent(&pool) {}
+  struct Counted {
+    explicit Counted(std::size_t count) : threads(count) { team_threads += count; }
+    ~Counted() { team_threads -= threads; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    const std::size_t threads;
+  } counted;
   ThreadPool pool;
-  ThreadPool* before;
+  LentThreads lent;
 };
 
 ThreadTeam::ThreadTeam(std::size_t threads) {
@@ -251,6 +270,10 @@ ThreadTeam::ThreadTeam(std::size_t threads) {
 }
 
 ThreadTeam::~ThreadTeam() = default;
+
+ThreadPool* LentThreads::of_this_thread() { return own_pool; }
+LentThreads::LentThreads(ThreadPool* pool) : before_(std::exchange(own_pool, pool)) {}
+LentThreads::~LentThreads() { own_pool = before_; }
 
 std::size_t thread_index() { return this_thread_index; }
 

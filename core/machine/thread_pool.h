@@ -37,6 +37,22 @@ class ThreadTeam {
   std::unique_ptr<State> state_;
 };
 
+class ThreadPool;
+
+/// The threads that a thread's parallel_for() has, its ThreadTeam's or those of the process, lent to another for the
+/// life of a LentThreads: the two then take turns.
+class LentThreads {
+ public:
+  static ThreadPool* of_this_thread();
+  explicit LentThreads(ThreadPool* pool);
+  ~LentThreads();
+  LentThreads(const LentThreads&) = delete;
+  LentThreads& operator=(const LentThreads&) = delete;
+
+ private:
+  ThreadPool* before_;
+};
+
 /// A number in [0, thread_count()) that identifies the thread within the running parallel_for(): for per-thread
 /// scratch.
 std::size_t thread_index();

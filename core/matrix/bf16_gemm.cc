@@ -27,7 +27,11 @@ void multiply(Transpose transpose_b, MatrixView<const std::uint16_t> a, MatrixVi
   const auto b_form = description(b, memory::data_type::bf16, transpose_b);
   const auto c_form = description(c, memory::data_type::f32);
   // The library keeps what it compiles for a shape, so this is quick from the second time on.
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul product(dnnl::matmul::primitive_desc(engine, a_form, b_form, c_form));
+#else
   const dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_form, b_form, c_form), engine));
+#endif
   const auto place = [](const std::uint16_t* data) { return const_cast<std::uint16_t*>(data); };  // it only reads
   product.execute(stream, {{DNNL_ARG_SRC, memory(a_form, engine, place(a.data()))},
                            {DNNL_ARG_WEIGHTS, memory(b_form, engine, place(b.data()))},

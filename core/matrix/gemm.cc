@@ -75,6 +75,12 @@ void check_shapes(Transpose ta, Transpose tb, MatrixView<const T> a, MatrixView<
 // costs half as much with the larger ones, which are for products that make enough of them for any number of threads.
 constexpr std::size_t kTileSide = 256, kLargeTileSide = 512, kEnoughLargeTiles = 64;
 
+#if DNNL_VERSION_MAJOR >= 3
+constexpr dnnl_cpu_isa_t kNoLimit = dnnl_cpu_isa_default;
+#else
+constexpr dnnl_cpu_isa_t kNoLimit = dnnl_cpu_isa_all;
+#endif
+
 dnnl_cpu_isa_t library_limit(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
@@ -93,7 +99,7 @@ dnnl_cpu_isa_t library_limit(Isa isa) {
     case Isa::kAmx:
       break;
   }
-  return dnnl_cpu_isa_all;
+  return kNoLimit;
 }
 
 }  // namespace
@@ -146,11 +152,6 @@ NIBBLE_INSTANTIATE(float)
 NIBBLE_INSTANTIATE(double)
 NIBBLE_INSTANTIATE(std::complex<double>)
 #undef NIBBLE_INSTANTIATE
-
-bool gemm_rows_stand_alone() {
-  const Isa isa = active_isa();
-  return isa != Isa::kAvx2 && isa != Isa::kAvx2Vnni;
-}
 
 std::string gemm_identity() {
   if (runs_eigen()) return fmt::format("{} {}", eigen_version(), isa_name(active_isa()));

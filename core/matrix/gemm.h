@@ -11,8 +11,10 @@ namespace nibble {
 ///
 /// Shapes   op(A) (m, k), op(B) (k, n), C (m, n), all row-major views. beta = 0 overwrites C, whatever it held.
 /// T        float (oneDNN; Eigen on Arm and when NIBBLE_FORCE_ISA=scalar), double and std::complex<double> (Eigen; for
-/// checks). Result   accumulates in T; the same call gives the same bits on the same processor and library. Requires C
-/// does not overlap A or B. Throws InvalidArgument when the shapes do not fit. Why this library: docs/results/gemm.md.
+/// checks). Result   accumulates in T; the same call gives the same bits on the same processor and library. A row of C
+/// may have other last bits where other rows stand beside it: libraries choose kernels by the shape, and sum in another
+/// order in those for few rows. Requires C does not overlap A or B. Throws InvalidArgument when the shapes do not fit.
+/// Why this library: docs/results/gemm.md.
 template <class T>
 void gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b, T beta,
           MatrixView<T> c);
@@ -22,11 +24,6 @@ void gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<cons
 template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b,
                    T beta, MatrixView<T> c);
-
-/// Whether a row of C has the same bits whatever rows stand beside it, so that how many windows of tokens a product
-/// takes at once changes nothing. Not so where floats are multiplied with AVX2: the library's kernels for the last one
-/// to three rows of a tile add in another order than those for the others.
-bool gemm_rows_stand_alone();
 
 /// Library, version and instruction set behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512": part of every fingerprint.
 std::string gemm_identity();

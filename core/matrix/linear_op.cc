@@ -13,8 +13,8 @@ namespace {
 
 // The tiles of Y that one product fills. Wide ones waste less on packing (4096 inputs: 158 against 144 GFLOP/s) but
 // need enough of them to share out; a 384-wide layer over 512 tokens makes 6 narrow ones. The shape alone decides, so
-// that the number of threads does not change the result, and the height is always the same, so that a row meets the
-// same kernel in a batch as alone. The rows decoded for a tile take at most kDecodedBytes per thread.
+// that the number of threads does not change the result. The rows decoded for a tile take at most kDecodedBytes per
+// thread.
 constexpr std::size_t kTokenTile = 256, kNarrow = 128, kWide = 512;
 constexpr std::size_t kDecodedBytes = 8u << 20, kEnoughTiles = 16;
 

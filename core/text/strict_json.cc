@@ -24,18 +24,6 @@ std::string place_of(std::string_view text, std::size_t position) {
   return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
 }
 
-// What the parser says, without its own names and without what it last read, which may be a whole document.
-std::string reason_of(std::string_view said) {
-  if (const std::size_t end = said.find("] "); said.starts_with('[') && end != std::string_view::npos)
-    said.remove_prefix(end + 2);
-  if (const std::size_t dash = said.find(" - "); said.starts_with("parse error") && dash != std::string_view::npos)
-    said.remove_prefix(dash + 3);
-  const std::size_t read = said.find("; last read: '"), expected = said.rfind("'; expected ");
-  std::string reason(said.substr(0, read));
-  if (expected != std::string_view::npos && read < expected) reason += said.substr(expected + 1);
-  return excerpt(reason, 240);
-}
-
 // What other programs write for JSON, and what to do about it.
 std::string_view hint_for(std::string_view reason, std::string_view rest) {
   if (rest.starts_with("NaN") || rest.starts_with("Infinity"))
@@ -77,7 +65,7 @@ class StrictHandler : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
-    const std::string reason = reason_of(error.what());
+    const std::string reason = json_error_text(error.what());
     const std::string_view rest = position == 0 || position > text_.size() ? "" : text_.substr(position - 1);
     throw FormatError(fmt::format("{}: not valid JSON at {}: {}{}", what_, place_of(text_, position), reason,
                                   hint_for(reason, rest)));
@@ -155,6 +143,17 @@ void refuse_zero_bytes(std::string_view text, std::string_view what) {
 }
 
 }  // namespace
+
+std::string json_error_text(std::string_view said) {
+  if (const std::size_t end = said.find("] "); said.starts_with('[') && end != std::string_view::npos)
+    said.remove_prefix(end + 2);
+  if (const std::size_t dash = said.find(" - "); said.starts_with("parse error") && dash != std::string_view::npos)
+    said.remove_prefix(dash + 3);
+  const std::size_t read = said.find("; last read: '"), expected = said.rfind("'; expected ");
+  std::string reason(said.substr(0, read));
+  if (expected != std::string_view::npos && read < expected) reason += said.substr(expected + 1);
+  return excerpt(reason, 240);
+}
 
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   refuse_zero_bytes(text, what);

@@ -13,6 +13,10 @@ namespace nibble {
 /// position and reason.
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
 
+/// Of what the JSON library says of text that is none: without its own names, and without what it last read, which may
+/// be a whole document.
+std::string json_error_text(std::string_view said);
+
 /// What strict_json_text() found of one member.
 struct JsonText {
   enum class Kind { kAbsent, kText, kOther } kind = Kind::kAbsent;

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "core/machine/thread_pool.h"
+
 namespace nibble::eval {
 namespace {
 
@@ -61,16 +63,18 @@ struct LogitStream::Exchange {
 
 LogitStream::LogitStream(const LogitMaker& make, const WindowBatch& batch, std::size_t first)
     : exchange_(std::make_unique<Exchange>()) {
-  exchange_->producer = std::thread([&make, &batch, first, exchange = exchange_.get()] {
-    std::exception_ptr error;
-    try {
-      make(batch, first, [&](std::size_t, MatrixView<const float> logits) { exchange->offer(logits); });
-    } catch (const Abandoned&) {
-    } catch (...) {
-      error = std::current_exception();
-    }
-    exchange->finish(std::move(error));
-  });
+  exchange_->producer =
+      std::thread([&make, &batch, first, exchange = exchange_.get(), threads = LentThreads::of_this_thread()] {
+        const LentThreads lent(threads);
+        std::exception_ptr error;
+        try {
+          make(batch, first, [&](std::size_t, MatrixView<const float> logits) { exchange->offer(logits); });
+        } catch (const Abandoned&) {
+        } catch (...) {
+          error = std::current_exception();
+        }
+        exchange->finish(std::move(error));
+      });
   exchange_->await();
 }
 

@@ -9,8 +9,8 @@
 namespace nibble::eval {
 
 /// Perplexity of `model` on a token sequence. NLLs are computed in double from f32 logits. The number of threads
-/// does not change a bit, nor does batch_tokens where gemm_rows_stand_alone() and nothing is multiplied in bf16 mode;
-/// else it does so by the rounding of float sums. Throws InvalidArgument as evaluation_windows() does.
+/// does not change a bit; batch_tokens may, by the rounding of float sums (core/matrix/gemm.h). Throws InvalidArgument
+/// as evaluation_windows() does.
 PerplexityResult perplexity(const model::Model& model, std::span<const TokenId> tokens,
                             const PerplexityOptions& options);
 

@@ -30,7 +30,4 @@ std::optional<Figure> palette_figure(const Entry& entry);
 /// Tokens decoded per second over the size of the context, per recipe; of entries that measured speed.
 std::optional<Figure> speed_figure(const Entries& entries);
 
-/// "+3.61", "−0.20", with `digits` decimals.
-std::string signed_number(double value, int digits);
-
 }  // namespace nibble::eval

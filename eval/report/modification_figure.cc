@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <span>
 
+#include "core/error.h"
+#include "core/text/estimate.h"
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
 #include "eval/report/tables.h"
+#include "quant/recipe/recipe_keys.h"
 
 namespace nibble::eval {
 namespace {
 
 constexpr double kModificationWidth = 720, kModificationLeft = 220, kModificationRight = 690, kModificationRow = 26,
-                 kModificationHead = 26, kModificationFoot = 48;
+                 kModificationHead = 26, kModificationFoot = 48, kModificationLetter = 6.2, kModificationMostLeft = 400;
 constexpr std::size_t kModificationMaxEntries = 4000;
 
 // What is not a setting of the recipe, or is the bits themselves: more bits are no modification of a method.
@@ -71,9 +75,35 @@ Change mean_change(const Ranking& ranking, std::span<const Pair> pairs) {
 }
 
 std::string change_text(const Ranking& ranking, const Change& change) {
-  const int digits = ranking.by_divergence ? 3 : 2;
-  std::string text = signed_number(change.millinats, digits);
-  if (change.standard_error > 0.0) text += fmt::format(" ± {:.{}f}", change.standard_error, digits);
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const double error = change.standard_error > 0.0 ? change.standard_error : kNaN;
+  return signed_estimate_text(change.millinats, error, ranking.by_divergence ? 3 : 2);
+}
+
+// Whether a key of recipes says nothing with this value, as `sign: plain` does, which stands only beside scaling.
+bool is_default(std::string_view name, std::string_view value) {
+  for (const quant::RecipeKey& key : quant::recipe_keys()) {
+    if (key.name != name) continue;
+    try {
+      quant::TensorSettings settings;
+      key.assign(settings, value);
+      return key.is_default(settings);
+    } catch (const InvalidArgument&) {
+      return false;  // of another version of recipes
+    }
+  }
+  return true;  // of no recipe
+}
+
+// What else a change brings along: settings that tell no cells apart, because only those have them that differ in
+// another one, yet do something (`drift_correction` beside `sequential`). ", drift_correction 1".
+std::string brought_along(const SettingNames& silent, const Entry& from, const Entry& to) {
+  std::string text;
+  for (const std::string& name : silent) {
+    const std::string_view before = from.setting(name), after = to.setting(name);
+    if (before == after || is_default(name, after.empty() ? before : after)) continue;
+    text += after.empty() ? fmt::format(", no {}", name) : fmt::format(", {} {}", name, after);
+  }
   return text;
 }
 
@@ -84,10 +114,10 @@ bool is_of_one_seed(const Entry& a, const Entry& b) {
   return left == right || left.empty() || right.empty();
 }
 
-// Pairs of entries that differ in `name` alone: from the first of its values in natural order (none, false, the
-// smallest) to each other one.
-void add_pairs(const Ranking& ranking, const Entries& entries, const SettingNames& telling, const std::string& name,
-               std::map<std::string, Modification>& modifications) {
+// Pairs of entries that differ in `name` alone, and in what it brings along of those that tell nothing: from the first
+// of its values in natural order (none, false, the smallest) to each other one.
+void add_pairs(const Ranking& ranking, const Entries& entries, const SettingNames& telling, const SettingNames& silent,
+               const std::string& name, std::map<std::string, Modification>& modifications) {
   std::map<std::string, Entries> alike;  // by all else
   for (const Entry* entry : entries) {
     std::string others = entry->rest_of_recipe() + "\n";
@@ -106,7 +136,8 @@ void add_pairs(const Ranking& ranking, const Entries& entries, const SettingName
       const auto value = [&](const Entry* entry) {
         return entry->setting(name).empty() ? std::string_view("default") : entry->setting(name);
       };
-      Modification& modification = modifications[fmt::format("{}: {} → {}", name, value(from), value(to))];
+      Modification& modification =
+          modifications[fmt::format("{}: {} → {}{}", name, value(from), value(to), brought_along(silent, *from, *to))];
       Pair pair{.from = from, .to = to};
       pair.change = mean_change(ranking, {&pair, 1});
       modification.pairs.push_back(pair);
@@ -116,9 +147,11 @@ void add_pairs(const Ranking& ranking, const Entries& entries, const SettingName
 
 std::vector<Modification> modifications_of(const Ranking& ranking, const Entries& entries) {
   const SettingNames telling = telling_settings(entries);
+  SettingNames silent = varying_settings(entries);
+  std::erase_if(silent, [&](const std::string& name) { return std::ranges::count(telling, name) > 0; });
   std::map<std::string, Modification> by_name;
   for (const std::string& name : telling)
-    if (is_modification(name)) add_pairs(ranking, entries, telling, name, by_name);
+    if (is_modification(name)) add_pairs(ranking, entries, telling, silent, name, by_name);
   std::vector<Modification> modifications;
   for (auto& [name, modification] : by_name) {
     modification.name = name;
@@ -130,7 +163,7 @@ std::vector<Modification> modifications_of(const Ranking& ranking, const Entries
   return modifications;
 }
 
-void draw_panel(const Ranking& ranking, Svg& svg, double top, const std::string& title,
+void draw_panel(const Ranking& ranking, Svg& svg, double top, double left, const std::string& title,
                 const std::vector<Modification>& modifications) {
   double low = 0.0, high = 0.0;
   for (const Modification& modification : modifications) {
@@ -142,20 +175,20 @@ void draw_panel(const Ranking& ranking, Svg& svg, double top, const std::string&
       high = std::max(high, pair.change.millinats);
     }
   }
-  const Axis x(low, high, kModificationLeft, kModificationRight);
+  const Axis x(low, high, left, kModificationRight);
   const double bottom = top + kModificationHead + kModificationRow * static_cast<double>(modifications.size());
   svg.text(16.0, top + 14.0, title, "label strong");
   for (const Axis::Tick& tick : x.ticks()) {
     svg.line(x(tick.value), top + kModificationHead - 4.0, x(tick.value), bottom, tick.value == 0.0 ? "axis" : "grid");
     svg.text(x(tick.value), bottom + 15.0, tick.text, "tick", Svg::Anchor::kMiddle);
   }
-  svg.text((kModificationLeft + kModificationRight) / 2.0, bottom + 33.0,
+  svg.text((left + kModificationRight) / 2.0, bottom + 33.0,
            fmt::format("change of the {}, millinats per token (left is better)", changing_name(ranking)), "label",
            Svg::Anchor::kMiddle);
   for (std::size_t m = 0; m < modifications.size(); ++m) {
     const Modification& modification = modifications[m];
     const double y = top + kModificationHead + kModificationRow * (static_cast<double>(m) + 0.5);
-    svg.text(kModificationLeft - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
+    svg.text(left - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
     const double mean = modification.mean.millinats, reach = kUndecidedWithin * modification.mean.standard_error;
     svg.rect(std::min(x(0.0), x(mean)), y - 8.0, std::abs(x(mean) - x(0.0)), 16.0,
              mean <= 0.0 ? "bar better" : "bar worse");
@@ -170,11 +203,6 @@ void draw_panel(const Ranking& ranking, Svg& svg, double top, const std::string&
 
 }  // namespace
 
-std::string signed_number(double value, int digits) {
-  const std::string text = fmt::format("{:+.{}f}", value, digits);
-  return text.starts_with('-') ? "−" + text.substr(1) : text;
-}
-
 std::optional<Figure> modification_figure(const Entries& comparable) {
   const Ranking ranking = ranking_of(comparable);
   std::map<std::string_view, Entries, decltype(&natural_less)> by_bits(&natural_less);
@@ -184,7 +212,8 @@ std::optional<Figure> modification_figure(const Entries& comparable) {
 
   Figure figure{.title = "What each single modification does",
                 .caption = fmt::format(
-                    "Every pair of cells that differ in one setting only is a mark; the bar is their mean, the line "
+                    "Every pair of cells that differ in one setting only (and in what that one brings along, which is "
+                    "named then) is a mark; the bar is their mean, the line "
                     "through it two standard errors. Changes of the {} in millinats per token ± standard error "
                     "(paired over windows). †: undecided, within two standard errors of no change.",
                     changing_name(ranking)),
@@ -221,9 +250,13 @@ std::optional<Figure> modification_figure(const Entries& comparable) {
   if (panels.empty()) return std::nullopt;
   Svg svg(kModificationWidth, height,
           fmt::format("Change of the {} by each single modification", changing_name(ranking)));
-  double top = 0.0;
+  double top = 0.0, left = kModificationLeft;
+  for (const auto& [title, modifications] : panels)
+    for (const Modification& modification : modifications)
+      left = std::max(left, 20.0 + kModificationLetter * static_cast<double>(modification.name.size()));
+  left = std::min(left, kModificationMostLeft);
   for (const auto& [title, modifications] : panels) {
-    draw_panel(ranking, svg, top, title, modifications);
+    draw_panel(ranking, svg, top, left, title, modifications);
     top += kModificationHead + kModificationFoot + kModificationRow * static_cast<double>(modifications.size());
   }
   figure.svg = svg.finish();

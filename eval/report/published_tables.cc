@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "eval/report/figures.h"
+#include "core/text/estimate.h"
 #include "eval/report/published.h"
 #include "eval/report/tables.h"
 

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 
-#include "eval/report/figures.h"
+#include "core/text/estimate.h"
 
 namespace nibble::eval {
 namespace {
+
+constexpr int kMillinatDecimals = 3;
 
 std::string perplexity_text(const CellMeasures& measures) {
   if (!std::isfinite(measures.perplexity)) return "not finite";
@@ -21,25 +23,14 @@ std::string perplexity_text(const CellMeasures& measures) {
 
 std::string divergence_text(const DivergenceMeasures& divergence) {
   if (!std::isfinite(divergence.nats_per_token)) return "not finite";
-  const double error = divergence.stderr_nats.value_or(0.0) * 1e3;
-  const int decimals = millinat_decimals(error);
-  std::string text = fmt::format("{:.{}f}", divergence.nats_per_token * 1e3, decimals);
-  if (divergence.stderr_nats) text += fmt::format(" ± {:.{}f}", error, decimals);
-  return text;
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  return estimate_text(divergence.nats_per_token * 1e3, divergence.stderr_nats.value_or(kNaN) * 1e3, kMillinatDecimals);
 }
 
 }  // namespace
 
-int millinat_decimals(double error) {
-  constexpr int kUsual = 3, kMost = 9;
-  if (!(error > 0.0)) return kUsual;
-  return std::clamp(static_cast<int>(std::ceil(-std::log10(error))), kUsual, kMost);
-}
-
 std::string millinat_difference(const PairedDifference& difference) {
-  const double error = difference.standard_error * 1e3;
-  const int decimals = millinat_decimals(error);
-  return fmt::format("{} ± {:.{}f}", signed_number(difference.mean * 1e3, decimals), error, decimals);
+  return signed_estimate_text(difference.mean * 1e3, difference.standard_error * 1e3, kMillinatDecimals);
 }
 
 bool is_float_model(const Entry& entry) { return fact(entry.record.configuration, "recipe") == "null"; }

@@ -31,9 +31,6 @@ struct Ranking {
   std::optional<PairedDifference> difference(const Entry& a, const Entry& b) const;
 };
 
-/// How many decimals millinats have beside their error: three, and more where the error would have no digit of its own.
-int millinat_decimals(double error);
-
 /// "+0.0213 ± 0.0004": in millinats, with as many decimals as the error needs.
 std::string millinat_difference(const PairedDifference& difference);
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "eval/report/figures.h"
+#include "core/text/estimate.h"
 #include "eval/report/ranking.h"
 #include "eval/report/tables.h"
 
@@ -58,7 +58,7 @@ std::string text_of(const Ranking& ranking, const Draws& draws) {
   if (draws.size() == 1) return fmt::format("{:.3f} (one)", mean);
   double squares = 0.0;
   for (const auto& [value, entry] : draws) squares += std::pow(ranking.value(*entry) - mean, 2);
-  return fmt::format("{:.3f} ± {:.3f}", mean, std::sqrt(squares / static_cast<double>(draws.size() - 1)));
+  return estimate_text(mean, std::sqrt(squares / static_cast<double>(draws.size() - 1)), 3);
 }
 
 // Over the values that both have.
@@ -88,7 +88,7 @@ void mark_column(const Ranking& ranking, const Spread& spread, const Entries& co
       cell.detail = marks.by_chance.contains(entry) ? "the lowest mean, of other draws" : "the lowest";
     } else if (const auto found = more(*entry, *lowest)) {
       pairs.insert(found->pairs);
-      cell.detail = fmt::format("{} ± {:.3f}", signed_number(found->mean, 3), found->standard_error);
+      cell.detail = signed_estimate_text(found->mean, found->standard_error, 3);
     }
   }
 }

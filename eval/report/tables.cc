@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
+#include "core/text/estimate.h"
 #include "core/text/json.h"
-#include "eval/report/figures.h"
 #include "eval/report/neighbours.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
@@ -22,8 +22,8 @@ std::string stars(double p) { return p < 0.001 ? "***" : p < 0.01 ? "**" : p < 0
 std::string loss_text(const Entry& entry) {
   if (entry.is_baseline) return "baseline";
   if (!entry.to_baseline) return "";
-  return fmt::format("{} ± {:.2f}{}", signed_number(entry.to_baseline->mean * 1e3, 2),
-                     entry.to_baseline->standard_error * 1e3, stars(entry.adjusted_p));
+  const auto& [mean, error] = std::pair(entry.to_baseline->mean * 1e3, entry.to_baseline->standard_error * 1e3);
+  return signed_estimate_text(mean, error, 2) + stars(entry.adjusted_p);
 }
 
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/files/output_file.h"
+#include "core/files/remove_directory.h"
 #include "eval/sweep/record.h"
 
 namespace nibble::eval {
@@ -87,25 +88,33 @@ void Cache::evict() const {
     std::uint64_t bytes = 0;
   };
   std::vector<Candidate> candidates;
+  std::vector<std::string> half_removed;  // by killed runs
   std::uint64_t total = 0;
   std::error_code error;
   for (fs::directory_iterator entry(directory_, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
-    const std::string key = entry->path().filename().string();
+    std::string key = entry->path().filename().string();
+    if (key.ends_with(kRemovedSuffix)) {
+      key.resize(key.size() - kRemovedSuffix.size());
+      if (is_key(key)) half_removed.push_back(std::move(key));
+      continue;
+    }
     if (!is_key(key) || entry->is_symlink(missing) || !entry->is_directory(missing)) continue;
     auto last_use = fs::last_write_time(entry->path() / kComplete, missing);
     if (missing) last_use = fs::file_time_type::min();  // left by a killed run
     candidates.push_back({key, last_use, bytes_below(entry->path())});
     total += candidates.back().bytes;
   }
+  for (const std::string& key : half_removed)
+    if (const auto claim = claims_.try_claim(key))
+      fs::remove_all(directory_ / (key + std::string(kRemovedSuffix)), error);
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.last_use < b.last_use; });
   for (const Candidate& candidate : candidates) {
     if (total <= limit_) return;
     const auto claim = claims_.try_claim(candidate.key);
     if (!claim) continue;  // in use
-    fs::remove(directory_ / candidate.key / kComplete, error);
-    fs::remove_all(directory_ / candidate.key, error);
+    remove_directory(directory_ / candidate.key);
     total -= candidate.bytes;
   }
 }

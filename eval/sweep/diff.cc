@@ -1,6 +1,7 @@
 #include "eval/sweep/diff.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -215,7 +216,7 @@ CheckpointDiff diff_checkpoints(const std::filesystem::path& path_a, const std::
     LayerDiff& line = layer_called(layer.module, found[i]);
     a.add_figures(layer.module, kSideA, line);
     b.add_figures(layer.module, kSideB, line);
-    line.between = error.relative();
+    line.between = error.of_nothing() ? std::numeric_limits<double>::infinity() : error.relative();
     left->release();
     right->release();
   });

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/output_file.h"
+#include "core/files/remove_directory.h"
 #include "core/text/json.h"
 #include "core/text/strict_json.h"
 
@@ -139,13 +140,15 @@ std::vector<ResultsDirectory::AnnouncedCell> ResultsDirectory::announced() const
 
 void ResultsDirectory::tidy() const {
   std::error_code error;
-  std::vector<fs::path> left;
+  std::set<std::string> jobs;
   for (fs::directory_iterator entry(directory_ / ".sweep/scratch", error), end; !error && entry != end;
-       entry.increment(error))
-    left.push_back(entry->path());
-  for (const fs::path& path : left) {
-    if (const auto claim = claims_.try_claim(path.filename().string())) fs::remove_all(path, error);
+       entry.increment(error)) {
+    std::string job = entry->path().filename().string();
+    if (job.ends_with(kRemovedSuffix)) job.resize(job.size() - kRemovedSuffix.size());
+    jobs.insert(std::move(job));
   }
+  for (const std::string& job : jobs)
+    if (const auto claim = claims_.try_claim(job)) remove_directory(scratch(job));
 }
 
 }  // namespace nibble::eval

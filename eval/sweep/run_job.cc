@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/error_kind.h"
 #include "core/files/output_file.h"
+#include "core/files/remove_directory.h"
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
 #include "eval/quality/reference_comparison.h"
@@ -42,10 +43,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 class Job {
  public:
   Job(const PlannedJob& job, const JobContext& context) : job_(job), context_(context), flush_(context.scratch) {}
-  ~Job() {
-    std::error_code ignored;
-    std::filesystem::remove_all(context_.scratch, ignored);
-  }
+  ~Job() { remove_directory(context_.scratch); }
 
   void run() {
     for (const PlannedCell& cell : job_.cells)

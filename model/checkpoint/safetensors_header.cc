@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/text/excerpt.h"
 #include "core/text/json.h"
+#include "core/text/strict_json.h"
 #include "model/checkpoint/tensor_text.h"
 
 namespace nibble::model {
@@ -126,7 +127,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   bool boolean(bool) override { wrong("true or false"); }
   bool binary(Json::binary_t&) override { wrong("binary data"); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    fail(fmt::format("the header is not valid JSON: {}", excerpt(error.what(), 240)));
+    fail(fmt::format("the header is not valid JSON: {}", json_error_text(error.what())));
   }
 
  private:

@@ -22,7 +22,7 @@ namespace nibble::model::row_kernels {
 template <class V>
 typename V::F exp(typename V::F x) {
   using F = typename V::F;
-  const F clamped = V::min(V::max(x, V::set(-90.0f)), V::set(88.7f));
+  const F clamped = V::min(V::max(x, V::set(-90.0f)), V::set(89.0f));  // 0 and infinity
   const F n = V::round(V::mul(clamped, V::set(0x1.715476p+0f)));
   F r = V::fnma(n, V::set(0x1.62e4p-1f), clamped);  // ln 2 in two parts: n times the first is exact
   r = V::fnma(n, V::set(0x1.7f7d1cp-20f), r);

@@ -52,10 +52,10 @@ using LogitGradient = std::function<void(std::span<const std::size_t> rows, Matr
 ///   forward   2 hidden + 2 q_width + 2 kv_width + n intermediate,
 ///   backward  5 hidden + 4 q_width + 4 kv_width + (n + 2) intermediate + heads;
 /// and at most 32 MB of logits, which exist only in chunks of rows. The weights stay where they are
-/// (core/matrix/linear_op.h). Results: the number of threads changes no bit. A sequence gives the same bits alone and
-/// in a batch when all sequences before it have a multiple of 512 tokens and its own length is one; otherwise they
-/// agree to rounding, because the matrix library may sum the last rows of a tile in another order. Threads: const calls
-/// use the thread pool inside; several transformers may be used at once, one call per object at a time.
+/// (core/matrix/linear_op.h). Results: the number of threads changes no bit. A sequence alone and in a batch agree to
+/// rounding: kernels are chosen by how many rows there are, of the batch, of a tile's end, of those that a mixture's
+/// expert gets, and some sum in another order. Threads: const calls use the thread pool inside; several transformers
+/// may be used at once, one call per object at a time.
 template <class T>
 class Transformer {
  public:

@@ -252,7 +252,8 @@ bool find_tuned(const TuningJob& job, std::vector<Shard>& shards, TuningResult& 
   if (!kept) return false;
   std::vector<Shard> found = shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    if (!std::filesystem::exists(file_of(job, i))) continue;
+    const QuantizeItem& item = job.plan.items[i];
+    if (!item.identity.block_linear || !item.settings.coded()) continue;  // none of TunedNetwork's
     auto shard = find_shard(file_of(job, i), shards[i].result.name);
     if (!shard) return false;
     found[i] = std::move(*shard);

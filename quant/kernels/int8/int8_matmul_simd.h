@@ -208,7 +208,7 @@ void multiply_panels(const StepType& step, const Int8MatmulArgs& args) {
 }
 
 // Blocks' weights become signed bytes less their zero points once, for all tokens; 8 bits and a zero point do not fit.
-template <int kBits>
+template <class V, int kBits>  // V: of one instruction set, as all of this file
 bool fits_less_zero_points(const Int8MatmulArgs& args) {
   return kBits < 8 || args.block_zeros == nullptr;
 }
@@ -247,7 +247,7 @@ template <class V, class Product, bool kScaled, int kBits, std::size_t kBlock = 
     if constexpr (kTilesOfTokens<V>) {
       if (!kScaled)
         multiply_tiles<V, false, kScaled, false>(step, args);
-      else if (fits_less_zero_points<kBits>(args))
+      else if (fits_less_zero_points<V, kBits>(args))
         multiply_tiles<V, true, kScaled, false>(step, args);
       else
         multiply_tiles<V, false, kScaled, true>(step, args);
@@ -338,7 +338,7 @@ template <class V, int kBits, std::size_t kBlock, bool kBelow16, class Weights>
         for (std::size_t i = 0; args.block_zeros != nullptr && i < step.blocks * kPanelRows; ++i)
           step.zeros[panel][i] = args.block_zeros[from + i];
         if constexpr (kTilesOfTokens<V>)
-          if (fits_less_zero_points<kBits>(args)) less_zero_points<V>(args, panel, step);
+          if (fits_less_zero_points<V, kBits>(args)) less_zero_points<V>(args, panel, step);
       });
 }
 

@@ -9,7 +9,7 @@
 #include "quant/kernels/packing/packed_weight.h"
 
 // Y = X Wᵀ + b over a packed weight for a few tokens, on all threads: every thread takes runs of panels. The same bits
-// whatever the number of threads, and for a token whatever others come with it.
+// whatever the number of threads, and for a token whatever others come with it, where int8_matmul.h says no less.
 namespace nibble::quant {
 
 /// X (tokens, cols), Y (tokens, rows), bias (rows) or empty. Reads the codes once per four tokens.

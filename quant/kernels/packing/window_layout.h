@@ -32,10 +32,12 @@ struct WindowLayout {
   static constexpr bool holds(unsigned step, unsigned bits) {
     return step >= 1 && step <= 4 && bits > step && bits <= 10 && bits - step <= 8;
   }
-  constexpr std::size_t entries() const { return std::size_t{1} << bits; }
-  constexpr std::size_t unit_bytes() const { return 64 * std::size_t{step}; }
-  constexpr std::size_t half_bytes() const { return kHalfUnits * unit_bytes(); }
-  constexpr std::size_t group_bytes() const { return kGroupInputs + 2 * half_bytes(); }
+  // Inlined always: files compiled for other processors include this, and the linker may keep any copy
+  // (cmake/isa.cmake).
+  [[gnu::always_inline]] constexpr std::size_t entries() const { return std::size_t{1} << bits; }
+  [[gnu::always_inline]] constexpr std::size_t unit_bytes() const { return 64 * std::size_t{step}; }
+  [[gnu::always_inline]] constexpr std::size_t half_bytes() const { return kHalfUnits * unit_bytes(); }
+  [[gnu::always_inline]] constexpr std::size_t group_bytes() const { return kGroupInputs + 2 * half_bytes(); }
   constexpr std::size_t padded_inputs(std::size_t cols) const {
     return (cols + kGroupInputs - 1) / kGroupInputs * kGroupInputs;
   }
@@ -44,19 +46,23 @@ struct WindowLayout {
     return padded_inputs(cols) / kGroupInputs * group_bytes();
   }
   /// Of a half group, 32 inputs, within its panel: its units, and its bytes after the panel.
-  constexpr std::size_t units_at(std::size_t half) const {
+  [[gnu::always_inline]] constexpr std::size_t units_at(std::size_t half) const {
     return half / 2 * group_bytes() + kGroupInputs + half % 2 * half_bytes();
   }
-  constexpr std::size_t after_at(std::size_t half) const { return half / 2 * group_bytes() + half % 2 * kHalfInputs; }
+  [[gnu::always_inline]] constexpr std::size_t after_at(std::size_t half) const {
+    return half / 2 * group_bytes() + half % 2 * kHalfInputs;
+  }
 };
 
 /// Decoded floats of an input stand as vectors hold them: lane 4 l + i of vector 4 e + g is row 32 l + 16 e + 4 g + i.
-constexpr std::size_t float_place(std::size_t row) {
+[[gnu::always_inline]] constexpr std::size_t float_place(std::size_t row) {
   const std::size_t chunk = row / kChunkRows;
   return (chunk % 2 * 4 + row % kChunkRows / 4) * 16 + chunk / 2 * 4 + row % 4;
 }
 
 /// Bytes of four inputs, in lanes of 32 bits: lane 2 w + h of vector m is row 16 w + 2 m + h.
-constexpr std::size_t byte_place(std::size_t row) { return row % kChunkRows / 2 * 16 + row / kChunkRows * 2 + row % 2; }
+[[gnu::always_inline]] constexpr std::size_t byte_place(std::size_t row) {
+  return row % kChunkRows / 2 * 16 + row / kChunkRows * 2 + row % 2;
+}
 
 }  // namespace nibble::quant

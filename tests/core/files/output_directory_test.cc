@@ -1,6 +1,7 @@
 #include "core/files/output_directory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -170,6 +171,39 @@ TEST(OutputDirectory, AStrangerWhereTheReplacedOneGoesIsRefusedBeforeAnyWork) {
   test::write_file(dir / "model.replaced/model.safetensors", "");
   make(dir / "model", "newest");
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model"});
+}
+
+// Nobody is refused anything by permissions as root: this acts as a user without a name.
+TEST(OutputDirectory, OneThatMayNotBeReplacedIsRefusedBeforeAnyWork) {
+  const test::TempDir dir;
+  make(dir / "model", "old");
+  make(dir / "other", "old");
+  std::filesystem::rename(dir / "other", dir / "model.replaced");
+  const bool is_root = ::geteuid() == 0;
+  constexpr ::uid_t kNobody = 65534;
+  for (const auto& path : {dir.path(), dir / "model", dir / "model.replaced"})
+    ASSERT_TRUE(!is_root || ::chown(path.c_str(), kNobody, kNobody) == 0);
+  for (const char* locked : {"model", "model.replaced"}) {
+    std::filesystem::permissions(dir / locked, std::filesystem::perms(0555));
+    ASSERT_TRUE(!is_root || ::seteuid(kNobody) == 0);
+    EXPECT_TRUE(test::throws_with<FormatError>([&] { OutputDirectory(dir / "model", true, "a run"); },
+                                               std::string(locked) + "'", "Permission denied"));
+    ASSERT_TRUE(!is_root || ::seteuid(0) == 0);
+    std::filesystem::permissions(dir / locked, std::filesystem::perms(0755));
+  }
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"model", "model.replaced"}));
+  EXPECT_EQ(test::read_file(dir / "model/config.json"), "old");
+}
+
+TEST(OutputDirectory, WhatFailedIsDiscardedWhole) {
+  const test::TempDir dir;
+  {
+    OutputDirectory directory(dir / "model", false, "a run");
+    directory.add_text("config.json", "{}");
+    test::write_file(directory.scratch() / "work", "x");
+    directory.discard();
+  }
+  EXPECT_TRUE(names_in(dir.path()).empty());
 }
 
 TEST(OutputDirectory, InputsInItAreRefusedHoweverTheyAreNamed) {

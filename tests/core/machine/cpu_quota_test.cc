@@ -42,6 +42,15 @@ TEST_F(CpuQuotaTest, TheRootOfTheMountCounts) {
   EXPECT_EQ(quota(), 3.0);
 }
 
+TEST_F(CpuQuotaTest, AGroupInsideAContainerWhoseMountBeginsWithItsOwnCounts) {
+  write("proc/self/cgroup", "4:cpu,cpuacct:/docker/0123/inner\n");
+  write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "400000\n");
+  write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  write("sys/fs/cgroup/cpu,cpuacct/inner/cpu.cfs_quota_us", "100000\n");
+  write("sys/fs/cgroup/cpu,cpuacct/inner/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 1.0);
+}
+
 TEST_F(CpuQuotaTest, Version1) {
   write("proc/self/cgroup", "5:memory:/m\n4:cpuset:/s\n3:cpu,cpuacct:/job\n");
   write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "200000\n");

@@ -71,6 +71,17 @@ TEST_F(CacheTest, ForgetsWhatWasNotUsedForLongestButNothingInUse) {
   EXPECT_FALSE(cache.has(c_));
 }
 
+TEST_F(CacheTest, WhatAKilledRunHadHalfRemovedGoes) {
+  const std::filesystem::path directory = temp / "cache";
+  std::filesystem::create_directories(directory / (b_ + ".removed"));
+  std::filesystem::create_directories(directory / "thesis.removed");
+  Cache cache(directory, 1500);
+  cache.get(a_, writer(1000));
+  EXPECT_FALSE(std::filesystem::exists(directory / (b_ + ".removed")));
+  EXPECT_TRUE(std::filesystem::exists(directory / "thesis.removed"));
+  EXPECT_TRUE(cache.has(a_));
+}
+
 // --cache may name a directory that holds more than a cache.
 TEST_F(CacheTest, LeavesAloneWhatIsNotItsOwn) {
   const std::filesystem::path directory = temp / "cache";

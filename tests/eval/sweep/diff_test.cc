@@ -149,6 +149,23 @@ TEST(DiffOfCheckpoints, IsTheRelativeDistanceOfEachLayer) {
     const double expected = layer.name == "model.layers.1.mlp.up_proj" ? step / std::sqrt(squares) : 0.0;
     EXPECT_TRUE(test::near(layer.between.value(), expected, {.rel = 1e-12})) << layer.name;  // a sum of 432
   }
+  // Nothing is far from nothing only where both are.
+  const auto between = [&](const char* a, const char* b) {
+    for (const LayerDiff& layer : diff_checkpoints(temp / a, temp / b).layers)
+      if (layer.name == "model.layers.1.mlp.up_proj") return layer.between.value();
+    return -1.0;
+  };
+  std::fill(values.begin(), values.end(), 0.0f);
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  model.write(temp / "zero");
+  EXPECT_TRUE(std::isinf(between("zero", "a")));
+  EXPECT_TRUE(test::near(between("a", "zero"), 1.0, {.rel = 1e-12}));
+  EXPECT_TRUE(test::near(between("zero", "zero"), 0.0, {}));
+  values[5] = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  model.write(temp / "nan");
+  EXPECT_TRUE(std::isnan(between("nan", "a")));
+  EXPECT_TRUE(std::isnan(between("a", "nan")));
   test::tiny_gpt2().write(temp / "c");
   EXPECT_TRUE(
       test::throws_with<InvalidArgument>([&] { diff_checkpoints(temp / "a", temp / "c"); }, "different layers"));

@@ -111,6 +111,7 @@ TEST(Safetensors, WhoseHeaderIsNoJsonObjectAreRefused) {
 
 TEST(Safetensors, WhoseHeaderIsBrokenJsonAreRefused) {
   EXPECT_TRUE(refuses(raw_safetensors("{", ""), "not valid JSON"));
+  EXPECT_FALSE(refuses(raw_safetensors("{", ""), "json.exception")) << "names of the library say nothing to users";
   EXPECT_TRUE(refuses(raw_safetensors("{}{}", ""), "not valid JSON"));
   EXPECT_TRUE(refuses(raw_safetensors(std::string("{}\0x", 4), ""), "zero byte"));
   EXPECT_TRUE(refuses(raw_safetensors("{\"\xFF\":1}", ""), "not valid JSON"));

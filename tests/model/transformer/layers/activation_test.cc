@@ -100,6 +100,18 @@ TEST(Activations, ValuesAreWithinTheBoundsOfTheHeader) {
   }
 }
 
+TEST(Activations, FarBelowZeroNothingIsLeft) {
+  // exp(-x) is beyond floats from x = -88.73 on, and below 2^-126 the other way round: |x| multiplies that.
+  const std::vector<float> x{-88.8f, -90.0f, -1000.0f, -1e30f, -3e38f};
+  for (const Activation f : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
+    std::vector<float> y(x.size());
+    model::activation_row(f, x.data(), y.data(), x.size());
+    EXPECT_TRUE(all_near(std::span(y).first(2), std::vector<float>(2, 0.0f), {.abs = 90.0 * 0x1p-126}))
+        << model::activation_name(f);
+    EXPECT_TRUE(all_near(std::span(y).subspan(2), std::vector<float>(3, 0.0f), {})) << model::activation_name(f);
+  }
+}
+
 TEST(Activations, GeluIsTheOneWithErfAndGeluTanhTheOneWithTanh) {
   const float x = 2.0f;
   float y = 0.0f;

@@ -199,6 +199,24 @@ TEST_F(TuningTest, ADamagedResultOfAKilledRunIsMadeAgain) {
   }
 }
 
+// As a kill among the deletions of a finished run leaves it: the result is there, and some of its shards are not.
+TEST_F(TuningTest, AResultWithoutAllOfItsShardsIsMadeAgain) {
+  quantize(kRecipe, "expected");
+  EXPECT_THROW(quantize(kRecipe, "out", text(),
+                        [&](const ProgressUpdate& at) {  // so that the finished directory cannot get its name
+                          if (at.stage == "tuning") test::write_file(dir_ / "out", "of somebody else");
+                        }),
+               InvalidArgument);
+  fs::remove(dir_ / "out");
+  std::size_t removed = 0;
+  for (const auto& entry : fs::directory_iterator(dir_ / "out.partial/scratch"))
+    if (entry.path().filename().string().ends_with(".tuned.safetensors") && removed == 0)
+      removed += fs::remove(entry.path()) ? 1u : 0u;
+  ASSERT_EQ(removed, 1u);
+  quantize(kRecipe);
+  EXPECT_EQ(test::files_without_times(dir_ / "out"), test::files_without_times(dir_ / "expected"));
+}
+
 TEST_F(TuningTest, TrainsCodesOfPalettesGridsAndBlocks) {
   for (const char* defaults : {"{bits: 2, scaling: std, sign: flip}", "{format: uniform, bits: 2, zero_point: true}",
                                "{format: uniform, bits: 2, group_size: 16}"}) {
