@@ -65,7 +65,13 @@ std::uint64_t weight_bytes_per_token(const model::Checkpoint& checkpoint, const 
 }
 
 std::uint64_t head_bytes(const model::Checkpoint& checkpoint, const model::Architecture& architecture) {
-  return StoredBytes(checkpoint).of_module(architecture.head.linear.weight_module);
+  const StoredBytes stored_bytes(checkpoint);
+  const model::HeadSpec& head = architecture.head;
+  std::uint64_t bytes = stored_bytes.of_module(head.linear.weight_module);
+  // What is coded has the architecture's name, what stays float that of its family's files.
+  if (!head.tied && head.module_of_files != head.linear.weight_module)
+    bytes += stored_bytes.of_module(head.module_of_files);
+  return bytes;
 }
 
 }  // namespace nibble::eval

@@ -4,7 +4,9 @@
 
 #include "core/error.h"
 #include "eval/speed/work.h"
+#include "model/synthesize/synthesize_model.h"
 #include "model/transformer/build.h"
+#include "quant/job/quantize_model.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
@@ -73,6 +75,24 @@ TEST(WeightBytesPerToken, LeaveOutWhatTheNetworkDoesNotRead) {
   EXPECT_EQ(weight_bytes_per_token(*again, again->architecture()),
             weight_bytes_per_token(*plain, plain->architecture()));
   EXPECT_EQ(head_bytes(*again, again->architecture()), 2u * 40 * 16);
+}
+
+// Files of GPT-NeoX call it embed_out; codes are called after lm_head, the name that recipes know.
+TEST(HeadBytes, AreFoundUnderTheNameOfTheFamilysFiles) {
+  const test::TempDir dir;
+  model::synthesize_model(R"({"model_type": "gpt_neox", "vocab_size": 48, "hidden_size": 32, "num_hidden_layers": 1,
+                              "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64,
+                              "tie_word_embeddings": false})",
+                          dir / "float", {});
+  const auto plain = model::Checkpoint::open(dir / "float");
+  EXPECT_EQ(head_bytes(*plain, plain->architecture()), 2u * 48 * 32);
+  quant::QuantizeOptions options;
+  options.model = dir / "float";
+  options.output = dir / "coded";
+  options.recipe = quant::Recipe::parse("{defaults: {bits: 4}, layers: [{match: lm_head, bits: 4}]}", "r");
+  quant::quantize_model(options);
+  const auto coded = model::Checkpoint::open(dir / "coded");
+  EXPECT_EQ(head_bytes(*coded, coded->architecture()), 48u * 32 / 2 + 16 * 2) << "codes and one palette";
 }
 
 TEST(FitContext, LeavesRoomForPromptAndGeneration) {
