@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
 #include "cli/show/model_fact.h"
+#include "cli/show/protocol_fact.h"
 #include "cli/show/speed_figures.h"
 #include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
@@ -47,9 +48,7 @@ void run(const EvaluateArguments& arguments) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
   options.context = arguments.context > 0 ? arguments.context : model.architecture.max_positions;
-  NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || arguments.stride == 0, InvalidArgument,
-                 "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
-  options.stride = arguments.stride;
+  options.stride = stride_of(options, arguments.stride);
   options.text_ends = input.text_ends;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
@@ -88,12 +87,16 @@ void run(const EvaluateArguments& arguments) {
                                      {"kernels", model.kernels},
                                      {"protocol", arguments.protocol},
                                      {"context", options.context},
+                                     {"stride", options.stride},
+                                     {"average", average_name(options)},
                                      {"perplexity", result.perplexity},
                                      {"perplexity_stderr", result.perplexity_stderr},
                                      {"nll_nats_per_token", result.nll_nats_per_token},
                                      {"bits_per_byte", result.bits_per_byte},
                                      {"tokens_scored", result.tokens_scored},
+                                     {"tokenizer_hash", nullptr},
                                      {"tokens_hash", input.tokens_hash}};
+    if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
     if (!arguments.input.use.empty()) object["use"] = arguments.input.use;
     object["texts"] = texts_json(input, parts);
     if (quality.comparison) object["reference"] = comparison_json(arguments.reference.string(), *quality.comparison);
@@ -104,8 +107,7 @@ void run(const EvaluateArguments& arguments) {
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", model_fact(arguments.model, model)},
       {"kernels", kernels_fact(arguments.compute, model)},
-      {"protocol", fmt::format("{}, context {}, {} tokens scored", arguments.protocol, with_separators(options.context),
-                               with_separators(result.tokens_scored))},
+      {"protocol", fmt::format("{}, {} tokens scored", protocol_fact(options), with_separators(result.tokens_scored))},
       {"perplexity", estimate_text(result.perplexity, result.perplexity_stderr, 4)}};
   if (quality.comparison)
     for (auto& fact : comparison_facts(arguments.reference.string(), *quality.comparison))

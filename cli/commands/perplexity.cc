@@ -23,6 +23,7 @@
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
 #include "cli/show/model_fact.h"
+#include "cli/show/protocol_fact.h"
 #include "cli/show/unexpected.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
@@ -63,18 +64,11 @@ eval::PerplexityOptions options_of(const PerplexityArguments& arguments, const m
   options.average = choose("--average", arguments.average, eval::kAverages);
   options.forward.attention = choose("--attention", arguments.attention, kAttentions);
   const bool sliding = options.protocol == Protocol::kSliding;
-  NIBBLE_REQUIRE(sliding || arguments.stride == 0, InvalidArgument,
-                 "--stride belongs to --protocol sliding; the windows of '{}' do not overlap", arguments.protocol);
   NIBBLE_REQUIRE(sliding || arguments.average_option->count() == 0, InvalidArgument,
                  "--average belongs to --protocol sliding; '{}' has one fixed mean", arguments.protocol);
   options.context = arguments.context > 0 ? arguments.context : architecture.max_positions;
-  options.stride = arguments.stride > 0 ? arguments.stride : sliding ? options.context / 2 : options.context;
+  options.stride = stride_of(options, arguments.stride);
   return options;
-}
-
-std::string_view average_name(const eval::PerplexityOptions& options) {
-  if (options.protocol == Protocol::kHalf) return "tokens";
-  return name_of(options.average, eval::kAverages);
 }
 
 struct Report {
@@ -132,14 +126,10 @@ nlohmann::ordered_json json_of(const Report& report) {
 
 std::string text_of(const Report& report) {
   const auto& [arguments, model, input, options, result, comparison, parts, seconds, peak] = report;
-  std::string protocol =
-      fmt::format("{}, context {}", datasets::protocol_name(options.protocol), with_separators(options.context));
-  if (options.protocol == Protocol::kSliding)
-    protocol += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", model_fact(arguments.model, model)},
       {"kernels", kernels_fact(arguments.compute, model)},
-      {"protocol", protocol},
+      {"protocol", protocol_fact(options)},
       {"perplexity", estimate_text(result.perplexity, result.perplexity_stderr, 4)},
       {"loss", fmt::format("{:.5f} nats per token", result.nll_nats_per_token)},
       {"bits per byte",

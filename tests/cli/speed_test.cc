@@ -135,6 +135,26 @@ TEST(Evaluate, JoinsPerplexityDivergenceAndSpeed) {
   EXPECT_EQ(result["speed"]["speeds"][0]["prompt"], 8);
 }
 
+TEST(Evaluate, NamesItsProtocolAsPerplexityDoes) {
+  const std::vector<std::string> text = {"--text", demo_path("eval.txt"), "--max-tokens", "300", "--context", "64"};
+  const auto with = [&](std::vector<std::string> command, const std::vector<std::string>& options) {
+    command.insert(command.end(), text.begin(), text.end());
+    command.insert(command.end(), options.begin(), options.end());
+    return command;
+  };
+  const std::vector<std::string> evaluate = {"evaluate", kLlamaDemo, "--prompt",     "8", "--generate", "2",
+                                             "--repeat", "1",        "--skip-limits"};
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{}, std::vector<std::string>{"--stride", "16"},
+        std::vector<std::string>{"--protocol", "half"}}) {
+    const auto result = nibble_json(with(evaluate, options));
+    const auto perplexity = nibble_json(with({"perplexity", kLlamaDemo}, options));
+    for (const char* key : {"protocol", "context", "stride", "average", "tokenizer_hash", "tokens_hash"})
+      EXPECT_EQ(result.value(key, nlohmann::json("missing")), perplexity[key]) << key;
+  }
+  EXPECT_THAT(nibble(with(evaluate, {})).out, HasSubstr("sliding, context 64, stride 32, mean over windows, "));
+}
+
 TEST(Evaluate, RefusesAReferenceOfAnotherTokenizer) {
   const TempDir other;
   std::filesystem::copy(kLlamaDemo, other.path(), std::filesystem::copy_options::recursive);
