@@ -82,6 +82,21 @@ void cut_defaults(const SpeedArguments& arguments, const model::Architecture& ar
   warn_of_cut(rows.front().options, arguments.prompt, arguments.generate);
 }
 
+// Before anything is measured, and in the words of the options. A window slides.
+void require_positions(const std::vector<SpeedRow>& rows, const model::Architecture& architecture) {
+  const std::size_t limit = architecture.position_limit();
+  for (const SpeedRow& row : rows) {
+    const eval::SpeedOptions& options = row.options;
+    if (options.cache.kind == model::CacheKind::kWindow) continue;
+    NIBBLE_REQUIRE(options.context <= limit, InvalidArgument, "--context {}: the model has {} positions",
+                   options.context, limit);
+    const std::size_t needed = options.prompt + options.generate + 1;
+    NIBBLE_REQUIRE(options.context > 0 || needed <= limit, InvalidArgument,
+                   "--prompt {} and --generate {} need {} positions, the model has {}", options.prompt,
+                   options.generate, needed, limit);
+  }
+}
+
 void run(const SpeedArguments& arguments) {
   arguments.common.apply();
   NIBBLE_REQUIRE(!arguments.csv || !arguments.common.json, InvalidArgument, "--csv and --json: give one of them");
@@ -93,6 +108,7 @@ void run(const SpeedArguments& arguments) {
   const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   warn_of_unexpected_tensors(*model.checkpoint);
   cut_defaults(arguments, model.architecture, report.rows);
+  require_positions(report.rows, model.architecture);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();

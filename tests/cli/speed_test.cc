@@ -45,8 +45,18 @@ TEST(Speed, DefaultsAreCutToThePositionsThatAModelHasLearned) {
   const auto speeds = nlohmann::json::parse(run.out)["speeds"];
   EXPECT_EQ(speeds[0]["prompt"], 127);
   EXPECT_EQ(speeds[0]["generate"], 128);
-  command.insert(command.end(), {"--prompt", "300"});
-  EXPECT_EQ(nibble(command).exit_code, 2) << "what is asked for is not cut";
+}
+
+TEST(Speed, SaysWhichOptionsAskForMorePositionsThanAModelHasLearned) {
+  const auto error_of = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"speed", kGpt2Demo, "--skip-limits"});
+    const ProgramRun run = nibble(options);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error_of({"--prompt", "300"}),
+              HasSubstr("--prompt 300 and --generate 128 need 429 positions, the model has 256"));
+  EXPECT_THAT(error_of({"--context", "64,512"}), HasSubstr("--context 512: the model has 256 positions"));
 }
 
 // Blocks of 16 inputs are decoded at every use, whatever the mode.
