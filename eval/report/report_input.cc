@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/files/hash.h"
 #include "core/files/output_file.h"
 #include "core/text/excerpt.h"
 #include "core/text/json.h"
@@ -42,6 +43,9 @@ std::string fingerprint_of_model(const SweepRecord& record) {
 class Loader {
  public:
   void add(const std::filesystem::path& file) {
+    std::error_code unresolved;  // then reading it says what is wrong
+    const std::filesystem::path canonical = std::filesystem::canonical(file, unresolved);
+    if (!unresolved && !files_.insert(canonical).second) return;
     try {
       if (is_record_name(file)) {
         add_record(read_record(file));
@@ -96,7 +100,7 @@ class Loader {
     const nlohmann::json json = parse_strict_json(text, what);
     const auto format = json.is_object() ? json.find("format") : json.end();
     if (format != json.end() && *format == kRecordFormat) return add_record(parse_record(text, what));  // renamed
-    add_measurement(json, what, input_);
+    if (measured_.insert(Hasher().update(text).hex()).second) add_measurement(json, what, input_);
   }
 
   // A cell that was measured again, with the divergence besides, counts once.
@@ -131,6 +135,8 @@ class Loader {
     }
   }
 
+  std::set<std::filesystem::path> files_;
+  std::set<std::string> measured_;  // hashes of other commands' texts: copies count once, as records of one id do
   std::set<std::string> warned_;
   ReportInput input_;
   std::vector<Entry> records_;

@@ -51,6 +51,25 @@ TEST_F(ReportInputTest, ARenamedRecordIsARecord) {
   }
 }
 
+TEST_F(ReportInputTest, AMeasurementThatComesTwiceCountsOnce) {
+  const std::filesystem::path one = directory_.path() / "one", copies = directory_.path() / "copies";
+  std::filesystem::create_directories(one);
+  std::filesystem::create_directories(copies);
+  const std::string spread = R"({"median": 1, "min": 1, "max": 1})",
+                    row = R"([{"context": 8, "prompt": 4, "generate": 3, "cache_bytes": 0, "ttft_seconds": )" + spread +
+                          R"(, "extend_tokens_per_second": )" + spread + "}]";
+  test::write_file(one / "speed.json", R"({"model": "m", "method": "int4", "speeds": )" + row + "}");
+  test::write_file(one / "storage.json", R"({"model": "m", "storage_study": [{"stream": "codes", "results": []}]})");
+  test::write_file(one / "damaged.json", R"({"speeds": [{"context": -1}]})");
+  std::filesystem::copy_file(one / "speed.json", copies / "renamed.json");
+  const ReportInput input = load_report_input({one, one / "../one/speed.json", one, copies});
+  EXPECT_EQ(input.speeds.size(), 1u);
+  EXPECT_EQ(input.storage.size(), 1u);
+  EXPECT_THAT(input.problems, testing::SizeIs(1));
+  test::write_file(copies / "renamed.json", R"({"model": "other", "method": "int4", "speeds": )" + row + "}");
+  EXPECT_EQ(load_report_input({one, copies}).speeds.size(), 2u);
+}
+
 TEST_F(ReportInputTest, WhatQuantizingWarnedOfIsSaidOnceForEachModel) {
   for (SweepRecord& record : records_) record.warnings = {"a rare expert"};
   records_[1].labels[1].second = records_[2].labels[1].second = "one recipe";
