@@ -149,6 +149,7 @@ void add_checkpoint(const YamlNode& item, std::string_view what, std::vector<Swe
   for (const auto& [key, value] : item.entries) {
     if (key == "name") {
       made.name = scalar_text(what, value, "list: name");
+      made.is_named = true;
     } else if (key == kCheckpoint) {
       made.checkpoint = checkpoint_path(value, what);
     } else {
@@ -174,10 +175,13 @@ void add_listed(const YamlNode& item, const Settings& defaults, std::string_view
   const Settings own = settings_of(item, what, "list");
   Settings all = std::any_of(own.begin(), own.end(), is_start) ? Settings{} : defaults;
   all.insert(all.end(), own.begin(), own.end());
-  std::string name = name_of(own);
-  for (const auto& [key, value] : item.entries)
-    if (key == "name") name = scalar_text(what, value, "list: name");
-  recipes.push_back({.name = std::move(name), .recipe = make_recipe(all, what), .checkpoint = {}});
+  SweepRecipe made{.name = name_of(own), .recipe = make_recipe(all, what), .checkpoint = {}};
+  for (const auto& [key, value] : item.entries) {
+    if (key != "name") continue;
+    made.name = scalar_text(what, value, "list: name");
+    made.is_named = true;
+  }
+  recipes.push_back(std::move(made));
 }
 
 }  // namespace

@@ -147,6 +147,11 @@ class Planner {
   }
 
  private:
+  /// Of cells that say the same: its recipe, and where it stands in the plan.
+  struct FirstCell {
+    std::size_t recipe = 0, job = 0, place = 0;
+  };
+
   void open(const SweepModel& source) {
     PlannedModel model{source, model::open_checkpoint(source.path), {}};
     model.architecture = model.checkpoint->architecture();
@@ -272,6 +277,20 @@ class Planner {
     return label;
   }
 
+  // Of two cells that say the same the first is done, under the name that the user looks for.
+  void keep_given_name(FirstCell& first, const SweepCell& again) {
+    const SweepRecipe &done = spec_.recipes[first.recipe], &left_out = spec_.recipes[again.recipe];
+    if (!left_out.is_named || left_out.name == done.name) return;
+    if (!done.is_named) {
+      set_fact(plan_.jobs[first.job].cells[first.place].record.labels, "recipe", recipe_label(again));
+      first.recipe = again.recipe;
+    } else if (left_out_.insert(left_out.name).second) {
+      plan_.warnings.push_back(
+          fmt::format("recipe '{}' says the same as '{}' and is left out; reports have it under that name",
+                      left_out.name, done.name));
+    }
+  }
+
   void add(const SweepCell& cell) {
     const SweepEvaluation& evaluation = spec_.evaluations[cell.evaluation];
     const PlannedModel& model = plan_.models[cell.model];
@@ -301,12 +320,14 @@ class Planner {
       measured = evaluation_json(*planned.tokens, planned.options, planned.divergence).dump();
     }
     SweepRecord& record = planned.record;
-    record.configuration = configurations_[static_cast<std::size_t>(&job - plan_.jobs.data())];
+    const auto number = static_cast<std::size_t>(&job - plan_.jobs.data());
+    record.configuration = configurations_[number];
     record.configuration.emplace_back("evaluation", measured);
     record.id = hash_of(record.configuration);
-    if (!ids_.insert(record.id).second) {
+    const auto [first, is_new] = first_.try_emplace(record.id, FirstCell{cell.recipe, number, job.cells.size()});
+    if (!is_new) {
       ++plan_.repeated;
-      return;
+      return keep_given_name(first->second, cell);
     }
     record.labels = {{"model", model.source.name}, {"recipe", recipe_label(cell)}, {"evaluation", evaluation.name}};
     if (!evaluation.use.empty()) record.labels.emplace_back("use", evaluation.use);
@@ -351,8 +372,9 @@ class Planner {
   std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<const EvaluationTokens>> tokens_;  // and evaluation
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> references_;                          // likewise
   std::map<const model::Checkpoint*, std::shared_ptr<const model::Tokenizer>> tokenizers_;         // of those given
-  std::vector<Facts> configurations_;  // of jobs, without evaluation
-  std::set<std::string> ids_;
+  std::vector<Facts> configurations_;       // of jobs, without evaluation
+  std::map<std::string, FirstCell> first_;  // by id
+  std::set<std::string> left_out_;          // names that are warned of
 };
 
 // Of a record's calibration, which may be of a version that did not refuse it.

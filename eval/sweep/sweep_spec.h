@@ -80,6 +80,7 @@ struct SweepRecipe {
   std::string name;
   std::optional<quant::Recipe> recipe;
   std::filesystem::path checkpoint;  ///< "{model}" in it stands for the model's name
+  bool is_named = false;             ///< the file gives it its name: no other stands for it where both say the same
 };
 
 /// One cell: places in the lists of SweepSpec, and which of SweepCalibration's draws.

@@ -451,6 +451,24 @@ TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
   const SweepPlan planned = plan("list: [{name: a, bits: 3}, {name: b, bits: 3}]");
   EXPECT_EQ(planned.cells, 1u);
   EXPECT_EQ(planned.repeated, 1u);
+  EXPECT_THAT(planned.warnings, testing::ElementsAre(testing::HasSubstr("recipe 'b' says the same as 'a'")));
+}
+
+TEST_F(SweepPlanTest, OfCellsThatSayTheSameOneHasTheNameThatItWasGiven) {
+  const auto names = [](const SweepPlan& planned) {
+    std::vector<std::string> recipes;
+    for (const PlannedJob& job : planned.jobs)
+      for (const PlannedCell& cell : job.cells) recipes.emplace_back(fact(cell.record.labels, "recipe"));
+    return recipes;
+  };
+  const SweepPlan mine = plan("grid: {bits: [3, 4]}\nlist: [{bits: 4, name: mine}]");
+  EXPECT_THAT(names(mine), testing::ElementsAre("bits=3", "mine"));
+  EXPECT_THAT(mine.warnings, testing::IsEmpty());
+  EXPECT_EQ(mine.jobs[1].cells[0].record.id, plan("list: [{bits: 4}]").jobs[0].cells[0].record.id);
+  const SweepPlan third = plan("grid: {bits: [3, 4]}\nlist: [{bits: 4, name: mine}, {bits: 4, name: yours}]");
+  EXPECT_THAT(names(third), testing::ElementsAre("bits=3", "mine"));
+  EXPECT_THAT(third.warnings, testing::ElementsAre(testing::HasSubstr("recipe 'yours' says the same as 'mine'")));
+  EXPECT_THAT(names(plan("list: [{bits: 4, name: mine}, {bits: 4}]")), testing::ElementsAre("mine"));
 }
 
 TEST_F(SweepPlanTest, SourcesThatNestWithoutEndAreRefused) {
