@@ -1,6 +1,9 @@
 #include "eval/sweep/sweep_cost.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 #include "calib/collect/plan.h"
 #include "core/machine/thread_pool.h"
@@ -14,6 +17,23 @@ namespace {
 
 double head_weights(const model::Architecture& architecture) {
   return static_cast<double>(architecture.vocabulary) * static_cast<double>(architecture.hidden);
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes) / 1e6;
+  return fmt::format("{:.{}f} MB", value, value < 10.0 ? 3 : 0);
+}
+
+// One for all: quantizing keeps to what it is given, but a cell's evaluation takes what it needs.
+void warn_of_the_largest(SweepPlan& plan, std::uint64_t memory) {
+  const PlannedCell* largest = nullptr;
+  for (const PlannedJob& job : plan.jobs)
+    for (const PlannedCell& cell : job.cells)
+      if (largest == nullptr || cell.cost.memory > largest->cost.memory) largest = &cell;
+  if (largest == nullptr || largest->cost.memory <= memory) return;
+  plan.warnings.push_back(fmt::format(
+      "cell '{}' needs {}, and --memory grants {}: it takes what it needs, with no other cell beside it; grant more",
+      cell_name(largest->record), megabytes(largest->cost.memory), megabytes(memory)));
 }
 
 }  // namespace
@@ -124,6 +144,7 @@ void estimate(SweepPlan& plan, std::uint64_t memory) {
     }
     job.cost.seconds = job.cost.operations * per_thread;
   }
+  warn_of_the_largest(plan, memory);
 }
 
 double quantizing_share(const PlannedJob& job) {

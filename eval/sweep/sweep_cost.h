@@ -17,8 +17,8 @@ Cost quantization_cost(const PlannedModel& model, const PlannedJob& job, std::si
 /// A calibration within `memory` bytes. Throws InvalidArgument when it needs more.
 Cost calibration_cost(const PlannedModel& model, const PlannedCalibration& calibration, std::uint64_t memory);
 
-/// Fills in the costs of jobs and calibrations. Seconds from the speed of this machine, which is measured (a few
-/// hundredths of a second).
+/// Fills in the costs of jobs and calibrations, and warns in the plan where the largest cell needs more than `memory`.
+/// Seconds from the speed of this machine, which is measured (a few hundredths of a second).
 void estimate(SweepPlan& plan, std::uint64_t memory);
 
 /// Of a job's time, what making its model takes: by the plan's costs, of a plan without them a guess.

@@ -86,10 +86,10 @@ nb::list run_sweep(const std::filesystem::path& sweep, const std::filesystem::pa
   std::vector<std::string> warnings, cells;
   run_long(progress, [&](const ProgressSink& sink) {
     eval::SweepPlan plan = eval::plan_sweep(eval::load_sweep(sweep));
-    warnings = plan.warnings;
     for (const eval::PlannedJob& job : plan.jobs)
       for (const eval::PlannedCell& cell : job.cells) cells.push_back(cell.record.id);
     eval::estimate(plan, memory_bytes);
+    warnings = plan.warnings;
     options.progress = [&](const eval::SweepProgress& at) {
       sink({at.stage.empty() ? "cells" : at.stage, static_cast<double>(at.done + at.failed),
             static_cast<double>(at.cells), "cells"});

@@ -339,6 +339,20 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
   refused({"--repeat", record, "--retry-failed"}, "--retry-failed means nothing beside --repeat");
 }
 
+TEST_F(Sweep, WarnsOfACellThatNeedsMoreMemoryThanThereIs) {
+  write_file(file, "models: [" + path("little") + "]\nevaluations: [{name: eval, tokens: " + path("text.u16") +
+                       ", protocol: blocks, context: 32}]\nlist: [float, {bits: 2}]\n");
+  const std::string warning = "cell 'little · float · eval' needs 68 MB, and --memory grants 0.001 MB";
+  const auto plan = nibble_json({"sweep", file, "--dry-run", "--memory", "1K"});
+  ASSERT_EQ(plan["warnings"].size(), 1u);
+  EXPECT_THAT(plan["warnings"][0].get<std::string>(), HasSubstr(warning));
+  EXPECT_EQ(plan["workers"], 1);
+  const ProgramRun run = nibble(command(results, {"--memory", "1K"}));
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr(warning));
+  EXPECT_THAT(nibble_json({"sweep", file, "--dry-run", "--memory", "1G"})["warnings"], testing::IsEmpty());
+}
+
 TEST_F(Sweep, ADryRunRefusesWhatItDoesNotRead) {
   const auto refused = [&](const std::vector<std::string>& options) {
     std::vector<std::string> all{"sweep", file, "--dry-run"};
