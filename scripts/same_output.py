@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whether a command of the program wrote the same bytes to two places, but for what must differ: quantization.json holds
-seconds, the records of a sweep end with their timings. Usage: scripts/same_output.py COMMAND ONE OTHER
+seconds, the records of a sweep end with their own place and their timings. Usage: scripts/same_output.py COMMAND ONE OTHER
 Exit code 0: the same; 1: a difference, named on standard error."""
 import pathlib
 import re
@@ -18,7 +18,7 @@ def contents(command, place):
             continue
         data = path.read_bytes()
         if command == "sweep" and path.suffix == ".json":
-            data = data[:data.index(b'\n "timings":')]
+            data = data[:data.index(b'\n "command":')]
         if path.name == "quantization.json":
             data = re.sub(rb'"seconds":\s*[-+.eE0-9]+', b'"seconds":0', data)
         found[name] = data

@@ -48,7 +48,7 @@ class Loader {
     if (!unresolved && !files_.insert(canonical).second) return;
     try {
       if (is_record_name(file)) {
-        add_record(read_record(file));
+        add_record(read_record(file), file);
       } else {
         add_other(file);
       }
@@ -83,7 +83,9 @@ class Loader {
     }
   }
 
-  void add_record(SweepRecord record) {
+  // One that was copied or renamed does not lie where its own command says.
+  void add_record(SweepRecord record, const std::filesystem::path& file) {
+    record.command = repeat_command(file);
     const auto [place, is_new] = by_id_.emplace(record.id, records_.size());
     Entry entry{.record = std::move(record), .settings = {}, .to_baseline = {}};
     entry.settings = settings_of(entry.record);
@@ -99,7 +101,7 @@ class Loader {
     const std::string text = read_text_file(file, kMaxRecordBytes);
     const nlohmann::json json = parse_strict_json(text, what);
     const auto format = json.is_object() ? json.find("format") : json.end();
-    if (format != json.end() && *format == kRecordFormat) return add_record(parse_record(text, what));  // renamed
+    if (format != json.end() && *format == kRecordFormat) return add_record(parse_record(text, what), file);  // renamed
     if (measured_.insert(Hasher().update(text).hex()).second) add_measurement(json, what, input_);
   }
 

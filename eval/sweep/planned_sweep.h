@@ -63,7 +63,7 @@ struct PlannedSpeed {
 
 /// One cell: an evaluation of a job's model.
 struct PlannedCell {
-  SweepRecord record;                 ///< id, labels, configuration, sources, command: all but the results
+  SweepRecord record;                 ///< id, labels, configuration, sources: what is known before
   std::optional<PlannedSpeed> speed;  ///< then nothing of the following
   std::shared_ptr<const EvaluationTokens> tokens;
   PerplexityOptions options;

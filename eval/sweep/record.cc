@@ -224,6 +224,15 @@ std::string text_of(const Json& json) {
   return text + "\n";
 }
 
+// In quotes where a shell would take it for more than a word.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-=:,@%";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char letter : text) word += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return word + "'";
+}
+
 }  // namespace
 
 Json record_json(const SweepRecord& record) {
@@ -266,7 +275,12 @@ std::string record_text_without_timings(const SweepRecord& record) {
   Json json = record_json(record);
   json.erase("timings");
   json.erase("speeds");
+  json.erase("command");
   return text_of(json);
+}
+
+std::string repeat_command(const std::filesystem::path& file) {
+  return fmt::format("nibble sweep --repeat {}", shell_word(file.string()));
 }
 
 SweepRecord parse_record(std::string_view text, std::string_view what) {

@@ -92,7 +92,7 @@ struct CellError {
 };
 
 /// One cell of a sweep: a JSON file (docs/formats.md, "Sweep records"). Equal cells of two sweeps by the same build on
-/// the same machine give the same bytes, but for `timings` and `speeds`.
+/// the same machine give the same bytes, but for `timings` and `speeds`, and for `command` where they lie elsewhere.
 struct SweepRecord {
   std::string id;  ///< 32 hex digits: hash of `configuration`; the file is called ID.json
   /// Names for people and tables: "model", "recipe", "evaluation". Not part of the id.
@@ -105,7 +105,7 @@ struct SweepRecord {
   std::vector<std::string> warnings = {};               ///< of making its model: the first of quant::warnings()
   Facts environment;                                    ///< commit, compiler, processor, kernels, threads
   Facts sources;                                        ///< paths, as the sweep gave them
-  std::string command;                                  ///< repeats the cell from this record
+  std::string command;                                  ///< repeat_command() of its file, as `sources` are given
   std::vector<std::pair<std::string, double>> timings;  ///< seconds, tokens per second, peak memory: differ run by run
   std::vector<SpeedRecord> speeds;                      ///< of an evaluation of speed, one for each context
 };
@@ -120,7 +120,7 @@ std::string record_text(const SweepRecord& record);
 /// The same, where that is more than `most` bytes without what is only drawn: palettes and histograms, of thousands of
 /// experts, say. Throws FormatError where that is too much too.
 std::string record_text_within(const SweepRecord& record, std::uint64_t most);
-/// The same without `timings` and `speeds`: what must not differ between two runs.
+/// The same without `timings`, `speeds` and `command`: what must not differ between two runs.
 std::string record_text_without_timings(const SweepRecord& record);
 
 /// Reads one record, from anybody. `what` names the source in messages. Throws FormatError: not a record, another
@@ -128,6 +128,9 @@ std::string record_text_without_timings(const SweepRecord& record);
 SweepRecord parse_record(std::string_view text, std::string_view what);
 /// Throws FormatError as above, or when the file cannot be read or is larger than kMaxRecordBytes.
 SweepRecord read_record(const std::filesystem::path& file);
+
+/// What a shell is told to do the cell of the record in `file` again. It works where the sweep's own paths do.
+std::string repeat_command(const std::filesystem::path& file);
 
 /// What windows weigh in differences between two records of one evaluation, for weighted_mean(): their scored tokens,
 /// of the record that says them; none where all weigh the same. A divergence is a mean over tokens; a loss is averaged

@@ -105,7 +105,7 @@ class Sweep {
         if (wanted(there)) {
           ++open;
         } else {
-          renamed = renamed || !says_the_same(*there, cell.record);
+          renamed = renamed || !is_told_right(*there, cell);
           there_.insert(cell.record.id);  // nothing runs beside this yet
         }
       }
@@ -123,9 +123,11 @@ class Sweep {
   }
 
   // What no id holds: names, and where files lie.
-  static bool says_the_same(const SweepRecord& a, const SweepRecord& b) {
-    return a.labels == b.labels && a.sources == b.sources;
+  bool is_told_right(const SweepRecord& there, const PlannedCell& cell) const {
+    return there.labels == cell.record.labels && there.sources == cell.record.sources &&
+           there.command == command_of(cell.record.id);
   }
+  std::string command_of(const std::string& id) const { return repeat_command(results_.record_file(id)); }
 
   // Gives the records of a job the names and paths of this sweep, the one that ran last. Whoever writes records of a
   // job holds its claim: where that is another, they are left to it, or to the next run. They are read again under the
@@ -135,9 +137,10 @@ class Sweep {
     if (!claim) return;
     for (const PlannedCell& cell : job.cells) {
       std::optional<SweepRecord> there = results_.find(cell.record.id);
-      if (!there || says_the_same(*there, cell.record)) continue;
+      if (!there || is_told_right(*there, cell)) continue;
       there->labels = cell.record.labels;
       there->sources = cell.record.sources;
+      there->command = command_of(there->id);
       results_.write(*there);
     }
   }
@@ -398,7 +401,8 @@ class Sweep {
     publish();
   }
 
-  void finish(const SweepRecord& record) {
+  void finish(SweepRecord record) {
+    record.command = command_of(record.id);
     results_.write(record);
     const std::lock_guard lock(mutex_);
     if (record.error) {

@@ -336,7 +336,6 @@ class Planner {
       record.sources.emplace_back("calibration",
                                   source_text(*spec_.calibration, spec_.calibration->draw(cell.draw), job.statistics));
     if (job.given) record.sources.emplace_back("checkpoint", job.given->directory().string());
-    record.command = fmt::format("nibble sweep --repeat {}.json", record.id);
     job.alone = job.alone || planned.speed;
     job.cells.push_back(std::move(planned));
     ++plan_.cells;
@@ -376,6 +375,27 @@ class Planner {
   std::map<std::string, FirstCell> first_;  // by id
   std::set<std::string> left_out_;          // names that are warned of
 };
+
+// Relative paths lead elsewhere from another directory.
+void require_inputs(const SweepSpec& spec, std::string_view what) {
+  const auto require = [&](const std::filesystem::path& path) {
+    std::error_code unknown;  // then opening it says what is wrong
+    NIBBLE_REQUIRE(
+        std::filesystem::exists(path, unknown) || unknown, FormatError,
+        "{}: there is no '{}': paths of a record are those of the directory where its sweep ran; repeat it there", what,
+        path.string());
+  };
+  for (const SweepModel& model : spec.models) require(model.path);
+  for (const SweepRecipe& recipe : spec.recipes)
+    if (!recipe.checkpoint.empty()) require(recipe.checkpoint);
+  for (const SweepEvaluation& evaluation : spec.evaluations) {
+    std::ranges::for_each(evaluation.text, require);
+    std::ranges::for_each(evaluation.tokens, require);
+  }
+  if (!spec.calibration) return;
+  std::ranges::for_each(spec.calibration->text, require);
+  if (!spec.calibration->tokens.empty()) require(spec.calibration->tokens);
+}
 
 // Of a record's calibration, which may be of a version that did not refuse it.
 void drop_what_changes_nothing(Json& section) {
@@ -420,6 +440,7 @@ SweepPlan plan_repetition(const SweepRecord& record) {
   NIBBLE_REQUIRE(given != spec.recipes[0].checkpoint.empty(), FormatError,
                  "{}: expected sources.checkpoint where the recipe is a checkpoint, and nowhere else", what);
   if (recipe != "null" && !given) spec.recipes[0].recipe = quant::Recipe::parse(recipe, what);
+  require_inputs(spec, what);
   SweepPlan plan = plan_sweep(spec);
   const SweepRecord& planned = plan.jobs.front().cells.front().record;
   for (const auto& [name, value] : record.configuration)

@@ -259,6 +259,26 @@ TEST_F(Sweep, ACheckpointThatIsThereHasTheFiguresOfItsRecipe) {
   EXPECT_THAT(read_file(path("report.md")), HasSubstr("there"));
 }
 
+TEST_F(Sweep, ARecordsCommandWorksWhereTheSweepRan) {
+  write_file(file,
+             "models: [little]\nevaluations: [{name: eval, tokens: text.u16, protocol: blocks, context: 32}]\n"
+             "list: [float]\n");
+  std::filesystem::create_directory(temp / "elsewhere");
+  const auto in = [&](const std::string& directory, const std::string& line) {
+    const std::string shell = "nibble() { '" + std::string(NIBBLE_PROGRAM) + "' \"$@\"; }; cd '" + directory + "' && ";
+    return run_program("/bin/sh", {"-c", shell + line});
+  };
+  ASSERT_EQ(in(temp.path(), "nibble sweep sweep.yaml -o 'my results' -q").exit_code, 0);
+  const eval::SweepRecord record = eval::read_records(temp / "my results").at(0);
+  const ProgramRun again = in(temp.path(), record.command);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  ASSERT_EQ(in(temp.path(), "nibble report 'my results' -o report.md").exit_code, 0);
+  EXPECT_THAT(read_file(temp / "report.md"), HasSubstr("'my results/" + record.id + ".json'"));
+  const ProgramRun elsewhere = in(temp / "elsewhere", "nibble sweep --repeat '../my results/" + record.id + ".json'");
+  EXPECT_EQ(elsewhere.exit_code, 3);
+  EXPECT_THAT(elsewhere.err, HasSubstr("there is no 'little': paths of a record are those of the directory where"));
+}
+
 TEST_F(Sweep, KilledAtAnyMomentItEndsInTheSameRecords) {
   const Records expected = undisturbed();
   const unsigned seed = std::random_device{}();

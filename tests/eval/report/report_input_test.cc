@@ -48,6 +48,7 @@ TEST_F(ReportInputTest, ARenamedRecordIsARecord) {
     const ReportInput input = load_report_input({where});
     EXPECT_EQ(input.entries.size(), 1u);
     EXPECT_TRUE(input.problems.empty());
+    EXPECT_EQ(input.entries.at(0).record.command, "nibble sweep --repeat " + (directory_ / "mine.json").string());
   }
 }
 

@@ -154,8 +154,15 @@ TEST(Record, AFailedCellHasAnErrorAndNoMeasures) {
   EXPECT_EQ(record_text(read), record_text(record));
 }
 
-TEST(Record, NothingButTimingsIsLeftOutOfTheComparison) {
+TEST(Record, IsRepeatedByACommandThatAShellTakes) {
+  EXPECT_EQ(repeat_command("build/guide/0d2b.json"), "nibble sweep --repeat build/guide/0d2b.json");
+  EXPECT_EQ(repeat_command("my results/it's $1/0d2b.json"),
+            R"(nibble sweep --repeat 'my results/it'\''s $1/0d2b.json')");
+}
+
+TEST(Record, NothingButTimingsAndItsPlaceIsLeftOutOfTheComparison) {
   SweepRecord a = example(), b = example();
+  b.command = "nibble sweep --repeat elsewhere/x.json";
   b.timings = {{"seconds", 7.0}, {"peak_bytes", 1.0}};
   EXPECT_EQ(record_text_without_timings(a), record_text_without_timings(b));
   b.environment[0].second = "abd";

@@ -77,6 +77,18 @@ TEST_F(RunSweepTest, RecordsSayWhereTheirModelIsNow) {
   EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
 }
 
+TEST_F(RunSweepTest, RecordsSayWhereTheyLieNow) {
+  const SweepPlan planned = plan("list: [{bits: 2}]");
+  const PlannedCell& cell = planned.jobs.front().cells.front();
+  const auto command = [&] { return "nibble sweep --repeat " + (output / (cell.record.id + ".json")).string(); };
+  run(planned);
+  EXPECT_EQ(record_of(cell).command, command());
+  std::filesystem::rename(output, temp / "moved");
+  output = temp / "moved";
+  EXPECT_EQ(run(planned).present, 1u);
+  EXPECT_EQ(record_of(cell).command, command());
+}
+
 TEST_F(RunSweepTest, CellsWhoseCalibrationFailsSaySoAndTheOthersGoOn) {
   const SweepPlan planned = plan("list: [float, {bits: 2}, {bits: 2, weighting: fisher}]");
   SweepOptions options;

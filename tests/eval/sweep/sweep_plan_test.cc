@@ -503,6 +503,16 @@ TEST_F(SweepPlanTest, ARepetitionIsTheSameCellOrSaysWhatHasChanged) {
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { plan_repetition(record); }, "the evaluation is another one now"));
 }
 
+TEST_F(SweepPlanTest, ARepetitionSaysThatPathsAreThoseOfTheSweepsDirectory) {
+  const SweepRecord record = plan("list: [{bits: 3, weighting: fisher}]").jobs[0].cells[0].record;
+  for (const char* name : {"model", "text.u16", "calibration.u16"}) {
+    std::filesystem::rename(temp / name, temp / "elsewhere");
+    EXPECT_TRUE(throws_with<FormatError>([&] { plan_repetition(record); }, "there is no '" + (temp / name).string(),
+                                         "those of the directory where its sweep ran"));
+    std::filesystem::rename(temp / "elsewhere", temp / name);
+  }
+}
+
 TEST_F(SweepPlanTest, ACheckpointIsNamedByWhatIsInIt) {
   quantized("one", 3);
   quantized("two", 3);
