@@ -29,6 +29,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/text/json.h"
 #include "datasets/calibration_windows.h"
+#include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
 #include "quant/job/statistics/calibrate_model.h"
 
@@ -78,6 +79,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   bar.finish();
   if (first) {
     for (const std::string& warning : datasets::warnings(windows)) warn(warning);
+    if (const auto warning = model::warning_of_length(model.architecture, windows.length)) warn(*warning);
   }
 
   calib::CalibrationJob job =

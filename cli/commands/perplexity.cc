@@ -40,6 +40,7 @@
 #include "eval/quality/average_names.h"
 #include "eval/quality/text_parts.h"
 #include "eval/quality/text_quality.h"
+#include "model/architecture/architecture.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -157,6 +158,7 @@ void run(const PerplexityArguments& arguments) {
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   warn_of_unexpected_tensors(*model.checkpoint);
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
+  if (const auto warning = model::warning_of_length(model.architecture, options.context)) warn(*warning);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   options.text_ends = input.text_ends;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);

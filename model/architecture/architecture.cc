@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "core/text/choice.h"
@@ -51,6 +52,24 @@ std::size_t largest(const Architecture& architecture, const Size& size) {
 
 void add_norm(std::vector<const NormSpec*>& list, const std::optional<NormSpec>& norm) {
   if (norm) list.push_back(&*norm);
+}
+
+// Positions that rotary embeddings reach: of most scalings max_positions has the factor in it already, but files with
+// dynamic scaling, and some with YaRN (Qwen 2.5), go on saying what the network was trained with before.
+std::size_t rotary_limit(const RotarySpec& rotary, std::size_t max_positions) {
+  const RotaryScaling& scaling = rotary.scaling;
+  if (scaling.kind != RotaryScaling::Kind::kDynamic && scaling.kind != RotaryScaling::Kind::kYarn) return max_positions;
+  const double reached = scaling.factor * static_cast<double>(scaling.original_context);
+  return std::max(max_positions, static_cast<std::size_t>(reached));
+}
+
+// The longest of all blocks; 0 where none has rotary embeddings.
+std::size_t rotary_limit(const Architecture& architecture) {
+  std::size_t limit = 0;
+  for (const BlockSpec& block : architecture.blocks)
+    if (const auto& rotary = block.attention.rotary)
+      limit = std::max(limit, rotary_limit(*rotary, architecture.max_positions));
+  return limit;
 }
 
 }  // namespace
@@ -262,6 +281,14 @@ bool frequencies_follow_length(const Architecture& architecture) {
     const RotaryScaling::Kind kind = block.attention.rotary->scaling.kind;
     return kind == RotaryScaling::Kind::kDynamic || kind == RotaryScaling::Kind::kLongRope;
   });
+}
+
+std::optional<std::string> warning_of_length(const Architecture& architecture, std::size_t tokens) {
+  const std::size_t limit = rotary_limit(architecture);
+  if (architecture.learned_positions() || limit == 0 || tokens <= limit) return std::nullopt;
+  return fmt::format(
+      "windows of {} tokens exceed the {} positions that the model was trained with: expect worse results", tokens,
+      limit);
 }
 
 double active_linear_weights(const Architecture& architecture) {

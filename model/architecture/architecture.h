@@ -188,6 +188,11 @@ std::vector<FileTensor> file_tensors(const Architecture& architecture);
 /// Whether rotary frequencies of some block depend on how long a sequence is (RotaryScaling kDynamic, kLongRope).
 bool frequencies_follow_length(const Architecture& architecture);
 
+/// What a user should hear of sequences longer than the positions that a network with rotary embeddings was trained
+/// with, those that its scaling adds included: a sentence, or none. Learned positions end where they end, and a network
+/// without rotary embeddings (ALiBi) has no such number.
+std::optional<std::string> warning_of_length(const Architecture& architecture, std::size_t tokens);
+
 /// Floats of activations per token that the transformer keeps while it runs forward, or backward (transformer.h).
 std::uint64_t forward_floats_per_token(const Architecture& architecture);
 std::uint64_t backward_floats_per_token(const Architecture& architecture);

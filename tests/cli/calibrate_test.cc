@@ -231,6 +231,17 @@ TEST_F(Calibrate, AKilledRunGoesOn) {
   EXPECT_TRUE(read_file(output) == read_file(temp / "undisturbed.h5"));
 }
 
+TEST_F(Calibrate, WindowsBeyondRotaryPositionsAreWarnedOf) {
+  const auto warnings = [&](const std::string& length) {
+    const ProgramRun run = nibble({"calibrate", model, "--text", text, "--length", length, "--samples", "2", "-q",
+                                   "--collect", "activations", "-o", temp / (length + ".h5")});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  EXPECT_EQ(warnings("256"), "");
+  EXPECT_THAT(warnings("300"), HasSubstr("warning: windows of 300 tokens exceed the 256 positions"));
+}
+
 TEST_F(Calibrate, WrongUsageIsExplained) {
   const auto refused = [&](const std::vector<std::string>& arguments, int code, const char* words) {
     const ProgramRun run = nibble(arguments);

@@ -195,6 +195,17 @@ TEST_F(Perplexity, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--tokens", "x.u16", "--hf-join"}), HasSubstr("--hf-join"));
 }
 
+TEST_F(Perplexity, AContextBeyondRotaryPositionsIsWarnedOf) {
+  const auto warnings = [](const std::string& context) {
+    const ProgramRun run =
+        nibble({"perplexity", kLlamaDemo, "--text", kEvalText, "--max-tokens", "600", "-q", "--context", context});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  EXPECT_EQ(warnings("256"), "");
+  EXPECT_THAT(warnings("512"), HasSubstr("warning: windows of 512 tokens exceed the 256 positions"));
+}
+
 TEST_F(Perplexity, BadFilesAreFileErrors) {
   const auto code_of = [&](const std::string& option, const std::string& file) {
     return nibble({"perplexity", model, option, file}).exit_code;

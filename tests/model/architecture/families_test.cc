@@ -461,6 +461,29 @@ TEST_P(FamilyRefuses, ByNameWithTheReason) {
 INSTANTIATE_TEST_SUITE_P(Values, FamilyRefuses, testing::Range(std::size_t{0}, FamilyRefuses::cases().size()),
                          [](const auto& instance) { return FamilyRefuses::cases()[instance.param].name; });
 
+TEST(Lengths, BeyondRotaryPositionsAreWarnedOf) {
+  const auto limited = [](const Json& json, std::size_t limit) {
+    const Architecture a = parse(json);
+    const auto beyond = model::warning_of_length(a, limit + 1);
+    return !model::warning_of_length(a, limit) && beyond &&
+           beyond->find("exceed the " + std::to_string(limit) + " positions") != std::string::npos;
+  };
+  EXPECT_TRUE(limited(llama(), 131072));
+  EXPECT_TRUE(limited(with(llama(), "rope_scaling", llama3_scaling()), 131072)) << "the factor is in it already";
+  EXPECT_TRUE(limited(with(llama(), "rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}), 262144));
+  Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  EXPECT_TRUE(limited(with(llama(), "rope_scaling", yarn), 131072));
+  EXPECT_TRUE(limited(with(with(llama(), "rope_scaling", yarn), "max_position_embeddings", 32768), 131072));
+}
+
+TEST(Lengths, OfOtherPositionsAreNotWarnedOf) {
+  const Json bloom = {{"model_type", "bloom"}, {"vocab_size", 9}, {"hidden_size", 8}, {"n_layer", 1}, {"n_head", 2}};
+  for (const Json& json : {gpt2(), bloom}) EXPECT_FALSE(model::warning_of_length(parse(json), 1 << 20)) << json;
+  Architecture unknown = parse(llama());
+  unknown.max_positions = 0;
+  EXPECT_FALSE(model::warning_of_length(unknown, 1 << 20));
+}
+
 TEST(ConfigText, MustBeStrictJson) {
   const auto parse_text = [](const char* text) { return model::parse_architecture(text, "config.json"); };
   EXPECT_TRUE(throws_with<FormatError>([&] { parse_text("{\"model_type\": \"gpt2\""); }, "config.json"));
