@@ -6,6 +6,7 @@
 #include <boost/iostreams/categories.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
+#include <cerrno>
 #include <fstream>
 #include <system_error>
 #include <vector>
@@ -21,12 +22,9 @@ constexpr int kLargestWindowLog = 27;  // of zstd's memory, 128 MiB: what its ow
 class File {
  public:
   explicit File(const std::filesystem::path& path) : path_(path) {
-    std::error_code error;
-    const bool regular = std::filesystem::is_regular_file(path, error);
-    NIBBLE_REQUIRE(!error, FormatError, "cannot open '{}': {}", path.string(), error.message());
-    NIBBLE_REQUIRE(regular, FormatError, "cannot read '{}': not a regular file", path.string());
+    require_regular_file(path);
     file_.open(path, std::ios::binary);
-    NIBBLE_REQUIRE(file_.is_open(), FormatError, "cannot open '{}'", path.string());
+    if (!file_.is_open()) throw errno_error(fmt::format("cannot open '{}'", path.string()), errno);
   }
   std::size_t read(char* buffer, std::size_t size) {
     file_.read(buffer, static_cast<std::streamsize>(size));
@@ -139,6 +137,14 @@ std::unique_ptr<ByteStream::Decoder> make_decoder(const std::filesystem::path& p
 }
 
 }  // namespace
+
+void require_regular_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(path, error);
+  NIBBLE_REQUIRE(!error, FormatError, "cannot open '{}': {}", path.string(), error.message());
+  NIBBLE_REQUIRE(regular, FormatError, "cannot read '{}': expected a regular file, since it is read more than once",
+                 path.string());
+}
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), decoder_(make_decoder(path_)) {}
 ByteStream::~ByteStream() = default;

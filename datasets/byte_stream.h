@@ -8,6 +8,9 @@
 
 namespace nibble::datasets {
 
+/// Throws FormatError for what is missing, or cannot be read again from its front, as pipes cannot.
+void require_regular_file(const std::filesystem::path& path);
+
 /// Reads a file from front to back in bounded memory; .gz and .zst (by extension; several members or frames are one
 /// text) are decompressed on the way. Files are taken for hostile: what was cut off, is corrupt, or expands more than
 /// kLargestExpansion times is an error, never a shorter text.

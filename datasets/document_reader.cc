@@ -37,6 +37,7 @@ DocumentReader::DocumentReader(std::vector<std::filesystem::path> files, std::st
     : files_(std::move(files)), field_(std::move(field)) {
   NIBBLE_REQUIRE(!files_.empty(), InvalidArgument, "documents: expected at least one file");
   for (const auto& file : files_) {
+    require_regular_file(file);
     std::error_code error;
     const std::uintmax_t bytes = std::filesystem::file_size(file, error);
     NIBBLE_REQUIRE(!error, FormatError, "cannot read '{}': {}", file.string(), error.message());

@@ -34,6 +34,7 @@ quant::CalibrationSource CalibrationTextOptions::source() const {
 void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& options, bool seeds_more) {
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
                  "{}: expected either --text or --tokens, got both", app.get_name());
+  refuse_repeated_files(options.text);
   if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
   if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
   const bool field = app.get_option("--field")->count() > 0;  // else names of files are looked at when they are read

@@ -20,8 +20,8 @@ struct CalibrationTextOptions {
   bool given() const { return !text.empty() || !tokens.empty(); }
 };
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options);
-/// Throws InvalidArgument for options of sampled texts beside --tokens, whose windows are taken as they stand, and for
-/// any without a text. `seeds_more`: --seed decides more than the sampling.
+/// Throws InvalidArgument for options of sampled texts beside --tokens, whose windows are taken as they stand, for any
+/// without a text, and for a text that is given twice. `seeds_more`: --seed decides more than the sampling.
 void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& options, bool seeds_more);
 
 }  // namespace nibble::cli

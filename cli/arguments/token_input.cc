@@ -54,14 +54,11 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   NIBBLE_REQUIRE(!options.hf_join || !options.text.empty(), InvalidArgument,
                  "--hf-join joins rows of text; it has no meaning with --tokens");
   eval::checked_text_use("--use", options.use);
+  refuse_repeated_files(options.text.empty() ? options.tokens : options.text);
   const std::size_t limit = options.max_tokens > 0 ? options.max_tokens : std::numeric_limits<std::size_t>::max();
   TokenInput input;
   input.tokenizer = options.text.empty() ? model::open_tokenizer_if_any(directory) : model::open_tokenizer(directory);
   const auto append = [&](TextFile file, std::span<const TokenId> ids) {
-    std::error_code ignored;  // both have been read
-    for (const TextFile& other : input.files)
-      NIBBLE_REQUIRE(!std::filesystem::equivalent(other.path, file.path, ignored), InvalidArgument,
-                     "'{}' is given twice", file.path);
     ids = ids.first(std::min(limit, ids.size()));
     input.tokens.insert(input.tokens.end(), ids.begin(), ids.end());
     input.text_ends.push_back(input.tokens.size());

@@ -263,6 +263,7 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", model, "--text", temp / "none", "-o", output}, 3, "No such file");
   refused({"calibrate", "--show", temp / "none.h5"}, 3, "none.h5': no such file");
   refused({"calibrate", "--show", text}, 3, "calibration.txt");
+  refused({"calibrate", model, "--text", text, text, "-o", output}, 2, "calibration.txt' is given twice");
   // Options that would change nothing.
   refused({"calibrate", "--show", text, "--seed", "3"}, 2, "--seed means nothing beside --show");
   refused({"calibrate", "--show", text, "-o", output}, 2, "--output means nothing beside --show");

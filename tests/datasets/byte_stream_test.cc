@@ -1,6 +1,7 @@
 #include "datasets/byte_stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -105,6 +106,16 @@ TEST_F(ByteStreams, DecompressionBombsAreRefused) {
 TEST_F(ByteStreams, MissingFilesAndDirectoriesAreRefused) {
   EXPECT_TRUE(throws_with<FormatError>([&] { ByteStream(dir_ / "no.txt"); }, "no.txt"));
   EXPECT_TRUE(throws_with<FormatError>([&] { ByteStream(dir_.path()); }, dir_.path().string(), "regular"));
+}
+
+TEST_F(ByteStreams, FilesThatCannotBeOpenedAreRefusedWithTheReason) {
+  test::write_file(dir_ / "a.txt", "text");
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit none{0, files.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // file modes do not keep root out
+  EXPECT_TRUE(throws_with<FormatError>([&] { ByteStream(dir_ / "a.txt"); }, "a.txt': Too many open files"));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
 }
 
 }  // namespace

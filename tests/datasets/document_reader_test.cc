@@ -1,6 +1,7 @@
 #include "datasets/document_reader.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/machine/memory.h"
@@ -177,6 +178,12 @@ TEST_F(Documents, FilesOfOtherKindsOrMissingOnesAreRefusedAtOnce) {
   EXPECT_TRUE(refuses("a.gz", "x", ".jsonl", "''"));
   EXPECT_TRUE(throws_with<FormatError>([&] { DocumentReader({dir_ / "no.txt"}, "text"); }, "no.txt"));
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { DocumentReader({}, "text"); }, "at least one file"));
+}
+
+TEST_F(Documents, PipesAreRefusedSinceFilesAreReadAgain) {
+  const std::string pipe = dir_ / "pipe.txt";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(throws_with<FormatError>([&] { DocumentReader({pipe}, "text"); }, "pipe.txt': expected a regular file"));
 }
 
 TEST_F(Documents, TakeNoMoreMemoryThanOneOfThem) {
