@@ -14,6 +14,7 @@
 #include "cli/arguments/calibration_text.h"
 #include "cli/arguments/memory_size.h"
 #include "cli/arguments/options.h"
+#include "cli/arguments/output_path.h"
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/mpi_session.h"
@@ -70,6 +71,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
   quant::check_model(model);  // before any text is read
+  create_parents(arguments.output);
   if (first) warn_of_unexpected_tensors(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
   const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
@@ -133,6 +135,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
 
 void merge(const CalibrateArguments& arguments) {
   const std::vector<std::filesystem::path> inputs(arguments.merge.begin(), arguments.merge.end());
+  create_parents(arguments.output);
   remove_left_lock(arguments.output);
   NIBBLE_REQUIRE(!std::filesystem::exists(arguments.output), InvalidArgument,
                  "'{}' is there already; remove it or choose another -o", arguments.output.string());

@@ -9,6 +9,7 @@
 
 #include "cli/arguments/memory_size.h"
 #include "cli/arguments/options.h"
+#include "cli/arguments/output_path.h"
 #include "cli/command.h"
 #include "cli/commands/inspect_compress.h"
 #include "cli/terminal/human.h"
@@ -135,6 +136,7 @@ void write_graph(const InspectArguments& arguments) {
                  "--graph: expected a file that ends in .dot, .svg or .json, got '{}'", arguments.graph.string());
   exporting::require_apart(arguments.model, arguments.graph);
   const auto checkpoint = model::open_checkpoint(arguments.model);
+  create_parents(arguments.graph);
   const std::string text = writer->second(eval::graph_of(checkpoint, quant::open_quantized_weights(checkpoint)));
   write_file(arguments.graph, text);
   if (arguments.common.json) return print_json({{"graph", arguments.graph.string()}, {"bytes", text.size()}});

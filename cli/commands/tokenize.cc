@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/arguments/options.h"
+#include "cli/arguments/output_path.h"
 #include "cli/command.h"
 #include "cli/terminal/human.h"
 #include "cli/terminal/output.h"
@@ -29,12 +30,23 @@ struct TokenizeArguments {
   bool hf_join = false, ids = false, json = false;
 };
 
-// Little-endian ids of 2 or 4 bytes, by the file's extension.
-void write_token_file(const std::filesystem::path& path, std::span<const TokenId> tokens) {
+// Bytes of an id, by the file's extension.
+std::size_t id_bytes(const std::filesystem::path& path) {
   const std::string extension = path.extension().string();
   NIBBLE_REQUIRE(extension == ".u16" || extension == ".u32", InvalidArgument,
                  "--output: expected a name ending in .u16 or .u32, got '{}'", path.string());
-  const std::size_t width = extension == ".u16" ? 2 : 4;
+  return extension == ".u16" ? 2 : 4;
+}
+
+void prepare_output(const std::filesystem::path& path) {
+  if (path.empty()) return;
+  id_bytes(path);
+  create_parents(path);
+}
+
+// Little-endian ids.
+void write_token_file(const std::filesystem::path& path, std::span<const TokenId> tokens) {
+  const std::size_t width = id_bytes(path);
   std::vector<std::byte> bytes;
   bytes.reserve(tokens.size() * width);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -47,6 +59,7 @@ void write_token_file(const std::filesystem::path& path, std::span<const TokenId
 
 void run(const TokenizeArguments& arguments) {
   const auto tokenizer = model::open_tokenizer(arguments.directory);
+  prepare_output(arguments.output);
   const std::string text = datasets::read_evaluation_text(arguments.text, arguments.hf_join);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<TokenId> tokens = tokenizer->encode(text);

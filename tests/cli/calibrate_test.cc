@@ -40,6 +40,14 @@ TEST_F(Calibrate, WritesAFileAndSaysWhatItTook) {
   EXPECT_EQ(calib::StatsFile::open(output)->settings().windows, 6u);
 }
 
+TEST_F(Calibrate, MakesTheDirectoriesOfItsOutput) {
+  const std::string made = temp / "new/calib.h5", merged = temp / "newer/still/calib.h5";
+  ASSERT_EQ(nibble(command({"--seed", "1"}, "new/calib.h5")).exit_code, 0);
+  ASSERT_EQ(nibble(command({"--seed", "2"})).exit_code, 0);
+  EXPECT_EQ(nibble({"calibrate", "--merge", made, output, "-o", merged}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(merged));
+}
+
 TEST_F(Calibrate, AnnouncesTimeMemoryAndDiskBefore) {
   const ProgramRun run = nibble(command({}));
   EXPECT_EQ(run.exit_code, 0);
@@ -278,7 +286,7 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", "--show", model}, 3, "expected what nibble calibrate wrote (HDF5), got a directory");
   refused({"calibrate", "--show", kEvalText}, 3, "got another kind of file; is this the right file?");
   refused({"calibrate", model, "--tokens", "ids.u16", "--seed", "3", "-o", output}, 2, "--seed means nothing beside");
-  refused({"calibrate", model, "--text", text, "-o", "/nonexistent/calib.h5"}, 3, "/nonexistent/calib.h5.work");
+  refused({"calibrate", model, "--text", text, "-o", text + "/calib.h5"}, 3, "cannot create directory '");
 }
 
 // Nothing would take its statistics: quantizing goes from the float model.

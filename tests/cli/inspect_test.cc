@@ -64,6 +64,13 @@ TEST(InspectCompress, TextIsATableForEachKindOfNumber) {
                              HasSubstr("every round trip verified"), Not(HasSubstr("nan"))));
 }
 
+TEST(Inspect, MakesTheDirectoriesOfItsGraph) {
+  const TempDir temp;
+  const std::string graph = temp / "new/graph.dot";
+  EXPECT_EQ(nibble({"inspect", kGpt2Demo, "--graph", graph}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(graph));
+}
+
 TEST(Inspect, OptionsThatChangeNothingAreRefused) {
   const auto error_of = [](const char* option, const char* value, const char* other) {
     const ProgramRun run = nibble({"inspect", kGpt2Demo, option, value, other});

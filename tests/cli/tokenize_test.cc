@@ -75,8 +75,15 @@ TEST_F(Tokenize, BadInputsHaveTheirExitCodes) {
   EXPECT_EQ(extension.exit_code, 2);
   EXPECT_THAT(extension.err, HasSubstr("expected a name ending in .u16 or .u32"));
 
-  const ProgramRun unwritable = nibble({"tokenize", directory, "--text", text, "-o", temp / "no/such/ids.u16"});
+  const ProgramRun unwritable = nibble({"tokenize", directory, "--text", text, "-o", text + "/such/ids.u16"});
   EXPECT_EQ(unwritable.exit_code, 3);
+  EXPECT_THAT(unwritable.err, HasSubstr("cannot create directory '" + text + "/such'"));
+}
+
+TEST_F(Tokenize, MakesTheDirectoriesOfItsOutput) {
+  const std::string output = temp / "new/and/newer/ids.u16";
+  EXPECT_EQ(nibble({"tokenize", directory, "--text", text, "-o", output}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(output));
 }
 
 }  // namespace
