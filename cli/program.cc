@@ -7,6 +7,8 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +60,30 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
   return did_you_mean(word, candidates);
 }
 
+// The word behind an option is its value to CLI11, another option's name too: of `--merge -o m.h5 a.h5` -o is the first
+// file.
+std::optional<std::string> option_as_value(const CLI::App& command, std::span<char* const> words) {
+  for (std::size_t i = 0; i + 1 < words.size() && std::string_view(words[i]) != "--"; ++i) {
+    const CLI::Option* option = *words[i] == '-' ? command.get_option_no_throw(words[i]) : nullptr;
+    const std::string_view next = words[i + 1], name = next.substr(0, next.find('='));
+    if (option == nullptr || option->get_items_expected_min() == 0 || !name.starts_with('-')) continue;
+    if (command.get_option_no_throw(std::string(name)) != nullptr)
+      return fmt::format("{0}: expected a value, got the option '{1}'; such a value is given as {0}={1}",
+                         option->get_name(), name);
+  }
+  return std::nullopt;
+}
+
+// "--context: At Most 1 required but received 2", as CLI11 says it.
+std::optional<std::string> repetition(std::string_view error) {
+  constexpr std::string_view kMost = ": At Most 1 required but received ";
+  const std::size_t found = error.find(kMost);
+  if (found == std::string_view::npos) return std::nullopt;
+  const std::string_view count = error.substr(found + kMost.size());
+  return fmt::format("{} is given {}{}", error.substr(0, found), count == "2" ? "twice" : count,
+                     count == "2" ? "" : " times");
+}
+
 // What nobody knows comes before whatever else CLI11 found wrong: a mistyped option also shows as a missing one.
 std::string explain(const CLI::App& program, const CLI::App* command, const CLI::ParseError& error) {
   const std::vector<std::string> extras = program.remaining(true);
@@ -72,7 +98,7 @@ std::string explain(const CLI::App& program, const CLI::App* command, const CLI:
     return fmt::format("unexpected argument '{}'", extras.front());
   const std::string_view text = error.what();
   if (text.ends_with(" missing")) return fmt::format("{}: a value is missing", text.substr(0, text.find(':')));
-  return std::string(text);
+  return repetition(text).value_or(std::string(text));
 }
 
 int report(const CLI::App* command, std::string_view message, ExitCode code) {
@@ -80,6 +106,13 @@ int report(const CLI::App* command, std::string_view message, ExitCode code) {
   tell(fmt::format("nibble{}{}: error: {}\n", command != nullptr ? " " : "",
                    command != nullptr ? command->get_name() : "", printable(message)));
   return code;
+}
+
+int report_usage(const CLI::App* command, std::string_view message) {
+  report(command, message, kExitUsage);
+  tell(fmt::format("'nibble{}{} --help' lists what there is.\n", command != nullptr ? " " : "",
+                   command != nullptr ? command->get_name() : ""));
+  return kExitUsage;
 }
 
 }  // namespace
@@ -101,6 +134,11 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
       if (command.options->parsed()) return &command;
     return nullptr;
   };
+  for (const Command& command : commands) {
+    if (argc < 2 || command.options->get_name() != argv[1]) continue;
+    if (const auto mistake = option_as_value(*command.options, std::span(argv, static_cast<std::size_t>(argc))))
+      return report_usage(command.options, *mistake);
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -117,10 +155,7 @@ int run_program(int argc, char** argv, std::span<const CommandMaker> makers) {
       tell(program.help());
       return kExitUsage;
     }
-    report(command, explain(program, command, error), kExitUsage);
-    tell(fmt::format("'nibble{}{} --help' lists what there is.\n", command != nullptr ? " " : "",
-                     command != nullptr ? command->get_name() : ""));
-    return kExitUsage;
+    return report_usage(command, explain(program, command, error));
   }
 
   const Command& command = *selected();

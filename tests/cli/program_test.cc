@@ -80,6 +80,28 @@ TEST(Program, AMissingValueIsSaidSo) {
   EXPECT_THAT(run.err, HasSubstr("--text: a value is missing"));
 }
 
+TEST(Program, AnOptionInPlaceOfAValueIsSaidSo) {
+  const auto error_of = [](const std::vector<std::string>& arguments) {
+    const ProgramRun run = nibble(arguments);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error_of({"calibrate", "--merge", "-o", "m.h5", "a.h5", "b.h5"}),
+              HasSubstr("calibrate: error: --merge: expected a value, got the option '-o'"));
+  EXPECT_THAT(error_of({"tokenize", kGpt2Demo, "--text", "--output=ids.u16"}),
+              HasSubstr("--text: expected a value, got the option '--output'"));
+  const ProgramRun meant = nibble({"tokenize", kGpt2Demo, "--text=--ids"});
+  EXPECT_THAT(meant.err, HasSubstr("'--ids': No such file"));
+}
+
+TEST(Program, AnOptionGivenAgainIsSaidSo) {
+  const ProgramRun twice = nibble({"perplexity", kGpt2Demo, "--context", "3", "--context", "4"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("error: --context is given twice\n"));
+  EXPECT_THAT(nibble({"tokenize", kGpt2Demo, "--text=a", "-o", "b", "-o", "c", "-o", "d"}).err,
+              HasSubstr("error: --output is given 3 times\n"));
+}
+
 TEST(Program, ExtraArgumentsAreNamed) {
   const ProgramRun run = nibble({"version", "now"});
   EXPECT_EQ(run.exit_code, 2);
