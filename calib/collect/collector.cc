@@ -541,6 +541,13 @@ void require_part(const CalibrationJob& part, const CalibrationJob& job, const R
 
 }  // namespace
 
+void require_window_length(const model::Architecture& architecture, std::size_t tokens) {
+  NIBBLE_REQUIRE(tokens <= architecture.position_limit(), InvalidArgument,
+                 "calibration: windows of {} tokens, but the model has learned {} positions; make them shorter "
+                 "(--length)",
+                 tokens, architecture.max_positions);
+}
+
 RunSettings complete_settings(const CalibrationJob& job) {
   RunSettings settings = job.settings;
   const std::size_t length = settings.window_tokens;
@@ -549,11 +556,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
   NIBBLE_REQUIRE(!job.tokens.empty() && job.tokens.size() % length == 0, InvalidArgument,
                  "calibration: {} tokens are no whole number of windows of {}", job.tokens.size(), length);
   settings.windows = job.tokens.size() / length;
-  const model::Architecture& architecture = job.model.architecture();
-  NIBBLE_REQUIRE(length <= architecture.position_limit(), InvalidArgument,
-                 "calibration: windows of {} tokens, but the model has learned {} positions; make them shorter "
-                 "(--length)",
-                 length, architecture.max_positions);
+  require_window_length(job.model.architecture(), length);
   const std::size_t processes = team_of(job).size();
   NIBBLE_REQUIRE(settings.windows >= processes, InvalidArgument, "calibration: {} windows for {} processes",
                  settings.windows, processes);

@@ -41,6 +41,9 @@ struct CalibrationJob {
   Team* team = nullptr;                                 ///< null: alone
 };
 
+/// Throws InvalidArgument for windows that are longer than the positions that the model has learned.
+void require_window_length(const model::Architecture& architecture, std::size_t tokens);
+
 /// The settings as they will stand in the file: with windows, their hash, kernels and centring. Throws InvalidArgument
 /// for tokens that are no whole number of windows, windows of one token, a file of means that does not fit.
 RunSettings complete_settings(const CalibrationJob& job);

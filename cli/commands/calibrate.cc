@@ -71,6 +71,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = quant::load_model(arguments.model);
   quant::check_model(model);  // before any text is read
+  calib::require_window_length(model.architecture, arguments.text.length);
   create_parents(arguments.output);
   if (first) warn_of_unexpected_tensors(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();

@@ -269,6 +269,8 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused(command({"--centre", temp / "none.h5"}), 3, "none.h5");
   refused(command({"--centre", "onw"}), 3, "expected none, own or a calibration file, got 'onw'");
   refused({"calibrate", model, "--text", temp / "none", "-o", output}, 3, "No such file");
+  refused({"calibrate", kGpt2Demo, "--text", text, "--length", "100000", "-o", output}, 2,
+          "windows of 100000 tokens, but the model has learned 256 positions");
   refused({"calibrate", "--show", temp / "none.h5"}, 3, "none.h5': no such file");
   refused({"calibrate", "--show", text}, 3, "calibration.txt");
   refused({"calibrate", model, "--text", text, text, "-o", output}, 2, "calibration.txt' is given twice");
