@@ -47,6 +47,16 @@ void add_text_input(CLI::App& app, TokenInputOptions& options) {
       ->type_name("NAME");
 }
 
+std::shared_ptr<const model::Tokenizer> open_text_tokenizer(const std::filesystem::path& model) {
+  auto tokenizer = model::open_tokenizer_if_any(model);
+  NIBBLE_REQUIRE(
+      tokenizer != nullptr, FormatError,
+      "'{}' has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model); give token ids "
+      "by --tokens FILE in place of --text",
+      model.string());
+  return tokenizer;
+}
+
 TokenInput read_token_input(const TokenInputOptions& options, const std::filesystem::path& directory,
                             std::size_t vocabulary) {
   NIBBLE_REQUIRE(options.text.empty() != options.tokens.empty(), InvalidArgument,
@@ -57,7 +67,7 @@ TokenInput read_token_input(const TokenInputOptions& options, const std::filesys
   refuse_repeated_files(options.text.empty() ? options.tokens : options.text);
   const std::size_t limit = options.max_tokens > 0 ? options.max_tokens : std::numeric_limits<std::size_t>::max();
   TokenInput input;
-  input.tokenizer = options.text.empty() ? model::open_tokenizer_if_any(directory) : model::open_tokenizer(directory);
+  input.tokenizer = options.text.empty() ? model::open_tokenizer_if_any(directory) : open_text_tokenizer(directory);
   const auto append = [&](TextFile file, std::span<const TokenId> ids) {
     ids = ids.first(std::min(limit, ids.size()));
     input.tokens.insert(input.tokens.end(), ids.begin(), ids.end());

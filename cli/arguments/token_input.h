@@ -38,6 +38,9 @@ struct TokenInput {
   std::shared_ptr<const model::Tokenizer> tokenizer;  ///< of the model's directory; null where there is none
 };
 
+/// The tokenizer of the model that --text is read for. Throws FormatError where it has none.
+std::shared_ptr<const model::Tokenizer> open_text_tokenizer(const std::filesystem::path& model);
+
 /// Reads the tokens for a model of `vocabulary` ids in `directory`. Throws InvalidArgument (neither or both of --text
 /// and --tokens, an unknown --use), FormatError.
 TokenInput read_token_input(const TokenInputOptions& options, const std::filesystem::path& directory,

@@ -31,7 +31,6 @@
 #include "core/text/json.h"
 #include "datasets/calibration_windows.h"
 #include "model/architecture/architecture.h"
-#include "model/open/open_model.h"
 #include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::cli {
@@ -75,7 +74,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   create_parents(arguments.output);
   if (first) warn_of_unexpected_tensors(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
-  const auto tokenizer = arguments.text.tokens.empty() ? model::open_tokenizer_if_any(arguments.model) : nullptr;
+  const auto tokenizer = arguments.text.tokens.empty() ? open_text_tokenizer(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
   const datasets::CalibrationWindows windows =
       quant::read_calibration_windows(source, model.architecture, tokenizer.get(), arguments.model, bar.sink());

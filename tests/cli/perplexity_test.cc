@@ -37,6 +37,19 @@ TEST_F(Perplexity, JsonHasEveryKeyOfTheProtocol) {
   EXPECT_TRUE(near(result["nll_nats_per_token"], std::log(result["perplexity"].get<double>()), {.rel = 1e-14}));
 }
 
+TEST_F(Perplexity, WithoutATokenizerTokenIdsAreAskedFor) {
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(std::filesystem::path(model) / name, temp / name);
+  const std::string bare = temp.path(), hint = "give token ids by --tokens FILE in place of --text";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"perplexity", bare, "--text", kEvalText},
+        std::vector<std::string>{"calibrate", bare, "--text", kEvalText, "-o", temp / "calib.h5"}}) {
+    const ProgramRun run = nibble(arguments);
+    EXPECT_EQ(run.exit_code, 3) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(hint));
+  }
+}
+
 TEST_F(Perplexity, ASingleWindowHasNoStandardError) {
   const auto result = nibble_json({"perplexity", model, "--text", kEvalText, "--max-tokens", "100"});
   EXPECT_EQ(result["windows"], 1);
