@@ -21,6 +21,16 @@ std::vector<Family>& registered() {
   return list;
 }
 
+// As methods of quantization_config that nobody reads are refused: MLX says its codes here, and there without a method.
+void refuse_mlx_codes(const FamilyConfig& config) {
+  const nlohmann::json* found = config.find("quantization");
+  const bool mlx = found != nullptr && found->is_object() && found->contains("group_size") && found->contains("bits");
+  NIBBLE_REQUIRE(!mlx, FormatError,
+                 "{}: 'quantization': expected float weights, got the codes of MLX, which are not read; quantize the "
+                 "float checkpoint that they were made from",
+                 config.what());
+}
+
 void refuse_unread(const FamilyConfig& config) {
   const std::vector<std::string> unread = config.not_understood();
   NIBBLE_REQUIRE(unread.empty(), FormatError,
@@ -50,6 +60,7 @@ Architecture parse_architecture(std::string_view config_json, std::string_view w
   const auto family = std::find_if(known.begin(), known.end(), [&](const Family& f) { return f.model_type == type; });
   NIBBLE_REQUIRE(family != known.end(), FormatError, "{}: 'model_type': expected one of {}, got '{}'{}", what,
                  fmt::join(names, ", "), type, did_you_mean(type, names));
+  refuse_mlx_codes(config);
   Architecture architecture = family->parse(config);
   architecture.family = type;
   connect(architecture);

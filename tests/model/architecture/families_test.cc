@@ -389,6 +389,8 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"UnknownRopeScaling", with(llama(), "rope_scaling", odd_scaling), "'type'", "got 'quadratic'"},
         {"UnknownKeysOfRopeScaling", with(llama(), "rope_scaling", with(llama3_scaling(), "twist", 1)), "'twist'",
          "not known"},
+        {"CodesOfMlx", with(llama(), "quantization", {{"group_size", 64}, {"bits", 4}, {"mode", "affine"}}),
+         "the codes of MLX, which are not read", "quantize the float checkpoint"},
         {"PartialRotationOfFamiliesWithoutIt", with(llama(), "partial_rotary_factor", 0.5), "partial_rotary_factor",
          "got 0.5"},
         {"QwenMixturesWithoutQkNorms", with(small("qwen3_moe"), "use_qk_norm", false), "use_qk_norm", "only true"},
