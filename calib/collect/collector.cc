@@ -149,7 +149,8 @@ class Calibration {
     work_.remove();
   }
 
-  void run() {
+  // The share of the whole run that this one did.
+  double run() {
     std::uint64_t present = work_.bytes();
     for (const Part& part : parts_) present += part.work->bytes();
     require_disk_space(plan_, job_.output, present);
@@ -165,6 +166,7 @@ class Calibration {
     if (team_.rank() == 0) assemble(work_, settings_, job_.output);
     team_.all(true);  // nobody leaves before the output is complete
     work_.remove();
+    return metric_share_ * metric_done_ + (1.0 - metric_share_) * share_done();
   }
 
  private:
@@ -229,7 +231,7 @@ class Calibration {
       metric.progress = [this](const ProgressUpdate& progress) {
         say(progress.stage, metric_share_ * progress.done / progress.total);
       };
-    calibrate(metric);
+    metric_done_ = calibrate(metric);
     if (team_.rank() == 0) metric_ = StatsFile::open(metric.output);
   }
 
@@ -284,10 +286,14 @@ class Calibration {
 
   void report(const char* stage, double work) {
     work_done_ += work;
+    say(stage, metric_share_ + (1.0 - metric_share_) * share_done());
+  }
+
+  double share_done() const {
     const auto layers = static_cast<double>(blocks());
     const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
     const double total = tokens * (layers * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
-    say(stage, metric_share_ + (1.0 - metric_share_) * std::min(1.0, work_done_ / total));
+    return std::min(1.0, work_done_ / total);
   }
 
   // A share of the run, the metric's included.
@@ -506,6 +512,7 @@ class Calibration {
   Matrix<float> x_, dx_;
   double work_done_ = 0.0;
   double metric_share_ = plan_.metric_operations / plan_.operations;
+  double metric_done_ = 0.0;  // of it, by this run
 };
 
 // Rank 0 looks: the others may not see its files.
@@ -598,7 +605,7 @@ CalibrationPlan plan_job(const CalibrationJob& job) {
       {.processes = team_of(job).size(), .disk = disk_for_scratch(work_path_of(job, team_of(job)))});
 }
 
-void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
+double calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
   const RunSettings settings = complete_settings(job);
   for (const CalibrationJob& part : parts) require_part(part, job, settings);
   require_same_job(job, settings);
@@ -607,11 +614,13 @@ void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts)
     Calibration calibration(job, settings, parts);
     // Under the lock of the working directory: whoever had it may have made the output meanwhile.
     if (team.all(is_missing(job, settings))) return calibration.run();
-    return calibration.abandon();
+    calibration.abandon();
+    return 0.0;
   }
   // Of a run that was killed once its output had its name.
   WorkDirectory::remove_left(work_path_of(job, team));
   if (team.rank() == 0) remove_left_lock(job.output);
+  return 0.0;
 }
 
 }  // namespace nibble::calib

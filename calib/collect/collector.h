@@ -60,6 +60,8 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 ///           called again with the same settings, and ends in the same bytes. A complete output of the same settings
 ///           is left as it is.
 /// Result    the same bytes for any number of threads and any memory_bytes, on one machine.
+/// Returns   how much of the work this call did: 1, less where it went on with an earlier one, 0 where the output was
+///           there.
 /// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which), NumericalError
 ///           (NaN or infinity: layer, window, position; nothing is written under the output's name), FormatError
 ///           (disk). Of a team also InvalidArgument where its members have other models, windows, settings or kernels.
@@ -69,6 +71,6 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 ///           plan.h), which makes those bytes; nothing may depend on all windows (Centre::kOwn); and it is done alone,
 ///           not in a team; with a whitened guide it has kGuideWindows windows or more. An output that is there stays.
 ///           A part that an earlier run, which was killed, did not have may be missing in the end.
-void calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts = {});
+double calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts = {});
 
 }  // namespace nibble::calib

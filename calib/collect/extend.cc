@@ -63,16 +63,18 @@ CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::p
   return added;
 }
 
-void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
+double extend_calibration(const CalibrationJob& job, const std::filesystem::path& base) {
   if (std::filesystem::exists(job.output)) {
     calibrate(job);  // leaves it as it is, or says what differs
-    return remove_left_windows(job, base);
+    remove_left_windows(job, base);
+    return 0.0;
   }
   const CalibrationJob added = added_windows(job, base);
-  calibrate(added);
-  if (job.team != nullptr && job.team->rank() != 0) return;
+  const double done = calibrate(added);
+  if (job.team != nullptr && job.team->rank() != 0) return done;
   merge_stats(std::array{base, added.output}, complete_settings(job), job.output);
   std::filesystem::remove(added.output);
+  return done;
 }
 
 }  // namespace nibble::calib

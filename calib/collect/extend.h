@@ -19,7 +19,7 @@ CalibrationJob added_windows(const CalibrationJob& job, const std::filesystem::p
 /// windows of the job, or from fewer of them than there are, in the same way (naming what differs), or where what is
 /// collected depends on the other windows: sampled labels, gradients centred with the run's own means, and a whitened
 /// guide where base holds fewer windows than its metric comes from (kGuideWindows).
-/// Cost: that of the windows that are new.
-void extend_calibration(const CalibrationJob& job, const std::filesystem::path& base);
+/// Cost: that of the windows that are new. Returns what calibrate() returns, of these.
+double extend_calibration(const CalibrationJob& job, const std::filesystem::path& base);
 
 }  // namespace nibble::calib

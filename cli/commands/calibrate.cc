@@ -93,11 +93,8 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const calib::CalibrationJob run = arguments.extend.empty() ? job : calib::added_windows(job, arguments.extend);
   const calib::CalibrationPlan plan = calib::plan_job(run);
   if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), calib::complete_settings(run));
-  if (arguments.extend.empty()) {
-    calib::calibrate(job);
-  } else {
-    calib::extend_calibration(job, arguments.extend);
-  }
+  const double done =
+      arguments.extend.empty() ? calib::calibrate(job) : calib::extend_calibration(job, arguments.extend);
   bar.finish();
   if (!first) return;
   for (const std::string& warning : quant::warnings(model.architecture, *calib::StatsFile::open(arguments.output)))
@@ -105,6 +102,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::uint64_t tokens = run.tokens.size();
+  const double tokens_per_second = done * static_cast<double>(tokens) / seconds;  // of what an earlier run did none
   const std::uint64_t output_bytes = std::filesystem::file_size(arguments.output);
   if (arguments.common.json) {
     nlohmann::ordered_json object = {{"model", arguments.model.string()},
@@ -112,7 +110,8 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
                                      {"output_bytes", output_bytes},
                                      {"tokens", tokens},
                                      {"seconds", seconds},
-                                     {"tokens_per_second", static_cast<double>(tokens) / seconds},
+                                     {"share_done", done},
+                                     {"tokens_per_second", tokens_per_second},
                                      {"threads", thread_count()},
                                      {"processes", mpi.team().size()},
                                      {"peak_anonymous_bytes", memory.bytes()},
@@ -126,8 +125,9 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
       {"collected", calib::to_text(settings.collected)},
       {"windows", fmt::format("{} of {} tokens, {}", with_separators(settings.windows), settings.window_tokens,
                               settings.sampling)},
-      {"speed", fmt::format("{} tokens/s ({}, {} thread{})", human_count(static_cast<double>(tokens) / seconds),
-                            human_duration(seconds), thread_count(), thread_count() == 1 ? "" : "s")},
+      {"speed", done == 0.0 ? "it was there already"
+                            : fmt::format("{} tokens/s ({}, {} thread{})", human_count(tokens_per_second),
+                                          human_duration(seconds), thread_count(), thread_count() == 1 ? "" : "s")},
       {"peak memory", fmt::format("{} beside the mapped checkpoint of {}", human_bytes(memory.bytes()),
                                   human_bytes(model.checkpoint->tensor_bytes()))},
   }));

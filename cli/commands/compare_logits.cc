@@ -64,9 +64,10 @@ std::vector<Compared> caches_of(const CompareLogitsArguments& arguments, const m
       one.type = type;
       model::CacheOptions options = sized(one).options();
       if (options.kind == model::CacheKind::kNone && options.type != model::CacheType::kF32) {
-        NIBBLE_REQUIRE(std::ranges::count(arguments.types, cache_type_name(model::CacheType::kF32)) > 0,
-                       InvalidArgument, "--cache none keeps nothing in another type: add f32 to --cache-type, got {}",
-                       fmt::join(arguments.types, ","));
+        NIBBLE_REQUIRE(
+            std::ranges::count(arguments.types, cache_type_name(model::CacheType::kF32)) > 0, InvalidArgument,
+            "--cache none keeps nothing, so it goes with --cache-type f32 only: add f32 to --cache-type, got {}",
+            fmt::join(arguments.types, ","));
         continue;
       }
       if (options.capacity == 0) options.capacity = tokens;
@@ -137,7 +138,6 @@ void run(const CompareLogitsArguments& arguments) {
   const std::vector<TokenId> tokens = read_token_input(input, arguments.model, model.architecture.vocabulary).tokens;
   NIBBLE_REQUIRE(!tokens.empty(), InvalidArgument, "expected at least one token to compare, got none");
   const std::vector<Compared> caches = caches_of(arguments, *model.transformer, tokens.size());
-  NIBBLE_REQUIRE(!caches.empty(), InvalidArgument, "--cache none keeps nothing, so it goes with --cache-type f32 only");
   std::vector<eval::ComparedCache> compared;
   for (const Compared& one : caches) compared.push_back(one.cache);
 

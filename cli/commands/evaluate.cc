@@ -26,6 +26,7 @@
 #include "datasets/eval_windows.h"
 #include "eval/quality/text_parts.h"
 #include "eval/quality/text_quality.h"
+#include "model/architecture/architecture.h"
 #include "quant/store/load_model.h"
 
 namespace nibble::cli {
@@ -48,6 +49,7 @@ void run(const EvaluateArguments& arguments) {
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);
   options.context = arguments.context > 0 ? arguments.context : model.architecture.max_positions;
+  if (const auto warning = model::warning_of_length(model.architecture, options.context)) warn(*warning);
   options.stride = stride_of(options, arguments.stride);
   options.text_ends = input.text_ends;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);

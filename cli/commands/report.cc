@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/arguments/options.h"
+#include "cli/arguments/output_path.h"
 #include "cli/command.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
@@ -69,6 +70,7 @@ void run(const ReportArguments& arguments, const CLI::App& app) {
   if (std::ranges::all_of(arguments.outputs, is_csv))
     refuse_given(app, {"--title", "--rows", "--columns", "--over"}, "-o FILE.csv alone, a list of all cells");
   eval::ReportInput input = eval::load_report_input({arguments.inputs.begin(), arguments.inputs.end()});
+  for (const std::string& output : arguments.outputs) create_parents(output);
   eval::pool_texts(input);
   eval::compare_to_baseline(input, arguments.baseline);
   eval::ReportOptions options = {

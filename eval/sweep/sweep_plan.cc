@@ -19,6 +19,7 @@
 #include "eval/sweep/speed_section.h"
 #include "eval/sweep/sweep_file.h"
 #include "eval/sweep/sweep_inputs.h"
+#include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
 #include "model/tokenizer/agreement.h"
 #include "quant/job/plan/plan.h"
@@ -187,6 +188,8 @@ class Planner {
         read_calibration(*spec_.calibration, spec_.calibration->draw(draw), plan_.models[model], {}, spec_.recipes);
     calibration.model = model;
     for (std::string& warning : datasets::warnings(calibration.windows)) plan_.warnings.push_back(std::move(warning));
+    warn_of_length(fmt::format("calibration of '{}'", plan_.models[model].source.name), model,
+                   calibration.windows.length);
     plan_.calibrations.push_back(std::move(calibration));
     return calibrations_[{model, draw}] = plan_.calibrations.size() - 1;
   }
@@ -239,8 +242,17 @@ class Planner {
 
   const std::shared_ptr<const EvaluationTokens>& tokens_of(const SweepCell& cell) {
     auto& tokens = tokens_[{cell.model, cell.evaluation}];
-    if (!tokens) tokens = read_tokens(spec_.evaluations[cell.evaluation], plan_.models[cell.model]);
-    return tokens;
+    if (tokens) return tokens;
+    const SweepEvaluation& evaluation = spec_.evaluations[cell.evaluation];
+    const PlannedModel& model = plan_.models[cell.model];
+    warn_of_length(fmt::format("evaluation '{}' of '{}'", evaluation.name, model.source.name), cell.model,
+                   evaluation.context);
+    return tokens = read_tokens(evaluation, model);
+  }
+
+  void warn_of_length(std::string_view where, std::size_t model, std::size_t tokens) {
+    if (const auto warning = model::warning_of_length(plan_.models[model].architecture, tokens))
+      plan_.warnings.push_back(fmt::format("{}: {}", where, *warning));
   }
 
   const std::shared_ptr<const model::Tokenizer>& tokenizer_of(const model::Checkpoint& given) {

@@ -75,6 +75,8 @@ TEST(CompareLogitsProgram, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--chunk", "1,x"}), HasSubstr("got 'x'"));
   EXPECT_THAT(error_of({"--cache", "none", "--cache-type", "f16"}), HasSubstr("f32 only"));
   EXPECT_THAT(error_of({"--cache", "window", "--window-chunk", "9", "--window-context", "9"}), HasSubstr("9 of 9"));
+  EXPECT_THAT(error_of({"--cache", "none,state", "--cache-type", "f16"}),
+              HasSubstr("add f32 to --cache-type, got f16"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "tests/cli/nibble.h"
 
 namespace nibble::test {
@@ -58,6 +60,16 @@ TEST(Program, AnUnknownCommandSuggestsTheNearest) {
   const ProgramRun run = nibble({"perplexty", "some/model"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, HasSubstr("unknown command 'perplexty'; did you mean 'perplexity'?"));
+}
+
+TEST(Program, ATierThatThereIsNotIsRefusedByEveryCommand) {
+  const char* before = std::getenv("NIBBLE_FORCE_ISA");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("NIBBLE_FORCE_ISA", "avx3", 1);
+  const ProgramRun run = nibble({"inspect", kGpt2Demo});
+  setenv("NIBBLE_FORCE_ISA", kept.c_str(), 1);  // empty: as if it were not set
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("avx3"));
 }
 
 TEST(Program, FarFetchedNamesGetNoSuggestion) {

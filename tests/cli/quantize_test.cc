@@ -159,6 +159,8 @@ TEST_F(Quantize, APrintedRecipeUsesNothingElse) {
     EXPECT_EQ(run.exit_code, 2) << option;
     EXPECT_THAT(run.err, HasSubstr(option + " means nothing beside --print-recipe"));
   }
+  EXPECT_THAT(nibble({"quantize", "--preset", "int4-block", "--print-recipe", "-q"}).err,
+              HasSubstr("--quiet means nothing beside --print-recipe"));
   const ProgramRun list = nibble({"export", "--list", "--format", "gguf"});
   EXPECT_EQ(list.exit_code, 2);
   EXPECT_THAT(list.err, HasSubstr("--format excludes --list"));

@@ -185,7 +185,7 @@ TEST_F(ReportCommand, AMistakeInOneOutputLeavesTheOthersAsTheyWere) {
   EXPECT_THAT(run.err, AllOf(HasSubstr("r.docx"), HasSubstr(".tex")));
   EXPECT_EQ(read_file(directory_ / "old.md"), "yesterday's");
   std::filesystem::create_directory(directory_ / "taken.md");
-  for (const auto& [other, code] : {std::pair(path("absent/r.md"), 3), std::pair(std::string("/dev/full/r.md"), 3),
+  for (const auto& [other, code] : {std::pair(path("old.md/r.md"), 3), std::pair(std::string("/dev/full/r.md"), 3),
                                     std::pair(path("taken.md"), 2), std::pair(path("results/../old.md"), 2)}) {
     const ProgramRun wrong = report({"-o", path("old.md"), "-o", other});
     EXPECT_EQ(wrong.exit_code, code) << other;
@@ -193,6 +193,22 @@ TEST_F(ReportCommand, AMistakeInOneOutputLeavesTheOthersAsTheyWere) {
     EXPECT_TRUE(read_file(directory_ / "old.md") == "yesterday's") << other;
   }
   EXPECT_EQ(files(), (std::vector<std::string>{"old.md"}));
+}
+
+TEST_F(ReportCommand, MakesTheDirectoriesOfItsOutputs) {
+  write_records(results_, example_sweep());
+  EXPECT_EQ(report({"-o", path("new/and/newer/r.md")}).exit_code, 0);
+  EXPECT_THAT(read_file(directory_ / "new/and/newer/r.md"), HasSubstr("#"));
+}
+
+TEST_F(ReportCommand, WhatACsvAloneHasNoUseForIsRefused) {
+  write_records(results_, example_sweep());
+  for (const char* option : {"--title", "--rows", "--columns", "--over"}) {
+    const ProgramRun run = report({"-o", path("r.csv"), option, "bits"});
+    EXPECT_EQ(run.exit_code, 2) << option;
+    EXPECT_THAT(run.err, HasSubstr(option));
+  }
+  EXPECT_EQ(report({"-o", path("r.csv"), "-o", path("r.md"), "--title", "both"}).exit_code, 0);
 }
 
 }  // namespace

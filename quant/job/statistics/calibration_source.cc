@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
 
 namespace nibble::quant {
@@ -17,9 +18,10 @@ datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& s
   const std::size_t length = source.length > 0 ? source.length : std::min(usual.length, architecture.max_positions);
   if (!source.tokens.empty())
     return datasets::fixed_calibration_windows(source.tokens, architecture.vocabulary, length, source.samples);
-  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
-                 "calibration text: '{}' has no tokenizer; give token ids (`tokens`) in place of `text`",
-                 model.string());
+  NIBBLE_REQUIRE(
+      tokenizer != nullptr, FormatError,
+      "calibration text: '{}' has no tokenizer; give token ids in place of text (`tokens` in a sweep, --tokens FILE)",
+      model.string());
   return datasets::sample_calibration_windows(source.text, *tokenizer,
                                               {.samples = source.samples > 0 ? source.samples : usual.samples,
                                                .length = length,
@@ -35,6 +37,8 @@ ReadText read_calibration_text(const CalibrationSource& source, const std::files
   datasets::CalibrationWindows windows =
       read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, progress);
   std::vector<std::string> warnings = datasets::warnings(windows);
+  if (auto warning = model::warning_of_length(checkpoint->architecture(), windows.length))
+    warnings.push_back(std::move(*warning));
   return {{.tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint},
           std::move(warnings)};
 }
