@@ -74,7 +74,7 @@ ALLOWED = {
     "eval/quality": MODEL | {"datasets"},
     "eval/speed": NETWORK,
     "eval/sweep": JOB | {"eval/quality", "eval/speed"},
-    "eval/report": CORE | {"eval/sweep"},
+    "eval/report": CORE | {"eval/sweep", "quant/recipe"},
     "eval/storage": CORE | {"model/checkpoint", "model/open", "quant/format", "quant/store"},
     "cli": None,    # the composition root: everything
     "python": None,  # bindings of everything
