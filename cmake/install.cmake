@@ -9,6 +9,7 @@ install(TARGETS ${libraries} nibble_cli EXPORT nibbleTargets
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nibble)
+add_custom_target(package_files DEPENDS ${libraries} nibble_cli)  # what `cmake --install` wants, without tests
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nibble)
 install(EXPORT nibbleTargets NAMESPACE nibble:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/nibbleConfig.cmake.in ${PROJECT_BINARY_DIR}/nibbleConfig.cmake

@@ -83,6 +83,9 @@ function(nibble_test_program name labels each_isa)
   if(NIBBLE_FILES_TOGETHER GREATER 1)  # a few only: two processors compile two halves of a folder
     nibble_write_together_at_end(${name} 8)
   endif()
+  if(each_isa AND labels STREQUAL unit)
+    set(labels tiers)  # and each run of one tier: isa
+  endif()
   nibble_test_properties(properties "${labels}")
   # A process with sanitizers takes 0.1 s to begin and end, as long as many a suite; whole models take minutes.
   set(at_once 8)
@@ -90,6 +93,9 @@ function(nibble_test_program name labels each_isa)
     set(at_once 1)
   endif()
   nibble_ctest(${name} ${name} AT_ONCE ${at_once} PROPERTIES ${properties})
+  if(golden IN_LIST labels)
+    add_dependencies(golden_tests ${name})
+  endif()
   if(NOT each_isa)
     return()
   endif()
@@ -105,7 +111,8 @@ function(nibble_test_program name labels each_isa)
   endforeach()
 endfunction()
 
-add_custom_target(isa_tests)  # those with EACH_ISA
+add_custom_target(isa_tests)     # those with EACH_ISA
+add_custom_target(golden_tests)  # of label golden
 function(nibble_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "EACH_ISA;APART" "" "DEPS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)

@@ -7,7 +7,8 @@
 # limits it: format|dev|release|package|python|clients|tsan|disk|tidy|arm|fuzz, where `arm` runs every test that knows tiers,
 # the slow ones too, `tsan` whole jobs besides the pool, and `fuzz` two minutes for every parser but that of
 # calibration files (scripts/fuzz.sh says why). A whole run gives these what is left of 37 minutes: on a slow machine clang-tidy
-# looks at fewer files, and nothing is fuzzed where not two minutes are left; each says so.
+# looks at fewer files, nothing is fuzzed where not two minutes are left, and the release build has tests of tiers and of whole
+# models alone, the others having run under sanitizers; each says so.
 # More run only when they are named, which keeps the whole short (45 minutes on 2 cores are the aim): `harness`
 # (lm-evaluation-harness's own model against ours), `tidy-all` (clang-tidy over everything) and `alone` (sources and headers
 # that lack an #include).
@@ -46,20 +47,33 @@ if wanted format; then
   python3 scripts/check_paths.py
 fi
 
-for preset in dev release; do
-  if wanted "$preset"; then
-    step "$preset: build"
-    cmake --preset "$preset" >/dev/null
-    cmake --build --preset "$preset"
-    step "$preset: tests"
-    ctest --preset "$preset"
+if wanted dev; then
+  step "dev: build"
+  cmake --preset dev >/dev/null
+  cmake --build --preset dev
+  step "dev: tests"
+  ctest --preset dev
+fi
+
+if wanted release; then
+  tests=() targets=()
+  if [[ $only == all && $(seconds_left) -lt 900 ]]; then
+    tests=(-L "golden|isa|tiers")
+    targets=(--target nibble_cli isa_tests golden_tests)
   fi
-done
+  step "release: build"
+  cmake --preset release >/dev/null
+  cmake --build --preset release "${targets[@]}"
+  step "release: tests"
+  ctest --preset release "${tests[@]}"
+  [[ ${#tests[@]} -eq 0 ]] ||
+    echo "SKIPPED of release: tests that know no tiers and no whole models, all of which ran under sanitizers (scripts/test.sh release)"
+fi
 
 if wanted package; then
   step "installed package and a project that uses it"
   cmake --preset release >/dev/null
-  cmake --build --preset release
+  cmake --build --preset release --target package_files
   rm -rf build/install build/downstream
   cmake --install build/release --prefix "$PWD/build/install" >/dev/null
   cmake -S tests/downstream -B build/downstream -G Ninja -DCMAKE_PREFIX_PATH="$PWD/build/install" >/dev/null

@@ -25,7 +25,8 @@ template <class T>
 void parallel_gemm(Transpose transpose_a, Transpose transpose_b, T alpha, MatrixView<const T> a, MatrixView<const T> b,
                    T beta, MatrixView<T> c);
 
-/// Library, version and instruction set behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512": part of every fingerprint.
+/// Library, version and tier behind gemm<float>(), e.g. "oneDNN 2.6.3 avx512-vbmi": part of what unfinished work and
+/// caches are known by, and of what statistics say they come from.
 std::string gemm_identity();
 
 }  // namespace nibble
