@@ -292,7 +292,8 @@ class Calibration {
   double share_done() const {
     const auto layers = static_cast<double>(blocks());
     const double tokens = static_cast<double>(share_.count * settings_.window_tokens);
-    const double total = tokens * (layers * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + kHeadWork);
+    const double head = gradients_ || settings_.head ? kHeadWork : 0.0;
+    const double total = tokens * (layers * (gradients_ ? kForwardWork + kBackwardWork : kForwardWork) + head);
     return std::min(1.0, work_done_ / total);
   }
 

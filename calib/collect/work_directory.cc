@@ -1,12 +1,10 @@
 #include "calib/collect/work_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <optional>
 
 #include "calib/stats/run_settings.h"
 #include "core/error.h"
@@ -189,10 +187,13 @@ void WorkDirectory::remove_left(const std::filesystem::path& directory) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(std::filesystem::symlink_status(directory, ignored))) return;
   if (!is_left_by_a_run(directory)) return;
-  const int lock = ::open((directory / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return;
-  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) remove_ours(directory);
-  ::close(lock);
+  try {
+    const std::optional<int> lock = lock_file(directory / kLock);
+    if (!lock) return;
+    remove_ours(directory);
+    ::close(*lock);
+  } catch (const FormatError&) {  // no right to: an untidiness that stays is no failure
+  }
 }
 
 }  // namespace nibble::calib

@@ -125,7 +125,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
       {"collected", calib::to_text(settings.collected)},
       {"windows", fmt::format("{} of {} tokens, {}", with_separators(settings.windows), settings.window_tokens,
                               settings.sampling)},
-      {"speed", done == 0.0 ? "it was there already"
+      {"speed", done == 0.0 ? "nothing was left to run"
                             : fmt::format("{} tokens/s ({}, {} thread{})", human_count(tokens_per_second),
                                           human_duration(seconds), thread_count(), thread_count() == 1 ? "" : "s")},
       {"peak memory", fmt::format("{} beside the mapped checkpoint of {}", human_bytes(memory.bytes()),

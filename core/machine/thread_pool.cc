@@ -49,8 +49,6 @@ constexpr std::chrono::microseconds kSpin{40};
 
 thread_local ThreadPool* own_pool = nullptr;  // of a ThreadTeam; else the pool of the process
 
-std::atomic<std::size_t> team_threads = 0;  // of all teams there are
-
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -99,8 +97,9 @@ class SignalsElsewhere {
 // so a loop never takes longer than the caller alone would need plus the bodies that others began.
 class ThreadPool {
  public:
-  enum class Of { kProcess, kTeam };
-  ThreadPool(std::size_t threads, Of of) : processors_(available_processors()), threads_(threads), of_(of) {
+  // Of `all` threads that are at work together.
+  ThreadPool(std::size_t threads, std::size_t all)
+      : patience_(all <= available_processors() ? kSpin : std::chrono::microseconds{0}) {
     const SignalsElsewhere blocked;
     try {
       for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
@@ -117,7 +116,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t size() const { return threads_; }
+  std::size_t size() const { return workers_.size() + 1; }
 
   void run(std::size_t count, const std::function<void(std::size_t)>& body) {
     const std::lock_guard turn(turn_);
@@ -131,19 +130,13 @@ class ThreadPool {
     take_indices();
     std::uint32_t inside = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     const auto all_left = [&] { return (inside = gate_.load(std::memory_order_acquire)) == 0; };
-    if (inside != 0 && !spin_until(patience(), all_left))
+    if (inside != 0 && !spin_until(patience_, all_left))
       for (; !all_left();) gate_.wait(inside, std::memory_order_acquire);
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
   static constexpr std::uint32_t kOpen = 1u << 31;  // the rest of gate_ counts the workers inside
-
-  // None where threads share processors.
-  std::chrono::steady_clock::duration patience() const {
-    const std::size_t threads = of_ == Of::kTeam ? team_threads.load(std::memory_order_relaxed) : threads_;
-    return threads <= processors_ ? kSpin : std::chrono::microseconds{0};
-  }
 
   void announce() {
     generation_.fetch_add(1, std::memory_order_release);
@@ -161,7 +154,7 @@ class ThreadPool {
     own_pool = this;
     std::uint32_t seen = 0;
     while (true) {
-      if (!spin_until(patience(), [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
+      if (!spin_until(patience_, [&] { return generation_.load(std::memory_order_relaxed) != seen; }))
         generation_.wait(seen, std::memory_order_relaxed);
       seen = generation_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
@@ -200,8 +193,7 @@ class ThreadPool {
     inside_body = false;
   }
 
-  const std::size_t processors_, threads_;
-  const Of of_;
+  const std::chrono::steady_clock::duration patience_;  // none where threads share processors
   std::vector<std::thread> workers_;
   std::mutex turn_;  // one run() at a time
   std::mutex error_mutex_;
@@ -226,7 +218,7 @@ std::unique_ptr<ThreadPool> pool_instance;  // made on first use
 ThreadPool& pool() {
   if (own_pool != nullptr) return *own_pool;
   const std::lock_guard lock(pool_mutex);
-  if (!pool_instance) pool_instance = std::make_unique<ThreadPool>(available_processors(), ThreadPool::Of::kProcess);
+  if (!pool_instance) pool_instance = std::make_unique<ThreadPool>(available_processors(), available_processors());
   return *pool_instance;
 }
 
@@ -245,28 +237,21 @@ void set_thread_count(std::size_t threads) {
   const std::lock_guard lock(pool_mutex);
   if (pool_instance && pool_instance->size() == wanted) return;
   pool_instance.reset();
-  pool_instance = std::make_unique<ThreadPool>(wanted, ThreadPool::Of::kProcess);
+  pool_instance = std::make_unique<ThreadPool>(wanted, wanted);
 }
 
 std::size_t thread_count() { return pool().size(); }
 
 struct ThreadTeam::State {
-  explicit State(std::size_t threads) : counted(threads), pool(threads, ThreadPool::Of::kTeam), lent(&pool) {}
-  struct Counted {
-    explicit Counted(std::size_t count) : threads(count) { team_threads += count; }
-    ~Counted() { team_threads -= threads; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-    const std::size_t threads;
-  } counted;
+  State(std::size_t threads, std::size_t all) : pool(threads, all), lent(&pool) {}
   ThreadPool pool;
   LentThreads lent;
 };
 
-ThreadTeam::ThreadTeam(std::size_t threads) {
+ThreadTeam::ThreadTeam(std::size_t threads, std::size_t all) {
   NIBBLE_REQUIRE(threads >= 1 && threads <= 1024, InvalidArgument, "threads of a team: expected 1 to 1024, got {}",
                  threads);
-  state_ = std::make_unique<State>(threads);
+  state_ = std::make_unique<State>(threads, std::max(threads, all));
 }
 
 ThreadTeam::~ThreadTeam() = default;

@@ -23,11 +23,12 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& bod
 
 /// Gives the thread that makes it a pool of its own, until it is gone: its parallel_for() calls, and what they call,
 /// use `threads` threads, itself included, and no others. So several pieces of work run side by side without waiting
-/// for each other's loops. Threads: made and destroyed by the same thread, outside of parallel_for(). Throws
-/// InvalidArgument unless 1 <= threads <= 1024.
+/// for each other's loops. `all`: of how many threads in all, those of teams beside it included (0: no others): where
+/// these are more than the processors, threads that wait sleep at once. Threads: made and destroyed by the same thread,
+/// outside of parallel_for(). Throws InvalidArgument unless 1 <= threads <= 1024.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(std::size_t threads);
+  explicit ThreadTeam(std::size_t threads, std::size_t all = 0);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

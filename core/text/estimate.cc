@@ -17,7 +17,7 @@ std::string with_error(std::string text, double error, int digits) {
 
 int decimals_beside(double error, int least) {
   constexpr int kMost = 12;
-  if (!(error > 0.0)) return least;
+  if (!(error > 0.0) || std::isinf(error)) return least;
   return std::clamp(static_cast<int>(std::ceil(-std::log10(error))), least, std::max(least, kMost));
 }
 

@@ -5,7 +5,7 @@
 namespace nibble {
 
 /// How many decimals a figure has beside its standard error: `least`, and more where the error would have no digit of
-/// its own. `least` where the error is 0 or NaN.
+/// its own. `least` where the error is 0, infinite or NaN.
 int decimals_beside(double error, int least);
 
 /// "0.0338 ± 0.0003", with decimals_beside(error, least); without its error where that is NaN (of one window).

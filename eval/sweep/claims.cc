@@ -31,17 +31,20 @@ struct flock range_of(short type, std::int64_t offset) {
   return range;
 }
 
-int open_file(const std::filesystem::path& file) {
+enum class For { kWriting, kReading };
+
+int open_file(const std::filesystem::path& file, For what) {
   int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   // To look at the claims of others, reading is enough.
-  if (handle < 0 && (errno == EACCES || errno == EROFS)) handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (handle < 0 && what == For::kReading && (errno == EACCES || errno == EROFS))
+    handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (handle < 0) throw errno_error(fmt::format("cannot open '{}'", file.string()), errno);
   return handle;
 }
 
 }  // namespace
 
-Claims::Claims(std::filesystem::path file) : file_(std::move(file)) { ::close(open_file(file_)); }
+Claims::Claims(std::filesystem::path file) : file_(std::move(file)) { ::close(open_file(file_, For::kReading)); }
 
 Claims::Claim::~Claim() {
   if (file_ >= 0) ::close(file_);
@@ -56,7 +59,8 @@ void Claims::Claim::share() {
 }
 
 std::optional<Claims::Claim> Claims::try_claim(std::string_view name, Kind kind) const {
-  Claim claim(open_file(file_), offset_of(name));  // a description of its own: its locks are its own too
+  Claim claim(open_file(file_, kind == Kind::kShared ? For::kReading : For::kWriting),
+              offset_of(name));  // a description of its own: its locks are its own too
   struct flock range = range_of(kind == Kind::kShared ? F_RDLCK : F_WRLCK, claim.offset_);
   if (::fcntl(claim.file_, F_OFD_SETLK, &range) == 0) return claim;
   NIBBLE_REQUIRE(errno == EAGAIN || errno == EACCES, FormatError, "cannot lock '{}': {}", file_.string(),
@@ -65,7 +69,7 @@ std::optional<Claims::Claim> Claims::try_claim(std::string_view name, Kind kind)
 }
 
 bool Claims::is_claimed(std::string_view name) const {
-  const Claim probe(open_file(file_), offset_of(name));
+  const Claim probe(open_file(file_, For::kReading), offset_of(name));
   struct flock range = range_of(F_WRLCK, probe.offset_);
   NIBBLE_REQUIRE(::fcntl(probe.file_, F_OFD_GETLK, &range) == 0, FormatError, "cannot look at the locks of '{}': {}",
                  file_.string(), std::strerror(errno));

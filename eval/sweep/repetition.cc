@@ -1,7 +1,6 @@
 #include "eval/sweep/repetition.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,22 +19,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kName = "nibble-repeat-";
+// nibble-repeat-XXXXXX, of mkdtemp(), with a file in it that its process has locked.
+constexpr std::string_view kName = "nibble-repeat-", kRandom = "XXXXXX", kMark = ".in-use-by-nibble";
 
-// What killed runs of this user left: nobody holds its lock.
+bool is_scratch(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::error_code error;
+  return name.starts_with(kName) && name.size() == kName.size() + kRandom.size() &&
+         fs::is_directory(fs::symlink_status(path, error)) && fs::is_regular_file(path / kMark, error);
+}
+
+// What killed runs left: nobody holds its lock.
 void remove_left(const fs::path& parent) {
   std::error_code error;
   std::vector<fs::path> left;
-  for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
-    struct stat found = {};
-    const bool named = entry->path().filename().string().starts_with(kName);
-    if (named && ::lstat(entry->path().c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid())
-      left.push_back(entry->path());
-  }
+  for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error))
+    if (is_scratch(entry->path())) left.push_back(entry->path());
   for (const fs::path& path : left) try {
-      const DirectoryLock lock(path, path);
-      fs::remove_all(path, error);
-    } catch (const FormatError&) {  // somebody's at work, or gone meanwhile
+      const std::optional<int> mark = lock_file(path / kMark);
+      if (mark) fs::remove_all(path, error);
+      if (mark) ::close(*mark);
+    } catch (const FormatError&) {  // another user's, or gone meanwhile
     }
 }
 
@@ -45,14 +49,18 @@ class ScratchDirectory {
   ScratchDirectory() {
     const fs::path parent = fs::temp_directory_path();
     remove_left(parent);
-    std::string name = (parent / (std::string(kName) + "XXXXXX")).string();
-    if (::mkdtemp(name.data()) == nullptr) throw errno_error(fmt::format("cannot create '{}'", name), errno);
-    path_ = name;
-    lock_.emplace(path_, path_);
+    for (int attempt = 0; attempt < 8 && mark_ < 0; ++attempt) {  // another process may take a mark for a left one
+      std::string name = (parent / (std::string(kName) + std::string(kRandom))).string();
+      if (::mkdtemp(name.data()) == nullptr) throw errno_error(fmt::format("cannot create '{}'", name), errno);
+      path_ = name;
+      mark_ = lock_file(path_ / kMark).value_or(-1);
+    }
+    NIBBLE_REQUIRE(mark_ >= 0, FormatError, "cannot lock '{}'", (path_ / kMark).string());
   }
   ~ScratchDirectory() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    ::close(mark_);
   }
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
@@ -60,7 +68,7 @@ class ScratchDirectory {
 
  private:
   fs::path path_;
-  std::optional<DirectoryLock> lock_;
+  int mark_ = -1;
 };
 
 }  // namespace

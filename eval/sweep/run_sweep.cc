@@ -303,7 +303,7 @@ class Sweep {
     std::vector<std::exception_ptr> errors(workers_);
     const auto work = [&](std::size_t worker) {
       try {
-        const ThreadTeam team(threads_ / workers_ + (worker < threads_ % workers_ ? 1 : 0));
+        const ThreadTeam team(threads_ / workers_ + (worker < threads_ % workers_ ? 1 : 0), threads_);
         take_jobs(*hand_out);
       } catch (...) {
         errors[worker] = std::current_exception();

@@ -251,8 +251,10 @@ class Planner {
   }
 
   void warn_of_length(std::string_view where, std::size_t model, std::size_t tokens) {
-    if (const auto warning = model::warning_of_length(plan_.models[model].architecture, tokens))
-      plan_.warnings.push_back(fmt::format("{}: {}", where, *warning));
+    const auto warning = model::warning_of_length(plan_.models[model].architecture, tokens);
+    if (!warning) return;
+    std::string text = fmt::format("{}: {}", where, *warning);
+    if (std::ranges::count(plan_.warnings, text) == 0) plan_.warnings.push_back(std::move(text));  // once for all draws
   }
 
   const std::shared_ptr<const model::Tokenizer>& tokenizer_of(const model::Checkpoint& given) {

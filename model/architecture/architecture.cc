@@ -58,6 +58,9 @@ void add_norm(std::vector<const NormSpec*>& list, const std::optional<NormSpec>&
 // dynamic scaling, and some with YaRN (Qwen 2.5), go on saying what the network was trained with before.
 std::size_t rotary_limit(const RotarySpec& rotary, std::size_t max_positions) {
   const RotaryScaling& scaling = rotary.scaling;
+  // Of linear scaling there are files of both kinds: rather no warning than a wrong one.
+  if (scaling.kind == RotaryScaling::Kind::kLinear)
+    return static_cast<std::size_t>(scaling.factor * static_cast<double>(max_positions));
   if (scaling.kind != RotaryScaling::Kind::kDynamic && scaling.kind != RotaryScaling::Kind::kYarn) return max_positions;
   const double reached = scaling.factor * static_cast<double>(scaling.original_context);
   return std::max(max_positions, static_cast<std::size_t>(reached));

@@ -1,7 +1,7 @@
 """Whether the tables of docs/results/evidence/ are of today's program: scripts/evidence.sh --check calls this for every table.
 
-check_tables.py cells TABLE.md SWEEP.yaml    the sweep with two rows for each model and width: the quickest, and the one of lowest KL
-                                             in the quicker half
+check_tables.py cells TABLE.md SWEEP.yaml    the sweep with two rows for each model and width, the quickest and the one of lowest KL
+                                             in the quicker half, and of each model the one of lowest KL at one width
 check_tables.py compare TABLE.md AGAIN.md [CHECKS.md]
                                              their KL divergences beside the printed ones; ends in 1 where one moved; with CHECKS.md
                                              the table's line there is written anew

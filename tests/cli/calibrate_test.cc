@@ -39,10 +39,11 @@ TEST_F(Calibrate, WritesAFileAndSaysWhatItTook) {
     EXPECT_GT(result[key], 0) << key;
   EXPECT_EQ(calib::StatsFile::open(output)->settings().windows, 6u);
   EXPECT_EQ(result["share_done"], 1.0);
+  EXPECT_EQ(nibble_json(command({"--collect", "activations"}, "means.h5"))["share_done"], 1.0);
   const auto again = nibble_json(command({"--seed", "3"}));
   EXPECT_EQ(again["share_done"], 0.0);
   EXPECT_EQ(again["tokens_per_second"], 0.0) << "nothing ran";
-  EXPECT_THAT(nibble(command({"--seed", "3"})).out, HasSubstr("it was there already"));
+  EXPECT_THAT(nibble(command({"--seed", "3"})).out, HasSubstr("nothing was left to run"));
 }
 
 TEST_F(Calibrate, MakesTheDirectoriesOfItsOutput) {

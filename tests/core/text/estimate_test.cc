@@ -16,6 +16,7 @@ TEST(Estimate, AnErrorHasADigitOfItsOwn) {
   EXPECT_EQ(decimals_beside(0.0009, 6), 6);
   EXPECT_EQ(decimals_beside(0.0, 3), 3);
   EXPECT_EQ(decimals_beside(kNaN, 3), 3);
+  EXPECT_EQ(decimals_beside(std::numeric_limits<double>::infinity(), 3), 3);
   EXPECT_EQ(decimals_beside(1e-300, 3), 12);
   EXPECT_EQ(decimals_beside(1e9, 2), 2);
 }

@@ -472,6 +472,8 @@ TEST(Lengths, BeyondRotaryPositionsAreWarnedOf) {
   };
   EXPECT_TRUE(limited(llama(), 131072));
   EXPECT_TRUE(limited(with(llama(), "rope_scaling", llama3_scaling()), 131072)) << "the factor is in it already";
+  EXPECT_TRUE(limited(with(llama(), "rope_scaling", {{"type", "linear"}, {"factor", 4.0}}), 524288))
+      << "some files have the factor in it, some do not";
   EXPECT_TRUE(limited(with(llama(), "rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}), 262144));
   Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
   EXPECT_TRUE(limited(with(llama(), "rope_scaling", yarn), 131072));
