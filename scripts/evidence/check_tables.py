@@ -94,7 +94,7 @@ def made_by(table):
 
 CHECKS_HEAD = """# Tables run again
 
-Written by `scripts/evidence.sh --check --record`; do not edit. Of each table of docs/results/evidence/ two cheap rows of each model and width (since f874059 also, of each model, the best at one width), run again by a later program: how many KL divergences were compared,
+Written by `scripts/evidence.sh --check --record`; do not edit. Of each table of docs/results/evidence/ two cheap rows of each model and width (by programs after f874059 also, of each model, the best at one width), run again by a later program: how many KL divergences were compared,
 how many lay further than a standard error from the printed ones, and how far the furthest did, in standard errors (0: the same in every printed digit).
 
 | table | made by | run again by | figures | moved | furthest |
