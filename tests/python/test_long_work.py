@@ -76,6 +76,7 @@ def test_ctrl_c_loses_nothing(demo, tmp_path):
 ], ids=["logits", "loglikelihood", "compare"])
 def test_ctrl_c_ends_the_wait_for_a_turn(demo, call):
     model, other = nibble.Model(demo / "gpt2-demo"), nibble.Model(demo / "gpt2-demo")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are begun without
     taken, free = threading.Event(), threading.Event()
     thread = threading.Thread(target=model.generate, args=([1], 1),
                               kwargs={"on_token": lambda _: taken.set() or not free.wait(20)})
