@@ -109,9 +109,10 @@ std::uint64_t least_of(Team& team, std::uint64_t bytes) {
   // In two halves, of whole numbers that floats hold: a limit that is rounded would split a block that just fits.
   constexpr std::uint64_t kHalf = std::uint64_t{1} << 24;
   const std::uint64_t mine = std::min(bytes, kHalf * kHalf - 1);
-  auto high = static_cast<float>(mine / kHalf);
+  const std::uint64_t whole = mine / kHalf;
+  auto high = static_cast<float>(whole);
   team.min({&high, 1});
-  auto low = static_cast<float>(static_cast<std::uint64_t>(high) == mine / kHalf ? mine % kHalf : kHalf - 1);
+  auto low = static_cast<float>(static_cast<std::uint64_t>(high) == whole ? mine % kHalf : kHalf - 1);
   team.min({&low, 1});
   return static_cast<std::uint64_t>(high) * kHalf + static_cast<std::uint64_t>(low);
 }
