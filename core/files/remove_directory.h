@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace nibble {
@@ -11,7 +13,7 @@ namespace nibble {
 /// what cannot be removed stays.
 void remove_directory(const std::filesystem::path& directory);
 
-/// What a call that was killed left of DIRECTORY is named so.
-inline constexpr std::string_view kRemovedSuffix = ".removed";
+/// The name of the directory that a call which was killed left this of; none where `name` is no such rest's.
+std::optional<std::string> name_before_removal(std::string_view name);
 
 }  // namespace nibble

@@ -22,8 +22,8 @@ std::string stars(double p) { return p < 0.001 ? "***" : p < 0.01 ? "**" : p < 0
 std::string loss_text(const Entry& entry) {
   if (entry.is_baseline) return "baseline";
   if (!entry.to_baseline) return "";
-  const auto& [mean, error] = std::pair(entry.to_baseline->mean * 1e3, entry.to_baseline->standard_error * 1e3);
-  return signed_estimate_text(mean, error, 2) + stars(entry.adjusted_p);
+  return signed_estimate_text(entry.to_baseline->mean * 1e3, entry.to_baseline->standard_error * 1e3, 2) +
+         stars(entry.adjusted_p);
 }
 
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }

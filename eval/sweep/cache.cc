@@ -93,21 +93,16 @@ void Cache::evict() const {
   std::error_code error;
   for (fs::directory_iterator entry(directory_, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
-    std::string key = entry->path().filename().string();
-    if (key.ends_with(kRemovedSuffix)) {
-      key.resize(key.size() - kRemovedSuffix.size());
-      if (is_key(key)) half_removed.push_back(std::move(key));
-      continue;
-    }
+    const std::string key = entry->path().filename().string();
+    if (const auto before = name_before_removal(key); before && is_key(*before)) half_removed.push_back(key);
     if (!is_key(key) || entry->is_symlink(missing) || !entry->is_directory(missing)) continue;
     auto last_use = fs::last_write_time(entry->path() / kComplete, missing);
     if (missing) last_use = fs::file_time_type::min();  // left by a killed run
     candidates.push_back({key, last_use, bytes_below(entry->path())});
     total += candidates.back().bytes;
   }
-  for (const std::string& key : half_removed)
-    if (const auto claim = claims_.try_claim(key))
-      fs::remove_all(directory_ / (key + std::string(kRemovedSuffix)), error);
+  for (const std::string& name : half_removed)
+    if (const auto claim = claims_.try_claim(*name_before_removal(name))) fs::remove_all(directory_ / name, error);
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.last_use < b.last_use; });
   for (const Candidate& candidate : candidates) {

@@ -143,9 +143,8 @@ void ResultsDirectory::tidy() const {
   std::set<std::string> jobs;
   for (fs::directory_iterator entry(directory_ / ".sweep/scratch", error), end; !error && entry != end;
        entry.increment(error)) {
-    std::string job = entry->path().filename().string();
-    if (job.ends_with(kRemovedSuffix)) job.resize(job.size() - kRemovedSuffix.size());
-    jobs.insert(std::move(job));
+    const std::string name = entry->path().filename().string();
+    jobs.insert(name_before_removal(name).value_or(name));
   }
   for (const std::string& job : jobs)
     if (const auto claim = claims_.try_claim(job)) remove_directory(scratch(job));
