@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change lands: formatting, layers, the dev (ASan + UBSan) and release builds with
-# their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
+# Everything that must hold before a change lands: formatting, layers, scripts that make tables, the dev (ASan + UBSan) and release
+# builds with their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
 # exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
 # under ThreadSanitizer, full disks, clang-tidy over what was touched last, kernels on the tiers of 64-bit Arm under qemu, and
 # the parsers of files fed with mutated inputs (these three SKIPPED where what they need cannot be installed). One argument
@@ -41,10 +41,11 @@ trap end_step EXIT
 scripts/setup.sh
 
 if wanted format; then
-  step "formatting (clang-format 14), layers and paths"
+  step "formatting (clang-format 14), layers and paths, the scripts of tables"
   git ls-files -- '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
   python3 scripts/check_layers.py
   python3 scripts/check_paths.py
+  python3 -m unittest discover -q -s tests/scripts/evidence -p '*_test.py'
 fi
 
 if wanted dev; then
