@@ -72,7 +72,7 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   quant::check_model(model);  // before any text is read
   calib::require_window_length(model.architecture, arguments.text.length);
   create_parents(arguments.output);
-  if (first) warn_of_unexpected_tensors(*model.checkpoint);
+  if (first) warn_of_unexpected(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
   const auto tokenizer = arguments.text.tokens.empty() ? open_text_tokenizer(arguments.model) : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);

@@ -132,7 +132,7 @@ void print_object(const CompareLogitsArguments& arguments, const std::vector<eva
 void run(const CompareLogitsArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
-  warn_of_unexpected_tensors(*model.checkpoint);
+  warn_of_unexpected(*model.checkpoint);
   TokenInputOptions input = arguments.input;
   if (input.max_tokens == 0) input.max_tokens = std::min(kDefaultTokens, model.architecture.max_positions);
   const std::vector<TokenId> tokens = read_token_input(input, arguments.model, model.architecture.vocabulary).tokens;

@@ -44,7 +44,7 @@ struct EvaluateArguments {
 void run(const EvaluateArguments& arguments) {
   arguments.common.apply();
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
-  warn_of_unexpected_tensors(*model.checkpoint);
+  warn_of_unexpected(*model.checkpoint);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   eval::PerplexityOptions options;
   options.protocol = datasets::protocol_from_name(arguments.protocol);

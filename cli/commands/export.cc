@@ -145,7 +145,7 @@ void run(const ExportArguments& arguments) {
                                                                        .overwrite = arguments.overwrite,
                                                                        .progress = bar.sink()});
   bar.finish();
-  warn_of_unexpected_tensors(*model::open_checkpoint(arguments.model));
+  warn_of_unexpected(*model::open_checkpoint(arguments.model));
   if (result.coded == 0 && arguments.format != "dequantized")
     warn("no matrix is written as codes: this is the model in floats, in the form of that format");
   for (const std::string& matrix : result.as_floats) warn("written in 16 bits: " + matrix);

@@ -112,7 +112,7 @@ void run(const GenerateArguments& arguments, const CLI::App& app) {
   model::GenerateOptions options = arguments.options;
   options.cache = arguments.cache.options();
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
-  warn_of_unexpected_tensors(*model.checkpoint);
+  warn_of_unexpected(*model.checkpoint);
   const auto tokenizer = model::open_tokenizer_if_any(arguments.model);
   const std::vector<TokenId> prompt = prompt_of(arguments, tokenizer.get(), model.architecture.vocabulary);
   std::optional<TextStream> stream;

@@ -156,7 +156,7 @@ void run(const PerplexityArguments& arguments) {
   const PeakAnonymousMemory memory;
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
-  warn_of_unexpected_tensors(*model.checkpoint);
+  warn_of_unexpected(*model.checkpoint);
   eval::PerplexityOptions options = options_of(arguments, model.architecture);
   if (const auto warning = model::warning_of_length(model.architecture, options.context)) warn(*warning);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);

@@ -185,7 +185,7 @@ void run(const QuantizeArguments& arguments, ExportCheck require_exportable, con
                              .progress = bar.sink(),
                              .tensor_done = [&](const auto& tensor) { bar.print_line(line_of(tensor)); }});
   bar.finish();
-  warn_of_unexpected_tensors(*model::open_checkpoint(arguments.model));
+  warn_of_unexpected(*model::open_checkpoint(arguments.model));
   for (const std::string& warning : quant::warnings(result, arguments.model)) warn(warning);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (arguments.common.json) {

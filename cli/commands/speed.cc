@@ -106,7 +106,7 @@ void run(const SpeedArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   const quant::LoadedModel model = load_to_compute(arguments.model, arguments.compute);
   const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  warn_of_unexpected_tensors(*model.checkpoint);
+  warn_of_unexpected(*model.checkpoint);
   cut_defaults(arguments, model.architecture, report.rows);
   require_positions(report.rows, model.architecture);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);

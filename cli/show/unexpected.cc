@@ -1,5 +1,7 @@
 #include "cli/show/unexpected.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "cli/terminal/output.h"
@@ -7,8 +9,10 @@
 
 namespace nibble::cli {
 
-void warn_of_unexpected_tensors(const model::Checkpoint& checkpoint) {
+void warn_of_unexpected(const model::Checkpoint& checkpoint) {
   if (const std::string sentence = model::describe_unexpected_tensors(checkpoint); !sentence.empty()) warn(sentence);
+  if (const auto sentence = model::warning_of_special_tokens(checkpoint.architecture()))
+    warn(fmt::format("'{}': {}", checkpoint.directory().string(), *sentence));
 }
 
 }  // namespace nibble::cli

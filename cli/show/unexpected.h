@@ -4,7 +4,8 @@
 
 namespace nibble::cli {
 
-/// Warns once of all tensors of the checkpoint that nothing reads, the first few by name.
-void warn_of_unexpected_tensors(const model::Checkpoint& checkpoint);
+/// Warns of what a checkpoint should not have: once of all tensors that nothing reads, the first few by name, and of
+/// special tokens beyond the vocabulary.
+void warn_of_unexpected(const model::Checkpoint& checkpoint);
 
 }  // namespace nibble::cli

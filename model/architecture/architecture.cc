@@ -1,5 +1,7 @@
 #include "model/architecture/architecture.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -292,6 +294,14 @@ std::optional<std::string> warning_of_length(const Architecture& architecture, s
   return fmt::format(
       "windows of {} tokens exceed the {} positions that the model was trained with: expect worse results", tokens,
       limit);
+}
+
+std::optional<std::string> warning_of_special_tokens(const Architecture& architecture) {
+  const std::vector<std::string>& beyond = architecture.tokens_beyond_vocabulary;
+  if (beyond.empty()) return std::nullopt;
+  return fmt::format("{} {} beyond the vocabulary of {} tokens: as if config.json did not name {}",
+                     fmt::join(beyond, ", "), beyond.size() == 1 ? "is" : "are", architecture.vocabulary,
+                     beyond.size() == 1 ? "it" : "them");
 }
 
 double active_linear_weights(const Architecture& architecture) {

@@ -122,6 +122,8 @@ struct Architecture {
   HeadSpec head;
   std::optional<std::uint32_t> bos, eos;
   std::vector<std::uint32_t> stop_tokens;  ///< every id that ends a text; the first is `eos`
+  /// "bos_token_id 50256": what config.json names and the vocabulary has no row for. No token, as in transformers.
+  std::vector<std::string> tokens_beyond_vocabulary;
   /// A prefix that files have or lack in front of the names here ("transformer."); a stored name with it is the
   /// same tensor as one without.
   std::string prefix;
@@ -192,6 +194,9 @@ bool frequencies_follow_length(const Architecture& architecture);
 /// with, those that its scaling adds included: a sentence, or none. Learned positions end where they end, and a network
 /// without rotary embeddings (ALiBi) has no such number.
 std::optional<std::string> warning_of_length(const Architecture& architecture, std::size_t tokens);
+
+/// The same of special tokens that the vocabulary does not have.
+std::optional<std::string> warning_of_special_tokens(const Architecture& architecture);
 
 /// Floats of activations per token that the transformer keeps while it runs forward, or backward (transformer.h).
 std::uint64_t forward_floats_per_token(const Architecture& architecture);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "core/error.h"
 #include "core/text/json.h"
@@ -412,8 +414,14 @@ void FamilyConfig::set_windows(Architecture& architecture, const std::vector<boo
 }
 
 void FamilyConfig::read_special_tokens(Architecture& architecture) const {
-  const std::uint64_t last = architecture.vocabulary - 1;
-  if (has("bos_token_id")) architecture.bos = static_cast<std::uint32_t>(integer("bos_token_id", 0, last));
+  // Models with a tokenizer of their own often have GPT-2's 50256 from the defaults of its configuration.
+  const auto read = [&](const JsonFields& fields, std::string_view key) -> std::optional<std::uint32_t> {
+    const std::uint64_t id = fields.integer(key, 0, std::numeric_limits<std::uint32_t>::max());
+    if (id < architecture.vocabulary) return static_cast<std::uint32_t>(id);
+    architecture.tokens_beyond_vocabulary.push_back(fmt::format("{} {}", key, id));
+    return std::nullopt;
+  };
+  if (has("bos_token_id")) architecture.bos = read(*this, "bos_token_id");
   const nlohmann::json* eos = find("eos_token_id");
   if (eos == nullptr) return;
   // Llama 3.1 lists several ends.
@@ -422,8 +430,7 @@ void FamilyConfig::read_special_tokens(Architecture& architecture) const {
                  list.size());
   for (const nlohmann::json& id : list) {
     const nlohmann::json member = {{"eos_token_id", id}};
-    architecture.stop_tokens.push_back(
-        static_cast<std::uint32_t>(JsonFields(member, what()).integer("eos_token_id", 0, last)));
+    if (const auto end = read(JsonFields(member, what()), "eos_token_id")) architecture.stop_tokens.push_back(*end);
   }
   if (!architecture.stop_tokens.empty()) architecture.eos = architecture.stop_tokens.front();
 }

@@ -38,7 +38,7 @@ class FamilyConfig : public JsonFields {
   /// The activation that `key` names; throws for one that is not computed.
   Activation activation(std::string_view key, std::string_view fallback) const;
 
-  /// bos_token_id, eos_token_id (one, or a list) into `architecture`, whose vocabulary bounds them.
+  /// bos_token_id, eos_token_id (one, or a list) into `architecture`; those beyond its vocabulary only by name.
   void read_special_tokens(Architecture& architecture) const;
 
   /// The first of `keys` that is there as an integer from `min` to `max`; throws, naming the first, where none is.

@@ -67,6 +67,13 @@ class NibbleLM(TemplateLM):
 
     @property
     def prefix_token_id(self):
+        if self._prefix is None:
+            raise ValueError("nibble: what is scored from its first token needs a BOS or an EOS in front, and neither "
+                             "the tokenizer nor the model has one")
+        return self._prefix
+
+    @property
+    def _prefix(self):
         return self._bos if self._bos is not None else self._eos
 
     @property
@@ -78,8 +85,7 @@ class NibbleLM(TemplateLM):
         bos = self._bos if self._add_bos and self.tokenizer.added_bos is None else self.tokenizer.added_bos
         if add_special_tokens is None:
             add_special_tokens = self._add_bos
-            prefix = self.prefix_token_id
-            if prefix is not None and string.startswith(self.tokenizer.decode([prefix])):
+            if self._prefix is not None and string.startswith(self.tokenizer.decode([self._prefix])):
                 add_special_tokens = False
         if bos is not None and add_special_tokens is not False:
             ids.insert(0, bos)

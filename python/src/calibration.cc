@@ -128,7 +128,7 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
   });
   const std::shared_ptr<const calib::StatsFile> file = calib::StatsFile::open(output);
   warn(warnings);
-  warn_of_unexpected_tensors(*checkpoint);
+  warn_of_unexpected(*checkpoint);
   warn(quant::warnings(checkpoint->architecture(), *file));
   return {file};
 }

@@ -47,7 +47,7 @@ std::unique_ptr<PyModel> open_model(const std::filesystem::path& path, const std
     opened->tokenizer = model::open_tokenizer_if_any(path);
     opened->compute = compute;
   });
-  warn_of_unexpected_tensors(*opened->loaded.checkpoint);
+  warn_of_unexpected(*opened->loaded.checkpoint);
   return opened;
 }
 

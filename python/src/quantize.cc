@@ -61,7 +61,7 @@ nb::object quantize(const std::filesystem::path& model, const std::filesystem::p
     return quant::quantize_model(options);
   });
   warn(warnings);
-  warn_of_unexpected_tensors(*model::open_checkpoint(model));
+  warn_of_unexpected(*model::open_checkpoint(model));
   warn(quant::warnings(result, model));
   return from_json(quant::report_json(result).dump());
 }

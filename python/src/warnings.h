@@ -11,7 +11,8 @@ namespace nibble::python {
 /// user made errors of warnings.
 void warn(std::span<const std::string> sentences);
 
-/// Of what the checkpoint holds and its network has no use for, as the command line warns of it.
-void warn_of_unexpected_tensors(const model::Checkpoint& checkpoint);
+/// Of what the checkpoint holds and its network has no use for, and of special tokens that it does not have, as the
+/// command line warns of them.
+void warn_of_unexpected(const model::Checkpoint& checkpoint);
 
 }  // namespace nibble::python

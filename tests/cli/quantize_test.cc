@@ -89,6 +89,30 @@ TEST_F(Quantize, TensorsThatConfigJsonAsksNotForAreWarnedOf) {
   EXPECT_THAT(exported.err, HasSubstr(warning));
 }
 
+TEST_F(Quantize, SpecialTokensBeyondTheVocabularyAreWarnedOf) {
+  const std::filesystem::path odd = temp / "odd";
+  std::filesystem::copy(model, odd);
+  auto config = nlohmann::json::parse(read_file(odd / "config.json"));
+  config["bos_token_id"] = config["eos_token_id"] = 50256;
+  write_file(odd / "config.json", config.dump());
+  const auto warning = [](const std::filesystem::path& of) {
+    return "warning: '" + of.string() + "': bos_token_id 50256, eos_token_id 50256 are beyond the vocabulary of ";
+  };
+  const ProgramRun run = nibble({"quantize", odd, "-o", output});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr(warning(odd)));
+  const ProgramRun measured = nibble({"perplexity", output, "--text", kEvalText, "--max-tokens", "100"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_THAT(measured.err, HasSubstr(warning(output)));
+
+  // An id that llama.cpp would not find is not written, so the file has nothing to be warned of.
+  const std::filesystem::path file = temp / "odd.gguf";
+  ASSERT_EQ(nibble({"export", odd, "-o", file, "--format", "gguf"}).exit_code, 0);
+  const ProgramRun again = nibble({"perplexity", file, "--text", kEvalText, "--max-tokens", "100"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("beyond the vocabulary")));
+}
+
 TEST_F(Quantize, RulesThatApplyToNoTensorAreWarnedOf) {
   write_file(temp / "recipe.yaml", "layers: [{match: c_fcc, bits: 3}, {match: c_fc, bits: 3}, {match: ln_1, bits: 3}]");
   const ProgramRun run = nibble({"quantize", model, "-r", temp / "recipe.yaml", "-o", output});

@@ -155,6 +155,10 @@ def test_warnings_of_the_command_line_are_pythons(demo, tmp_path):
         nibble.Model(stray)
     with pytest.warns(UserWarning, match="asks for no tensor h.0.stray.weight: left out"):
         nibble.quantize(stray, tmp_path / "q", nibble.Recipe(bits=4))
+    beyond = shutil.copytree(demo / "gpt2-demo", tmp_path / "beyond") / "config.json"
+    beyond.write_text(json.dumps({**json.loads(beyond.read_text()), "bos_token_id": 50256}))
+    with pytest.warns(UserWarning, match="bos_token_id 50256 is beyond the vocabulary of 2048 tokens"):
+        assert nibble.Model(beyond.parent).bos is None
     with pytest.warns(UserWarning, match="rules that apply to no tensor of '.*': 'c_fcc'"):
         nibble.quantize(demo / "gpt2-demo", tmp_path / "r", nibble.Recipe.parse("layers: [{match: c_fcc, bits: 3}]"))
     lines = [json.dumps({"text": text}) for text in (demo / "calibration.txt").read_text().split("\n\n")]

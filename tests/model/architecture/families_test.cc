@@ -110,6 +110,25 @@ TEST(Llama, ReadsLlama31) {
   EXPECT_EQ(a.stop_tokens, (std::vector<std::uint32_t>{128001, 128008, 128009}));
 }
 
+// Models with a vocabulary of their own often keep GPT-2's 50256; transformers opens them, and no text has that token.
+TEST(SpecialTokens, BeyondTheVocabularyAreAbsentAndWarnedOf) {
+  const Architecture one = parse(with(gpt2(), "eos_token_id", 50257));
+  EXPECT_EQ(one.eos, std::nullopt);
+  EXPECT_EQ(one.stop_tokens, std::vector<std::uint32_t>{});
+  EXPECT_EQ(model::warning_of_special_tokens(one),
+            "eos_token_id 50257 is beyond the vocabulary of 50257 tokens: as if config.json did not name it");
+
+  const Architecture some = parse(with(with(llama(), "bos_token_id", 4294967295u), "eos_token_id", {128256, 128009}));
+  EXPECT_EQ(some.bos, std::nullopt);
+  EXPECT_EQ(some.eos, 128009u) << "the first that there is";
+  EXPECT_EQ(some.stop_tokens, std::vector<std::uint32_t>{128009});
+  EXPECT_EQ(model::warning_of_special_tokens(some),
+            "bos_token_id 4294967295, eos_token_id 128256 are beyond the vocabulary of 128256 tokens: as if "
+            "config.json did not name them");
+
+  EXPECT_EQ(model::warning_of_special_tokens(parse(llama())), std::nullopt);
+}
+
 TEST(Llama, ReadsTheNewerRopeParameters) {
   Json rope = llama3_scaling();
   rope["rope_theta"] = 10000.0;
@@ -447,7 +466,7 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
          "32 heads"},
         {"ZeroEpsilon", with(llama(), "rms_norm_eps", 0.0), "rms_norm_eps", "above 0"},
         {"TextAsEpsilon", with(llama(), "rms_norm_eps", "tiny"), "rms_norm_eps", "tiny"},
-        {"EndTokensBeyondTheVocabulary", with(gpt2(), "eos_token_id", 50257), "eos_token_id", "50257"},
+        {"EndTokensBeyond32Bits", with(gpt2(), "eos_token_id", 4294967296u), "eos_token_id", "4294967296"},
         {"NegativeEndTokens", with(llama(), "eos_token_id", Json::array({1, -1})), "eos_token_id", "-1"},
         {"BooleansThatAreNot", with(llama(), "attention_bias", 1), "attention_bias", "expected true or false"},
     };
