@@ -107,6 +107,7 @@ std::string_view stop_reason(const model::Architecture& architecture, const std:
 
 void run(const GenerateArguments& arguments, const CLI::App& app) {
   arguments.common.apply();
+  if (arguments.common.json) refuse_given(app, {"--quiet"}, "--json, which tells the figures in its object");
   if (arguments.options.sampling.temperature <= 0.0)
     refuse_given(app, {"--top-k", "--top-p", "--seed"}, "a --temperature of 0, which always takes the likeliest token");
   model::GenerateOptions options = arguments.options;

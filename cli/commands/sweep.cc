@@ -119,9 +119,10 @@ void run(const SweepArguments& arguments, const CLI::App& app) {
       (arguments.sweep.empty() ? 0 : 1) + (arguments.repeat.empty() ? 0 : 1) + (arguments.watch.empty() ? 0 : 1);
   NIBBLE_REQUIRE(modes == 1, InvalidArgument, "expected one of SWEEP, --repeat and --watch, got {} of them", modes);
   if (!arguments.watch.empty()) {
-    refuse_given(
-        app, {"--output", "--dry-run", "--retry-failed", "--shard", "--memory", "--cache", "--cache-size", "--threads"},
-        "--watch");
+    refuse_given(app,
+                 {"--output", "--dry-run", "--retry-failed", "--shard", "--memory", "--cache", "--cache-size",
+                  "--threads", "--quiet"},
+                 "--watch");
     return watch_sweep(arguments.watch, arguments.common.json);
   }
   if (!arguments.repeat.empty()) {
@@ -129,7 +130,7 @@ void run(const SweepArguments& arguments, const CLI::App& app) {
     return repeat(arguments);
   }
 
-  if (arguments.dry_run) refuse_given(app, {"--retry-failed", "--cache", "--cache-size"}, "--dry-run");
+  if (arguments.dry_run) refuse_given(app, {"--retry-failed", "--cache", "--cache-size", "--quiet"}, "--dry-run");
   const eval::SweepSpec spec = eval::load_sweep(arguments.sweep);
   NIBBLE_REQUIRE(arguments.dry_run || !arguments.output.empty(), InvalidArgument,
                  "-o, the directory of the records, is missing");

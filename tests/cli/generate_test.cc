@@ -81,6 +81,7 @@ TEST_F(Generate, WrongUsageIsExplained) {
   EXPECT_THAT(error_of({"--prompt", "a", "--cache", "io", "--window-context", "8"}), HasSubstr("not with --cache io"));
   for (const char* drawn : {"--top-k", "--top-p", "--seed"})
     EXPECT_THAT(error_of({"--prompt", "a", drawn, "1"}), HasSubstr(std::string(drawn) + " means nothing beside"));
+  EXPECT_THAT(error_of({"--prompt", "a", "--json", "-q"}), HasSubstr("--quiet means nothing beside --json"));
   EXPECT_THAT(error_of({"--prompt", "a", "--temprature", "1"}), HasSubstr("did you mean '--temperature'?"));
 }
 

@@ -355,6 +355,7 @@ TEST_F(Sweep, WatchingAndRepeatingRefuseWhatTheyDoNotRead) {
   refused({"--watch", results, "--shard", "1/2"}, "--shard means nothing beside --watch");
   refused({"--watch", results, "--memory", "1G"}, "--memory means nothing beside --watch");
   refused({"--watch", results, "--threads", "1"}, "--threads means nothing beside --watch");
+  refused({"--watch", results, "-q"}, "--quiet means nothing beside --watch");
   refused({"--repeat", record, "--dry-run"}, "--dry-run means nothing beside --repeat");
   refused({"--repeat", record, "--retry-failed"}, "--retry-failed means nothing beside --repeat");
 }
@@ -385,6 +386,7 @@ TEST_F(Sweep, ADryRunRefusesWhatItDoesNotRead) {
   refused({"--retry-failed"});
   refused({"--cache", temp / "cache"});
   refused({"--cache-size", "1G"});
+  refused({"--quiet"});
   // These it reads.
   const auto plan = [&](const std::string& threads, const std::string& shard) {
     return nibble_json(
