@@ -29,6 +29,12 @@
 namespace nibble::cli {
 namespace {
 
+constexpr eval::SpeedSizeNames kSizeNames{.context = "--context",
+                                          .prompt = "--prompt",
+                                          .generate = "--generate",
+                                          .window_context = "--window-context",
+                                          .window_chunk = "--window-chunk"};
+
 struct SpeedArguments {
   CommonOptions common;
   std::filesystem::path model;
@@ -73,28 +79,13 @@ std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
 // Of models that have learned fewer positions than the defaults ask for. What was asked for is not cut.
 void cut_defaults(const SpeedArguments& arguments, const model::Architecture& architecture,
                   std::vector<SpeedRow>& rows) {
-  const bool asked = !arguments.contexts.empty() || arguments.prompt_option->count() > 0 ||
-                     arguments.generate_option->count() > 0 || arguments.cache.kind == "window";
+  const bool asked =
+      !arguments.contexts.empty() || arguments.prompt_option->count() > 0 || arguments.generate_option->count() > 0;
   if (asked || arguments.prompt + arguments.generate < architecture.position_limit()) return;
   const eval::Fit fit = eval::fit_context(architecture.position_limit(), arguments.prompt, arguments.generate);
   rows.front().options.prompt = fit.prompt;
   rows.front().options.generate = fit.generate;
   warn_of_cut(rows.front().options, arguments.prompt, arguments.generate);
-}
-
-// Before anything is measured, and in the words of the options. A window slides.
-void require_positions(const std::vector<SpeedRow>& rows, const model::Architecture& architecture) {
-  const std::size_t limit = architecture.position_limit();
-  for (const SpeedRow& row : rows) {
-    const eval::SpeedOptions& options = row.options;
-    if (options.cache.kind == model::CacheKind::kWindow) continue;
-    NIBBLE_REQUIRE(options.context <= limit, InvalidArgument, "--context {}: the model has {} positions",
-                   options.context, limit);
-    const std::size_t needed = options.prompt + options.generate + 1;
-    NIBBLE_REQUIRE(options.context > 0 || needed <= limit, InvalidArgument,
-                   "--prompt {} and --generate {} need {} positions, the model has {}", options.prompt,
-                   options.generate, needed, limit);
-  }
 }
 
 void run(const SpeedArguments& arguments) {
@@ -108,7 +99,7 @@ void run(const SpeedArguments& arguments) {
   const double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   warn_of_unexpected(*model.checkpoint);
   cut_defaults(arguments, model.architecture, report.rows);
-  require_positions(report.rows, model.architecture);
+  for (const SpeedRow& row : report.rows) eval::require_room(row.options, model.architecture, kSizeNames);
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();

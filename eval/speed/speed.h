@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/progress.h"
@@ -49,6 +50,15 @@ Fit fit_context(std::size_t context, std::optional<std::size_t> prompt, std::siz
 /// just as they are without contexts (`prompt` then instead of theirs, if given). Throws as fit_context() does.
 std::vector<SpeedOptions> at_contexts(const SpeedOptions& options, std::span<const std::size_t> contexts,
                                       std::optional<std::size_t> prompt);
+
+/// What a user calls the sizes: options of the command line, or keys of a sweep.
+struct SpeedSizeNames {
+  std::string_view context, prompt, generate, window_context, window_chunk;
+};
+
+/// Throws InvalidArgument in the user's words, before anything is measured, when `options` ask for more positions than
+/// the model has learned, or a window has no room beside its chunk.
+void require_room(const SpeedOptions& options, const model::Architecture& architecture, const SpeedSizeNames& names);
 
 /// Time to the first token and extend throughput of greedy decoding after a prompt of random tokens; stop tokens do not
 /// stop it. Throws InvalidArgument: prompt, generate or repeat 0, more tokens than the context takes, or as

@@ -123,6 +123,23 @@ void require_positions(const PerplexityOptions& options, const model::Architectu
       options.context, whose, architecture.position_limit());
 }
 
+// Cells would fail one by one, when it is their turn.
+void require_room(const PlannedSpeed& speed, const SweepEvaluation& evaluation, const model::Architecture& architecture,
+                  const std::string& whose) {
+  constexpr SpeedSizeNames kNames{.context = "contexts",
+                                  .prompt = "prompt",
+                                  .generate = "generate",
+                                  .window_context = "a window's context",
+                                  .window_chunk = "a window's chunk"};
+  try {
+    for (const SpeedOptions& options : speed.contexts) require_room(options, architecture, kNames);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("sweep: evaluation '{}' of {}: speed: {}; give other sizes, or `exclude` these cells",
+                    evaluation.name, whose, error.what()));
+  }
+}
+
 PlannedSpeed planned_speed(const SweepSpeed& speed) {
   SpeedOptions options;
   options.generate = speed.generate;
@@ -313,6 +330,10 @@ class Planner {
     std::string measured;
     if (evaluation.speed) {
       planned.speed = planned_speed(*evaluation.speed);
+      require_room(*planned.speed, evaluation, model.architecture, fmt::format("model '{}'", model.source.name));
+      if (job.given)
+        require_room(*planned.speed, evaluation, job.given->architecture(),
+                     fmt::format("checkpoint '{}'", job.given->directory().string()));
       Json json = speed_json(*evaluation.speed);
       json["measure"] = "speed";
       measured = json.dump();

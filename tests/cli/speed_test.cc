@@ -39,12 +39,16 @@ TEST(Speed, DefaultsAreCutToThePositionsThatAModelHasLearned) {
   const std::vector<std::string> options = {"--warm-up", "0", "--repeat", "1", "--skip-limits"};
   std::vector<std::string> command = {"speed", kGpt2Demo, "--json"};
   command.insert(command.end(), options.begin(), options.end());
-  const ProgramRun run = nibble(command);
-  ASSERT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("do not fit the model's context"));
-  const auto speeds = nlohmann::json::parse(run.out)["speeds"];
-  EXPECT_EQ(speeds[0]["prompt"], 127);
-  EXPECT_EQ(speeds[0]["generate"], 128);
+  for (const char* cache : {"state", "window"}) {
+    auto with_cache = command;
+    with_cache.insert(with_cache.end(), {"--cache", cache});
+    const ProgramRun run = nibble(with_cache);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("do not fit the model's context"));
+    const auto speeds = nlohmann::json::parse(run.out)["speeds"];
+    EXPECT_EQ(speeds[0]["prompt"], 127);
+    EXPECT_EQ(speeds[0]["generate"], 128);
+  }
 }
 
 TEST(Speed, SaysWhichOptionsAskForMorePositionsThanAModelHasLearned) {
@@ -57,6 +61,12 @@ TEST(Speed, SaysWhichOptionsAskForMorePositionsThanAModelHasLearned) {
   EXPECT_THAT(error_of({"--prompt", "300"}),
               HasSubstr("--prompt 300 and --generate 128 need 429 positions, the model has 256"));
   EXPECT_THAT(error_of({"--context", "64,512"}), HasSubstr("--context 512: the model has 256 positions"));
+  EXPECT_THAT(error_of({"--cache", "window", "--prompt", "200"}),
+              HasSubstr("--prompt 200 and --generate 128 need 328 positions, the model has 256"));
+  EXPECT_THAT(error_of({"--cache", "window", "--context", "32"}),
+              HasSubstr("--context 32: expected more than --window-chunk, 64"));
+  EXPECT_THAT(error_of({"--cache", "window", "--window-chunk", "600"}),
+              HasSubstr("--window-context 512: expected more than --window-chunk, 600"));
 }
 
 // Blocks of 16 inputs are decoded at every use, whatever the mode.

@@ -569,6 +569,21 @@ TEST_F(SweepPlanTest, WindowsFitIntoTheLearnedPositionsOfACheckpoint) {
                                            "windows of 8 tokens", "has learned 6 positions"));
 }
 
+// In the words of the sweep, and before other cells are done.
+TEST_F(SweepPlanTest, SpeedsFitIntoTheLearnedPositions) {
+  test::tiny_gpt2().write(temp / "gpt2");
+  const auto refused = [&](const std::string& model, const std::string& speed, const std::string& message) {
+    const std::string file = "models: [{name: m, path: " + (temp / model).string() +
+                             "}]\nevaluations: [{name: fast, speed: {" + speed + "}}]\nlist: [float]\n";
+    return throws_with<InvalidArgument>([&] { plan_sweep(parse_sweep(file, "s")); },
+                                        "sweep: evaluation 'fast' of model 'm': speed: " + message, "`exclude`");
+  };
+  EXPECT_TRUE(refused("gpt2", "contexts: [8, 4096], generate: 2", "contexts 4096: the model has "));
+  EXPECT_TRUE(refused("gpt2", "prompt: 4000, generate: 90", "prompt 4000 and generate 90 need 4091 positions"));
+  EXPECT_TRUE(refused("gpt2", "prompt: 4000, generate: 90, cache: window", "prompt 4000 and generate 90 need 4090"));
+  EXPECT_TRUE(refused("model", "contexts: 32, cache: window", "contexts 32: expected more than a window's chunk, 64"));
+}
+
 // What was looked at is what is measured, whatever lies at its path when its turn comes.
 TEST_F(SweepPlanTest, WhatIsReplacedAfterPlanningIsMeasuredAsPlanned) {
   quantized("given", 3);
