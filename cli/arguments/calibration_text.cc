@@ -4,6 +4,7 @@
 
 #include "cli/arguments/options.h"
 #include "core/error.h"
+#include "core/files/file_identity.h"
 #include "datasets/document_reader.h"
 
 namespace nibble::cli {

@@ -1,13 +1,10 @@
 #include "cli/arguments/options.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <CLI/Validators.hpp>
 #include <charconv>
-#include <set>
 #include <system_error>
-#include <utility>
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
@@ -109,15 +106,6 @@ void refuse_given(const CLI::App& app, std::initializer_list<const char*> option
   for (const char* name : options)
     NIBBLE_REQUIRE(app.count(name) == 0, InvalidArgument, "{}: {} means nothing beside {}", app.get_name(), name,
                    beside);
-}
-
-void refuse_repeated_files(std::span<const std::string> files) {
-  std::set<std::pair<dev_t, ino_t>> seen;
-  for (const std::string& file : files) {
-    struct stat status {};
-    if (::stat(file.c_str(), &status) != 0) continue;  // whoever opens it says what is wrong
-    NIBBLE_REQUIRE(seen.emplace(status.st_dev, status.st_ino).second, InvalidArgument, "'{}' is given twice", file);
-  }
 }
 
 }  // namespace nibble::cli

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,9 +47,6 @@ CLI::Option* add_count_list(CLI::App& app, const std::string& name, std::vector<
 /// Throws InvalidArgument when one of `options` was given on the command line: "calibrate: --seed means nothing beside
 /// --merge".
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, std::string_view beside);
-
-/// Throws InvalidArgument when two of these are the same file, by whatever path.
-void refuse_repeated_files(std::span<const std::string> files);
 
 /// An option that takes a number in [low, high].
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, const std::string& description,

@@ -10,6 +10,7 @@
 
 #include "cli/arguments/options.h"
 #include "core/error.h"
+#include "core/files/file_identity.h"
 #include "core/files/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"

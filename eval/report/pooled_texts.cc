@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/files/file_identity.h"
 #include "core/text/json.h"
 #include "core/weighted_mean.h"
 
@@ -111,13 +112,14 @@ Entry pooled_entry(const Texts& texts) {
   return pooled;
 }
 
+// As file_identity() has them.
 std::vector<std::string> files_of(const Entry& entry) {
   std::vector<std::string> files;
   const auto source = fact_json(entry.record.sources, "evaluation");
   for (const char* key : {"text", "tokens"})
     if (source.is_object() && source.contains(key) && source[key].is_array())
       for (const auto& file : source[key])
-        if (file.is_string()) files.push_back(file.get<std::string>());
+        if (file.is_string()) files.push_back(file_identity(file.get<std::string>()));
   return files;
 }
 

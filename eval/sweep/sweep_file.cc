@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/files/file_identity.h"
 #include "core/files/output_file.h"
 #include "core/text/suggest.h"
 #include "datasets/document_reader.h"
@@ -17,13 +18,6 @@
 
 namespace nibble::eval {
 namespace {
-
-// Whatever it is called: two spellings of a path are one file.
-std::filesystem::path place_of(const std::filesystem::path& file) {
-  std::error_code error;
-  const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
-  return error ? file.lexically_normal() : place;
-}
 
 constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 40, kMostSamples = std::uint64_t{1} << 30;
 
@@ -128,9 +122,10 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     for (const std::string& file : section.texts("tokens")) evaluation.tokens.emplace_back(file);
   if (evaluation.text.empty() == evaluation.tokens.empty())
     section.fail(node, "expected text, tokens or speed, one of them");
-  std::set<std::filesystem::path> files;
+  std::set<std::string> files;
   for (const std::filesystem::path& file : evaluation.text.empty() ? evaluation.tokens : evaluation.text)
-    if (!files.insert(place_of(file)).second) section.fail(node, fmt::format("'{}' is listed twice", file.string()));
+    if (!files.insert(file_identity(file)).second)
+      section.fail(node, fmt::format("'{}' is listed twice", file.string()));
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
   evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);
@@ -164,18 +159,18 @@ void require_unique_names(const std::vector<Named>& list, std::string_view what,
 // A text that settings were chosen on is no test; calibrated on, it is neither.
 void require_one_use_of_a_text(const std::vector<SweepEvaluation>& evaluations,
                                const std::optional<SweepCalibration>& calibration, std::string_view what) {
-  std::map<std::filesystem::path, const SweepEvaluation*> seen;
+  std::map<std::string, const SweepEvaluation*> seen;
   SweepEvaluation calibrated;
   if (calibration) {
     calibrated.name = calibrated.use = "calibration";
-    for (const std::filesystem::path& file : calibration->text) seen.emplace(place_of(file), &calibrated);
-    if (!calibration->tokens.empty()) seen.emplace(place_of(calibration->tokens), &calibrated);
+    for (const std::filesystem::path& file : calibration->text) seen.emplace(file_identity(file), &calibrated);
+    if (!calibration->tokens.empty()) seen.emplace(file_identity(calibration->tokens), &calibrated);
   }
   for (const SweepEvaluation& evaluation : evaluations) {
     if (evaluation.use.empty()) continue;
     for (const auto* files : {&evaluation.text, &evaluation.tokens})
       for (const std::filesystem::path& file : *files) {
-        const SweepEvaluation& first = *seen.emplace(place_of(file), &evaluation).first->second;
+        const SweepEvaluation& first = *seen.emplace(file_identity(file), &evaluation).first->second;
         NIBBLE_REQUIRE(first.use == evaluation.use, InvalidArgument,
                        "{}: evaluations: '{}' is {} in '{}' and {} in '{}': a text has one use", what, file.string(),
                        first.use, first.name, evaluation.use, evaluation.name);

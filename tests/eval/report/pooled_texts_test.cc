@@ -139,6 +139,9 @@ TEST_F(PooledTexts, TextsWithWindowsInCommonAreNotTakenTogether) {
     record.sources.emplace_back("evaluation",
                                 record.id[0] == 'a' ? R"({"text":["x.txt","y.txt"]})" : R"({"text":["y.txt"]})");
   refused(records);
+  for (SweepRecord& record : records)
+    if (record.id[0] == 'b') set(record.sources, "evaluation", R"({"text":["./somewhere/../y.txt"]})");
+  refused(records);
 }
 
 TEST_F(PooledTexts, TwoTextsOfOneNameAreNotTakenTogether) {
