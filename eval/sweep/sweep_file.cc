@@ -63,6 +63,14 @@ std::vector<std::uint64_t> numbers(const YamlSection& section, const char* key, 
   return found;
 }
 
+void require_each_once(const YamlSection& section, const YamlNode& node,
+                       const std::vector<std::filesystem::path>& files) {
+  std::set<std::string> seen;
+  for (const std::filesystem::path& file : files)
+    if (!seen.insert(file_identity(file)).second)
+      section.fail(node, fmt::format("'{}' is listed twice", file.string()));
+}
+
 SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) {
   constexpr std::array<std::string_view, 11> kKeys{"text",   "tokens", "field",  "samples", "length", "seed",
                                                    "fisher", "labels", "centre", "guide",   "collect"};
@@ -71,6 +79,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
   for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
   calibration.tokens = section.text("tokens");
   if (calibration.text.empty() == calibration.tokens.empty()) section.fail(node, "expected either text or tokens");
+  require_each_once(section, node, calibration.text);
   calibration.field = section.text("field", datasets::kDefaultField);
   if (section.has("samples")) calibration.samples = numbers(section, "samples", 1, kMostSamples);
   if (section.has("seed")) calibration.seeds = numbers(section, "seed", 0, ~std::uint64_t{0});
@@ -122,10 +131,7 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
     for (const std::string& file : section.texts("tokens")) evaluation.tokens.emplace_back(file);
   if (evaluation.text.empty() == evaluation.tokens.empty())
     section.fail(node, "expected text, tokens or speed, one of them");
-  std::set<std::string> files;
-  for (const std::filesystem::path& file : evaluation.text.empty() ? evaluation.tokens : evaluation.text)
-    if (!files.insert(file_identity(file)).second)
-      section.fail(node, fmt::format("'{}' is listed twice", file.string()));
+  require_each_once(section, node, evaluation.text.empty() ? evaluation.tokens : evaluation.text);
   evaluation.hf_join = section.flag("hf_join");
   if (evaluation.hf_join && evaluation.text.empty()) section.fail(node, "hf_join joins rows of text, not tokens");
   evaluation.max_tokens = section.count("max_tokens", 2, kMostTokens, 0);

@@ -22,6 +22,7 @@
 #include "calib/stats/merge_stats.h"
 #include "calib/stats/stats_file.h"
 #include "core/error.h"
+#include "core/files/file_identity.h"
 #include "core/text/choice.h"
 #include "datasets/calibration_windows.h"
 #include "datasets/document_reader.h"
@@ -149,6 +150,7 @@ quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::
     source.text = {std::get<std::filesystem::path>(*text)};
   if (text && std::holds_alternative<std::vector<std::filesystem::path>>(*text))
     source.text = std::get<std::vector<std::filesystem::path>>(*text);
+  refuse_repeated_files(source.text);
   NIBBLE_REQUIRE(field == datasets::kDefaultField || std::ranges::any_of(source.text, datasets::holds_json_lines),
                  InvalidArgument, "field= says where JSON lines have their text; text= has none of them");
   return source;

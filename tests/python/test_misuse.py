@@ -188,6 +188,11 @@ def test_arguments_that_change_nothing_are_refused(demo, tmp_path):
         nibble.quantize(demo / "gpt2-demo", tmp_path / "q", **ids)
 
 
+    twice = {"text": [demo / "calibration.txt", demo / ".." / demo.name / "calibration.txt"]}
+    with pytest.raises(nibble.InvalidArgument, match="calibration.txt' is given twice"):
+        nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", collect="activations", **twice)
+    with pytest.raises(nibble.InvalidArgument, match="calibration.txt' is given twice"):
+        nibble.quantize(demo / "gpt2-demo", tmp_path / "q", **twice)
     with pytest.raises(nibble.InvalidArgument, match="none of them"):
         nibble.calibrate(demo / "gpt2-demo", tmp_path / "c.h5", text=demo / "calibration.txt", field="body",
                          collect="activations")

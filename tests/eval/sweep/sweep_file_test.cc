@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "tests/support/throws.h"
 
 namespace nibble::eval {
@@ -103,6 +104,17 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_EQ(evaluation.stride, 512u);
   EXPECT_EQ(evaluation.average, Average::kTokens);
   EXPECT_TRUE(evaluation.divergence);
+}
+
+TEST(SweepFile, ATextOfTheCalibrationIsListedOnce) {
+  const std::string head = "models: [m]\nevaluations: [{tokens: t.u16}]\nlist: [float, {bits: 3}]\n";
+  EXPECT_TRUE(refused(head + "calibration: {text: [a.txt, b.txt, ./a.txt]}\n", "line 4", "'./a.txt' is listed twice"));
+  const test::TempDir temp;
+  test::write_file(temp / "a.txt", "text");
+  std::filesystem::create_symlink("a.txt", temp / "b.txt");
+  const std::string calibration =
+      "calibration: {text: [" + (temp / "a.txt").string() + ", " + (temp / "b.txt").string() + "]}\n";
+  EXPECT_TRUE(refused(head + calibration, "line 4", "b.txt' is listed twice"));
 }
 
 TEST(SweepFile, SeveralSizesOfTheCalibrationMakeACellEach) {
