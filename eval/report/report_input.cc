@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "core/files/hash.h"
@@ -89,10 +90,23 @@ class Loader {
     const auto [place, is_new] = by_id_.emplace(record.id, records_.size());
     Entry entry{.record = std::move(record), .settings = {}, .to_baseline = {}};
     entry.settings = settings_of(entry.record);
-    if (is_new) {
-      records_.push_back(std::move(entry));
-    } else if (!records_[place->second].ok()) {
-      records_[place->second] = std::move(entry);
+    if (is_new) return records_.push_back(std::move(entry));
+    Entry& known = records_[place->second];
+    if (!known.ok()) std::swap(known, entry);
+    tell_other_names(known.record.labels, entry.record.labels);
+  }
+
+  // Another sweep may have called things otherwise. Recipes often have a name of their settings in one, which is none
+  // to look for, and one of their own in the other.
+  void tell_other_names(const Facts& counted, const Facts& left_out) {
+    for (const char* kind : {"model", "evaluation"}) {
+      const std::string_view name = fact(counted, kind), other = fact(left_out, kind);
+      if (name == other) continue;
+      const std::string sentence =
+          excerpt(fmt::format("{} '{}' says the same as '{}': cells that both have count once, under that name", kind,
+                              other, name),
+                  kLongestWarning);
+      if (warned_.insert(sentence).second) input_.warnings.push_back(sentence);
     }
   }
 

@@ -165,9 +165,10 @@ class Planner {
   }
 
  private:
-  /// Of cells that say the same: its recipe, and where it stands in the plan.
+  /// Of cells that say the same: the one that is done, and where it stands in the plan.
   struct FirstCell {
-    std::size_t recipe = 0, job = 0, place = 0;
+    SweepCell cell;
+    std::size_t job = 0, place = 0;
   };
 
   void open(const SweepModel& source) {
@@ -310,16 +311,24 @@ class Planner {
 
   // Of two cells that say the same the first is done, under the name that the user looks for.
   void keep_given_name(FirstCell& first, const SweepCell& again) {
-    const SweepRecipe &done = spec_.recipes[first.recipe], &left_out = spec_.recipes[again.recipe];
+    warn_of_left_out("model", spec_.models[first.cell.model].name, spec_.models[again.model].name);
+    warn_of_left_out("evaluation", spec_.evaluations[first.cell.evaluation].name,
+                     spec_.evaluations[again.evaluation].name);
+    const SweepRecipe &done = spec_.recipes[first.cell.recipe], &left_out = spec_.recipes[again.recipe];
     if (!left_out.is_named || left_out.name == done.name) return;
     if (!done.is_named) {
       set_fact(plan_.jobs[first.job].cells[first.place].record.labels, "recipe", recipe_label(again));
-      first.recipe = again.recipe;
-    } else if (left_out_.insert(left_out.name).second) {
-      plan_.warnings.push_back(
-          fmt::format("recipe '{}' says the same as '{}' and is left out; reports have it under that name",
-                      left_out.name, done.name));
+      first.cell.recipe = again.recipe;
+    } else {
+      warn_of_left_out("recipe", done.name, left_out.name);
     }
+  }
+
+  void warn_of_left_out(std::string_view kind, const std::string& done, const std::string& left_out) {
+    if (left_out == done) return;
+    std::string text = fmt::format("{} '{}' says the same as '{}' and is left out; reports have it under that name",
+                                   kind, left_out, done);
+    if (left_out_.insert(text).second) plan_.warnings.push_back(std::move(text));
   }
 
   void add(const SweepCell& cell) {
@@ -359,7 +368,7 @@ class Planner {
     record.configuration = configurations_[number];
     record.configuration.emplace_back("evaluation", measured);
     record.id = hash_of(record.configuration);
-    const auto [first, is_new] = first_.try_emplace(record.id, FirstCell{cell.recipe, number, job.cells.size()});
+    const auto [first, is_new] = first_.try_emplace(record.id, FirstCell{cell, number, job.cells.size()});
     if (!is_new) {
       ++plan_.repeated;
       return keep_given_name(first->second, cell);
@@ -408,7 +417,7 @@ class Planner {
   std::map<const model::Checkpoint*, std::shared_ptr<const model::Tokenizer>> tokenizers_;         // of those given
   std::vector<Facts> configurations_;       // of jobs, without evaluation
   std::map<std::string, FirstCell> first_;  // by id
-  std::set<std::string> left_out_;          // names that are warned of
+  std::set<std::string> left_out_;          // warnings of names
 };
 
 // Relative paths lead elsewhere from another directory.

@@ -94,6 +94,20 @@ TEST_F(ReportInputTest, ACellThatWasMeasuredAgainWithTheDivergenceCountsOnce) {
   EXPECT_EQ(load(records_).entries.size(), 4u);
 }
 
+TEST_F(ReportInputTest, OtherNamesOfACellThatCountsOnceAreTold) {
+  test::write_records(directory_.path(), records_);
+  SweepRecord again = records_[1];
+  again.labels[0].second = "copy";
+  again.labels[2].second = "elsewhere";
+  std::filesystem::create_directories(directory_ / "other");
+  test::write_records(directory_ / "other", {again});
+  const ReportInput input = load_report_input({directory_.path(), directory_ / "other", directory_ / "other"});
+  EXPECT_EQ(input.entries.size(), 3u);
+  EXPECT_THAT(input.warnings,
+              ElementsAre(HasSubstr("model 'copy' says the same as 'gpt2-novels'"),
+                          HasSubstr("evaluation 'elsewhere' says the same as 'novels, blocks of 512'")));
+}
+
 TEST_F(ReportInputTest, OfSeveralBaselinesOneIsTakenAndTheOthersAreCompared) {
   SweepRecord other = records_[1];
   other.id[0] = 'f';

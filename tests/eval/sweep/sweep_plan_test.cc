@@ -454,6 +454,22 @@ TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {
   EXPECT_THAT(planned.warnings, testing::ElementsAre(testing::HasSubstr("recipe 'b' says the same as 'a'")));
 }
 
+TEST_F(SweepPlanTest, OtherNamesOfModelsAndEvaluationsThatSayTheSameAreWarnedOf) {
+  std::filesystem::copy(temp / "model", temp / "copy");
+  const std::string text = (temp / "text.u16").string();
+  const SweepPlan planned =
+      plan_sweep(parse_sweep("models: [" + (temp / "model").string() + ", " + (temp / "copy").string() +
+                                 "]\nevaluations: [{name: e, tokens: " + text +
+                                 ", protocol: blocks, context: 8}, {name: again, tokens: " + text +
+                                 ", protocol: blocks, context: 8}]\nlist: [float, {bits: 3}]",
+                             "s"));
+  EXPECT_EQ(planned.cells, 2u);
+  EXPECT_EQ(planned.repeated, 6u);
+  EXPECT_THAT(planned.warnings,
+              testing::ElementsAre(testing::HasSubstr("evaluation 'again' says the same as 'e' and is left out"),
+                                   testing::HasSubstr("model 'copy' says the same as 'model' and is left out")));
+}
+
 TEST_F(SweepPlanTest, OfCellsThatSayTheSameOneHasTheNameThatItWasGiven) {
   const auto names = [](const SweepPlan& planned) {
     std::vector<std::string> recipes;
