@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <set>
 
@@ -25,8 +24,6 @@ namespace {
 
 using eval::fact;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
 std::string result_text(const eval::SweepRecord& record) {
   if (!record.speeds.empty()) {
     const eval::SpeedRecord& speed = record.speeds.back();
@@ -38,7 +35,7 @@ std::string result_text(const eval::SweepRecord& record) {
 }
 
 std::string divergence_text(const eval::DivergenceMeasures& divergence) {
-  return estimate_text(divergence.nats_per_token * 1e3, divergence.stderr_nats.value_or(kUnknown) * 1e3, 3);
+  return estimate_text(divergence.nats_per_token * 1e3, eval::or_nan(divergence.stderr_nats) * 1e3, 3);
 }
 
 // What the best is the best by.
@@ -46,8 +43,7 @@ std::string best_text(const eval::SweepRecord& record) {
   const eval::CellMeasures& measures = *record.measures;
   if (!measures.divergence) return fmt::format("{:.2f}", measures.perplexity);
   const double mean = measures.divergence->nats_per_token * 1e3;
-  return fmt::format("KL {:.{}f} mnat", mean,
-                     decimals_beside(measures.divergence->stderr_nats.value_or(kUnknown) * 1e3, 2));
+  return fmt::format("KL {:.{}f} mnat", mean, decimals_beside(eval::or_nan(measures.divergence->stderr_nats) * 1e3, 2));
 }
 
 }  // namespace

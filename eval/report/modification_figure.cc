@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "core/error.h"
@@ -39,7 +39,7 @@ const char* changing_name(const Ranking& ranking) { return ranking.by_divergence
 
 struct Change {
   double millinats = 0.0;
-  double standard_error = 0.0;  // 0 where windows cannot be paired
+  std::optional<double> standard_error = {};  // none where windows cannot be paired, or are all alike
   bool undecided = false;
 };
 
@@ -69,15 +69,15 @@ Change mean_change(const Ranking& ranking, std::span<const Pair> pairs) {
     if (from.size() != changes.size() || to.size() != changes.size()) return mean;
     for (std::size_t w = 0; w < changes.size(); ++w) changes[w] += (to[w] - from[w]) / count;
   }
-  if (const auto paired = paired_difference(changes, std::vector<double>(changes.size()), weights))
-    mean = {paired->mean * 1e3, paired->standard_error * 1e3, is_undecided(*paired)};
+  if (const auto paired = paired_difference(changes, std::vector<double>(changes.size()), weights)) {
+    mean = {paired->mean * 1e3, std::nullopt, is_undecided(*paired)};
+    if (paired->standard_error > 0.0) mean.standard_error = paired->standard_error * 1e3;
+  }
   return mean;
 }
 
 std::string change_text(const Ranking& ranking, const Change& change) {
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  const double error = change.standard_error > 0.0 ? change.standard_error : kNaN;
-  return signed_estimate_text(change.millinats, error, ranking.by_divergence ? 3 : 2);
+  return signed_estimate_text(change.millinats, or_nan(change.standard_error), ranking.by_divergence ? 3 : 2);
 }
 
 // Whether a key of recipes says nothing with this value, as `sign: plain` does, which stands only beside scaling.
@@ -167,7 +167,8 @@ void draw_panel(const Ranking& ranking, Svg& svg, double top, double left, const
                 const std::vector<Modification>& modifications) {
   double low = 0.0, high = 0.0;
   for (const Modification& modification : modifications) {
-    const double mean = modification.mean.millinats, reach = kUndecidedWithin * modification.mean.standard_error;
+    const double mean = modification.mean.millinats,
+                 reach = kUndecidedWithin * modification.mean.standard_error.value_or(0.0);
     low = std::min(low, mean - reach);
     high = std::max(high, mean + reach);
     for (const Pair& pair : modification.pairs) {
@@ -189,7 +190,8 @@ void draw_panel(const Ranking& ranking, Svg& svg, double top, double left, const
     const Modification& modification = modifications[m];
     const double y = top + kModificationHead + kModificationRow * (static_cast<double>(m) + 0.5);
     svg.text(left - 10.0, y + 4.0, modification.name, "tick", Svg::Anchor::kEnd);
-    const double mean = modification.mean.millinats, reach = kUndecidedWithin * modification.mean.standard_error;
+    const double mean = modification.mean.millinats,
+                 reach = kUndecidedWithin * modification.mean.standard_error.value_or(0.0);
     svg.rect(std::min(x(0.0), x(mean)), y - 8.0, std::abs(x(mean) - x(0.0)), 16.0,
              mean <= 0.0 ? "bar better" : "bar worse");
     if (reach > 0.0) svg.line(x(mean - reach), y, x(mean + reach), y, "error");

@@ -23,8 +23,7 @@ std::string perplexity_text(const CellMeasures& measures) {
 
 std::string divergence_text(const DivergenceMeasures& divergence) {
   if (!std::isfinite(divergence.nats_per_token)) return "not finite";
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  return estimate_text(divergence.nats_per_token * 1e3, divergence.stderr_nats.value_or(kNaN) * 1e3, kMillinatDecimals);
+  return estimate_text(divergence.nats_per_token * 1e3, or_nan(divergence.stderr_nats) * 1e3, kMillinatDecimals);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -23,6 +24,9 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 inline std::optional<double> if_finite(double value) {
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
 }
+
+/// The way back: NaN, which estimate_text() leaves out, for none.
+inline double or_nan(std::optional<double> value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
 
 /// How often the values of a weight fall into bins of equal width over [low, high].
 struct Histogram {

@@ -76,6 +76,15 @@ std::string with(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
+TEST(Record, NumbersThatAreNotFiniteAreNoneAndBack) {
+  EXPECT_EQ(if_finite(0.25), 0.25);
+  EXPECT_EQ(or_nan(if_finite(0.25)), 0.25);
+  for (const double none : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(if_finite(none), std::nullopt);
+    EXPECT_TRUE(std::isnan(or_nan(if_finite(none))));
+  }
+}
+
 TEST(Record, ReadsWhatItWrites) {
   const std::string text = record_text(example());
   EXPECT_EQ(record_text(parse_record(text, "r")), text);
