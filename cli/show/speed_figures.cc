@@ -56,9 +56,9 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
                           SpeedReport& report) {
   report.architecture = model.architecture;
   report.model_bytes = model.checkpoint->tensor_bytes();
-  report.token_bytes = model.bytes_per_token != 0 ? model.bytes_per_token
-                                                  : eval::weight_bytes_per_token(*model.checkpoint, model.architecture);
-  report.head_bytes = eval::head_bytes(*model.checkpoint, model.architecture);
+  const eval::WeightBytes weights(*model.checkpoint);
+  report.token_bytes = model.bytes_per_token != 0 ? model.bytes_per_token : weights.per_token();
+  report.head_bytes = weights.head();
   for (SpeedRow& row : report.rows) {
     row.options.progress = progress;
     row.result = eval::measure_speed(*model.transformer, row.options);

@@ -60,39 +60,69 @@ TEST_F(MeasureSpeed, CountsTheWorkOfItsShape) {
   // Everything is float16 here: two bytes a weight, norms included; one of embedding and head is read whole.
   const auto table = 2 * architecture.vocabulary * architecture.hidden;
   const auto norms = 2 * (2 * architecture.blocks.size() + 1) * architecture.hidden;
-  EXPECT_EQ(weight_bytes_per_token(*checkpoint, architecture), 2 * static_cast<std::uint64_t>(weights) + table + norms);
-  EXPECT_EQ(head_bytes(*checkpoint, architecture), table);
+  EXPECT_EQ(WeightBytes(*checkpoint).per_token(), 2 * static_cast<std::uint64_t>(weights) + table + norms);
+  EXPECT_EQ(WeightBytes(*checkpoint).head(), table);
 }
 
 // A tied head that is stored again is read by nobody.
-TEST(WeightBytesPerToken, LeaveOutWhatTheNetworkDoesNotRead) {
+TEST(WeightBytes, LeaveOutWhatTheNetworkDoesNotRead) {
   const test::TempDir dir;
   auto model = test::tiny_gpt2(test::f16_tensor);
   model.write(dir / "plain");
   model.tensors.push_back(test::f16_tensor("lm_head.weight", {40, 16}, std::vector<float>(640, 1.0f)));
   model.write(dir / "again");
   const auto plain = model::Checkpoint::open(dir / "plain"), again = model::Checkpoint::open(dir / "again");
-  EXPECT_EQ(weight_bytes_per_token(*again, again->architecture()),
-            weight_bytes_per_token(*plain, plain->architecture()));
-  EXPECT_EQ(head_bytes(*again, again->architecture()), 2u * 40 * 16);
+  EXPECT_EQ(WeightBytes(*again).per_token(), WeightBytes(*plain).per_token());
+  EXPECT_EQ(WeightBytes(*again).head(), 2u * 40 * 16);
+}
+
+// Counts how often its tensors are listed.
+class CountingCheckpoint final : public model::Checkpoint {
+ public:
+  explicit CountingCheckpoint(std::shared_ptr<const model::Checkpoint> inner) : inner_(std::move(inner)) {}
+  const std::filesystem::path& directory() const override { return inner_->directory(); }
+  const std::string& metadata() const override { return inner_->metadata(); }
+  const model::Architecture& architecture() const override { return inner_->architecture(); }
+  const std::vector<std::string>& tensor_names() const override {
+    ++listed;
+    return inner_->tensor_names();
+  }
+  bool contains(const std::string& name) const override { return inner_->contains(name); }
+  model::TensorView tensor(const std::string& name) const override { return inner_->tensor(name); }
+  std::uint64_t tensor_bytes() const override { return inner_->tensor_bytes(); }
+  void check_intact(const model::TensorView& tensor) const override { inner_->check_intact(tensor); }
+  void release(const model::TensorView& tensor) const override { inner_->release(tensor); }
+  std::string fingerprint() const override { return inner_->fingerprint(); }
+
+  mutable std::size_t listed = 0;
+
+ private:
+  std::shared_ptr<const model::Checkpoint> inner_;
+};
+
+TEST_F(MeasureSpeed, ListsTensorsOnceForAllThatItCounts) {
+  const CountingCheckpoint counting(checkpoint);
+  const WeightBytes weights(counting);
+  EXPECT_LT(weights.head(), weights.per_token());
+  EXPECT_EQ(counting.listed, 1u);
 }
 
 // Files of GPT-NeoX call it embed_out; codes are called after lm_head, the name that recipes know.
-TEST(HeadBytes, AreFoundUnderTheNameOfTheFamilysFiles) {
+TEST(WeightBytes, OfTheHeadAreFoundUnderTheNameOfTheFamilysFiles) {
   const test::TempDir dir;
   model::synthesize_model(R"({"model_type": "gpt_neox", "vocab_size": 48, "hidden_size": 32, "num_hidden_layers": 1,
                               "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64,
                               "tie_word_embeddings": false})",
                           dir / "float", {});
   const auto plain = model::Checkpoint::open(dir / "float");
-  EXPECT_EQ(head_bytes(*plain, plain->architecture()), 2u * 48 * 32);
+  EXPECT_EQ(WeightBytes(*plain).head(), 2u * 48 * 32);
   quant::QuantizeOptions options;
   options.model = dir / "float";
   options.output = dir / "coded";
   options.recipe = quant::Recipe::parse("{defaults: {bits: 4}, layers: [{match: lm_head, bits: 4}]}", "r");
   quant::quantize_model(options);
   const auto coded = model::Checkpoint::open(dir / "coded");
-  EXPECT_EQ(head_bytes(*coded, coded->architecture()), 48u * 32 / 2 + 16 * 2) << "codes and one palette";
+  EXPECT_EQ(WeightBytes(*coded).head(), 48u * 32 / 2 + 16 * 2) << "codes and one palette";
 }
 
 TEST(FitContext, LeavesRoomForPromptAndGeneration) {
