@@ -20,8 +20,8 @@ namespace nibble::quant {
 /// where s = max abs(x) over the 32 inputs / 127, and d = row scale · (highest - lowest palette entry) / 255, 0 for
 /// blocks and for windowed palettes of integers. bf16 holds for more than kMostExactTokens tokens, of any weight: fewer
 /// are bound by memory, and rounding would only cost. int8 holds for packed weights but palettes of 7 and 8 bits (both
-/// are kept as 8) and windows of more than 8, for any number of tokens, and with the same integers on every processor;
-/// elsewhere products are exact. kernel_name() tells.
+/// are kept as 8), windows of more than 8 and palettes whose values lie more than 2^96 apart, for any number of tokens,
+/// and with the same integers on every processor; elsewhere products are exact. kernel_name() tells.
 enum class Compute { kExact, kBf16, kInt8 };
 
 /// What users call them.

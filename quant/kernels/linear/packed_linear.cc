@@ -30,7 +30,7 @@ class PackedLinear final : public LinearOp<float> {
       : products_{*source->weight(), bias},
         weight_(source->weight()),
         matrix_(std::move(source), std::move(bias)),
-        int8_(compute == Compute::kInt8 && products_.has_int8()) {}
+        int8_(compute == Compute::kInt8 && weight_->has_bytes() && products_.has_int8()) {}
 
   std::size_t in_features() const override { return weight_->cols; }
   std::size_t out_features() const override { return weight_->rows; }

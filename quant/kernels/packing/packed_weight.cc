@@ -145,7 +145,8 @@ void add_byte_tables(PackedWeight& packed) {
     const float* table = packed.tables.data() + first;
     // Ascending. A grid's integers are bytes as they are; seven steps, of 3 bits, would not divide 255.
     const bool integers = packed.middle != 0;
-    const float lowest = table[0], step = integers ? 1.0f : (table[entries - 1] - lowest) / 255.0f;
+    const float lowest = table[0], range = table[entries - 1] - lowest, step = integers ? 1.0f : range / 255.0f;
+    if (range > kWidestRangeInBytes) return packed.byte_tables.clear();
     for (std::size_t i = 0; i < packed.byte_entries(); ++i) {
       const float place = step > 0.0f ? std::min(255.0f, (table[i % entries] - lowest) / step + 0.5f) : 0.0f;
       packed.byte_tables.push_back(static_cast<std::uint8_t>(place));

@@ -13,6 +13,11 @@
 
 namespace nibble::quant {
 
+/// y = step · sum + lowest · total (byte_tables, below): where the values of a palette lie far apart both terms leave
+/// float32, although their sum, of few or of small values, does not. This leaves room for scales of rows and inputs of
+/// 2^32 together; float16 palettes reach 2^17.
+inline constexpr float kWidestRangeInBytes = 0x1p96f;
+
 /// A quantized weight in memory as the kernels read it: codes rearranged (code_layout.h), everything small as float.
 /// Rows beyond the last panel's own hold code 0 and scale 0; inputs beyond cols code 0 and the scale of the row's last
 /// block: their activations are zeros.
@@ -26,7 +31,7 @@ struct PackedWeight {
   /// For int8 mode: palettes of up to 6 bits in bytes, (palettes, byte_entries()): entry = step · byte + lowest within
   /// step / 2, step = (highest - lowest) / 255, or 1 of a grid with a scale for each row, whose bytes are its codes.
   /// Block palettes: entry = step (byte - middle), step what their integers are a multiple of, else the largest
-  /// magnitude / 127.
+  /// magnitude / 127. Empty where a palette's values lie further apart than kWidestRangeInBytes.
   std::vector<std::uint8_t> byte_tables;
   WindowLayout windows;                       ///< instead of `kind` and `layout`, if step > 0
   std::vector<std::uint8_t> byte_planes;      ///< windows of up to 8 bits: WindowTables::planes
@@ -40,6 +45,8 @@ struct PackedWeight {
   std::vector<float> outlier_values;
 
   bool windowed() const { return windows.step > 0; }
+  /// Whether what codes stand for is there in bytes, for int8 mode: codes of blocks are bytes themselves.
+  bool has_bytes() const { return kind == PackedKind::kBlocks || !byte_tables.empty(); }
   bool block_palette() const { return kind == PackedKind::kBlockPalette || kind == PackedKind::kHalfBlockPalette; }
   bool scaled_blocks() const { return kind == PackedKind::kBlocks || block_palette(); }
   std::size_t entries() const { return std::size_t{1} << layout.bits; }

@@ -25,7 +25,9 @@ std::vector<std::uint8_t> byte_planes(std::span<const float> palette) {
 // entry = step · byte + lowest, within step / 2 or, with integers, just so.
 void add_window_bytes(PackedWeight& packed, float integer_step) {
   const auto [least, most] = std::minmax_element(packed.tables.begin(), packed.tables.end());
-  const float step = integer_step > 0.0f ? integer_step : (*most - *least) / 255.0f;
+  const float range = integer_step > 0.0f ? 255.0f * integer_step : *most - *least;
+  if (range > kWidestRangeInBytes) return;
+  const float step = integer_step > 0.0f ? integer_step : range / 255.0f;
   const float lowest = integer_step > 0.0f ? -128.0f * integer_step : *least;
   for (std::size_t i = 0; i < kTableBytes; ++i) {
     const float entry = packed.tables[i % packed.tables.size()];

@@ -1,5 +1,6 @@
 #include "quant/kernels/linear/packed_linear.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -221,6 +222,35 @@ TEST(PackedLinear, Int8PassesNaNOn) {
   x(0, 40) = std::numeric_limits<float>::quiet_NaN();
   op->forward(x, y);
   for (const float value : y.values()) EXPECT_TRUE(std::isnan(value));
+}
+
+// Float32 palettes may hold what 255 steps do not reach, or only with sums that no float holds: here of a palette that
+// all share, and of a row's own beside one of usual values.
+TEST(PackedLinear, Int8IsExactForPalettesWhoseValuesLieTooFarApart) {
+  constexpr std::size_t kCols = 70;
+  for (const float far : {2e38f, 1e38f}) {
+    for (const std::size_t group : {std::size_t{0}, std::size_t{1}}) {
+      SCOPED_TRACE(fmt::format("{}, {} rows share a palette", far, group));
+      std::vector<float> palette{-far, 0.0f, 1.0f, far};
+      if (group == 1) palette.insert(palette.begin(), {-2.0f, -1.0f, 0.0f, 1.0f});
+      std::vector<std::uint8_t> codes(2 * kCols, 1);  // zeros
+      if (group == 1) std::fill_n(codes.begin(), kCols, std::uint8_t{2});
+      codes[kCols] = 3, codes[kCols + 1] = 0, codes[kCols + 40] = 2;
+      const QuantizedTensor tensor =
+          make_palette_tensor("w", {Coding::kPalette, 2, kCols, 2, group, 1}, codes, palette, DType::kF32, {});
+      const auto op = make_packed_linear(tensor, {}, Compute::kInt8);
+      EXPECT_EQ(op->kernel_name(), "packed_exact_" + std::string(active_vectors_name()));
+      for (const std::size_t tokens : {1u, 9u}) {
+        Matrix<float> x(tokens, kCols), y(tokens, 2);
+        for (std::size_t t = 0; t < tokens; ++t) x(t, 0) = 0.5f, x(t, 1) = 0.25f, x(t, 2) = 8.0f, x(t, 40) = 1.0f;
+        op->forward(x, y);
+        for (std::size_t t = 0; t < tokens; ++t) {
+          EXPECT_EQ(y(t, 0), 0.0f);
+          EXPECT_EQ(y(t, 1), far * (0.5f - 0.25f));  // beside which the 1 is nothing
+        }
+      }
+    }
+  }
 }
 
 TEST(PackedLinear, DecodesJustTheValuesOfTheFormat) {

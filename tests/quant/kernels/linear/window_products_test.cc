@@ -174,6 +174,28 @@ TEST(WindowProducts, Int8OfAPaletteOfIntegersHasNoErrorOfTheWeights) {
   }
 }
 
+// What 255 steps do not reach: any values, and integers of a step.
+TEST(WindowProducts, Int8IsExactForPalettesWhoseValuesLieTooFarApart) {
+  Random random(11);
+  Example example({20, 64, 3, 7}, false, true, random);
+  constexpr float kUnit = 0x1p121f;
+  for (const float step : {0.0f, kUnit}) {
+    for (float& entry : example.palette) entry = (static_cast<float>(random.below(255)) - 127.0f) * kUnit;
+    const Matrix<float> w = example.weights();
+    const auto op = make_packed_linear(pack_windows(example.layout, example.streams, example.palette, {}, step), {},
+                                       Compute::kInt8);
+    EXPECT_EQ(op->kernel_name(), make_packed_linear(example.pack(), {}, Compute::kExact)->kernel_name());
+    for (const std::size_t tokens : {1u, 9u}) {
+      Matrix<float> x(tokens, 64), y(tokens, 20);
+      for (std::size_t t = 0; t < tokens; ++t) x(t, 3) = 0.25f, x(t, 5) = -0.125f;
+      op->forward(x, y);
+      for (std::size_t t = 0; t < tokens; ++t)
+        for (std::size_t r = 0; r < 20; ++r)
+          ASSERT_EQ(y(t, r), 0.25f * w(r, 3) - 0.125f * w(r, 5)) << "row " << r << ", token " << t;
+    }
+  }
+}
+
 TEST(WindowProducts, PassNaNOnInInt8) {
   Random random(5);
   const Example example({20, 70, 2, 6}, false, false, random);
