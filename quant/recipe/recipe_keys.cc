@@ -236,6 +236,19 @@ RecipeKey static_groups_key() {
   return key;
 }
 
+// What tells rows apart under a palette that they share. Of a palette of its own a sign is the mirror image, and how a
+// row weighs beside others is nothing to it.
+template <class E, std::size_t kCount>
+RecipeKey choice_among_rows(std::string_view name, E TensorSettings::*member,
+                            const std::array<Choice<E>, kCount>& choices) {
+  RecipeKey key = choice(
+      name, member, choices, [](const TensorSettings& s) { return is_scaled(s) && s.effective_group_size() != 1; },
+      "a palette with scaling other than none that rows share");
+  // Recipes of palettes by row stay what they were.
+  key.printed = [name](const TensorSettings& s) { return s.stored_as().takes(name) && is_scaled(s); };
+  return key;
+}
+
 RecipeKey guided_inputs_key() {
   RecipeKey key = choice(
       "guided_inputs", &TensorSettings::guided_inputs, kGuidedInputs,
@@ -257,7 +270,6 @@ RecipeKey uniform_scale_key() {
 std::vector<RecipeKey> make_keys() {
   using S = TensorSettings;
   constexpr std::string_view kPaletteOnly = "format: palette", kCodedOnly = "every format but float16",
-                             kScaledOnly = "a palette with scaling other than none",
                              kSolvedOnly = "solver: gptq or coordinate-descent",
                              kBlockPaletteOnly = "format: block-palette",
                              kBlocksOnly = "int4-block, uniform and block-palette",
@@ -278,8 +290,8 @@ std::vector<RecipeKey> make_keys() {
       choice("search", &S::search, kSearches, always, kBlocksOnly),
       choice("weighting", &S::weighting, kWeightings, weighted,
              "format: palette, a learned block palette, or blocks with search"),
-      choice("weighting_scale", &S::weighting_scale, kWeightingScales, is_scaled, kScaledOnly),
-      choice("sign", &S::sign, kSigns, is_scaled, kScaledOnly),
+      choice_among_rows("weighting_scale", &S::weighting_scale, kWeightingScales),
+      choice_among_rows("sign", &S::sign, kSigns),
       count<std::uint64_t>("joint_iterations", &S::joint_iterations, 1000, alternates,
                            "a palette with scaling other than none, or a learned block palette"),
       flag("shifting", &S::shifting, always, kCodedOnly),

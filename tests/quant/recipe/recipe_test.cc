@@ -188,6 +188,12 @@ TEST(Recipe, RefusesKeysThatMeanNothingBesideTheOthersAndSaysWhy) {
       {"{format: uniform, weighting: fisher}", "or blocks with search"},
       {"{weighting_scale: plain}", "weighting_scale: plain means nothing here; it goes with a palette with scaling"},
       {"{sign: flip}", "sign"},
+      {"{granularity: channel, scaling: std, sign: search}",
+       "sign: search means nothing here; it goes with a palette with scaling other than none that rows share"},
+      {"{granularity: channel, scaling: std, weighting: fisher, weighting_scale: plain}",
+       "weighting_scale: plain means nothing here; it goes with a palette with scaling other than none that rows "
+       "share"},
+      {"{granularity: channel-group, group_size: 1, scaling: absmax, sign: flip}", "that rows share"},
       {"{joint_iterations: 3}", "joint_iterations"},
       {"{hessian: centred}", "solver: gptq or coordinate-descent"},
       {"{format: int4-block, solver: gptq, static_groups: false}", "act_order: false"},
@@ -290,6 +296,8 @@ TEST(Recipe, TakesWhatTheTableAllows) {
         "{granularity: channel-group, group_size: 16}",
         "{cluster_dim: 4}",
         "{scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
+        "{granularity: channel-group, scaling: std, sign: search, joint_iterations: 4, weighting_scale: plain}",
+        "{granularity: channel, scaling: std, sign: plain, weighting_scale: objective}",
         "{solver: coordinate-descent, hessian: guided, codebook_iterations: 2, act_order: false, damping: 0.05}",
         "{solver: coordinate-descent, output_hessian: true}",
         "{solver: coordinate-descent, output_hessian: true, sequential: true}",
@@ -329,6 +337,16 @@ TEST(Recipe, ARuleIsCheckedWithTheDefaultsUnderIt) {
   EXPECT_TRUE(refused("{defaults: {scaling: std}, layers: [{match: a, format: uniform, sign: flip}]}",
                       "rule 1 of layers (match: \"a\")", "sign"));
   EXPECT_TRUE(refused("{defaults: {scaling: std}, layers: [{match: a, cluster_dim: 2}]}", "without scaling"));
+}
+
+TEST(Recipe, SignsAreNotInheritedByPalettesOfSingleRowsWhoseTextStaysWhatItWas) {
+  constexpr auto rule =
+      "{defaults: {scaling: std, sign: search, weighting_scale: plain}, layers: [{match: c_fc, granularity: channel}]}";
+  EXPECT_EQ(settings_of(rule).sign, Sign::kPlain);
+  EXPECT_EQ(settings_of(rule).weighting_scale, WeightingScale::kObjective);
+  EXPECT_EQ(settings_of(rule, "q").sign, Sign::kSearch);
+  const std::string text = Recipe::parse("defaults: {granularity: channel, scaling: std}", "r").canonical_text();
+  EXPECT_NE(text.find("  weighting_scale: objective\n  sign: plain\n"), std::string::npos) << text;
 }
 
 TEST(Recipe, AGroupSizeIsNotInheritedByAnotherKindOfGroup) {

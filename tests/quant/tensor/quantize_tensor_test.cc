@@ -86,7 +86,8 @@ std::vector<std::string> all_recipes() {
     for (const auto dtype : {"float16", "int8", "float32"})
       recipes.push_back(
           fmt::format("bits: 3, granularity: {}, palette_dtype: {}, weighting: fisher", granularity, dtype));
-    recipes.push_back(fmt::format("bits: 8, granularity: {}, scaling: std, sign: search", granularity));
+    recipes.push_back(fmt::format("bits: 8, granularity: {}, scaling: std", granularity));
+    if (granularity != std::string_view("channel")) recipes.back() += ", sign: search";  // rows have to share palettes
     recipes.push_back(
         fmt::format("bits: 2, granularity: {}, scaling: least-squares, palette_dtype: int8, "
                     "outliers_sensitive: 0.02, outliers_large: 0.02",

@@ -192,6 +192,31 @@ TEST(PalettizeScaled, SearchedSignsAreNoWorseThanPlainOnes) {
   EXPECT_GT(gain, 0.0);
 }
 
+// Why recipes refuse both there: a sign mirrors the row's palette, and its scale weighs all of its values alike.
+// Entries may round to the next float16.
+TEST(PalettizeScaled, SignsAndWeightsBesideOtherRowsChangeNothingOfARowWithAPaletteOfItsOwn) {
+  const Matrix<float> w = lopsided_rows(11), weights = positive_weights(12);
+  for (const DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
+    for (const std::size_t rounds : {0u, 3u}) {
+      ScaledPaletteOptions options{.palette = {.bits = 3, .group_rows = 1, .palette_dtype = dtype},
+                                   .joint_iterations = rounds};
+      const ScaledPalettization plain = scaled(w, weights, options);
+      for (const ScaleSign sign : {ScaleSign::kPlain, ScaleSign::kFlip, ScaleSign::kSearch}) {
+        for (const bool objective : {true, false}) {
+          options.sign = sign;
+          options.objective = objective;
+          const ScaledPalettization other = scaled(w, weights, options);
+          for (std::size_t i = 0; i < kRows; ++i)
+            for (std::size_t j = 0; j < kCols; ++j)
+              ASSERT_TRUE(near(other.scales[i] * other.palettes(i, other.codes(i, j)),
+                               plain.scales[i] * plain.palettes(i, plain.codes(i, j)), {.rel = 0x1p-10}))
+                  << "row " << i << ", input " << j;
+        }
+      }
+    }
+  }
+}
+
 TEST(PalettizeScaled, JointRoundsNeverRaiseTheCost) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
