@@ -62,6 +62,16 @@ bool is_sequential(const Plan& plan) {
                      [](const QuantizeItem& item) { return item.settings.sequential; });
 }
 
+// Errors are told behind quantized layers then, for which a whole run over the text is much.
+bool is_sequential_in_vain(const Plan& plan, const std::vector<InputGroup>& groups) {
+  const auto takes = [](const QuantizeItem& item) {
+    return item.settings.sequential && item.identity.block_linear && takes_what_is_collected_on_the_way(item.settings);
+  };
+  const auto scales = [&](const InputGroup& group) { return plan.items[group.items.front()].settings.sequential; };
+  return is_sequential(plan) && std::none_of(plan.items.begin(), plan.items.end(), takes) &&
+         std::none_of(groups.begin(), groups.end(), scales);
+}
+
 void check_probes(const model::Architecture& architecture, std::uint64_t windows, std::uint64_t held_out,
                   const CalibrationText* text) {
   NIBBLE_REQUIRE(text != nullptr, InvalidArgument,
@@ -202,6 +212,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   std::vector<RareExpert> rare = set_rare_experts(plan, calibration, options.recipe.budget().has_value());
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);
+  const bool sequential_in_vain = is_sequential_in_vain(plan, groups);  // before rare experts lose it
   const std::optional<BudgetFit> budget = fit_budget(plan, groups, options.recipe, calibration);
   require_finite_copies(plan, *checkpoint);
 
@@ -244,6 +255,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   QuantizeResult result = assemble(plan, made.shards, *checkpoint, output.partial() / "model.safetensors");
   result.input_scaling = scaling;
   result.rare_experts = std::move(rare);
+  result.sequential_in_vain = sequential_in_vain;
   if (sequential) result.drift_repeated = repeated_between_halves(plan, *text);
   result.tuning = tuned;
   if (budget) result.budget = std::move(made.result);

@@ -31,6 +31,11 @@ std::vector<std::string> warnings(const QuantizeResult& result, const std::files
   if (!result.unused_rules.empty())
     sentences.push_back(fmt::format("rules that apply to no tensor of '{}': '{}'", model.string(),
                                     fmt::join(result.unused_rules, "', '")));
+  if (result.sequential_in_vain)
+    sentences.push_back(
+        "sequential: no layer that says true takes the statistics that are recomputed, so it changes no weight and "
+        "only tells errors behind quantized layers: expected a solver, shifting, input_scaling, search: hessian or a "
+        "weighting by inputs; say sequential: false");
   // What is repeated is noise that is taken for drift: by a quarter of it at most.
   constexpr double kDriftRepeatedALot = 0.25;
   if (result.drift_repeated > kDriftRepeatedALot)

@@ -63,13 +63,14 @@ struct QuantizeResult {
   std::vector<std::string> unused_rules;          ///< patterns of the recipe that apply to no tensor
   std::vector<InputScalingResult> input_scaling;  ///< by norm
   std::vector<RareExpert> rare_experts;           ///< quantized without statistics
+  bool sequential_in_vain = false;                ///< no weight took what `sequential` recomputed
   double drift_repeated = 0.0;                    ///< share of one half of drift's text that the other half has too
   std::optional<TuningResult> tuning;             ///< where the recipe has one
   std::optional<BudgetResult> budget;             ///< the table of choices, where the recipe has a budget
 };
 
 /// What whoever ran the recipe on `model` should hear of its result, a sentence each: experts without statistics, rules
-/// that apply to nothing, a text for drift or tuning that repeats itself.
+/// that apply to nothing, `sequential` in vain, a text for drift or tuning that repeats itself.
 std::vector<std::string> warnings(const QuantizeResult& result, const std::filesystem::path& model);
 
 /// Hears of every weight as it is finished: one call at a time, on whichever thread finished it, and others wait.

@@ -67,6 +67,13 @@ std::vector<StatisticSet> statistics_needed(const TensorSettings& settings) {
   return all;
 }
 
+bool takes_what_is_collected_on_the_way(const TensorSettings& settings) {
+  const std::vector<Need> needs = needs_of(settings);
+  return settings.drift_correction > 0.0 || std::any_of(needs.begin(), needs.end(), [](const Need& need) {
+           return kCollectedOnTheWay.includes(need.what);
+         });
+}
+
 Calibration::Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint,
                          const StatisticSet& limit)
     : model_(checkpoint.directory().string()), limit_(limit) {

@@ -19,6 +19,9 @@ constexpr calib::StatisticSet kAllStatistics{
 /// What `sequential` collects while quantizing: mean inputs, magnitudes and Hessians.
 constexpr calib::StatisticSet kCollectedOnTheWay{.activations = true, .hessian = true};
 
+/// Whether some of that decides anything of a weight with these settings, input_scaling aside.
+bool takes_what_is_collected_on_the_way(const TensorSettings& settings);
+
 /// What a weight with these settings cannot be quantized without: for each setting that asks for some. (Of a whole
 /// recipe: recipe_needs.h.)
 std::vector<calib::StatisticSet> statistics_needed(const TensorSettings& settings);

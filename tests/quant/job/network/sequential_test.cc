@@ -290,6 +290,39 @@ TEST(Sequential, WarnsOfDriftThatIsLearnedFromTheSameTextTwice) {
   EXPECT_TRUE(warned(text(6), ", drift_correction: 1").empty());
 }
 
+// Nothing is chosen by what is collected on the way, which is left to tell errors.
+TEST(Sequential, WarnsWhereNoWeightTakesWhatItCollects) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  const auto warned = [&](const std::string& recipe) { return warnings(quantize(dir, recipe), "model"); };
+  const std::string none[] = {
+      "defaults: {bits: 2, sequential: true}",
+      "defaults: {format: uniform, bits: 2, search: error, sequential: true}",
+      "{defaults: {bits: 2, solver: gptq}, layers: [{match: ., solver: nearest, sequential: true}]}",
+  };
+  for (const std::string& recipe : none) {
+    const auto sentences = warned(recipe);
+    ASSERT_EQ(sentences.size(), 1u) << recipe;
+    EXPECT_NE(sentences[0].find("sequential: no layer that says true takes the statistics"), std::string::npos)
+        << sentences[0];
+  }
+  quantize(dir, none[0], "sequential");
+  quantize_model({.model = dir / "model",
+                  .output = dir / "plain",
+                  .recipe = Recipe::parse("defaults: {bits: 2}", "recipe"),
+                  .memory_bytes = kPlenty,
+                  .progress = {}});
+  EXPECT_TRUE(test::read_file(dir / "sequential" / "model.safetensors") ==
+              test::read_file(dir / "plain" / "model.safetensors"));
+  for (const char* recipe :
+       {"defaults: {bits: 2, solver: gptq, sequential: true}", "defaults: {bits: 2, shifting: true, sequential: true}",
+        "defaults: {bits: 2, weighting: second-moment, sequential: true}",
+        "defaults: {format: uniform, bits: 2, search: hessian, sequential: true}",
+        "defaults: {bits: 2, input_scaling: awq, sequential: true}",
+        "{defaults: {bits: 2, sequential: true}, layers: [{match: q_proj, solver: gptq}]}"})
+    EXPECT_TRUE(warned(recipe).empty()) << recipe;
+}
+
 // Of a mixture attention makes up for drift, and experts, whose biases are shifted, do not.
 TEST(Sequential, MixturesMakeUpForDriftInAttention) {
   const TempDir dir;
