@@ -161,7 +161,8 @@ class Calibration {
       walk(done(work_, 0, blocks(), Pass::kForward));
     }
     for (const Part& part : parts_) {
-      if (complete(*part.work)) assemble(*part.work, part.settings, part.output);
+      if (complete(*part.work) && !std::filesystem::exists(part.output))
+        assemble(*part.work, part.settings, part.output);
       part.work->remove();
     }
     if (team_.rank() == 0) assemble(work_, settings_, job_.output);
@@ -490,7 +491,7 @@ class Calibration {
   }
 
   void assemble(const WorkDirectory& work, const RunSettings& settings, const std::filesystem::path& output) const {
-    StatsWriter writer(output, settings);
+    StatsWriter writer(output, settings, Replace::kNo);  // it may have come since is_missing() looked
     for (std::size_t i = 0; i < layers_.size(); ++i) writer.add(joined(work, i));
     writer.commit();
   }

@@ -62,7 +62,8 @@ CalibrationPlan plan_job(const CalibrationJob& job);
 /// Result    the same bytes for any number of threads and any memory_bytes, on one machine.
 /// Returns   how much of the work this call did: 1, less where it went on with an earlier one, 0 where the output was
 ///           there.
-/// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which), NumericalError
+/// Throws    InvalidArgument (settings differ from the output's or the unfinished run's, naming which; something came
+///           under the output's name meanwhile: the work stays for when that is free), NumericalError
 ///           (NaN or infinity: layer, window, position; nothing is written under the output's name), FormatError
 ///           (disk). Of a team also InvalidArgument where its members have other models, windows, settings or kernels.
 ///

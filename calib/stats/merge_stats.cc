@@ -78,7 +78,7 @@ void merge_stats(std::span<const std::filesystem::path> inputs, const RunSetting
                  const std::filesystem::path& output) {
   std::vector<std::shared_ptr<const StatsFile>> files;
   for (const std::filesystem::path& path : inputs) files.push_back(StatsFile::open(path));
-  StatsWriter writer(output, merged);
+  StatsWriter writer(output, merged, Replace::kNo);
   for (const auto& file : files) {
     NIBBLE_REQUIRE(file->layers().size() == files[0]->layers().size(), InvalidArgument,
                    "merge: '{}' holds {} layers, '{}' holds {}", file->path().string(), file->layers().size(),

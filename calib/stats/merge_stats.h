@@ -19,7 +19,8 @@ RunSettings merged_settings(std::span<const RunSettings> parts);
 /// (n-1)·2^-53 of the sum of magnitudes); matrices are added in double and rounded to float once, so an element is
 /// within 2^-24·(its own magnitude + the sum of the parts' magnitudes) of the sum over all windows. With a whitened
 /// guide the tokens of each part weigh by the metric of its own first windows: not what one run over all gives.
-/// Throws InvalidArgument (fewer than two files, other settings, other layers), FormatError (a file).
+/// Throws InvalidArgument (fewer than two files, other settings, other layers, an output that is there), FormatError (a
+/// file).
 void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output);
 /// The same under settings that the caller answers for: those of a run over the windows of all inputs, in their order.
 void merge_stats(std::span<const std::filesystem::path> inputs, const RunSettings& merged,

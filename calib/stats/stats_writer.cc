@@ -9,7 +9,6 @@
 #include "calib/stats/stats_schema.h"
 #include "core/error.h"
 #include "core/files/file_lock.h"
-#include "core/files/output_file.h"
 
 namespace nibble::calib {
 namespace {
@@ -43,8 +42,8 @@ void write_described(hid_t group, const schema::DatasetText& text, std::initiali
 struct StatsWriter::State {
   // OutputFile makes, flushes, renames or removes its partial file; HDF5 writes into it, and locks it by itself,
   // but not before it is emptied, nor until it has its name.
-  State(const std::filesystem::path& path, const RunSettings& run)
-      : settings(run), name(path.string()), lock(file_to_replace(path)), output(path, Flush::kYes, Lock::kNo) {
+  State(const std::filesystem::path& path, const RunSettings& run, Replace replace)
+      : settings(run), name(path.string()), lock(file_to_replace(path)), output(path, Flush::kYes, Lock::kNo, replace) {
     const h5::Session session;
     file = h5::create_file(output.partial().string());
     write_root(file.id(), settings, name);
@@ -59,8 +58,8 @@ struct StatsWriter::State {
   std::map<std::string, std::size_t> inputs;  // (in) of the layers so far
 };
 
-StatsWriter::StatsWriter(std::filesystem::path path, const RunSettings& settings)
-    : state_(std::make_unique<State>(std::move(path), settings)) {}
+StatsWriter::StatsWriter(std::filesystem::path path, const RunSettings& settings, Replace replace)
+    : state_(std::make_unique<State>(path, settings, replace)) {}
 
 StatsWriter::~StatsWriter() {
   const h5::Session session;

@@ -5,6 +5,7 @@
 
 #include "calib/stats/layer_stats.h"
 #include "calib/stats/run_settings.h"
+#include "core/files/output_file.h"
 
 namespace nibble::calib {
 
@@ -13,8 +14,8 @@ namespace nibble::calib {
 /// carries its `meaning` and `unit` as attributes, for readers in other languages.
 class StatsWriter {
  public:
-  /// Throws FormatError when the file cannot be created.
-  StatsWriter(std::filesystem::path path, const RunSettings& settings);
+  /// Throws as OutputFile, whose Replace it takes; FormatError when the file cannot be created.
+  StatsWriter(std::filesystem::path path, const RunSettings& settings, Replace replace = Replace::kYes);
   ~StatsWriter();  ///< without commit(), the partial file is removed
   StatsWriter(const StatsWriter&) = delete;
   StatsWriter& operator=(const StatsWriter&) = delete;
@@ -23,6 +24,7 @@ class StatsWriter {
   /// must have been added. Throws InvalidArgument unless it holds exactly what the settings say is collected, for as
   /// many windows and tokens, with values as check_layer() wants them; FormatError when the disk says no.
   void add(const LayerStats& layer);
+  /// Throws as OutputFile::commit().
   void commit();
 
  private:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -37,6 +38,23 @@ bool is_flushed(const std::filesystem::path& path) {
   const std::string name = std::filesystem::absolute(path).lexically_normal().string();
   return std::none_of(unflushed.begin(), unflushed.end(),
                       [&](const std::string& prefix) { return name.starts_with(prefix); });
+}
+
+InvalidArgument is_there_already(const std::filesystem::path& path) {
+  return InvalidArgument(fmt::format("output '{}' exists; choose another or remove it", path.string()));
+}
+
+// rename() to a name that is free, in one step. Where the file system cannot, it is looked at just before.
+bool rename_to_free_name(const std::filesystem::path& from, const std::filesystem::path& to) {
+#ifdef RENAME_NOREPLACE
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return false;
+#endif
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(to, error)))
+    return ::rename(from.c_str(), to.c_str()) == 0;
+  errno = EEXIST;
+  return false;
 }
 
 // The file `partial`, empty and, if so wanted, locked. Another process may hold it, which is refused, or may have
@@ -71,10 +89,12 @@ std::filesystem::path file_to_replace(const std::filesystem::path& path) {
   return std::filesystem::is_symlink(path, error) ? std::filesystem::canonical(path) : path;
 }
 
-OutputFile::OutputFile(const std::filesystem::path& path, Flush flush, Lock lock)
+OutputFile::OutputFile(const std::filesystem::path& path, Flush flush, Lock lock, Replace replace)
     : path_(file_to_replace(path)),
       partial_(path_.string() + ".partial"),
-      flushed_(flush == Flush::kYes && is_flushed(path_)) {
+      flushed_(flush == Flush::kYes && is_flushed(path_)),
+      replaces_(replace == Replace::kYes || std::filesystem::is_symlink(path_)) {  // a link that leads nowhere
+  if (!replaces_ && std::filesystem::exists(path_)) throw is_there_already(path_);
   file_ = open_partial(partial_, path_, lock);
 }
 
@@ -114,11 +134,13 @@ void OutputFile::commit() {
   const int held = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);  // with its lock, until the file has its name
   const bool closed = ::close(file_) == 0;
   file_ = -1;  // closed, even where that failed: the destructor leaves things alone
-  const bool renamed = closed && ::rename(partial_.c_str(), path_.c_str()) == 0;
+  const bool renamed =
+      closed && (replaces_ ? ::rename(partial_.c_str(), path_.c_str()) == 0 : rename_to_free_name(partial_, path_));
   const int error = errno;
   if (!renamed) ::unlink(partial_.c_str());
   if (held >= 0) ::close(held);
   if (!renamed) {
+    if (closed && !replaces_ && error == EEXIST) throw is_there_already(path_);
     errno = error;
     fail(closed ? "cannot rename into place" : "cannot close", closed ? path_ : partial_);
   }

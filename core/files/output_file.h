@@ -17,6 +17,9 @@ enum class Flush { kNo, kYes };
 /// lock of its own is in its way.
 enum class Lock { kNo, kYes };
 
+/// Whether what is there under the name is replaced. If not, nor is what comes while the file is written, by whomever.
+enum class Replace { kNo, kYes };
+
 /// What a file written under this name would replace: a link's file, not the link. Throws InvalidArgument for a pipe, a
 /// device or a socket.
 std::filesystem::path file_to_replace(const std::filesystem::path& path);
@@ -24,11 +27,12 @@ std::filesystem::path file_to_replace(const std::filesystem::path& path);
 /// Writes a file so that its final name only ever shows complete contents: bytes go to NAME.partial, and from there to
 /// the disk while more are written; commit() flushes the rest and renames. Destroyed without commit(), the partial file
 /// is removed. Throws FormatError with path and reason, also while another process writes the same file;
-/// InvalidArgument as file_to_replace().
+/// InvalidArgument as file_to_replace(), and from the constructor and commit() for what Replace::kNo leaves.
 class OutputFile {
  public:
   /// Replaces a NAME.partial left by a killed run. The directory must exist.
-  explicit OutputFile(const std::filesystem::path& path, Flush flush = Flush::kYes, Lock lock = Lock::kYes);
+  explicit OutputFile(const std::filesystem::path& path, Flush flush = Flush::kYes, Lock lock = Lock::kYes,
+                      Replace replace = Replace::kYes);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -45,7 +49,7 @@ class OutputFile {
 
   std::filesystem::path path_, partial_;
   int file_ = -1;
-  bool flushed_;
+  bool flushed_, replaces_;
   std::uint64_t written_ = 0, on_their_way_ = 0;  // bytes; of them, those that the disk has been told of
 };
 

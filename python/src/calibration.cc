@@ -208,7 +208,7 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
             unlocked([&] { calib::merge_stats(files, output); });
             return PyCalibration{calib::StatsFile::open(output)};
           },
-          "files"_a, "output"_a, "Adds up files of one model and one set of settings.");
+          "files"_a, "output"_a, "Adds up files of one model and one set of settings into a new file.");
   module.def(
       "calibrate", &calibrate, "model"_a, "output"_a, nb::kw_only(), "text"_a = nb::none(), "tokens"_a = nb::none(),
       "collect"_a = "activations,fisher", "samples"_a = 0, "length"_a = 0, "seed"_a = 0, "field"_a = "text",

@@ -402,6 +402,21 @@ TEST(CalibrateRun, MergedPartsEqualOneRun) {
   }
 }
 
+// Of a program that takes no locks. The work stays for when the name is free.
+TEST(CalibrateRun, AnOutputThatAppearsMeanwhileIsNotReplaced) {
+  const ToyCalibration toy("llama");
+  calibrate(toy.job("undisturbed.h5"));
+  CalibrationJob job = toy.job("calib.h5");
+  job.progress = [&](const ProgressUpdate&) { test::write_file(job.output, "somebody else's"); };
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(job); }, "calib.h5' exists; choose another"));
+  EXPECT_TRUE(test::read_file(job.output) == "somebody else's");
+  EXPECT_FALSE(std::filesystem::exists(job.output.string() + ".partial"));
+  std::filesystem::remove(job.output);
+  job.progress = {};
+  EXPECT_EQ(calibrate(job), 0.0) << "nothing is left to do but the output";
+  EXPECT_TRUE(test::read_file(job.output) == test::read_file(toy.dir / "undisturbed.h5"));
+}
+
 CalibrationJob first_windows(const ToyCalibration& toy, const char* name, std::size_t windows) {
   CalibrationJob job = toy.job(name);
   job.settings.head = true;

@@ -160,5 +160,18 @@ TEST(MergeStats, OtherLayersAreRefusedAndNothingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(dir / "c.h5.partial"));
 }
 
+TEST(MergeStats, AnOutputThatIsThereIsNotReplaced) {
+  const test::TempDir dir;
+  write_part(dir / "a.h5", 1);
+  write_part(dir / "b.h5", 2);
+  test::write_file(dir / "c.h5", "somebody else's");
+  const std::array inputs = {dir / "a.h5", dir / "b.h5"};
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { merge_stats(inputs, dir / "c.h5"); }, "c.h5' exists; choose another"));
+  EXPECT_TRUE(test::read_file(dir / "c.h5") == "somebody else's");
+  EXPECT_FALSE(std::filesystem::exists(dir / "c.h5.partial"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "c.h5.lock"));
+}
+
 }  // namespace
 }  // namespace nibble::calib

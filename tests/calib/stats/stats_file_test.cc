@@ -76,6 +76,16 @@ TEST(StatsWriter, ASecondOneIsRefusedAndTheFirstIsWhole) {
   EXPECT_FALSE(std::filesystem::exists(dir / "a.h5.lock"));
 }
 
+TEST(StatsWriter, LeavesWhatCameMeanwhileWhereNothingIsToBeReplaced) {
+  const test::TempDir dir;
+  StatsWriter writer(dir / "a.h5", example_settings(), Replace::kNo);
+  writer.add(example_layer("a layer", 2, 3, 1));
+  test::write_file(dir / "a.h5", "somebody else's");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { writer.commit(); }, "a.h5' exists; choose another"));
+  EXPECT_TRUE(test::read_file(dir / "a.h5") == "somebody else's");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.h5.partial"));
+}
+
 TEST(StatsWriter, WritesIntoTheFileOfALink) {
   const test::TempDir dir;
   write_example(dir / "there.h5");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "core/error.h"
@@ -127,6 +128,36 @@ TEST(OutputFile, ReplacesTheFileOfALinkAndNoPipe) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { const OutputFile file(dir / "pipe.bin"); },
                                                  "pipe.bin' exists and is not a regular file"));
   EXPECT_TRUE(std::filesystem::is_fifo(dir / "pipe.bin"));
+}
+
+TEST(OutputFile, LeavesWhatIsThereOrComesMeanwhileWhereNothingIsToBeReplaced) {
+  const test::TempDir dir;
+  const auto keeping = [&] {
+    return std::make_unique<OutputFile>(dir / "a.bin", Flush::kNo, Lock::kYes, Replace::kNo);
+  };
+  const auto file = keeping();
+  file->write("new");
+  test::write_file(dir / "a.bin", "came meanwhile");
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { file->commit(); }, "a.bin' exists; choose another"));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>(keeping, "a.bin' exists; choose another"));
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "came meanwhile");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+  std::filesystem::remove(dir / "a.bin");
+  const auto again = keeping();
+  again->write("new");
+  again->commit();
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "new");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.bin.partial"));
+}
+
+// As before, a link that leads nowhere becomes the file: nothing is lost with it.
+TEST(OutputFile, TakesTheNameOfALinkThatLeadsNowhere) {
+  const test::TempDir dir;
+  std::filesystem::create_symlink("absent.bin", dir / "a.bin");
+  OutputFile file(dir / "a.bin", Flush::kYes, Lock::kYes, Replace::kNo);
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(test::read_file(dir / "a.bin"), "new");
 }
 
 }  // namespace
