@@ -572,6 +572,7 @@ RunSettings complete_settings(const CalibrationJob& job) {
                  settings.windows, processes);
   settings.windows_hash = Hasher().update(fmt::format("{}", length)).update(std::as_bytes(std::span(job.tokens))).hex();
   settings.kernels = gemm_identity();
+  settings.program = program_identity();
   NIBBLE_REQUIRE(settings.guide == Guide::kPlain || settings.collected.is_guided(), InvalidArgument,
                  "calibration: the guide concerns guided-hessian and output-hessian, which are not collected");
   const std::size_t first = std::min<std::size_t>(kGuideWindows, settings.windows);

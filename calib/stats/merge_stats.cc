@@ -1,5 +1,7 @@
 #include "calib/stats/merge_stats.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -28,6 +30,27 @@ std::string joined_kernels(std::span<const RunSettings> parts) {
   std::string text;
   for (const std::string& name : names) text.append(text.empty() ? "" : " + ").append(name);
   return text;
+}
+
+constexpr std::string_view kUnknownProgram = "unknown";
+
+// Each once, though parts may be merged ones themselves.
+std::set<std::string> programs_of(std::span<const RunSettings> parts) {
+  std::set<std::string> names;
+  for (const RunSettings& part : parts) {
+    std::string_view rest = part.program.empty() ? kUnknownProgram : part.program;
+    for (std::size_t end = 0; (end = rest.find(kBesideProgram)) != std::string_view::npos;
+         rest.remove_prefix(end + kBesideProgram.size()))
+      names.emplace(rest.substr(0, end));
+    names.emplace(rest);
+  }
+  return names;
+}
+
+std::string joined_programs(std::span<const RunSettings> parts) {
+  const std::set<std::string> names = programs_of(parts);
+  if (names.size() == 1 && names.contains(std::string(kUnknownProgram))) return "";
+  return fmt::format("{}", fmt::join(names, kBesideProgram));
 }
 
 // Draws of one text with one seed begin with the same windows, however many there are.
@@ -65,7 +88,17 @@ RunSettings merged_settings(std::span<const RunSettings> parts) {
   merged.text_hash = joined_hash(parts, &RunSettings::text_hash);
   merged.windows_hash = joined_hash(parts, &RunSettings::windows_hash);
   merged.kernels = joined_kernels(parts);
+  merged.program = joined_programs(parts);
   return merged;
+}
+
+std::optional<std::string> warning_of_programs(std::span<const RunSettings> parts) {
+  const std::set<std::string> names = programs_of(parts);
+  if (names.size() == 1) return std::nullopt;
+  return fmt::format(
+      "the statistics that are added up are of different builds of the program ('{}'), which may sum otherwise; where "
+      "that matters, collect all of them with one",
+      fmt::join(names, "', '"));
 }
 
 void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output) {
@@ -77,8 +110,14 @@ void merge_stats(std::span<const std::filesystem::path> inputs, const std::files
 void merge_stats(std::span<const std::filesystem::path> inputs, const RunSettings& merged,
                  const std::filesystem::path& output) {
   std::vector<std::shared_ptr<const StatsFile>> files;
-  for (const std::filesystem::path& path : inputs) files.push_back(StatsFile::open(path));
-  StatsWriter writer(output, merged, Replace::kNo);
+  std::vector<RunSettings> parts;
+  for (const std::filesystem::path& path : inputs) {
+    files.push_back(StatsFile::open(path));
+    parts.push_back(files.back()->settings());
+  }
+  RunSettings settings = merged;
+  settings.program = joined_programs(parts);
+  StatsWriter writer(output, settings, Replace::kNo);
   for (const auto& file : files) {
     NIBBLE_REQUIRE(file->layers().size() == files[0]->layers().size(), InvalidArgument,
                    "merge: '{}' holds {} layers, '{}' holds {}", file->path().string(), file->layers().size(),

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "calib/stats/run_settings.h"
 
@@ -13,6 +15,9 @@ namespace nibble::calib {
 /// merge holds already.
 RunSettings merged_settings(std::span<const RunSettings> parts);
 
+/// What whoever adds up `parts` should hear: that they are of different builds of the program, as far as they say.
+std::optional<std::string> warning_of_programs(std::span<const RunSettings> parts);
+
 /// Merges calibration files of parts of one piece of work into `output`, a layer at a time.
 ///
 /// Counts add exactly. Sums of double type are added in the order of `inputs` (n files: relative error at most
@@ -22,7 +27,8 @@ RunSettings merged_settings(std::span<const RunSettings> parts);
 /// Throws InvalidArgument (fewer than two files, other settings, other layers, an output that is there), FormatError (a
 /// file).
 void merge_stats(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output);
-/// The same under settings that the caller answers for: those of a run over the windows of all inputs, in their order.
+/// The same under settings that the caller answers for: those of a run over the windows of all inputs, in their order,
+/// but for `program`, which is the inputs'.
 void merge_stats(std::span<const std::filesystem::path> inputs, const RunSettings& merged,
                  const std::filesystem::path& output);
 

@@ -48,8 +48,8 @@ std::string_view hint_of_plain_guide(Guide before, Guide now);
 inline constexpr const char* kCentreNone = "none";
 inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
 
-/// Everything that decides the contents of a calibration file: its root attributes. Two runs with equal settings give
-/// the same bytes on the same machine.
+/// Everything that decides the contents of a calibration file: its root attributes. Two runs of one program with equal
+/// settings give the same bytes on the same machine.
 struct RunSettings {
   std::string model_hash = {};      ///< Checkpoint::fingerprint()
   std::string tokenizer_hash = {};  ///< Tokenizer::fingerprint(), or "none" when the windows came as token ids
@@ -66,7 +66,12 @@ struct RunSettings {
   bool head = false;                 ///< whether the head is among the layers
   StatisticSet collected = {};
   std::string kernels = {};  ///< matrix library, version, instruction set
+  /// program_identity() of what made the file, of several joined by kBesideProgram; empty where that is not said, as in
+  /// files of earlier versions. Files of other programs are none of other settings: describe() leaves it out.
+  std::string program = {};
 };
+
+inline constexpr std::string_view kBesideProgram = " + ";
 
 /// The settings as (name, value) texts, in the order of the file's root attributes.
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& settings);

@@ -53,7 +53,8 @@ RunSettings read_settings(hid_t root, std::string_view what) {
             .guide = h5::has_attribute(root, "guide") ? parse_guide(text("guide")) : Guide::kPlain,
             .head = head == "yes",
             .collected = parse_statistic_set(text("collected")),
-            .kernels = text("kernels")};
+            .kernels = text("kernels"),
+            .program = h5::has_attribute(root, "program") ? text("program") : ""};
   } catch (const InvalidArgument& error) {  // a word that this program does not know
     throw FormatError(fmt::format("{}: {}", what, error.what()));
   }

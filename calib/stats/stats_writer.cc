@@ -27,6 +27,7 @@ void write_root(hid_t root, const RunSettings& settings, std::string_view what) 
       h5::write_text_attribute(root, name, value, what);
     }
   }
+  if (!settings.program.empty()) h5::write_text_attribute(root, "program", settings.program, what);
 }
 
 template <class T>

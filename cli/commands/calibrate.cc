@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -91,6 +92,10 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   job.team = &mpi.team();
   const calib::RunSettings settings = calib::complete_settings(job);
   const calib::CalibrationJob run = arguments.extend.empty() ? job : calib::added_windows(job, arguments.extend);
+  if (first && !arguments.extend.empty()) {
+    const std::array parts{calib::StatsFile::open(arguments.extend)->settings(), settings};
+    if (const auto warning = calib::warning_of_programs(parts)) warn(*warning);
+  }
   const calib::CalibrationPlan plan = calib::plan_job(run);
   if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), calib::complete_settings(run));
   const double done =
@@ -140,6 +145,9 @@ void merge(const CalibrateArguments& arguments) {
   NIBBLE_REQUIRE(!std::filesystem::exists(arguments.output), InvalidArgument,
                  "'{}' is there already; remove it or choose another -o", arguments.output.string());
   calib::merge_stats(inputs, arguments.output);
+  std::vector<calib::RunSettings> parts;
+  for (const std::filesystem::path& path : inputs) parts.push_back(calib::StatsFile::open(path)->settings());
+  if (const auto warning = calib::warning_of_programs(parts)) warn(*warning);
   if (!arguments.common.json) {
     return print(fmt::format("merged {} files into {} ({})\n", inputs.size(), arguments.output.string(),
                              human_bytes(std::filesystem::file_size(arguments.output))));

@@ -59,6 +59,8 @@ void show_calibration(const std::filesystem::path& path, bool json) {
   const calib::RunSettings& run = file->settings();
   nlohmann::ordered_json object = {{"file", path.string()}, {"tokens", run.windows * run.window_tokens}};
   for (const auto& [name, value] : calib::describe(run)) object["settings"][name] = value;
+  object["program"] = nullptr;
+  if (!run.program.empty()) object["program"] = run.program;
   Table table({{"layer", Align::kLeft},
                {"out"},
                {"in"},
@@ -93,6 +95,7 @@ void show_calibration(const std::filesystem::path& path, bool json) {
                                 calib::to_text(run.labels), run.centre, calib::to_text(run.guide))},
       {"model", run.model_hash},
       {"kernels", run.kernels},
+      {"program", run.program.empty() ? "unknown" : run.program},
   }));
   print(fmt::format("\n{}", table.text()));
   print(

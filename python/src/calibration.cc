@@ -205,7 +205,12 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
       .def_static(
           "merge",
           [](const std::vector<std::filesystem::path>& files, const std::filesystem::path& output) {
-            unlocked([&] { calib::merge_stats(files, output); });
+            std::vector<calib::RunSettings> parts;
+            unlocked([&] {
+              calib::merge_stats(files, output);
+              for (const auto& path : files) parts.push_back(calib::StatsFile::open(path)->settings());
+            });
+            if (const auto warning = calib::warning_of_programs(parts)) warn({&*warning, 1});
             return PyCalibration{calib::StatsFile::open(output)};
           },
           "files"_a, "output"_a, "Adds up files of one model and one set of settings into a new file.");

@@ -139,6 +139,53 @@ TEST_F(Calibrate, PartsMerge) {
   EXPECT_THAT(twice.err, HasSubstr("same windows"));
 }
 
+// The same file as if another build had made it; none: an earlier version, which did not say.
+void copy_as_of(const std::string& program, const std::string& from, const std::string& to) {
+  const auto file = calib::StatsFile::open(from);
+  calib::RunSettings settings = file->settings();
+  settings.program = program;
+  calib::StatsWriter writer(to, settings);
+  for (const calib::LayerInfo& info : file->layers()) writer.add(file->read(info.module));
+  writer.commit();
+}
+
+TEST_F(Calibrate, SaysWhichBuildMadeAFileAndWarnsOfSeveral) {
+  ASSERT_EQ(nibble(command({"--seed", "1"}, "a.h5")).exit_code, 0);
+  ASSERT_EQ(nibble(command({"--seed", "2"}, "b.h5")).exit_code, 0);
+  const nlohmann::json version = nibble_json({"version", "--json"});
+  const std::string program = nibble_json({"calibrate", "--show", temp / "a.h5"})["program"];
+  EXPECT_THAT(program, testing::StartsWith(version["version"].get<std::string>() + " "));
+  EXPECT_THAT(nibble({"calibrate", "--show", temp / "a.h5"}).out, HasSubstr(program));
+  copy_as_of("0.0.1 another", temp / "b.h5", temp / "other.h5");
+  copy_as_of("", temp / "b.h5", temp / "before.h5");
+  EXPECT_TRUE(nibble_json({"calibrate", "--show", temp / "before.h5"})["program"].is_null());
+  EXPECT_THAT(nibble({"calibrate", "--show", temp / "before.h5"}).out, HasSubstr("unknown"));
+
+  const auto warnings = [&](const std::vector<std::string>& arguments) {
+    std::filesystem::remove(output);
+    const ProgramRun run = nibble(arguments);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  const auto merge = [&](const char* b) {
+    return warnings({"calibrate", "--merge", temp / "a.h5", temp / b, "-o", output});
+  };
+  EXPECT_EQ(merge("b.h5"), "");
+  EXPECT_THAT(merge("other.h5"), HasSubstr("warning: the statistics that are added up are of different builds of the "
+                                           "program ('0.0.1 another', '" +
+                                           program + "')"));
+  EXPECT_EQ(nibble_json({"calibrate", "--show", output})["program"], "0.0.1 another + " + program);
+  EXPECT_THAT(merge("before.h5"), HasSubstr("'unknown'"));
+
+  const auto extend = [&](const char* base) {
+    std::vector<std::string> all = command({"--seed", "2", "-q", "--extend", temp / base});
+    all[7] = "8";
+    return warnings(all);
+  };
+  EXPECT_EQ(extend("b.h5"), "");
+  EXPECT_THAT(extend("other.h5"), HasSubstr("of different builds of the program"));
+}
+
 // 64 windows of 32 tokens are a batch, so that both ways make the same products.
 TEST_F(Calibrate, ExtendsAFileOfTheFirstWindows) {
   const auto collected = [&](const std::string& windows, std::vector<std::string> more, const std::string& file) {

@@ -15,6 +15,7 @@
 #include "calib/stats/derived.h"
 #include "calib/stats/merge_stats.h"
 #include "core/error.h"
+#include "core/machine/program_identity.h"
 #include "core/machine/thread_pool.h"
 #include "model/architecture/families.h"
 #include "model/architecture/parts.h"
@@ -415,6 +416,21 @@ TEST(CalibrateRun, AnOutputThatAppearsMeanwhileIsNotReplaced) {
   job.progress = {};
   EXPECT_EQ(calibrate(job), 0.0) << "nothing is left to do but the output";
   EXPECT_TRUE(test::read_file(job.output) == test::read_file(toy.dir / "undisturbed.h5"));
+}
+
+TEST(CalibrateRun, SaysWhichProgramMadeItAndTakesWhatAnotherMade) {
+  const ToyCalibration toy("llama", 4);
+  CalibrationJob first = toy.job("first.h5");
+  first.tokens = first.tokens.first(2 * kWindow);
+  set_program_identity("1.0 a");
+  const std::string made_by = toy.run(first)->settings().program;
+  set_program_identity("1.0 b");
+  const double done = calibrate(first);
+  extend_calibration(toy.job("extended.h5"), first.output);
+  set_program_identity("");
+  EXPECT_EQ(made_by, "1.0 a");
+  EXPECT_EQ(done, 0.0) << "it is there";
+  EXPECT_EQ(StatsFile::open(toy.dir / "extended.h5")->settings().program, "1.0 a + 1.0 b");
 }
 
 CalibrationJob first_windows(const ToyCalibration& toy, const char* name, std::size_t windows) {

@@ -141,6 +141,44 @@ TEST(MergeStats, TextWindowsSeedsAndKernelsMayDiffer) {
   EXPECT_NE(merged.text_hash, a.text_hash);
 }
 
+TEST(MergeStats, SaysOnceWhichProgramsMadeThePartsAndWarnsOfSeveral) {
+  const auto made_by = [](std::uint64_t seed, const std::string& program) {
+    RunSettings settings = part_settings(seed);
+    settings.program = program;
+    return settings;
+  };
+  const RunSettings a = made_by(1, "1.0 a"), b = made_by(2, "1.0 b"), before = made_by(3, "");
+  const RunSettings both = merged_settings(std::array{b, a});
+  EXPECT_EQ(both.program, "1.0 a + 1.0 b");
+  EXPECT_EQ(merged_settings(std::array{both, made_by(4, "1.0 b"), before}).program, "1.0 a + 1.0 b + unknown");
+  EXPECT_EQ(merged_settings(std::array{a, made_by(2, "1.0 a")}).program, "1.0 a");
+  EXPECT_EQ(merged_settings(std::array{before, made_by(4, "")}).program, "");
+
+  EXPECT_EQ(warning_of_programs(std::array{a, made_by(2, "1.0 a")}), std::nullopt);
+  EXPECT_EQ(warning_of_programs(std::array{before, before}), std::nullopt) << "as before files said it";
+  const auto words = [](const auto& parts) { return warning_of_programs(parts).value_or(""); };
+  EXPECT_NE(words(std::array{b, a, before}).find("('1.0 a', '1.0 b', 'unknown')"), std::string::npos);
+  EXPECT_NE(words(std::array{a, both}).find("('1.0 a', '1.0 b')"), std::string::npos);
+}
+
+TEST(MergeStats, AnOutputSaysWhichProgramsMadeItsPartsUnderSettingsOfTheCallerToo) {
+  const test::TempDir dir;
+  const std::array inputs = {dir / "a.h5", dir / "b.h5"};
+  std::vector<RunSettings> parts;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    parts.push_back(part_settings(i + 1));
+    parts.back().program = fmt::format("1.0 {}", i);
+    StatsWriter writer(inputs[i], parts.back());
+    writer.add(example_layer("q", 6, 5, i));
+    writer.commit();
+    EXPECT_EQ(StatsFile::open(inputs[i])->settings().program, parts.back().program);
+  }
+  RunSettings settings = merged_settings(parts);
+  settings.program = "1.0 1";
+  merge_stats(inputs, settings, dir / "merged.h5");
+  EXPECT_EQ(StatsFile::open(dir / "merged.h5")->settings().program, "1.0 0 + 1.0 1");
+}
+
 TEST(MergeStats, OneFileIsNotEnough) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([] { merged_settings(std::array{part_settings(1)}); }, "at least 2"));
 }

@@ -114,6 +114,24 @@ TEST(StatsFile, GivesBackWhatWasWrittenInTheOrderOfWriting) {
   EXPECT_FALSE(std::filesystem::exists(dir / "calib.h5.partial"));
 }
 
+TEST(StatsFile, WhatMadeItIsNoSettingAndMayBeUnsaid) {
+  const test::TempDir dir;
+  RunSettings settings = example_settings();
+  settings.program = "1.0 a commit";
+  StatsWriter writer(dir / "said.h5", settings);
+  writer.add(example_layer("q", 3, 5, 1));
+  writer.commit();
+  write_example(dir / "unsaid.h5");
+  const hid_t file = H5Fopen((dir / "unsaid.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  EXPECT_EQ(H5Aexists(file, "program"), 0) << "the bytes of files that do not say it are what they were";
+  H5Fclose(file);
+  const auto said = StatsFile::open(dir / "said.h5"), unsaid = StatsFile::open(dir / "unsaid.h5");
+  EXPECT_EQ(said->settings().program, "1.0 a commit");
+  EXPECT_EQ(unsaid->settings().program, "");
+  EXPECT_EQ(differences(said->settings(), unsaid->settings()), "");
+  EXPECT_EQ(describe(said->settings()), describe(unsaid->settings())) << "by which statistics are known again";
+}
+
 TEST(StatsFile, ReadsOnlyWhatIsAskedFor) {
   const test::TempDir dir;
   write_example(dir / "calib.h5");
