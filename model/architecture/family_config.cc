@@ -22,6 +22,7 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "use_cache",
                                           "initializer_range",
                                           "init_std",
+                                          "internal_version",
                                           "pad_token_id",
                                           "sep_token_id",
                                           "cls_token_id",
@@ -140,8 +141,8 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "repetition_penalty"};
 constexpr std::string_view kHarmlessPrefixes[] = {"_", "summary_", "output_"};
 
-// Of families that decide on biases by other keys or by none; transformers passes over these.
-constexpr std::string_view kHarmlessIfFalse[] = {"attention_bias", "mlp_bias"};
+// Of families that decide on biases and windows by other keys or by none; transformers passes over these.
+constexpr std::string_view kHarmlessIfFalse[] = {"attention_bias", "mlp_bias", "use_sliding_window"};
 
 bool is_harmless(std::string_view key) {
   return std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless) ||
@@ -439,8 +440,8 @@ std::vector<std::string> FamilyConfig::not_understood() const {
   std::vector<std::string> keys = unread();
   std::erase_if(keys, [&](const std::string& key) {
     const nlohmann::json& value = *find(key);
-    const bool no_bias = value == false && std::ranges::find(kHarmlessIfFalse, key) != std::end(kHarmlessIfFalse);
-    return is_harmless(key) || no_bias || (value.is_structured() && value.empty());
+    const bool off = value == false && std::ranges::find(kHarmlessIfFalse, key) != std::end(kHarmlessIfFalse);
+    return is_harmless(key) || off || (value.is_structured() && value.empty());
   });
   return keys;
 }

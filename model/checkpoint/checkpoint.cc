@@ -18,6 +18,7 @@
 #include "core/text/strict_json.h"
 #include "core/text/suggest.h"
 #include "model/architecture/families.h"
+#include "model/architecture/text_part.h"
 #include "model/checkpoint/kept_fingerprint.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/narrow_config.h"
@@ -76,6 +77,7 @@ class MappedCheckpoint final : public Checkpoint {
                                     kSingleName, kIndexName, hint_for(directory_)));
     }
     metadata_ = read_text_file(directory_ / kConfigName, kMaxConfigBytes);
+    keep_text_model();
     for (const auto& [name, stored] : tensors_) {
       names_.push_back(name);
       bytes_ += stored.view.data.size();
@@ -87,7 +89,7 @@ class MappedCheckpoint final : public Checkpoint {
   const Architecture& architecture() const override {
     const std::lock_guard lock(architecture_mutex_);
     if (architecture_) return *architecture_;
-    const std::string what = fmt::format("config.json of checkpoint '{}'", directory_.string());
+    const std::string what = config_what();
     Architecture architecture = parse_architecture(metadata_, what);
     // transformers takes no notice of them. This program's own checkpoints have some against the key: corrections.
     if (!is_own_config(metadata_, what)) architecture.ignore_undeclared_biases();
@@ -97,6 +99,7 @@ class MappedCheckpoint final : public Checkpoint {
   const std::vector<std::string>& tensor_names() const override { return names_; }
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
   std::uint64_t tensor_bytes() const override { return bytes_; }
+  std::size_t tensors_of_other_parts() const override { return tensors_of_other_parts_; }
 
   TensorView tensor(const std::string& name) const override {
     const auto found = tensors_.find(name);
@@ -124,6 +127,28 @@ class MappedCheckpoint final : public Checkpoint {
     TensorView view;
     const MappedFile* file;
   };
+
+  std::string config_what() const { return fmt::format("config.json of checkpoint '{}'", directory_.string()); }
+
+  // Of a model that sees as well.
+  void keep_text_model() {
+    std::vector<std::string> names;
+    for (const auto& [name, stored] : tensors_) names.push_back(name);
+    const auto config = text_model_config(metadata_, config_what(), names);
+    if (!config) return;
+    metadata_ = *config;
+    std::map<std::string, Stored> tensors;
+    for (auto& [stored, tensor] : tensors_) {
+      const auto name = name_in_text_model(stored);
+      if (!name) continue;
+      tensor.view.name = *name;
+      NIBBLE_REQUIRE(tensors.try_emplace(*name, tensor).second, FormatError,
+                     "tensor '{}' is in checkpoint '{}' under two names, one of them '{}'", excerpt(*name),
+                     directory_.string(), excerpt(stored));
+    }
+    tensors_of_other_parts_ = tensors_.size() - tensors.size();
+    tensors_ = std::move(tensors);
+  }
 
   // Chat models often list more ends of a text there than config.json has. The file is no part of the network: what it
   // cannot say, an id beyond the vocabulary or broken JSON, is no reason to refuse that.
@@ -216,6 +241,7 @@ class MappedCheckpoint final : public Checkpoint {
   std::map<std::string, Stored> tensors_;
   std::vector<std::string> names_;
   std::uint64_t bytes_ = 0;
+  std::size_t tensors_of_other_parts_ = 0;
   mutable std::mutex architecture_mutex_;
   mutable std::optional<Architecture> architecture_;
   KeptFingerprint fingerprint_;

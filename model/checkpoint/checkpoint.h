@@ -58,6 +58,9 @@ class Checkpoint {
   virtual std::shared_ptr<const WeightSource> decoded(const std::string& name, std::size_t slice) const;
   /// How its weights are read, where that is not as plain or narrow floats under the architecture's names; else null.
   virtual std::unique_ptr<WeightProvider> make_provider() const { return nullptr; }
+  /// How many tensors the files hold besides, of a model that sees as well: its language model is all that is here
+  /// (text_part.h).
+  virtual std::size_t tensors_of_other_parts() const { return 0; }
   /// Bytes of all tensors.
   virtual std::uint64_t tensor_bytes() const = 0;
   /// Throws FormatError when bytes of `tensor` read so far may be wrong, because its file shrank or a read failed. The

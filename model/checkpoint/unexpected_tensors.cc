@@ -65,7 +65,11 @@ std::vector<std::string> unexpected_tensors(const Checkpoint& checkpoint) {
 
 std::string describe_unexpected_tensors(const Checkpoint& checkpoint) {
   const std::vector<std::string> unexpected = unexpected_tensors(checkpoint);
-  if (unexpected.empty()) return {};
+  std::string parts;
+  if (const std::size_t others = checkpoint.tensors_of_other_parts(); others > 0)
+    parts = fmt::format("'{}' sees as well: its language model is read, tensors of other parts are left out ({})",
+                        checkpoint.directory().string(), others);
+  if (unexpected.empty()) return parts;
   std::vector<std::string> names = unexpected;
   constexpr std::size_t kShown = 8;
   const std::size_t count = names.size();
@@ -77,8 +81,9 @@ std::string describe_unexpected_tensors(const Checkpoint& checkpoint) {
       head = fmt::format(
           " ({} is not the embedding, to which config.json ties the head: with tie_word_embeddings: false it counts)",
           name);
-  return fmt::format("'{}': config.json asks for no tensor {}{}: left out{}", checkpoint.directory().string(),
-                     fmt::join(names, ", "), count > kShown ? fmt::format(" and {} more", count - kShown) : "", head);
+  return fmt::format("{}{}'{}': config.json asks for no tensor {}{}: left out{}", parts, parts.empty() ? "" : "; ",
+                     checkpoint.directory().string(), fmt::join(names, ", "),
+                     count > kShown ? fmt::format(" and {} more", count - kShown) : "", head);
 }
 
 }  // namespace nibble::model

@@ -12,6 +12,8 @@ Architecture parse_phi(const FamilyConfig& config) {
   like.gated = false;
   like.activation = config.activation("hidden_act", "gelu_new");
   like.output_name = "dense", like.up_name = "fc1", like.down_name = "fc2", like.norm_name = "model.final_layernorm";
+  if (config.has("rotary_dim"))  // said once more
+    config.integer("rotary_dim", like.rotary.dims, like.rotary.dims);
   Architecture a = like.build();
   for (BlockSpec& block : a.blocks) {
     block.residual = BlockSpec::Residual::kParallel;

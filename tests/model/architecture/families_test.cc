@@ -214,6 +214,11 @@ TEST(Windows, OfMistralStandInEveryBlock) {
   EXPECT_EQ(windows_of(parse(with(small("mistral"), "sliding_window", 9))), Windows(4, 9));
   EXPECT_EQ(windows_of(parse(with(small("mistral"), "sliding_window", nullptr))), Windows(4, 0));
   EXPECT_EQ(windows_of(parse(small("mistral"))), Windows(4, 4096));
+  // Ministral 8B calls itself mistral.
+  const Json types = {"full_attention", "sliding_attention", "sliding_attention", "full_attention"};
+  const Architecture ministral = parse(with(with(small("mistral"), "sliding_window", 9), "layer_types", types));
+  EXPECT_EQ(windows_of(ministral), (Windows{0, 9, 9, 0}));
+  EXPECT_EQ(ministral.family, "ministral") << "exports go by the network's family";
 }
 
 TEST(Windows, OfGemmaFollowPatternsOrLists) {
@@ -356,7 +361,11 @@ TEST(Keys, ThatAreNullEmptyOrHarmlessPass) {
   json["pruned_heads"] = Json::object();
   json["torch_dtype"] = "bfloat16";
   json["custom_pipelines"] = {{"text-generation", {{"impl", "x.Y"}}}};
+  json["internal_version"] = 7, json["use_sliding_window"] = false;
   EXPECT_EQ(parse(json).blocks.size(), 32u);
+  EXPECT_THROW(parse(with(json, "use_sliding_window", true)), FormatError);
+  EXPECT_EQ(parse(with(small("phi"), "rotary_dim", 4)).blocks.size(), 4u);
+  EXPECT_THROW(parse(with(small("phi"), "rotary_dim", 8)), FormatError) << "not what partial_rotary_factor says";
   // As transformers 4.53 to 4.57 save it.
   EXPECT_EQ(parse(with(small("granitemoe"), "position_embedding_type", "rope")).blocks.size(), 4u);
 }

@@ -282,5 +282,29 @@ TEST(Checkpoint, TextsEndAlsoWithWhatGenerationConfigJsonNames) {
     EXPECT_THAT(stops_with(odd), testing::ElementsAre(3)) << odd;
 }
 
+TEST(Checkpoint, OfAModelThatSeesIsItsLanguageModel) {
+  const TempDir directory;
+  write_checkpoint(directory.path(), R"({"model_type": "mistral3", "text_config": {"hidden_size": 2}})",
+                   {{"language_model.model.norm.weight", "F32", {1}, "abcd"},
+                    {"language_model.lm_head.weight", "F32", {1}, "efgh"},
+                    {"vision_tower.norm.weight", "F32", {2}, "ijklmnop"},
+                    {"multi_modal_projector.norm.weight", "F32", {1}, "qrst"}});
+  const auto checkpoint = Checkpoint::open(directory.path());
+  EXPECT_THAT(checkpoint->tensor_names(), testing::ElementsAre("lm_head.weight", "model.norm.weight"));
+  EXPECT_EQ(checkpoint->tensors_of_other_parts(), 2u);
+  EXPECT_EQ(checkpoint->tensor_bytes(), 8u);
+  EXPECT_EQ(checkpoint->tensor("model.norm.weight").name, "model.norm.weight");
+  EXPECT_EQ(text(checkpoint->tensor("lm_head.weight")), "efgh");
+  EXPECT_THAT(checkpoint->metadata(), testing::HasSubstr("\"tie_word_embeddings\": false"));
+}
+
+TEST(Checkpoint, OfAModelThatSeesHasEachTensorOnce) {
+  const TempDir directory;
+  write_checkpoint(directory.path(), R"({"model_type": "mistral3", "text_config": {}})",
+                   {{"language_model.model.a", "F32", {1}, "abcd"}, {"model.language_model.a", "F32", {1}, "abcd"}});
+  EXPECT_TRUE(throws_with<FormatError>([&] { Checkpoint::open(directory.path()); }, "tensor 'model.a'",
+                                       "under two names, one of them 'model.language_model.a'"));
+}
+
 }  // namespace
 }  // namespace nibble::model

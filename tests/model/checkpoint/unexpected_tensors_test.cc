@@ -78,5 +78,20 @@ TEST_F(UnexpectedTensors, AreTiedHeadsThatAreNotTheEmbedding) {
               testing::HasSubstr("lm_head.weight is not the embedding, to which config.json ties the head"));
 }
 
+TEST_F(UnexpectedTensors, AreNoneOfTheOtherPartsOfAModelThatSees) {
+  const std::vector<float> vector(4, 5.0f);
+  const auto describe = [&](const char* more) {
+    test::write_checkpoint(directory_.path(), R"({"model_type": "llava", "text_config": )" + std::string(kLlama) + "}}",
+                           {f32_tensor("language_model.model.norm.weight", {4}, vector),
+                            f32_tensor("vision_tower.a.weight", {4}, vector), f32_tensor(more, {4}, vector)});
+    return describe_unexpected_tensors(*Checkpoint::open(directory_.path()));
+  };
+  EXPECT_THAT(describe("vision_tower.b.weight"),
+              testing::EndsWith("sees as well: its language model is read, tensors of other parts are left out (2)"));
+  EXPECT_THAT(describe("language_model.model.odd"),
+              testing::AllOf(testing::HasSubstr("tensors of other parts are left out (1); '"),
+                             testing::EndsWith("config.json asks for no tensor model.odd: left out")));
+}
+
 }  // namespace
 }  // namespace nibble::model
