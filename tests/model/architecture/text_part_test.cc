@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/text/json.h"
+#include "model/architecture/families.h"
 #include "tests/support/throws.h"
 
 namespace nibble::model {
@@ -88,6 +89,32 @@ TEST(TextPart, IsOfModelsThatSee) {
                                        "c: 'text_config'", "expected"));
   EXPECT_TRUE(throws_with<FormatError>(
       [] { text_model_config(R"({"model_type": "gemma3", "text_config": []})", "c", {}); }, "text_config", "object"));
+}
+
+// What Gemma 3 4B says, and what its readers know.
+TEST(TextPart, IsANetwork) {
+  const Json config = flat({{"model_type", "gemma3"},
+                            {"text_config",
+                             {{"hidden_size", 2560},
+                              {"intermediate_size", 10240},
+                              {"model_type", "gemma3_text"},
+                              {"num_hidden_layers", 34},
+                              {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                              {"sliding_window", 1024}}}});
+  const Architecture a = parse_architecture(config.dump(), "c");
+  EXPECT_EQ(a.family, "gemma3_text");
+  EXPECT_EQ(a.vocabulary, 262208u);
+  ASSERT_EQ(a.blocks.size(), 34u);
+  const AttentionSpec &sliding = a.blocks[0].attention, &full = a.blocks[5].attention;
+  EXPECT_EQ(sliding.heads, 8u);
+  EXPECT_EQ(sliding.kv_heads, 4u);
+  EXPECT_EQ(sliding.head_dim, 256u);
+  EXPECT_EQ(sliding.window, 1024u);
+  EXPECT_EQ(full.window, 0u);
+  EXPECT_EQ(sliding.rotary->scaling.kind, RotaryScaling::Kind::kNone);
+  EXPECT_EQ(full.rotary->scaling.factor, 8.0);
+  EXPECT_EQ(full.rotary->base, 1e6);
+  EXPECT_EQ(sliding.rotary->base, 1e4);
 }
 
 }  // namespace
