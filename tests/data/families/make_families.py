@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes NAME/{config.json,model.safetensors,golden.safetensors}: small random models of families, saved by transformers
+in float16, and what it computes of them in float32 with eager attention.
+
+usage: make_families.py DIRECTORY [NAME …]
+needs: pip install torch==2.15.0 transformers==5.23.0 (tests/clients/setup.sh has both)
+"""
+import pathlib
+import sys
+import zlib
+
+import numpy as np
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+VOCABULARY, WINDOWS, LENGTH, PROMPT = 320, 2, 48, 8
+FIRST_TOKEN = 4  # what is before stands for begins, ends and pictures, and is in no text
+PICTURE = 3
+WINDOW = 12  # shorter than the text
+
+# what all of them are, unless said
+TEXT = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+
+MODELS = {
+    # pictures beside text, of which only the text is asked for
+    "gemma3-sees": dict(
+        model_type="gemma3", mm_tokens_per_image=4, boi_token_index=0, eoi_token_index=0, image_token_index=PICTURE,
+        text_config=dict(TEXT, head_dim=12, query_pre_attn_scalar=8, sliding_window=WINDOW,
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+        vision_config=dict(VISION, model_type="siglip_vision_model")),
+    "mistral3-sees": dict(
+        model_type="mistral3", tie_word_embeddings=False, image_token_index=PICTURE, spatial_merge_size=1, vision_feature_layer=-1,
+        text_config=dict(TEXT, model_type="mistral", head_dim=12, sliding_window=WINDOW, tie_word_embeddings=False),
+        vision_config=dict(VISION, model_type="pixtral", head_dim=8)),
+    "llava-sees": dict(
+        model_type="llava", tie_word_embeddings=False, image_token_index=PICTURE, vision_feature_layer=-1, image_seq_length=4,
+        text_config=dict(TEXT, model_type="llama", rms_norm_eps=1e-5, tie_word_embeddings=False),
+        vision_config=dict(VISION, model_type="clip_vision_model", projection_dim=16)),
+}
+
+
+def set_weights(model, generator):
+    """Generous sizes, so that every part shows in the logits; no gain is 1, no bias 0. All are float16 numbers."""
+    plus_one = model.config.model_type.startswith("gemma")  # gains of 1 + w
+    for name, weight in model.named_parameters():
+        values = torch.from_numpy(generator.standard_normal(tuple(weight.shape))).float()
+        if weight.dim() == 1:
+            is_gain = name.endswith("norm.weight") or "norm" in name.split(".")[-2] and name.endswith("weight")
+            values = 0.3 * values + (1.0 if is_gain and not plus_one else 0.0)
+        elif "embed_tokens" in name:
+            values *= 0.8
+        else:
+            values *= 1.3 / weight[0].numel() ** 0.5
+        with torch.no_grad():
+            weight.copy_(values.half().float())
+
+
+def logits_of(model, tokens):
+    return model(input_ids=tokens, use_cache=False).logits
+
+
+def losses_of(logits, tokens):
+    return torch.nn.functional.cross_entropy(logits[:, :-1].transpose(1, 2), tokens[:, 1:], reduction="none").mean(1)
+
+
+def greedy(model, prompt, count):
+    text = prompt
+    for _ in range(count):
+        last = logits_of(model, text)[0, -1]
+        best = last.topk(2)
+        if best.values[0] - best.values[1] < 1e-3:
+            raise SystemExit("a choice that roundings may turn: take another seed")
+        text = torch.cat([text, best.indices[:1][None]], 1)
+    return text[0]
+
+
+def names_in_file(model, file):
+    """Of every parameter, what the file calls it: the one tensor there of the same values."""
+    with safe_open(file, "pt") as stored:
+        by_value = {stored.get_tensor(name).numpy().tobytes(): name for name in stored.keys()}
+    return {name: by_value[weight.detach().half().numpy().tobytes()] for name, weight in model.named_parameters()}
+
+
+def make(name, settings, directory):
+    seed = zlib.crc32(name.encode())
+    config = transformers.AutoConfig.for_model(**settings)
+    sees = "text_config" in settings
+    auto = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+    model = auto.from_config(config, dtype=torch.float32).eval()
+    generator = np.random.default_rng(seed)
+    set_weights(model, generator)
+    for part in (model.config.get_text_config(), getattr(model.config, "vision_config", model.config)):
+        part.dtype = torch.float16  # half() says so of the whole alone
+    model.half().save_pretrained(directory)
+    (directory / "generation_config.json").unlink(missing_ok=True)
+
+    model = auto.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.from_numpy(generator.integers(FIRST_TOKEN, VOCABULARY, (WINDOWS, LENGTH)))
+    names = names_in_file(model, directory / "model.safetensors")
+    # matrices of the text's linear layers
+    linear = {f"{module}.weight": part.weight for module, part in model.named_modules()
+              if isinstance(part, torch.nn.Linear) and "vision" not in module and "projector" not in module
+              and part.weight is not model.get_input_embeddings().weight}
+    golden = {f"fisher.{names[n]}": torch.zeros_like(weight) for n, weight in linear.items()}
+    all_logits, all_losses = [], []
+    for window in tokens.split(1):
+        model.zero_grad()
+        logits = logits_of(model, window)
+        losses_of(logits, window).sum().backward()
+        for n, weight in linear.items():
+            golden[f"fisher.{names[n]}"] += weight.grad ** 2
+        all_logits.append(logits.detach())
+        all_losses.append(losses_of(logits.detach().double(), window))
+    golden["tokens"], golden["logits"], golden["losses"] = tokens, torch.cat(all_logits), torch.cat(all_losses)
+    with torch.no_grad():
+        golden["greedy"] = greedy(model, tokens[:1, :PROMPT], 24)
+        exact = logits_of(model.double(), tokens)
+    error = ((golden["logits"] - exact).square().mean() / exact.square().mean()).sqrt().item()
+    if error > 2e-6:
+        raise SystemExit(f"{name}: rounding moves the logits by {error:.1e}: of too generous a size")
+    save_file({key: value.contiguous() for key, value in golden.items()}, directory / "golden.safetensors")
+    print(f"{name}: losses {golden['losses'].tolist()}, roundings {error:.1e}")
+
+
+def main():
+    directory, names = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(MODELS)
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for name in names:
+        make(name, MODELS[name], directory / name)
+
+
+if __name__ == "__main__":
+    main()
