@@ -10,6 +10,7 @@
 #define NIBBLE_FAMILIES(FAMILY) \
   FAMILY(bloom)                 \
   FAMILY(cohere)                \
+  FAMILY(cohere2)               \
   FAMILY(exaone4)               \
   FAMILY(falcon)                \
   FAMILY(gemma)                 \
@@ -48,6 +49,7 @@ namespace nibble::model {
 class FamilyConfig;
 struct LlamaDefaults;
 struct LlamaLike;
+struct RotaryDefaults;
 
 #define NIBBLE_DECLARE(NAME) Architecture parse_##NAME(const FamilyConfig& config);
 NIBBLE_FAMILIES(NIBBLE_DECLARE)
@@ -60,6 +62,8 @@ std::vector<bool> qwen_windowed_blocks(const FamilyConfig& config, std::size_t l
 /// Mixtures of MLPs with tensors of their own in the blocks that config.json says.
 void set_qwen_mixtures(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
                        std::size_t default_count, std::size_t default_active, std::size_t default_width);
+/// Cohere: attention and MLP side by side behind one LayerNorm; without norms of q and k.
+Architecture build_cohere(const FamilyConfig& config, const RotaryDefaults& rotary);
 /// Gemma: gains of 1 + w.
 LlamaLike gemma_like(const FamilyConfig& config, const LlamaDefaults& defaults);
 /// Gemma 2 and 3: norms on both sides, soft-caps (0: none unless config.json says), score scale, embedding scale.

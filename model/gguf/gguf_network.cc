@@ -9,6 +9,9 @@
 namespace nibble::model {
 namespace {
 
+// Families that llama.cpp has no code for. Of others that the table lacks nobody tried what it has.
+constexpr std::string_view kNoCode[] = {"gpt_neo", "gptj", "opt"};
+
 [[noreturn]] void refuse(const GgufArchitecture& names, std::string_view what) {
   throw InvalidArgument(fmt::format("GGUF: llama.cpp's '{}' does not compute {}", names.name, what));
 }
@@ -98,8 +101,9 @@ std::size_t gguf_context(const Architecture& architecture, const GgufArchitectur
 
 const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) {
   const GgufArchitecture* const names = find_gguf_architecture_of_family(architecture.family);
-  NIBBLE_REQUIRE(names != nullptr, InvalidArgument, "GGUF: llama.cpp has no code for model_type '{}'",
-                 architecture.family);
+  const bool no_code = std::ranges::find(kNoCode, architecture.family) != std::end(kNoCode);
+  NIBBLE_REQUIRE(names != nullptr, InvalidArgument, "GGUF: {} model_type '{}'",
+                 no_code ? "llama.cpp has no code for" : "files are not written of", architecture.family);
   require_factors(architecture, *names);
   require_windows(architecture, *names);
   require_norms(architecture, *names);

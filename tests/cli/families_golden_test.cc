@@ -38,7 +38,7 @@ class FamilyCommands : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(FamilyCommands, TakeACheckpointThereAndBack) {
-  NIBBLE_NEEDS_SHARED("golden/families/" + std::string(GetParam()));
+  NIBBLE_NEEDS_FAMILY(GetParam());
   if (kAddressSanitizer && std::string(GetParam()) != "gpt_oss" && std::string(GetParam()) != "phi3")
     GTEST_SKIP() << "under ASan two families run; the release build runs all";
   ASSERT_EQ(nibble({"calibrate", model, "--tokens", tokens, "--length", std::to_string(kWindow), "--samples", "16",

@@ -4,6 +4,7 @@ that an exporter can get wrong (biases, fused projections, gains of 1 + w, windo
 INT4 = ["--preset", "int4-block"]
 DEMO = "datasets/demo"
 FAMILIES = "../shared/golden/families"  # random weights in the shapes of 36 families; not part of the repository
+OWN_FAMILIES = "tests/data/families"  # and of some more, which are
 MODELS_BESIDE = "../shared/models"
 
 # K of these projections is no multiple of 32: no format holds blocks of 32 of them
@@ -34,6 +35,7 @@ MODELS = {
     "gemma3": (f"{FAMILIES}/gemma3", NO_O_PROJ),  # norms of q and k, two rotary bases
     "mistral": (f"{FAMILIES}/mistral", NO_O_PROJ),  # a window, heads wider than hidden / heads
     "mixtral": (f"{FAMILIES}/mixtral", INT4),  # experts
+    "cohere2": (f"{OWN_FAMILIES}/cohere2", INT4),  # parallel blocks, logits scaled, a block without window and positions
     "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
 }
 
@@ -43,6 +45,12 @@ CONFIGURATIONS = {
     "gemma3": {"query_pre_attn_scalar": 12},
     "gpt_oss": {"rope_parameters.truncate": True},  # llama.cpp rounds YaRN's range of dimensions to whole ones
 }
+
+
+def is_family(checkpoint):
+    """Random weights, and no tokenizer."""
+    return any(families in str(checkpoint) for families in (FAMILIES, OWN_FAMILIES))
+
 
 # (format, model, programs). A program is a file of programs/. gguf-float32: of the reference itself, which shows what the network
 # is apart from the 8 bits that llama.cpp rounds activations to beside quantized weights.
@@ -73,7 +81,7 @@ EXPORTS = [
     ("awq", "llama-zeros", ["hugging_face"]),  # mlx-lm turns zero points into biases of float16: 1.6e-4 of the logits
     ("coreml", "gpt2", ["core_ml"]),
     ("coreml", "llama", ["core_ml"]),
-    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "gpt_oss")
+    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "cohere2", "gpt_oss")
       for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"))),
     # gemma3 has fewer blocks here than mlx-lm wants (one without a window); gpt_oss: mlx-lm loads no float checkpoint to compare with
     *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),

@@ -86,7 +86,7 @@ class Preparation:
             return path, self.failures.get(model)
         source, how = table.MODELS[model]
         source = ROOT / source
-        if table.FAMILIES in str(source):
+        if table.is_family(source):
             path.parent.mkdir(exist_ok=True)
             family_with_tokenizer(source, self.work / f"float-{model}")
             source = self.work / f"float-{model}"
@@ -128,7 +128,7 @@ def prepare(preparation, only):
             if failure or why:
                 broken[name] = failure or why
                 continue
-            family = table.FAMILIES in table.MODELS[model][0]
+            family = table.is_family(table.MODELS[model][0])
             models[model] = {"reference": str(reference), "judge": str(preparation.work / f"{model}.npz"), "tokens": str(preparation.work / f"{model}.u16"),
                              "text": str(ROOT / table.DEMO / "eval.txt"),
                              "characters": 12000 if not family else 4000, "windows": 20, "window": 64 if not family else 40}

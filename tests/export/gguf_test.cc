@@ -608,7 +608,7 @@ TEST(GgufExport, ExportsAgainWhatWasExported) {
             model::make_gguf_tokenizer(first->metadata())->encode(text));
 }
 
-// ---- every family of ../shared/golden
+// ---- every golden family
 
 /// Why a golden model is refused; empty: it is not.
 std::string_view refusal_of(std::string_view family) {
@@ -626,7 +626,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufFamilies, testing::ValuesIn(test::kGoldenFamil
 
 TEST_P(GgufFamilies, ComeBackAsTheyWere) {
   const std::string family = GetParam();
-  NIBBLE_NEEDS_SHARED("golden/families/" + family + "/model.safetensors");
+  NIBBLE_NEEDS_FAMILY(family);
   const TempDir dir;
   std::filesystem::create_directory(dir / "model");
   for (const char* file : {"config.json", "model.safetensors"})

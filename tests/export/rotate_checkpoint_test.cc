@@ -20,7 +20,7 @@ const std::set<std::string> kRefused{"bloom", "exaone4", "gemma2", "gemma3", "gl
 class RotatedFamily : public testing::TestWithParam<const char*> {};
 
 TEST_P(RotatedFamily, KeepsItsLogitsOrIsRefusedByName) {
-  NIBBLE_NEEDS_SHARED("golden/families/" + std::string(GetParam()));
+  NIBBLE_NEEDS_FAMILY(GetParam());
   const TempDir dir;
   const auto model = golden_family(GetParam());
   const auto rotate = [&] { return rotate_checkpoint({.model = model, .output = dir / "rotated"}); };

@@ -10,14 +10,19 @@
 
 namespace nibble::test {
 
-/// Directories of ../shared/golden/families: a small model of each family, and what another implementation computes.
+/// Directories of tests/data/families or ../shared/golden/families: a small model of each family, and what another
+/// implementation computes.
 inline constexpr const char* kGoldenFamilies[] = {
-    "bloom",   "cohere",   "exaone4", "falcon",    "gemma",   "gemma2",     "gemma3",  "glm4",         "gpt2",
-    "gpt_neo", "gpt_neox", "gpt_oss", "gptj",      "granite", "granitemoe", "llama",   "llama-linear", "llama-yarn",
-    "llama3",  "mistral",  "mixtral", "nemotron",  "olmo",    "olmo2",      "olmo3",   "olmoe",        "opt",
-    "phi",     "phi3",     "qwen2",   "qwen2_moe", "qwen3",   "qwen3_moe",  "smollm3", "stablelm",     "starcoder2"};
+    "bloom", "cohere",       "cohere2",    "exaone4",  "falcon",    "gemma",   "gemma2",   "gemma3",
+    "glm4",  "gpt2",         "gpt_neo",    "gpt_neox", "gpt_oss",   "gptj",    "granite",  "granitemoe",
+    "llama", "llama-linear", "llama-yarn", "llama3",   "mistral",   "mixtral", "nemotron", "olmo",
+    "olmo2", "olmo3",        "olmoe",      "opt",      "phi",       "phi3",    "qwen2",    "qwen2_moe",
+    "qwen3", "qwen3_moe",    "smollm3",    "stablelm", "starcoder2"};
 
-inline std::filesystem::path golden_family(const std::string& name) { return shared_path("golden/families/" + name); }
+inline std::filesystem::path golden_family(const std::string& name) {
+  const std::filesystem::path own = source_path("tests/data/families/" + name);
+  return std::filesystem::exists(own) ? own : shared_path("golden/families/" + name);
+}
 
 /// The name of a test instance.
 inline std::string family_test_name(const testing::TestParamInfo<const char*>& instance) {
@@ -27,3 +32,7 @@ inline std::string family_test_name(const testing::TestParamInfo<const char*>& i
 }
 
 }  // namespace nibble::test
+
+/// As NIBBLE_NEEDS_SHARED, of a golden family.
+#define NIBBLE_NEEDS_FAMILY(name) \
+  if (!std::filesystem::exists(::nibble::test::golden_family(name))) GTEST_SKIP() << "needs family " << (name)

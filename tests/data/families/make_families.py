@@ -26,20 +26,22 @@ TEXT = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hid
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 MODELS = {
+    "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
     # pictures beside text, of which only the text is asked for
     "gemma3-sees": dict(
         model_type="gemma3", mm_tokens_per_image=4, boi_token_index=0, eoi_token_index=0, image_token_index=PICTURE,
         text_config=dict(TEXT, head_dim=12, query_pre_attn_scalar=8, sliding_window=WINDOW,
                          layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
         vision_config=dict(VISION, model_type="siglip_vision_model")),
+    "llava-sees": dict(
+        model_type="llava", tie_word_embeddings=False, image_token_index=PICTURE, vision_feature_layer=-1,
+        image_seq_length=4, text_config=dict(TEXT, model_type="llama", rms_norm_eps=1e-5, tie_word_embeddings=False),
+        vision_config=dict(VISION, model_type="clip_vision_model", projection_dim=16)),
     "mistral3-sees": dict(
-        model_type="mistral3", tie_word_embeddings=False, image_token_index=PICTURE, spatial_merge_size=1, vision_feature_layer=-1,
+        model_type="mistral3", tie_word_embeddings=False, image_token_index=PICTURE, vision_feature_layer=-1,
+        spatial_merge_size=1,
         text_config=dict(TEXT, model_type="mistral", head_dim=12, sliding_window=WINDOW, tie_word_embeddings=False),
         vision_config=dict(VISION, model_type="pixtral", head_dim=8)),
-    "llava-sees": dict(
-        model_type="llava", tie_word_embeddings=False, image_token_index=PICTURE, vision_feature_layer=-1, image_seq_length=4,
-        text_config=dict(TEXT, model_type="llama", rms_norm_eps=1e-5, tie_word_embeddings=False),
-        vision_config=dict(VISION, model_type="clip_vision_model", projection_dim=16)),
 }
 
 

@@ -71,7 +71,7 @@ class CoreMlNetwork : public testing::TestWithParam<const char*> {};
 constexpr double kFloat16Weights = 4e-3;
 
 TEST_P(CoreMlNetwork, GivesTheLogitsOfTheModelInEveryCut) {
-  NIBBLE_NEEDS_SHARED(std::string("golden/families/") + GetParam() + "/model.safetensors");
+  NIBBLE_NEEDS_FAMILY(GetParam());
   const TempDir dir;
   const auto loaded = quant::load_model(test::golden_family(GetParam()));
   try {

@@ -328,6 +328,20 @@ TEST(Cohere, StacksTheGainsOfItsHeads) {
   EXPECT_TRUE(attention_of(a).rotary->interleaved);
 }
 
+TEST(Cohere2, TurnsWindowedBlocksAlone) {
+  const Json cohere2 = with(small("cohere2"), "sliding_window", 9);
+  const Architecture a = parse(cohere2);
+  EXPECT_EQ(windows_of(a), (Windows{9, 9, 9, 0}));
+  EXPECT_TRUE(attention_of(a, 0).rotary->interleaved);
+  EXPECT_TRUE(near(attention_of(a, 0).rotary->base, 10000.0, {}));
+  EXPECT_FALSE(attention_of(a, 3).rotary.has_value());
+  EXPECT_EQ(windows_of(parse(with(cohere2, "sliding_window_pattern", 2))), (Windows{9, 0, 9, 0}));
+  EXPECT_EQ(windows_of(parse(with(cohere2, "_sliding_window_pattern", 2))), (Windows{9, 0, 9, 0}));
+  const Json types = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(windows_of(parse(with(cohere2, "layer_types", types))), (Windows{0, 9, 0, 0}));
+  EXPECT_EQ(windows_of(parse(small("cohere2"))), (Windows{4096, 4096, 4096, 0}));
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;
@@ -428,6 +442,20 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"PhiBlocksOfOtherAttention", with(small("phi3"), "full_attn_mod", 2), "full_attn_mod", "got 2"},
         {"GraniteMixturesWithoutPositions", with(small("granitemoe"), "position_embedding_type", "none"),
          "position_embedding_type", "'none'"},
+        {"CommandRsOfPartialRotation", with(small("cohere2"), "rotary_pct", 0.5), "'rotary_pct'", "got 0.5"},
+        {"CommandRsOfOtherPositions", with(small("cohere2"), "position_embedding_type", "alibi"),
+         "position_embedding_type", "'alibi'"},
+        {"CommandRsOfSequentialBlocks", with(small("cohere2"), "use_parallel_block", false), "use_parallel_block",
+         "only true"},
+        {"CommandRsWithoutGates", with(small("cohere2"), "use_gated_activation", false), "use_gated_activation",
+         "only true"},
+        {"CommandRsOfTwoMindsOfTheirHead", with(small("cohere2"), "use_embedding_sharing", false),
+         "use_embedding_sharing", "only true"},
+        {"CommandRsOfOtherOrder", with(small("cohere2"), "order_of_interleaved_layers", "global_attn_first"),
+         "order_of_interleaved_layers", "'global_attn_first'"},
+        {"CommandRsOfTwoPatterns", with(small("cohere2"), "layer_switch", 2), "'layer_switch'", "4"},
+        {"CommandRsWithoutWindow", with(small("cohere2"), "sliding_window", nullptr), "'sliding_window' is missing",
+         "layer 0"},
         {"UnknownKeys", with(llama(), "brand_new_gate", 1), "'brand_new_gate'", "may change what the network computes"},
         {"NormsBehind", with(opt, "do_layer_norm_before", false), "do_layer_norm_before", "only true"},
         {"ProjectedEmbeddings", with(opt, "word_embed_proj_dim", 16), "word_embed_proj_dim", "got 16"},

@@ -39,13 +39,13 @@ Shapes shapes_stored(const std::string& family) {
 class FamilyTensors : public testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyTensors, AreThoseOfTheFile) {
-  NIBBLE_NEEDS_SHARED("golden/families");
+  NIBBLE_NEEDS_FAMILY(GetParam());
   EXPECT_EQ(shapes_told(architecture_of(GetParam())), shapes_stored(GetParam()));
 }
 
 // Every row of every fused tensor belongs to exactly one layer.
 TEST_P(FamilyTensors, ArePartedWithoutGapsAndOverlaps) {
-  NIBBLE_NEEDS_SHARED("golden/families");
+  NIBBLE_NEEDS_FAMILY(GetParam());
   const model::Architecture architecture = architecture_of(GetParam());
   std::map<std::pair<std::string, std::size_t>, std::vector<int>> rows;
   const auto count = [&](const model::Stored& stored) {
@@ -62,7 +62,7 @@ TEST_P(FamilyTensors, ArePartedWithoutGapsAndOverlaps) {
 }
 
 TEST_P(FamilyTensors, HaveNamesOfTheirOwnAsModules) {
-  NIBBLE_NEEDS_SHARED("golden/families");
+  NIBBLE_NEEDS_FAMILY(GetParam());
   const model::Architecture architecture = architecture_of(GetParam());
   std::set<std::string> modules;
   for (const model::Parameter* p : model::matrices(architecture)) {

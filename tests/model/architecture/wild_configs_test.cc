@@ -247,6 +247,18 @@ constexpr WildConfig kConfigs[] = {
  "tie_word_embeddings": false, "torch_dtype": "float32", "use_bias": true, "use_cache": true,
  "vocab_size": 49152})",
      15957889024},
+    {"CommandR7b",
+     R"({"architectures": ["Cohere2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 5,
+ "cache_implementation": "hybrid", "eos_token_id": 255001, "head_dim": 128, "hidden_act": "silu",
+ "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "layer_norm_eps": 1e-05,
+ "layer_switch": 4, "logit_scale": 0.25, "max_position_embeddings": 8192, "model_type": "cohere2",
+ "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+ "order_of_interleaved_layers": "local_attn_first", "pad_token_id": 0, "position_embedding_type": "rope_gptj",
+ "rope_scaling": null, "rope_theta": 50000, "rotary_pct": 1.0, "sliding_window": 4096, "sliding_window_pattern": 4,
+ "torch_dtype": "bfloat16", "use_cache": true, "use_embedding_sharing": true, "use_gated_activation": true,
+ "use_parallel_block": true, "use_parallel_embedding": true, "vocab_size": 256000})",
+     // 32 (4096 · (2 · 4096 + 2 · 1024 + 3 · 14336) + 4096), embedding, the last norm
+     32ull * (4096ull * 53248 + 4096) + 256000ull * 4096 + 4096},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {

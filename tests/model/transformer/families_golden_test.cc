@@ -34,7 +34,7 @@ const std::vector<std::pair<std::string, CacheOptions>> kKinds = {
 class FamiliesGolden : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    NIBBLE_NEEDS_SHARED("golden/families");
+    NIBBLE_NEEDS_FAMILY(GetParam());
     loaded_ = load(golden_family(GetParam()));
     golden_ = std::make_unique<GoldenTensors>(golden_family(GetParam()) / "golden.safetensors");
     tokens_ = golden_->ids("tokens");
