@@ -16,6 +16,7 @@
   FAMILY(gemma)                 \
   FAMILY(gemma2)                \
   FAMILY(gemma3_text)           \
+  FAMILY(glm)                   \
   FAMILY(glm4)                  \
   FAMILY(gpt2)                  \
   FAMILY(gpt_neo)               \

@@ -4,22 +4,17 @@
 
 namespace nibble::model {
 
-// Norms before and after both halves of a block, half of each head turned pair by pair, gate and up in one matrix.
+// GLM with norms after both halves of a block as well.
 Architecture parse_glm4(const FamilyConfig& config) {
-  LlamaLike like(
-      config,
-      {.kv_heads = 2, .head_dim = 128, .max_positions = 131072, .epsilon = 1.5625e-07, .rotary = {.partial = 0.5}});
-  like.attention_bias = config.boolean_or("attention_bias", true);
-  like.activation = config.activation("hidden_act", "silu");
-  like.rotary.interleaved = true;
-  Architecture a = like.build();
-  for (std::size_t i = 0; i < like.layers; ++i) {
-    const std::string prefix = LlamaLike::block_prefix(i);
+  Architecture a = parse_glm(config);
+  for (std::size_t i = 0; i < a.blocks.size(); ++i) {
     BlockSpec& block = a.blocks[i];
-    block.attention_post_norm =
-        like.norm_of(Role::kAttentionPostNorm, i, prefix + "post_self_attn_layernorm", like.hidden);
-    block.mlp_post_norm = like.norm_of(Role::kMlpPostNorm, i, prefix + "post_mlp_layernorm", like.hidden);
-    block.mlp = like.halved_mlp_of(i, prefix + "mlp.", like.intermediate);
+    const auto post_norm = [&](Role role, const char* name) {
+      return norm(NormSpec::Kind::kRms, role, i, LlamaLike::block_prefix(i) + name, a.hidden,
+                  block.attention_norm->epsilon);
+    };
+    block.attention_post_norm = post_norm(Role::kAttentionPostNorm, "post_self_attn_layernorm");
+    block.mlp_post_norm = post_norm(Role::kMlpPostNorm, "post_mlp_layernorm");
   }
   return a;
 }

@@ -342,6 +342,20 @@ TEST(Cohere2, TurnsWindowedBlocksAlone) {
   EXPECT_EQ(windows_of(parse(small("cohere2"))), (Windows{4096, 4096, 4096, 0}));
 }
 
+TEST(Glm, IsGlm4WithoutItsPostNorms) {
+  Json glm = with(small("glm"), "num_attention_heads", 8);
+  glm.erase("num_key_value_heads");
+  const Architecture a = parse(glm), four = parse(small("glm4"));
+  EXPECT_EQ(attention_of(a).kv_heads, 2u);
+  EXPECT_EQ(attention_of(a).head_dim, 128u);
+  EXPECT_EQ(attention_of(a).rotary->dims, 64u);
+  EXPECT_TRUE(attention_of(a).q.biased && attention_of(a).v.biased && !attention_of(a).o.biased);
+  EXPECT_FALSE(a.blocks[0].attention_post_norm || a.blocks[0].mlp_post_norm);
+  EXPECT_EQ(four.blocks[3].attention_post_norm->module, "model.layers.3.post_self_attn_layernorm");
+  EXPECT_EQ(four.blocks[3].mlp_post_norm->module, "model.layers.3.post_mlp_layernorm");
+  EXPECT_TRUE(near(four.blocks[3].mlp_post_norm->epsilon, 1.5625e-07, {}));
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;

@@ -259,6 +259,14 @@ constexpr WildConfig kConfigs[] = {
  "use_parallel_block": true, "use_parallel_embedding": true, "vocab_size": 256000})",
      // 32 (4096 · (2 · 4096 + 2 · 1024 + 3 · 14336) + 4096), embedding, the last norm
      32ull * (4096ull * 53248 + 4096) + 256000ull * 4096 + 4096},
+    {"GlmOf9b", R"({"architectures": ["GlmForCausalLM"], "attention_bias": true, "attention_dropout": 0.0,
+ "eos_token_id": [151329, 151336, 151338], "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096,
+ "initializer_range": 0.02, "intermediate_size": 13696, "max_position_embeddings": 131072, "model_type": "glm",
+ "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 2, "pad_token_id": 151329,
+ "partial_rotary_factor": 0.5, "rms_norm_eps": 1.5625e-07, "rope_theta": 10000.0, "tie_word_embeddings": false,
+ "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 151552})",
+     // that of GLM-4-0414 without two norms a block
+     9400279040ull - 40 * 2 * 4096},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {
