@@ -41,6 +41,7 @@
   FAMILY(qwen2_moe)             \
   FAMILY(qwen3)                 \
   FAMILY(qwen3_moe)             \
+  FAMILY(seed_oss)              \
   FAMILY(smollm3)               \
   FAMILY(stablelm)              \
   FAMILY(starcoder2)

@@ -28,6 +28,7 @@ VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_att
 MODELS = {
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
     "glm": dict(TEXT, model_type="glm", head_dim=8),
+    "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for
     "gemma3-sees": dict(
         model_type="gemma3", mm_tokens_per_image=4, boi_token_index=0, eoi_token_index=0, image_token_index=PICTURE,

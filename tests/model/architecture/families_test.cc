@@ -356,6 +356,22 @@ TEST(Glm, IsGlm4WithoutItsPostNorms) {
   EXPECT_TRUE(near(four.blocks[3].mlp_post_norm->epsilon, 1.5625e-07, {}));
 }
 
+TEST(SeedOss, HasAKeyOfItsOwnForTheBiasOfO) {
+  const auto biases = [](const Architecture& a) {
+    const model::AttentionSpec& attention = attention_of(a);
+    return std::vector<bool>{attention.q.biased, attention.v.biased, attention.o.biased, a.blocks[0].mlp->up.biased};
+  };
+  const Json seed = with(with(small("seed_oss"), "num_attention_heads", 16), "residual_dropout", 0.1);
+  EXPECT_EQ(biases(parse(seed)), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(biases(parse(with(with(seed, "attention_bias", false), "attention_out_bias", true))),
+            (std::vector<bool>{false, false, true, false}));
+  EXPECT_EQ(biases(parse(with(seed, "mlp_bias", true))), (std::vector<bool>{true, true, false, true}));
+  Json fewer = seed;
+  fewer.erase("num_key_value_heads");
+  EXPECT_EQ(attention_of(parse(fewer)).kv_heads, 8u);
+  EXPECT_EQ(attention_of(parse(fewer)).head_dim, 128u);
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;

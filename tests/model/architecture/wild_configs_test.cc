@@ -267,6 +267,16 @@ constexpr WildConfig kConfigs[] = {
  "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 151552})",
      // that of GLM-4-0414 without two norms a block
      9400279040ull - 40 * 2 * 4096},
+    {"SeedOss36b",
+     R"({"architectures": ["SeedOssForCausalLM"], "attention_bias": true, "attention_dropout": 0.1,
+ "attention_out_bias": false, "bos_token_id": 0, "eos_token_id": 2, "head_dim": 128, "hidden_act": "silu",
+ "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 27648, "max_position_embeddings": 524288,
+ "mlp_bias": false, "model_type": "seed_oss", "num_attention_heads": 80, "num_hidden_layers": 64,
+ "num_key_value_heads": 8, "pad_token_id": 1, "residual_dropout": 0.1, "rms_norm_eps": 1e-06,
+ "rope_scaling": {"rope_type": "default"}, "rope_theta": 10000000.0, "tie_word_embeddings": false,
+ "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 155136})",
+     // 64 (5120 · (2 · 10240 + 2 · 1024 + 3 · 27648) + 10240 + 2 · 1024 + 2 · 5120), embedding and head, the last norm
+     64ull * (5120ull * 105472 + 22528) + 2ull * 155136 * 5120 + 5120},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {
