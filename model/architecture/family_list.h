@@ -8,6 +8,7 @@
 
 // model_type of config.json; parse_MODEL_TYPE() is in families/. One line each.
 #define NIBBLE_FAMILIES(FAMILY) \
+  FAMILY(arcee)                 \
   FAMILY(bloom)                 \
   FAMILY(cohere)                \
   FAMILY(cohere2)               \

@@ -26,6 +26,7 @@ TEXT = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hid
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 MODELS = {
+    "arcee": dict(TEXT, model_type="arcee"),
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
     "glm": dict(TEXT, model_type="glm", head_dim=8),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),

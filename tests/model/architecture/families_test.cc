@@ -372,6 +372,14 @@ TEST(SeedOss, HasAKeyOfItsOwnForTheBiasOfO) {
   EXPECT_EQ(attention_of(parse(fewer)).head_dim, 128u);
 }
 
+TEST(Arcee, HasNoGate) {
+  const Architecture a = parse(small("arcee"));
+  EXPECT_FALSE(a.blocks[0].mlp->gate.has_value());
+  EXPECT_EQ(a.blocks[0].mlp->activation, Activation::kRelu2);
+  EXPECT_EQ(a.blocks[0].mlp->up.module, "model.layers.0.mlp.up_proj");
+  EXPECT_TRUE(parse(with(small("arcee"), "mlp_bias", true)).blocks[0].mlp->down.biased);
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;

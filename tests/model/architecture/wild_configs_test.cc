@@ -277,6 +277,16 @@ constexpr WildConfig kConfigs[] = {
  "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 155136})",
      // 64 (5120 · (2 · 10240 + 2 · 1024 + 3 · 27648) + 10240 + 2 · 1024 + 2 · 5120), embedding and head, the last norm
      64ull * (5120ull * 105472 + 22528) + 2ull * 155136 * 5120 + 5120},
+    {"Afm4b",
+     R"({"architectures": ["ArceeForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+ "bos_token_id": 128000, "eos_token_id": 128001, "head_dim": 128, "hidden_act": "relu2", "hidden_size": 2560,
+ "initializer_range": 0.02, "intermediate_size": 18432, "max_position_embeddings": 65536, "mlp_bias": false,
+ "model_type": "arcee", "num_attention_heads": 20, "num_hidden_layers": 36, "num_key_value_heads": 4,
+ "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 20.0, "mscale": 1.0,
+ "original_max_position_embeddings": 4096, "rope_type": "yarn"}, "rope_theta": 10000.0,
+ "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": false, "vocab_size": 128004})",
+     // 36 (2560 · (2 · 2560 + 2 · 512 + 2 · 18432) + 2 · 2560), embedding and head, the last norm
+     36ull * (2560ull * 43008 + 5120) + 2ull * 128004 * 2560 + 2560},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {
