@@ -12,6 +12,7 @@
   FAMILY(bloom)                 \
   FAMILY(cohere)                \
   FAMILY(cohere2)               \
+  FAMILY(ernie4_5)              \
   FAMILY(exaone4)               \
   FAMILY(falcon)                \
   FAMILY(gemma)                 \

@@ -28,6 +28,7 @@ VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_att
 MODELS = {
     "arcee": dict(TEXT, model_type="arcee"),
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
+    "ernie4_5": dict(TEXT, model_type="ernie4_5", head_dim=12, use_bias=True),
     "glm": dict(TEXT, model_type="glm", head_dim=8),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for

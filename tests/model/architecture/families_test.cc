@@ -380,6 +380,16 @@ TEST(Arcee, HasNoGate) {
   EXPECT_TRUE(parse(with(small("arcee"), "mlp_bias", true)).blocks[0].mlp->down.biased);
 }
 
+TEST(Ernie, TurnsPairsAndHasOneKeyForAllBiases) {
+  const Architecture a = parse(small("ernie4_5")), biased = parse(with(small("ernie4_5"), "use_bias", true));
+  EXPECT_TRUE(attention_of(a).rotary->interleaved);
+  EXPECT_TRUE(near(attention_of(a).rotary->base, 500000.0, {}));
+  EXPECT_EQ(attention_of(a).head_dim, 128u);
+  EXPECT_TRUE(a.head.tied);
+  EXPECT_FALSE(attention_of(a).q.biased || attention_of(a).o.biased || a.blocks[0].mlp->down.biased);
+  EXPECT_TRUE(attention_of(biased).q.biased && attention_of(biased).o.biased && biased.blocks[0].mlp->down.biased);
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;

@@ -287,6 +287,14 @@ constexpr WildConfig kConfigs[] = {
  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": false, "vocab_size": 128004})",
      // 36 (2560 · (2 · 2560 + 2 · 512 + 2 · 18432) + 2 · 2560), embedding and head, the last norm
      36ull * (2560ull * 43008 + 5120) + 2ull * 128004 * 2560 + 2560},
+    {"ErnieOf300m", R"({"architectures": ["Ernie4_5ForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+ "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "intermediate_size": 3072,
+ "max_position_embeddings": 131072, "model_type": "ernie4_5", "num_attention_heads": 16, "num_hidden_layers": 18,
+ "num_key_value_heads": 2, "pad_token_id": 0, "rms_norm_eps": 1e-05, "rope_theta": 500000,
+ "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_bias": false, "use_cache": true,
+ "vocab_size": 103424})",
+     // 18 (1024 · (2 · 2048 + 2 · 256 + 3 · 3072) + 2 · 1024), embedding, the last norm
+     18ull * (1024ull * 13824 + 2048) + 103424ull * 1024 + 1024},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {
