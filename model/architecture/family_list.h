@@ -27,6 +27,7 @@
   FAMILY(gptj)                  \
   FAMILY(granite)               \
   FAMILY(granitemoe)            \
+  FAMILY(granitemoehybrid)      \
   FAMILY(llama)                 \
   FAMILY(ministral)             \
   FAMILY(mistral)               \

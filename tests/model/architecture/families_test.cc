@@ -54,6 +54,12 @@ Json with(Json json, const char* key, Json value) {
   return json;
 }
 
+Json dense_hybrid() {
+  Json json = with(with(small("granitemoehybrid"), "num_local_experts", 0), "shared_intermediate_size", 40);
+  json["layer_types"] = Json(std::vector<std::string>(4, "attention"));
+  return json;
+}
+
 std::vector<std::size_t> windows_of(const Architecture& architecture) {
   std::vector<std::size_t> windows;
   for (const model::BlockSpec& block : architecture.blocks) windows.push_back(block.attention.window);
@@ -390,6 +396,20 @@ TEST(Ernie, TurnsPairsAndHasOneKeyForAllBiases) {
   EXPECT_TRUE(attention_of(biased).q.biased && attention_of(biased).o.biased && biased.blocks[0].mlp->down.biased);
 }
 
+TEST(GraniteHybrids, TurnOnlyWhereTheyAreToldTo) {
+  const Json hybrid = dense_hybrid();
+  const Architecture a = parse(with(hybrid, "position_embedding_type", "rope"));
+  EXPECT_TRUE(attention_of(a).rotary.has_value());
+  EXPECT_EQ(a.blocks[1].mlp->up.module, "model.layers.1.shared_mlp.input_linear.up");
+  EXPECT_EQ(a.largest_intermediate(), 40u);
+  EXPECT_FALSE(attention_of(parse(with(hybrid, "position_embedding_type", "nope"))).rotary.has_value());
+  EXPECT_FALSE(attention_of(parse(hybrid)).rotary.has_value());
+  Json saved = hybrid;  // as transformers 5 calls them
+  saved["layer_types"] = Json(std::vector<std::string>(4, "full_attention"));
+  saved["time_step_limit"] = {0.0, {{"__float__", "Infinity"}}};
+  EXPECT_EQ(parse(saved).blocks.size(), 4u);
+}
+
 TEST(GptOss, TakesYarnWhereNothingIsSaid) {
   Json oss = small("gpt_oss");
   oss["num_local_experts"] = 4, oss["num_experts_per_tok"] = 2;
@@ -469,6 +489,8 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
     without_factor.erase("factor");
     Json without_width = llama();
     without_width.erase("hidden_size");
+    Json without_types = dense_hybrid(), by_default = dense_hybrid();
+    without_types.erase("layer_types"), by_default.erase("num_local_experts");
     return {
         {"UnknownModelTypes", with(gpt2(), "model_type", "gpt3"), "'gpt3'", "did you mean 'gpt2'"},
         {"MissingModelTypes", Json{{"vocab_size", 3}}, "model_type", "got ''"},
@@ -504,6 +526,18 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"CommandRsOfTwoPatterns", with(small("cohere2"), "layer_switch", 2), "'layer_switch'", "4"},
         {"CommandRsWithoutWindow", with(small("cohere2"), "sliding_window", nullptr), "'sliding_window' is missing",
          "layer 0"},
+        {"HybridsThatSayNothingOfTheirLayers", without_types, "'layer_types' is missing", "attention"},
+        {"StateSpaceLayers", with(dense_hybrid(), "layer_types", {"attention", "mamba", "attention", "attention"}),
+         "'layer_types'", "got 'mamba'"},
+        {"LinearAttention",
+         with(dense_hybrid(), "layer_types", {"full_attention", "full_attention", "linear_attention", "attention"}),
+         "'layer_types'", "got 'linear_attention'"},
+        {"ExpertsBesideASharedMlp", with(dense_hybrid(), "num_local_experts", 8), "'num_local_experts'", "got 8"},
+        {"ExpertsByDefault", by_default, "'num_local_experts'", "got 8"},
+        {"HybridsOfOtherPositions", with(dense_hybrid(), "position_embedding_type", "alibi"), "position_embedding_type",
+         "'alibi'"},
+        {"HybridsOfOtherNorms", with(dense_hybrid(), "normalization_function", "layernorm"), "normalization_function",
+         "'layernorm'"},
         {"UnknownKeys", with(llama(), "brand_new_gate", 1), "'brand_new_gate'", "may change what the network computes"},
         {"NormsBehind", with(opt, "do_layer_norm_before", false), "do_layer_norm_before", "only true"},
         {"ProjectedEmbeddings", with(opt, "word_embed_proj_dim", 16), "word_embed_proj_dim", "got 16"},

@@ -295,6 +295,21 @@ constexpr WildConfig kConfigs[] = {
  "vocab_size": 103424})",
      // 18 (1024 · (2 · 2048 + 2 · 256 + 3 · 3072) + 2 · 1024), embedding, the last norm
      18ull * (1024ull * 13824 + 2048) + 103424ull * 1024 + 1024},
+    {"Granite4Micro",
+     R"({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+ "attention_multiplier": 0.015625, "bos_token_id": 100257, "embedding_multiplier": 12, "eos_token_id": 100257,
+ "hidden_act": "silu", "hidden_size": 2560, "init_method": "mup", "initializer_range": 0.1,
+ "intermediate_size": 8192, "layer_types": ["attention", "attention", "attention", "attention"],
+ "logits_scaling": 10, "mamba_chunk_size": 256, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64,
+ "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 80, "mamba_proj_bias": false,
+ "max_position_embeddings": 131072, "model_type": "granitemoehybrid", "normalization_function": "rmsnorm",
+ "num_attention_heads": 40, "num_experts_per_tok": 0, "num_hidden_layers": 4, "num_key_value_heads": 8,
+ "num_local_experts": 0, "output_router_logits": false, "pad_token_id": 100256, "position_embedding_type": "rope",
+ "residual_multiplier": 0.22, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000000,
+ "router_aux_loss_coef": 0.01, "shared_intermediate_size": 8192, "tie_word_embeddings": true,
+ "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})",
+     // (4 here, not 40) (2560 · (2 · 2560 + 2 · 512 + 3 · 8192) + 2 · 2560), embedding, the last norm
+     4ull * (2560ull * 30720 + 5120) + 100352ull * 2560 + 2560},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {
