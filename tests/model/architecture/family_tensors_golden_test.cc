@@ -3,9 +3,9 @@
 #include <map>
 #include <set>
 
-#include "model/architecture/families.h"
 #include "model/architecture/tensor_names.h"
-#include "model/checkpoint/safetensors_file.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/tensor_text.h"
 #include "tests/support/golden_families.h"
 
 // The files are what the transformers library wrote: an architecture must speak of every tensor in them and of no
@@ -17,8 +17,7 @@ namespace {
 using Shapes = std::map<std::string, std::string>;
 
 model::Architecture architecture_of(const std::string& family) {
-  const std::filesystem::path path = golden_family(family) / "config.json";
-  return model::parse_architecture(read_file(path), path.string());
+  return model::Checkpoint::open(golden_family(family))->architecture();
 }
 
 Shapes shapes_told(const model::Architecture& architecture) {
@@ -29,10 +28,10 @@ Shapes shapes_told(const model::Architecture& architecture) {
 }
 
 Shapes shapes_stored(const std::string& family) {
-  const std::string bytes = read_file(golden_family(family) / "model.safetensors");
+  const auto checkpoint = model::Checkpoint::open(golden_family(family));
   Shapes shapes;
-  for (const model::TensorView& tensor : model::parse_safetensors(std::as_bytes(std::span(bytes)), family).tensors)
-    shapes[tensor.name] = model::shape_text(tensor.shape);
+  for (const std::string& name : checkpoint->tensor_names())
+    shapes[name] = model::shape_text(checkpoint->tensor(name).shape);
   return shapes;
 }
 
