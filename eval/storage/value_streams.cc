@@ -5,9 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "core/error.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/narrow_tensors.h"
 #include "model/open/open_model.h"
 #include "quant/format/codes.h"
 #include "quant/store/model_weights.h"
@@ -51,11 +53,14 @@ Matrix code_matrix(const model::TensorView& view, const quant::TensorSpec& spec)
           }};
 }
 
-// Plain numbers of 1, 2 or 4 bytes: (rows, cols); a vector is one row.
-Matrix number_matrix(const model::TensorView& view) {
+// Plain numbers of 1, 2 or 4 bytes, whose last `row_extents` dimensions are a row: a vector is one, and those of all
+// matrices of a stack follow each other.
+Matrix number_matrix(const model::TensorView& view, std::size_t row_extents) {
   const std::size_t size = dtype_size(view.dtype);
-  const std::uint64_t rows = view.shape.size() > 1 ? view.shape.front() : 1;
-  const std::uint64_t cols = rows > 0 ? view.element_count() / rows : 0;
+  std::uint64_t cols = 1;
+  for (std::size_t d = view.shape.size() - std::min(row_extents, view.shape.size()); d < view.shape.size(); ++d)
+    cols *= view.shape[d];
+  const std::uint64_t rows = cols > 0 ? view.element_count() / cols : 0;
   return {view, rows, cols, [=](std::uint64_t row, std::vector<std::uint32_t>& values) {
             const std::byte* source = view.data.data() + row * cols * size;
             for (std::uint64_t j = 0; j < cols; ++j) {
@@ -66,10 +71,26 @@ Matrix number_matrix(const model::TensorView& view) {
           }};
 }
 
-void add_numbers(Kinds& kinds, const std::string& what, const model::TensorView& view) {
+void add_numbers(Kinds& kinds, const std::string& what, const model::TensorView& view, std::size_t row_extents = 1) {
   Kind& kind = kinds[fmt::format("{}, {}", what, dtype_name(view.dtype))];
   kind.width = static_cast<unsigned>(dtype_size(view.dtype) * 8);
-  kind.matrices.push_back(number_matrix(view));
+  kind.matrices.push_back(number_matrix(view, row_extents));
+}
+
+// Narrow floats are codes and scales in tensors of their own.
+void add_narrow(Kinds& kinds, model::NarrowPart::Kind part, const model::TensorView& view) {
+  if (part == model::NarrowPart::Kind::kScales) add_numbers(kinds, "weight scales", view);
+  if (part != model::NarrowPart::Kind::kCodes) return;
+  if (is_float8(view.dtype)) return add_numbers(kinds, "weights", view);
+  add_numbers(kinds, "weights, mxfp4 blocks", view, 2);  // (…, out, in / 32, 16)
+}
+
+// Stored names of biases: those of a stack of experts are a matrix.
+std::set<std::string> bias_names(const model::Architecture& architecture) {
+  std::set<std::string> names;
+  for (const model::Parameter* layer : model::linear_layers(architecture))
+    for (std::string& name : architecture.candidates(layer->bias.tensor)) names.insert(std::move(name));
+  return names;
 }
 
 Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
@@ -86,14 +107,21 @@ Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
                                        std::pair(".block_zero", "block zeros")})
       if (checkpoint->contains(module + suffix)) add_numbers(kinds, what, checkpoint->tensor(module + suffix));
   }
+  const model::Architecture& architecture = checkpoint->architecture();
+  const model::NarrowTensors narrow(*checkpoint);
+  const std::set<std::string> biases = bias_names(architecture);
   for (const std::string& name : checkpoint->tensor_names()) {
-    if (quant::is_quantized_part(quantized, name)) continue;
+    if (quant::is_quantized_part(quantized, name) || architecture.is_ignored(name)) continue;
     if (const model::EncodedTensor* const encoded = checkpoint->encoded(name)) {
       for (const model::TensorView& rows : encoded->stored) add_numbers(kinds, "blocks of " + encoded->storage, rows);
       continue;
     }
     const model::TensorView view = checkpoint->tensor(name);
-    if (is_float(view.dtype) && view.shape.size() == 2) add_numbers(kinds, "weights", view);
+    if (const auto part = narrow.part_of(name)) {
+      add_narrow(kinds, part->kind, view);
+    } else if (is_float(view.dtype) && view.shape.size() >= 2 && !biases.contains(name)) {
+      add_numbers(kinds, "weights", view);
+    }
   }
   return kinds;
 }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "core/error.h"
@@ -38,6 +39,74 @@ TEST_F(StorageStudyTest, FindsEveryKindOfNumberInAQuantizedModel) {
   std::set<std::string> names;
   for (const ValueStream& stream : streams) names.insert(stream.name);
   EXPECT_EQ(names, (std::set<std::string>{"block scales, F16", "block zeros, U8", "codes, 4 bits", "weights, F16"}));
+}
+
+const ValueStream& stream_of(const std::vector<ValueStream>& streams, std::string_view name) {
+  const auto found = std::find_if(streams.begin(), streams.end(), [&](const auto& s) { return s.name == name; });
+  if (found == streams.end()) throw std::invalid_argument(std::string(name));
+  return *found;
+}
+
+std::vector<std::size_t> row_sizes(const ValueStream& stream) {
+  std::vector<std::size_t> sizes;
+  for (const RowSpan& row : stream.rows) sizes.push_back(row.size);
+  return sizes;
+}
+
+// Experts as one tensor, and floats of 8 and 4 bits with their scales in tensors of their own.
+TEST_F(StorageStudyTest, TakesStacksAndNarrowFloatsForWhatTheyAre) {
+  const auto bytes = [](std::size_t count) { return std::string(count, '\x38'); };
+  const std::string fp8 = "model.layers.0.self_attn.q_proj", experts = "model.layers.0.mlp.experts.";
+  std::string stack;  // F16: the numbers 0 to 47
+  for (char i = 0; i < 2 * 3 * 8; ++i) stack += {i, '\0'};
+  test::write_checkpoint(directory_.path(), test::tiny_llama().config_json,
+                         {{"stack", "F16", {2, 3, 8}, stack},
+                          {fp8 + ".weight", "F8_E4M3", {4, 6}, bytes(24)},
+                          {fp8 + ".weight_scale_inv", "F32", {1, 1}, bytes(4)},
+                          {fp8 + ".input_scale", "F32", {1, 1}, bytes(4)},
+                          {"other.weight", "F8_E5M2", {2, 5}, bytes(10)},
+                          {"other.weight_scale", "F32", {2, 1}, bytes(8)},
+                          {experts + "down_proj_blocks", "U8", {2, 3, 4, 16}, bytes(384)},
+                          {experts + "down_proj_scales", "U8", {2, 3, 4}, bytes(24)}});
+  const auto streams = collect_value_streams(directory_.path(), 1 << 20);
+  std::vector<std::string> names;
+  for (const ValueStream& stream : streams) names.push_back(stream.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"weight scales, F32", "weight scales, U8", "weights, F16",
+                                             "weights, F8_E4M3", "weights, F8_E5M2", "weights, mxfp4 blocks, U8"}));
+  std::vector<std::uint32_t> numbers(48);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  EXPECT_EQ(stream_of(streams, "weights, F16").patterns.values, numbers);
+  EXPECT_EQ(row_sizes(stream_of(streams, "weights, F16")), std::vector<std::size_t>(6, 8));
+  EXPECT_EQ(row_sizes(stream_of(streams, "weights, F8_E4M3")), std::vector<std::size_t>(4, 6));
+  EXPECT_EQ(stream_of(streams, "weight scales, F32").values_in_model, 1u + 2u);
+  EXPECT_EQ(stream_of(streams, "weight scales, F32").tensors, 2u) << "none of inputs";
+  // A row of blocks is a row of weights.
+  EXPECT_EQ(row_sizes(stream_of(streams, "weights, mxfp4 blocks, U8")), std::vector<std::size_t>(6, 64));
+  EXPECT_EQ(row_sizes(stream_of(streams, "weight scales, U8")), std::vector<std::size_t>(6, 4));
+}
+
+TEST_F(StorageStudyTest, LeavesOutMasksAndTheBiasesOfStacks) {
+  const auto weights = [&](const test::TinyModel& model, const char* name) {
+    model.write(directory_ / name);
+    const auto streams = collect_value_streams(directory_ / name, 1 << 20);
+    EXPECT_EQ(streams.size(), 1u) << name;
+    return streams.at(0).values_in_model;
+  };
+  test::TinyModel model = test::tiny_gpt2(test::f16_tensor);
+  const std::uint64_t plain = weights(model, "plain");
+  model.tensors.push_back(test::f16_tensor("h.0.attn.bias", {1, 1, 24, 24}, std::vector<float>(576, 1.0f)));
+  EXPECT_EQ(weights(model, "masked"), plain);
+
+  test::TinyModel experts;
+  experts.config_json = R"({"model_type": "gpt_oss", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 12,
+      "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 64, "sliding_window": 16,
+      "layer_types": ["full_attention"], "attention_bias": true, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+      "rope_theta": 10000.0, "tie_word_embeddings": false})";
+  const std::string prefix = "model.layers.0.mlp.experts.";
+  experts.tensors = {test::f16_tensor(prefix + "down_proj", {4, 12, 16}, std::vector<float>(768, 1.0f)),
+                     test::f16_tensor(prefix + "down_proj_bias", {4, 16}, std::vector<float>(64, 1.0f))};
+  EXPECT_EQ(weights(experts, "experts"), 768u);
 }
 
 TEST_F(StorageStudyTest, TakesEverythingWhereTheSampleIsLargeEnough) {
