@@ -56,9 +56,13 @@ void measure_speed_report(const quant::LoadedModel& model, bool skip_limits, con
                           SpeedReport& report) {
   report.architecture = model.architecture;
   report.model_bytes = model.checkpoint->tensor_bytes();
-  const eval::WeightBytes weights(*model.checkpoint);
-  report.token_bytes = model.bytes_per_token != 0 ? model.bytes_per_token : weights.per_token();
-  report.head_bytes = weights.head();
+  report.token_bytes = model.bytes_per_token;
+  report.head_bytes = model.head_bytes_per_token;
+  if (report.token_bytes == 0) {  // not known in memory: both as they lie in the file
+    const eval::WeightBytes weights(*model.checkpoint);
+    report.token_bytes = weights.per_token();
+    report.head_bytes = weights.head();
+  }
   for (SpeedRow& row : report.rows) {
     row.options.progress = progress;
     row.result = eval::measure_speed(*model.transformer, row.options);

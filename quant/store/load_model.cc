@@ -35,15 +35,20 @@ LoadedModel load_model(std::shared_ptr<const model::Checkpoint> checkpoint, cons
   std::set<std::string> kernels;
   bool all_known = true;
   double bytes_per_token = 0.0;
+  std::uint64_t head_bytes = 0;
   loaded.transformer =
       model::build_transformer<float>(loaded.architecture, *weights, [&](const model::Parameter& layer) {
         auto linear = weights->linear(layer);
         kernels.insert(linear->kernel_name());
         bytes_per_token += static_cast<double>(linear->weight_bytes()) * active_share(loaded.architecture, layer);
+        if (layer.role == model::Role::kHead) head_bytes = linear->weight_bytes();
         all_known = all_known && linear->weight_bytes() != 0;
         return linear;
       });
-  if (all_known) loaded.bytes_per_token = static_cast<std::uint64_t>(bytes_per_token);
+  if (all_known) {
+    loaded.bytes_per_token = static_cast<std::uint64_t>(bytes_per_token);
+    loaded.head_bytes_per_token = head_bytes;
+  }
   loaded.kernels.assign(kernels.begin(), kernels.end());
   return loaded;
 }

@@ -18,9 +18,10 @@ struct LoadedModel {
   model::Architecture architecture;
   std::unique_ptr<model::Model> transformer;
   double bits_per_weight = 0.0;  ///< of the block linears: all-in bits for quantized ones, 16 or 32 for float ones
-  double model_bits_per_weight = 0.0;  ///< tensor bytes * 8 over all parameters
-  std::vector<std::string> kernels;    ///< what multiplies, each name once
-  std::uint64_t bytes_per_token = 0;   ///< weights that decoding a token reads, as they lie in memory; 0: unknown
+  double model_bits_per_weight = 0.0;      ///< tensor bytes * 8 over all parameters
+  std::vector<std::string> kernels;        ///< what multiplies, each name once
+  std::uint64_t bytes_per_token = 0;       ///< weights that decoding a token reads, as they lie in memory; 0: unknown
+  std::uint64_t head_bytes_per_token = 0;  ///< the head's part of them; 0 where they are
   std::string method;  ///< "float16", "bfloat16", "mxfp4", …, or a short spec such as "palette 4-bit tensor"
 };
 

@@ -35,6 +35,25 @@ TEST(Speed, JsonHasEveryFigureForEachContext) {
   }
 }
 
+// A palette is float16 in the file and float32 where products read it.
+TEST(Speed, CountsTheHeadAsItLiesInMemoryToo) {
+  const TempDir temp;
+  const auto figures = [&](const std::string& name, const std::string& layers) {
+    write_file(temp / (name + ".yaml"), "{defaults: {format: int4-block}, layers: [" + layers + "]}");
+    EXPECT_EQ(nibble({"quantize", kLlamaDemo, "-o", temp / name, "--recipe", temp / (name + ".yaml"), "-q"}).exit_code,
+              0);
+    return nibble_json(
+        {"speed", temp / name, "--prompt", "4", "--generate", "1", "--warm-up", "0", "--repeat", "1", "--skip-limits"});
+  };
+  const auto coded = figures("coded", "{match: lm_head, format: palette, bits: 8, granularity: channel}");
+  const auto plain = figures("plain", "");
+  const auto bytes = [](const nlohmann::json& of, const char* key) { return of[key].get<std::int64_t>(); };
+  EXPECT_GE(bytes(coded, "head_bytes"), 2048 * (128 + 256 * 4)) << "codes and palettes";
+  // They differ in the head alone.
+  EXPECT_EQ(bytes(coded, "head_bytes") - bytes(plain, "head_bytes"),
+            bytes(coded, "weight_bytes_per_token") - bytes(plain, "weight_bytes_per_token"));
+}
+
 TEST(Speed, DefaultsAreCutToThePositionsThatAModelHasLearned) {
   const std::vector<std::string> options = {"--warm-up", "0", "--repeat", "1", "--skip-limits"};
   std::vector<std::string> command = {"speed", kGpt2Demo, "--json"};
