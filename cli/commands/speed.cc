@@ -71,8 +71,6 @@ std::vector<SpeedRow> rows_of(const SpeedArguments& arguments) {
   for (const eval::SpeedOptions& row :
        eval::at_contexts(options, contexts, given ? std::optional<std::size_t>(arguments.prompt) : std::nullopt))
     rows.push_back({row, {}});
-  for (const SpeedRow& row : rows)
-    warn_of_cut(row.options, given ? arguments.prompt : row.options.prompt, arguments.generate);
   return rows;
 }
 
@@ -85,7 +83,12 @@ void cut_defaults(const SpeedArguments& arguments, const model::Architecture& ar
   const eval::Fit fit = eval::fit_context(architecture.position_limit(), arguments.prompt, arguments.generate);
   rows.front().options.prompt = fit.prompt;
   rows.front().options.generate = fit.generate;
-  warn_of_cut(rows.front().options, arguments.prompt, arguments.generate);
+}
+
+void warn_of_cuts(const SpeedArguments& arguments, const std::vector<SpeedRow>& rows) {
+  const bool fills = !arguments.contexts.empty() && arguments.prompt_option->count() == 0;
+  for (const SpeedRow& row : rows)
+    warn_of_cut(row.options, fills ? row.options.prompt : arguments.prompt, arguments.generate);
 }
 
 void run(const SpeedArguments& arguments) {
@@ -100,6 +103,7 @@ void run(const SpeedArguments& arguments) {
   warn_of_unexpected(*model.checkpoint);
   cut_defaults(arguments, model.architecture, report.rows);
   for (const SpeedRow& row : report.rows) eval::require_room(row.options, model.architecture, kSizeNames);
+  warn_of_cuts(arguments, report.rows);  // of what is measured, once nothing is refused
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   measure_speed_report(model, arguments.skip_limits, bar.sink(), report);
   bar.finish();

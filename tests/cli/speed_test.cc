@@ -88,6 +88,19 @@ TEST(Speed, SaysWhichOptionsAskForMorePositionsThanAModelHasLearned) {
               HasSubstr("--window-context 512: expected more than --window-chunk, 600"));
 }
 
+TEST(Speed, WarnsOfNoCutBeforeItRefuses) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--context", "64,512"},
+        std::vector<std::string>{"--context", "300", "--prompt", "200"},
+        std::vector<std::string>{"--cache", "window", "--window-chunk", "600"}}) {
+    std::vector<std::string> command = {"speed", kGpt2Demo, "--skip-limits"};
+    command.insert(command.end(), options.begin(), options.end());
+    const ProgramRun run = nibble(command);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    EXPECT_THAT(run.err, testing::Not(HasSubstr("are measured"))) << options[1];
+  }
+}
+
 // Blocks of 16 inputs are decoded at every use, whatever the mode.
 TEST(Speed, SaysWhereNothingIsMultipliedInBytes) {
   const TempDir temp;
