@@ -29,9 +29,9 @@ struct DocumentCounts {
 ///
 ///   .jsonl .ndjson .json   every line is a JSON object, the string under `field` a document (C4's files are named
 ///                          .json). Lines are at most kMaxLineBytes long.
-///   .txt .raw              the file is one document; a longer one than kMaxTextBytes is cut at line ends into
-///   documents
-///                          of at most that size (in the middle of a line that is longer).
+///   .txt .raw              the file is one document; a longer one than kMaxTextBytes is cut into documents of at most
+///                          that size: each ends with the last line that ends in its second half, or, where none
+///                          does, in the middle of a line. No short rest is left, which would be drawn like the others.
 ///
 /// each also .gz or .zst (datasets/byte_stream.h). Records are lines or pieces of text; those that are no document are
 /// skipped and counted. Throws FormatError with file and line: unknown extension, malformed JSON, a line too long,

@@ -151,6 +151,18 @@ TEST_F(Documents, TheRestOfALongTextIsNoShortDocument) {
   EXPECT_GT(read({file("b.txt", lines)})[0].size(), kMost / 4);
 }
 
+// Though it would fit into the next document: what ends in front of it would be short.
+TEST_F(Documents, ALineThatBeginsBeforeTheMiddleIsCut) {
+  constexpr std::size_t kMost = DocumentReader::kMaxTextBytes;
+  const std::string rest = std::string(3 * kMost, 'c');
+  for (const std::size_t first : {kMost / 2 - 1, kMost / 2}) {
+    const std::string text = std::string(first, 'a') + '\n' + std::string(kMost * 3 / 4, 'b') + '\n' + rest;
+    const auto pieces = read({file("a.txt", text)});
+    EXPECT_EQ(pieces[0].size(), first < kMost / 2 ? kMost : first + 1);
+    EXPECT_EQ(pieces[0].back(), first < kMost / 2 ? 'b' : '\n');
+  }
+}
+
 TEST_F(Documents, LongLinesOfPlainTextAreCutBetweenCharacters) {
   constexpr std::size_t kMost = DocumentReader::kMaxTextBytes;
   for (std::size_t shift = 0; shift < 4; ++shift) {
