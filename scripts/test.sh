@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change lands: formatting, layers, scripts that make tables, the dev (ASan + UBSan) and release
+# Everything that must hold before a change lands: formatting, layers, scripts that have tests, the dev (ASan + UBSan) and release
 # builds with their tests, a downstream project that uses the installed package, the Python package's wheel with its tests and notebook,
 # exports in the programs that they are for (the last two SKIPPED where what they need cannot be had), what uses threads
 # under ThreadSanitizer, full disks, clang-tidy over what was touched last, kernels on the tiers of 64-bit Arm under qemu, and
@@ -41,11 +41,11 @@ trap end_step EXIT
 scripts/setup.sh
 
 if wanted format; then
-  step "formatting (clang-format 14), layers and paths, the scripts of tables"
+  step "formatting (clang-format 14), layers and paths, the scripts that have tests"
   git ls-files -- '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
   python3 scripts/check_layers.py
   python3 scripts/check_paths.py
-  python3 -m unittest discover -q -s tests/scripts/evidence -p '*_test.py'
+  for folder in tests/scripts/*/; do python3 -m unittest discover -q -s "$folder" -p '*_test.py'; done
 fi
 
 if wanted dev; then

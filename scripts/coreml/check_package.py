@@ -22,6 +22,13 @@ def pieces(count, sizes):
                 done += size
 
 
+def cuts(count, window):
+    """By name the sizes of calls, in turns, that a text of `count` tokens is cut into."""
+    if window:  # a prompt, then single tokens
+        return {"at once": [count], "a prompt, then one by one": [max(1, count // 2)] + [1] * count}
+    return {"at once": [count], "one by one": [1], "in fours": [4], "mixed": [5, 1, 7, 1, 1, 3]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("package")
@@ -30,11 +37,8 @@ def main():
     a = parser.parse_args()
     tokens, wanted = coreml.golden(a.package)
     model = coreml.Package(a.package, a.units)
-    cuts = {"at once": [len(tokens)], "one by one": [1], "in fours": [4], "mixed": [5, 1, 7, 1, 1, 3]}
-    if model.window:  # a prompt, then single tokens
-        cuts = {"at once": [len(tokens)], "a prompt, then one by one": [len(tokens) // 2] + [1] * len(tokens)}
     bad = False
-    for name, sizes in cuts.items():
+    for name, sizes in cuts(len(tokens), model.window).items():
         model.reset()
         rows, begin = [], 0
         for size in pieces(len(tokens), sizes):
