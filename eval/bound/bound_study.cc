@@ -11,28 +11,21 @@
 #include "eval/quality/statistics.h"
 #include "quant/job/statistics/calibration.h"
 #include "quant/job/statistics/weight_statistics.h"
+#include "quant/recipe/lone_settings.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/quantize_tensor.h"
 
 namespace nibble::eval {
 namespace {
 
-constexpr const char* kLayer = "layer";
+constexpr const char *kLayer = "layer", *kTensor = "layer.weight";
 
 quant::TensorSettings settings_of(const Method& method, std::size_t columns) {
-  const quant::Recipe& recipe = method.recipe;
-  NIBBLE_REQUIRE(!recipe.budget() && !recipe.tuning(), InvalidArgument,
-                 "{}: a layer alone has no {}; leave the section out", method.name,
-                 recipe.budget() ? "budget, which is shared by layers" : "tuning, which a model's loss drives");
-  const quant::TensorSettings settings = settings_of_layer(recipe);
+  const quant::TensorSettings settings = quant::lone_settings(method.recipe, kTensor, method.name);
   NIBBLE_REQUIRE(!settings.sequential, InvalidArgument,
                  "{}: sequential: a layer alone has no layers in front of it; say sequential: false and "
                  "drift_correction: 0, or a preset that ends with -one-shot",
                  method.name);
-  NIBBLE_REQUIRE(
-      settings.input_scaling == quant::InputScaling::kNone, InvalidArgument,
-      "{}: input_scaling: a layer alone has no norm in front into which scales fold; say input_scaling: none",
-      method.name);
   NIBBLE_REQUIRE(settings.coded(), InvalidArgument, "{}: format: float16 is no quantization; expected another format",
                  method.name);
   NIBBLE_REQUIRE(columns % settings.cluster_dim == 0, InvalidArgument,
@@ -109,9 +102,7 @@ OverLayers over_layers(std::span<const Outcome> outcomes, Value value) {
 
 }  // namespace
 
-quant::TensorSettings settings_of_layer(const quant::Recipe& recipe) {
-  return recipe.settings(std::string(kLayer) + ".weight");
-}
+quant::TensorSettings settings_of_layer(const quant::Recipe& recipe) { return recipe.settings(kTensor); }
 
 std::vector<MethodBound> study_bound(const LayerModel& model, std::span<const Method> methods,
                                      const BoundStudyOptions& options) {

@@ -55,10 +55,15 @@ class LayerStatistics {
   NumpyMatrix<float> fisher() const {
     return to_numpy(unlocked([&] { return narrowed(calib::mean_fisher(read({.fisher = true}))); }));
   }
+  NumpyVector<double> correction_mean(const std::string& kind) const {
+    const HessianKind chosen = choose("kind", kind, calib::kHessianKinds);
+    const bool guided = calib::is_guided(chosen);
+    const StatisticSet what{.activations = !guided, .guided_hessian = guided};
+    return to_numpy(unlocked([&] { return calib::correction_mean(read(what), chosen); }));
+  }
   NumpyMatrix<float> hessian(const std::string& kind) const {
     const HessianKind chosen = choose("kind", kind, calib::kHessianKinds);
-    const bool centred = chosen == HessianKind::kCentred || chosen == HessianKind::kGuidedCentred;
-    const bool guided = chosen == HessianKind::kGuided || chosen == HessianKind::kGuidedCentred;
+    const bool centred = calib::is_centred(chosen), guided = calib::is_guided(chosen);
     const StatisticSet what{.activations = centred, .hessian = !guided, .guided_hessian = guided};
     return to_numpy(unlocked([&] { return narrowed(calib::hessian(read(what), chosen)); }));
   }
@@ -172,6 +177,10 @@ void bind_calibration(nb::module_& module) {
       .def_prop_ro("magnitude", &LayerStatistics::magnitude, nb::rv_policy::automatic, "(in) float64: E|x|")
       .def_prop_ro("fisher", &LayerStatistics::fisher, nb::rv_policy::automatic,
                    "(out, in) float32: squared gradients of the loss, mean over windows (docs/formats.md)")
+      .def(
+          "correction_mean", &LayerStatistics::correction_mean, "kind"_a = "plain",
+          R"((in) float64: the mean input that goes with hessian(kind) in the bias correction b + (W - Ŵ) μ: E[x], or of the guided
+kinds Σ s x / Σ s, by the same weights s of tokens. `mean_input` of quantize_tensor() where a solver's Hessian is centred.)")
       .def(
           "hessian", &LayerStatistics::hessian, "kind"_a = "plain",
           R"((in, in) float32, symmetric: "plain" XᵀX / N; "centred" (XᵀX - N μ μᵀ) / N; "guided" Xᵀ diag(s) X / N with s_t the mean

@@ -11,14 +11,17 @@
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "core/matrix/rounded.h"
 #include "core/matrix/view_source.h"
 #include "python/src/arrays.h"
 #include "python/src/bindings.h"
 #include "quant/format/codes.h"
 #include "quant/format/windowed_codes.h"
+#include "quant/recipe/lone_settings.h"
 #include "quant/recipe/recipe.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/quantize_tensor.h"
+#include "quant/tensor/usable_output_hessian.h"
 
 namespace nibble::python {
 namespace {
@@ -48,7 +51,7 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
   const MatrixView<const float> view = values.matrix();
   NIBBLE_REQUIRE(view.rows() > 0 && view.cols() > 0, InvalidArgument, "w: expected rows and columns, got ({}, {})",
                  view.rows(), view.cols());
-  const quant::TensorSettings settings = recipe.settings(name + ".weight");
+  const quant::TensorSettings settings = quant::lone_settings(recipe, name + ".weight", "quantize_tensor");
   NIBBLE_REQUIRE(settings.coded(), InvalidArgument, "quantize_tensor: the recipe leaves '{}' float", name);
   quant::WeightStatistics statistics{.fisher = matrix_of(fisher, "fisher"),
                                      .second_moment = vector_of(second_moment, "second_moment"),
@@ -57,18 +60,14 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
                                      .hessian = {},
                                      .output_hessian = {}};
   const auto square = [](const MaybeArray& given, std::size_t extent, std::string_view what) {
-    Matrix<float> result;
-    if (!given) return result;
-    const Matrix<double> h = doubles_of(*given, what);
-    NIBBLE_REQUIRE(h.rows() == extent && h.cols() == extent, InvalidArgument, "{}: expected ({}, {}), got ({}, {})",
-                   what, extent, extent, h.rows(), h.cols());
-    result = Matrix<float>(extent, extent);
-    std::transform(h.values().begin(), h.values().end(), result.values().begin(),
-                   [](double value) { return static_cast<float>(value); });
-    return result;
+    Matrix<double> h = matrix_of(given, what);
+    NIBBLE_REQUIRE(!given || (h.rows() == extent && h.cols() == extent), InvalidArgument,
+                   "{}: expected ({}, {}), got ({}, {})", what, extent, extent, h.rows(), h.cols());
+    return h;
   };
-  statistics.hessian = square(hessian, view.cols(), "hessian");
-  if (settings.output_hessian) statistics.output_hessian = square(output_hessian, view.rows(), "output_hessian");
+  statistics.hessian = rounded(square(hessian, view.cols(), "hessian"));
+  if (settings.output_hessian)
+    statistics.output_hessian = quant::usable_output_hessian(square(output_hessian, view.rows(), "output_hessian"));
   NIBBLE_REQUIRE(statistics.fisher.size() == 0 ||
                      (statistics.fisher.rows() == view.rows() && statistics.fisher.cols() == view.cols()),
                  InvalidArgument, "fisher: expected ({}, {}), got ({}, {})", view.rows(), view.cols(),
@@ -87,7 +86,7 @@ Tensor quantize_tensor(const AnyArray& w, const quant::Recipe& recipe, const std
   needs(settings.solver != quant::Solver::kNearest || settings.codebook_iterations > 0 ||
             settings.search == quant::ScaleSearch::kHessian,
         statistics.hessian.size() > 0, "hessian");
-  needs(settings.output_hessian, statistics.output_hessian.size() > 0, "output_hessian");
+  needs(settings.output_hessian, output_hessian.has_value(), "output_hessian");
   return unlocked([&] {
     quant::WeightParts made = quant::quantize_tensor(name, ViewSource(view), settings, statistics);
     const quant::StoredTensor layout = quant::stored_tensor(settings, view.rows(), view.cols());
@@ -182,8 +181,9 @@ void bind_tensor(nb::module_& module) {
           "of everything stored")
       .def_ro("relative_error", &Tensor::relative_error, "||W - Ŵ|| / ||W||; 0 for one read from a checkpoint")
       .def_ro("optimality_gap", &Tensor::optimality_gap, "of its palettes, certified; 0 when read from a checkpoint")
-      .def_prop_ro("bias_correction", &array_of<&Tensor::bias_correction>,
-                   "(out) float32: (W - Ŵ) mean_input, what `shifting: true` adds to the bias; empty without")
+      .def_prop_ro(
+          "bias_correction", &array_of<&Tensor::bias_correction>,
+          "(out) float32: (W - Ŵ) mean_input, as it was given: what `shifting: true` adds to the bias; empty without")
       .def("decode", &decode, "(out, in) float32: the values that the format defines")
       .def("codes", &codes_of,
            nb::sig("def codes(self) -> numpy.typing.NDArray[numpy.uint8] | numpy.typing.NDArray[numpy.uint16]"),
@@ -199,7 +199,10 @@ void bind_tensor(nb::module_& module) {
       "magnitude"_a = nb::none(), "output_hessian"_a = nb::none(),
       R"(Quantizes one weight (out, in) as `recipe` says for tensor `name`: what quantize() does to every one. Statistics, as
 Calibration gives them, are needed as far as the recipe asks: fisher (out, in), hessian (in, in) of the kind it names,
-output_hessian (out, out), mean_input, second_moment and magnitude (in). w is float32 and only read; statistics float32 or float64.)");
+output_hessian (out, out), mean_input, second_moment and magnitude (in). mean_input is what the bias is corrected with:
+correction_mean(kind) of a LayerStatistics where a solver has a centred Hessian of that kind. w is float32 and only read;
+statistics float32 or float64. What takes a model is refused: budget, tuning, input_scaling; of `sequential` the
+statistics are yours to bring.)");
 }
 
 }  // namespace nibble::python

@@ -16,7 +16,7 @@ struct WeightStatistics {
   std::vector<double> magnitude;      ///< (in): E|x|
   std::vector<double> mean_input;     ///< (in)
   Matrix<float> hessian;              ///< (in, in), of hessian_kind(): for solvers, and to measure output errors
-  Matrix<float> output_hessian;       ///< (out, out): calib::output_hessian(), for settings.output_hessian
+  Matrix<float> output_hessian;       ///< (out, out): usable_output_hessian(), for settings.output_hessian
 };
 
 /// What is stored for one weight, and how well it came out.

@@ -1,5 +1,6 @@
 """Checkpoints, calibrations, quantizing and running: against each other and against the files."""
 import json
+import shutil
 import threading
 
 import nibble
@@ -165,6 +166,74 @@ def test_quantize_tensor_takes_an_output_hessian(calibration, demo, tmp_path):
         nibble.quantize_tensor(original.weight(name), recipe, name, **given)
     with pytest.raises(nibble.InvalidArgument, match=r"output_hessian: expected"):
         nibble.quantize_tensor(original.weight(name), recipe, name, output_hessian=np.eye(3, dtype=np.float32), **given)
+
+
+def statistics_for(recipe, layer):
+    """What quantize() takes of a calibration for a recipe whose codes are solved under a centred Hessian."""
+    kind = recipe.as_dict()["defaults"]["hessian"]
+    return dict(hessian=layer.hessian(kind), output_hessian=layer.output_hessian, mean_input=layer.correction_mean(kind))
+
+
+@pytest.mark.parametrize("preset", ["scalar-one-shot", "windowed-one-shot"])
+def test_one_shot_presets_by_layer_are_those_of_the_model(calibration, demo, tmp_path, preset):
+    recipe = nibble.Recipe(preset)
+    nibble.quantize(demo / "gpt2-demo", tmp_path / "made", recipe, calibration=calibration)
+    original, made = nibble.Checkpoint(demo / "gpt2-demo"), nibble.Checkpoint(tmp_path / "made")
+    name = "h.1.mlp.c_fc"
+    tensor = nibble.quantize_tensor(original.weight(name), recipe, name, **statistics_for(recipe, calibration[name]))
+    for part in made.quantized(name).parts:
+        np.testing.assert_array_equal(tensor.part(part), made.quantized(name).part(part))
+    bias = original.tensor(name + ".bias")
+    np.testing.assert_array_equal(made.tensor(name + ".bias"),
+                                  (bias.astype(np.float32) + tensor.bias_correction).astype(bias.dtype))
+
+
+def test_outputs_without_gradients_count_alone(demo, tmp_path):
+    """Rows of zeros in a projection leave what it projects without a gradient: here one output, or all of them."""
+    name, behind = "h.0.mlp.c_fc", "h.0.mlp.c_proj.weight"
+    recipe = nibble.Recipe("windowed-one-shot")
+    for silent in (slice(3, 4), slice(None)):
+        model, output = tmp_path / f"model{silent.start}", tmp_path / f"made{silent.start}"
+        shutil.copytree(demo / "gpt2-demo", model)
+        raw = bytearray((model / "model.safetensors").read_bytes())
+        data = 8 + int.from_bytes(raw[:8], "little")
+        begin, end = json.loads(raw[8:data])[behind]["data_offsets"]
+        weight = np.frombuffer(memoryview(raw)[data + begin:data + end], np.float16)
+        weight.reshape(nibble.Checkpoint(model).tensor(behind).shape)[silent] = 0  # (in, out)
+        (model / "model.safetensors").write_bytes(raw)
+        calibration = nibble.calibrate(model, tmp_path / f"calib{silent.start}.h5", text=demo / "calibration.txt", samples=2,
+                                       length=64, collect="activations,guided-hessian,output-hessian")
+        given = statistics_for(recipe, calibration[name])
+        assert not given["output_hessian"].diagonal()[silent].any()
+        tensor = nibble.quantize_tensor(nibble.Checkpoint(model).weight(name), recipe, name, **given)
+        nibble.quantize(model, output, recipe, calibration=calibration)
+        np.testing.assert_array_equal(nibble.Checkpoint(output).weight(name), tensor.decode())
+
+
+def test_correction_means_go_with_their_hessians(calibration):
+    layer = calibration["h.1.mlp.c_fc"]
+    np.testing.assert_array_equal(layer.correction_mean(), layer.mean_input)
+    np.testing.assert_array_equal(layer.correction_mean("centred"), layer.mean_input)
+    mean = layer.correction_mean("guided-centred")
+    np.testing.assert_array_equal(layer.correction_mean("guided"), mean)
+    # What centring takes off is Σ s / N · μ μᵀ, a multiple of the product of that mean alone.
+    lost = layer.hessian("guided").astype(np.float64) - layer.hessian("guided-centred")
+    largest = np.abs(mean).argmax()
+    for given, fits in ((mean, True), (layer.mean_input, False)):
+        product = np.outer(given, given) / given[largest] ** 2
+        assert (np.abs(lost / lost[largest, largest] - product).max() < 1e-5) == fits
+    with pytest.raises(nibble.InvalidArgument, match="kind: expected plain or centred or guided"):
+        layer.correction_mean("median")
+
+
+@pytest.mark.parametrize("preset, keys, what", [("best-mixed", {}, "budget"), ("scalar-tuned", {}, "tuning"),
+                                                ("int4-block", {"input_scaling": "awq"}, "input_scaling")])
+def test_quantize_tensor_refuses_what_takes_a_model(calibration, demo, preset, keys, what):
+    recipe, name = nibble.Recipe(preset, **keys), "h.1.mlp.c_fc"
+    w, layer = nibble.Checkpoint(demo / "gpt2-demo").weight(name), calibration[name]
+    given = dict(hessian=layer.hessian("guided-centred"), output_hessian=layer.output_hessian, mean_input=layer.mean_input)
+    with pytest.raises(nibble.InvalidArgument, match=f"^quantize_tensor: .*{what}"):
+        nibble.quantize_tensor(w, recipe, name, **given)
 
 
 def test_shifting_corrects_the_mean_output(calibration, demo):

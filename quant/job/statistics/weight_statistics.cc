@@ -12,6 +12,7 @@
 #include "quant/job/statistics/input_map.h"
 #include "quant/store/quantization_config.h"
 #include "quant/tensor/row_slices.h"
+#include "quant/tensor/usable_output_hessian.h"
 
 namespace nibble::quant {
 namespace {
@@ -39,22 +40,6 @@ void divide_inputs(const std::vector<float>& s, WeightStatistics& statistics) {
   divide(s, std::span(statistics.mean_input), false);
   for (std::size_t i = 0; i < statistics.fisher.rows(); ++i) divide(s, statistics.fisher.row(i), true);
   divide_products(s, statistics.hessian);
-}
-
-// Outputs that no gradient came to are not outputs that do not matter: they count alone, a hundredth of the mean, or
-// codes that depend on each other (windows) would make noise of them. Empty where there is no gradient at all: then all
-// outputs count alike.
-Matrix<float> usable_output_hessian(const Matrix<double>& h) {
-  constexpr float kSilent = 0.01f;
-  Matrix<float> result = rounded(h);
-  bool any = false;
-  for (std::size_t i = 0; i < result.rows(); ++i) {
-    if (result(i, i) > 0.0f)
-      any = true;
-    else
-      result(i, i) = kSilent;
-  }
-  return any ? std::move(result) : Matrix<float>();
 }
 
 // About what the parts of a weight take: its codes, and a float16 with a zero point for every block.
