@@ -20,9 +20,6 @@ using Tensor = std::shared_ptr<const QuantizedTensor>;
 
 constexpr std::size_t kChunkValues = std::size_t{1} << 18;
 
-// The width in which codes of `bits` are stored.
-unsigned stored_width(unsigned bits) { return bits == 5 ? 6 : bits == 7 ? 8 : bits; }
-
 // Codes of the rows, each put through `map`, as one stream; rows that need no repacking as they lie.
 template <class Map>
 BlobPlan::Producer codes_producer(const Tensor& tensor, Rows rows, unsigned width, Map map) {
@@ -66,13 +63,12 @@ std::size_t rows_per_table(const QuantizedTensor& tensor, Rows rows) {
   return group == 0 ? rows.count() : std::gcd(std::gcd(group, rows.count()), rows.begin);
 }
 
-BlobPlan::Producer tables_producer(const Tensor& tensor, Rows rows, std::size_t rows_each, unsigned width,
+BlobPlan::Producer tables_producer(const Tensor& tensor, Rows rows, std::size_t rows_each,
                                    const std::shared_ptr<Rounding>& rounding) {
   return [=](const ByteSink& sink) {
     const TensorSpec& spec = tensor->spec();
     const quant::TensorPart* scales = tensor->find("scale");
-    const std::size_t entries = std::size_t{1} << width;
-    std::vector<float> palette, table(entries * spec.cluster_dim);
+    std::vector<float> palette, table(spec.entries() * spec.cluster_dim);
     std::vector<std::uint16_t> halves(table.size());
     std::size_t loaded = static_cast<std::size_t>(-1);
     for (std::size_t r = rows.begin; r < rows.end; r += rows_each) {
@@ -80,14 +76,9 @@ BlobPlan::Producer tables_producer(const Tensor& tensor, Rows rows, std::size_t 
       if (group != loaded) tensor->load_palette(group, palette), loaded = group;
       float scale = 1.0f;
       if (scales != nullptr) convert_to_f32(DType::kF16, scales->bytes.data() + 2 * r, 1, &scale);
-      // A wider index type has entries that no code names; they repeat the last vector.
-      for (std::size_t e = 0; e < entries; ++e)
-        for (std::size_t j = 0; j < spec.cluster_dim; ++j) {
-          const float exact = palette[std::min(e, spec.entries() - 1) * spec.cluster_dim + j];
-          table[e * spec.cluster_dim + j] = scales != nullptr ? scale * exact : exact;
-        }
+      for (std::size_t i = 0; i < table.size(); ++i) table[i] = scales != nullptr ? scale * palette[i] : palette[i];
       convert_to_f16(table, halves.data());
-      for (std::size_t i = 0; i < spec.entries() * spec.cluster_dim; ++i) {
+      for (std::size_t i = 0; i < table.size(); ++i) {
         const float kept = f16_to_f32(halves[i]);
         NIBBLE_REQUIRE(std::isfinite(kept), NumericalError, "{}: palette entry {} of row {} {}", tensor->name(),
                        table[i], r, why_not_finite(table[i], DType::kF16));
@@ -100,17 +91,15 @@ BlobPlan::Producer tables_producer(const Tensor& tensor, Rows rows, std::size_t 
 
 Constant plan_palette(BlobPlan& plan, const Tensor& tensor, Rows rows, const std::shared_ptr<Rounding>& rounding) {
   const TensorSpec& spec = tensor->spec();
-  const unsigned width = stored_width(spec.bits);
   const std::size_t each = rows_per_table(*tensor, rows), codes = spec.codes_per_row();
-  const bool as_they_lie = width == spec.bits && codes * width % 8 == 0;
+  const bool as_they_lie = codes * spec.bits % 8 == 0;
   Constant constant{"constexpr_lut_to_dense", {}, {DataType::kFloat16, {rows.count(), spec.cols}}};
   constant.operands["indices"] =
-      blob(plan, unsigned_type(width), {rows.count(), codes}, tensor->name() + ".codes",
+      blob(plan, unsigned_type(spec.bits), {rows.count(), codes}, tensor->name() + ".codes",
            as_they_lie ? bytes_producer(tensor, rows, 0)
-                       : codes_producer(tensor, rows, width, [](std::uint8_t code) { return code; }));
-  constant.operands["lut"] =
-      blob(plan, DataType::kFloat16, {rows.count() / each, 1, std::uint64_t{1} << width, spec.cluster_dim},
-           tensor->name() + ".palette", tables_producer(tensor, rows, each, width, rounding));
+                       : codes_producer(tensor, rows, spec.bits, [](std::uint8_t code) { return code; }));
+  constant.operands["lut"] = blob(plan, DataType::kFloat16, {rows.count() / each, 1, spec.entries(), spec.cluster_dim},
+                                  tensor->name() + ".palette", tables_producer(tensor, rows, each, rounding));
   if (spec.cluster_dim > 1)
     constant.operands["vector_axis"] = Value{scalar_type(DataType::kInt32), std::vector<std::int32_t>{1}};
   return constant;
@@ -169,6 +158,10 @@ std::string why_not_held(const TensorSpec& spec, bool outliers) {
   if (spec.coding == quant::Coding::kBlocks && spec.group_size != 0 && spec.group_size < spec.cols &&
       spec.cols % spec.group_size != 0)
     return fmt::format("blocks of {} do not divide rows of {} inputs", spec.group_size, spec.cols);
+  if (spec.coding == quant::Coding::kBlockPalette) return "palettes that blocks of inputs scale have no operation";
+  if (spec.windowed()) return "codes that overlap (windows) have no operation";
+  if (spec.coding == quant::Coding::kPalette && (spec.bits == 5 || spec.bits == 7))
+    return fmt::format("there are no indices of {} bits", spec.bits);
   return {};
 }
 

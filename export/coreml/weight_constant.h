@@ -31,11 +31,14 @@ struct Rows {
 ///
 /// | stored | written as |
 /// |---|---|
-/// | palette | constexpr_lut_to_dense: indices (N, K / v) of 1, 2, 3, 4, 6 or 8 bits (5 in 6, 7 in 8), tables (T, 1,
-/// 2^bits, v) in float16, | | | one per tensor or group of rows; with row scales one per row, scale folded in; vectors
-/// run along axis 1 | | blocks without zero points | constexpr_blockwise_shift_scale: int4 (up to 4 bits) or int8,
-/// float16 scale (N, blocks) | | blocks with zero points | the same with uint4 or uint8 and an offset (N, blocks) | |
-/// outliers; blocks that do not divide the row | not at all |
+/// | palette of 1, 2, 3, 4, 6, 8 bits | constexpr_lut_to_dense: indices (N, K / v), float16 tables (T, 1, 2^bits, v) |
+/// | … tables | one per tensor or group of rows; with row scales one per row, scale folded in |
+/// | … vectors of v | along axis 1 |
+/// | blocks without zero points | constexpr_blockwise_shift_scale: int4 (up to 4 bits) or int8, float16 scales |
+/// | … scales | (N, blocks) |
+/// | blocks with zero points | the same with uint4 or uint8 and an offset (N, blocks) |
+/// | palette of 5 or 7 bits, read through windows, or of scaled blocks | not at all |
+/// | outliers; blocks that do not divide the row | not at all |
 std::string why_not_held(const quant::TensorSpec& spec, bool outliers);
 
 /// The rows of a quantized weight, codes as they are. Table entries, and products with row scales, are rounded to

@@ -165,6 +165,15 @@ TEST(CoreMlWeight, RefusesWhatHasNoPlace) {
   EXPECT_EQ(why_not_held({Coding::kBlocks, 4, 32, 4, 16}, false), "");
   EXPECT_NE(why_not_held({Coding::kBlocks, 4, 40, 4, 16}, false).find("do not divide rows of 40"), std::string::npos);
   EXPECT_NE(why_not_held({Coding::kPalette, 4, 40, 4, 0}, true).find("outliers"), std::string::npos);
+  for (const std::size_t block : {32u, 0u}) {
+    const TensorSpec blocks{.coding = Coding::kBlockPalette, .rows = 4, .cols = 32, .bits = 4, .group_size = block};
+    EXPECT_NE(why_not_held(blocks, false).find("blocks of inputs"), std::string::npos);
+  }
+  const TensorSpec windows{.coding = Coding::kPalette, .rows = 4, .cols = 32, .bits = 2, .window_bits = 6};
+  EXPECT_NE(why_not_held(windows, false).find("windows"), std::string::npos);
+  for (unsigned bits = 1; bits <= 8; ++bits) {
+    EXPECT_EQ(why_not_held({Coding::kPalette, 4, 32, bits, 0}, false) == "", bits != 5 && bits != 7) << bits;
+  }
   ConstantPool pool;
   const auto tensor = std::make_shared<const QuantizedTensor>(block_tensor({Coding::kBlocks, 2, 40, 4, 16}, false));
   EXPECT_TRUE(test::throws_with<InvalidArgument>(
