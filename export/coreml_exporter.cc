@@ -2,6 +2,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "export/coreml/names.h"
@@ -84,6 +85,17 @@ coreml::Model described(const ExportModel& model, std::string_view layout) {
   return package;
 }
 
+// The package is right with such layers, but not wholly for the Neural Engine.
+std::vector<std::string> notes(const model::Architecture& architecture, coreml::Layout layout) {
+  std::vector<const model::Parameter*> wide = model::linear_layers(architecture);
+  std::erase_if(wide, [](const model::Parameter* layer) { return layer->out < coreml::kAneAxis; });
+  if (layout != coreml::Layout::kAne || wide.empty()) return {};
+  return {fmt::format(
+      "{} layers of the blocks have {} outputs or more ({}: {}); the Neural Engine takes no axis so long, so "
+      "another processor may have to compute them",
+      wide.size(), coreml::kAneAxis, wide.front()->module, wide.front()->out)};
+}
+
 Written write(const ExportPlan& plan, const std::filesystem::path& output, const ProgressSink& progress) {
   const ExportModel& model = plan.model;
   const model::Architecture& architecture = model.architecture();
@@ -115,6 +127,7 @@ Written write(const ExportPlan& plan, const std::filesystem::path& output, const
   }
   coreml::write_package(output, package, pool.blobs(), progress);
   written.bytes = pool.blobs().file_bytes();
+  written.notes = notes(architecture, layout);
   return written;
 }
 

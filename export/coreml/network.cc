@@ -13,8 +13,9 @@ using model::Architecture;
 using model::AttentionSpec;
 using model::BlockSpec;
 
-// The Neural Engine takes no axis of 16384 elements and more; parts are whole groups of 64.
-constexpr std::size_t kAneOutputs = 16384 - 64;
+// Of a part of the head; parts are whole groups of 64. The logits that they are joined to are as long as the
+// vocabulary.
+constexpr std::size_t kAneOutputs = kAneAxis - 64;
 
 class NetworkBuilder {
  public:

@@ -8,6 +8,10 @@
 
 namespace nibble::coreml {
 
+/// The Neural Engine takes no axis of so many elements or more. Under its layout a head is multiplied in parts below
+/// that; layers of the blocks are not cut.
+inline constexpr std::size_t kAneAxis = 16384;
+
 struct NetworkForm {
   Layout layout = Layout::kGpu;
   std::size_t positions = 0;  ///< that a text may have: tables of positions, and on the GPU the caches, have so many

@@ -11,6 +11,7 @@
 #include "quant/store/load_model.h"
 #include "tests/export/coreml/mil_interpreter.h"
 #include "tests/export/directory_support.h"
+#include "tests/export/gguf_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/compare.h"
@@ -135,6 +136,20 @@ TEST(CoreMlExporter, GoldenTextsAreNoLongerThanThePackagesCaches) {
     EXPECT_EQ(facts.at("tokens").size(), context);
     EXPECT_EQ(facts.at("rows"), context);
   }
+}
+
+TEST(CoreMlExporter, SaysWhichLayersAreTooWideForTheNeuralEngine) {
+  const TempDir dir;
+  const auto notes_of = [&](std::uint64_t intermediate, const char* layout) {
+    test::write_small_llama(dir / "model", {{"hidden_size", 8}, {"intermediate_size", intermediate}});
+    return export_coreml(dir / "model", dir / "p.mlpackage", {.layout = layout}).written.notes;
+  };
+  EXPECT_TRUE(notes_of(16383, "ane").empty());
+  EXPECT_TRUE(notes_of(16384, "gpu").empty());
+  const std::vector<std::string> notes = notes_of(16384, "ane");
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("4 layers of the blocks have 16384 outputs or more"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("model.layers.0.mlp.gate_proj: 16384"), std::string::npos) << notes[0];
 }
 
 // A dimension of lengths has at least two of them.
