@@ -75,7 +75,7 @@ ALLOWED = {
     "eval/speed": NETWORK,
     "eval/sweep": JOB | {"eval/quality", "eval/speed"},
     "eval/report": CORE | {"eval/sweep", "quant/recipe"},
-    "eval/storage": CORE | {"model/checkpoint", "model/open", "quant/format", "quant/store"},
+    "eval/storage": CORE | {"model/architecture", "model/checkpoint", "model/open", "quant/format", "quant/store"},
     "cli": None,    # the composition root: everything
     "python": None,  # bindings of everything
     "tests": None,

@@ -65,6 +65,12 @@ void announce(const calib::CalibrationPlan& plan, double seconds, const calib::R
       plan.residuals_on_disk ? "; boundary activations in a scratch file" : "", human_bytes(plan.disk_bytes)));
 }
 
+// A file says of which builds all that was added up in it is.
+void warn_of_programs(const std::filesystem::path& output) {
+  const std::array settings{calib::StatsFile::open(output)->settings()};
+  if (const auto warning = calib::warning_of_programs(settings)) warn(*warning);
+}
+
 void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   const bool first = mpi.team().rank() == 0;
   const PeakAnonymousMemory memory;
@@ -92,16 +98,13 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   job.team = &mpi.team();
   const calib::RunSettings settings = calib::complete_settings(job);
   const calib::CalibrationJob run = arguments.extend.empty() ? job : calib::added_windows(job, arguments.extend);
-  if (first && !arguments.extend.empty()) {
-    const std::array parts{calib::StatsFile::open(arguments.extend)->settings(), settings};
-    if (const auto warning = calib::warning_of_programs(parts)) warn(*warning);
-  }
   const calib::CalibrationPlan plan = calib::plan_job(run);
   if (first && !arguments.common.quiet) announce(plan, calib::estimate_seconds(plan), calib::complete_settings(run));
   const double done =
       arguments.extend.empty() ? calib::calibrate(job) : calib::extend_calibration(job, arguments.extend);
   bar.finish();
   if (!first) return;
+  warn_of_programs(arguments.output);
   for (const std::string& warning : quant::warnings(model.architecture, *calib::StatsFile::open(arguments.output)))
     warn(warning);
 
@@ -145,9 +148,7 @@ void merge(const CalibrateArguments& arguments) {
   NIBBLE_REQUIRE(!std::filesystem::exists(arguments.output), InvalidArgument,
                  "'{}' is there already; remove it or choose another -o", arguments.output.string());
   calib::merge_stats(inputs, arguments.output);
-  std::vector<calib::RunSettings> parts;
-  for (const std::filesystem::path& path : inputs) parts.push_back(calib::StatsFile::open(path)->settings());
-  if (const auto warning = calib::warning_of_programs(parts)) warn(*warning);
+  warn_of_programs(arguments.output);
   if (!arguments.common.json) {
     return print(fmt::format("merged {} files into {} ({})\n", inputs.size(), arguments.output.string(),
                              human_bytes(std::filesystem::file_size(arguments.output))));

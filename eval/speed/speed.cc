@@ -76,19 +76,20 @@ std::vector<SpeedOptions> at_contexts(const SpeedOptions& options, std::span<con
 void require_room(const SpeedOptions& options, const model::Architecture& architecture, const SpeedSizeNames& names) {
   const model::CacheOptions cache = cache_of(options);
   const bool window = cache.kind == model::CacheKind::kWindow;
-  NIBBLE_REQUIRE(
-      !window || cache.chunk<cache.context, InvalidArgument, "{} {}: expected more than {}, {}", options.context> 0
-          ? names.context
-          : names.window_context,
-      cache.context, names.window_chunk, cache.chunk);
+  const bool named = options.context > 0;
+  const std::string_view context = named ? names.context : names.window_context;
+  NIBBLE_REQUIRE(!window || cache.context > cache.chunk, InvalidArgument, "{} {}: expected more than {}, {}", context,
+                 cache.context, names.window_chunk, cache.chunk);
   // A window slides over any number of positions, but learned ones end where they end.
   const std::size_t limit = architecture.position_limit();
   NIBBLE_REQUIRE(window || options.context <= limit, InvalidArgument, "{} {}: the model has {} positions",
                  names.context, options.context, limit);
   const std::size_t needed = options.prompt + options.generate + (window ? 0 : 1);
-  NIBBLE_REQUIRE((!window && options.context > 0) || needed <= limit, InvalidArgument,
-                 "{} {} and {} {} need {} positions, the model has {}", names.prompt, options.prompt, names.generate,
-                 options.generate, needed, limit);
+  NIBBLE_REQUIRE(!named || !window || needed <= limit, InvalidArgument,
+                 "{} {}: a prompt and tokens generated behind it take {} positions, the model has {}", names.context,
+                 options.context, needed, limit);
+  NIBBLE_REQUIRE(named || needed <= limit, InvalidArgument, "{} {} and {} {} need {} positions, the model has {}",
+                 names.prompt, options.prompt, names.generate, options.generate, needed, limit);
 }
 
 SpeedResult measure_speed(const model::Model& model, const SpeedOptions& options) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "model/architecture/architecture.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/narrow_tensors.h"
 #include "model/open/open_model.h"
@@ -72,6 +73,9 @@ Matrix number_matrix(const model::TensorView& view, std::size_t row_extents) {
 }
 
 void add_numbers(Kinds& kinds, const std::string& what, const model::TensorView& view, std::size_t row_extents = 1) {
+  NIBBLE_REQUIRE(dtype_size(view.dtype) <= sizeof(std::uint32_t), FormatError,
+                 "storage study: {} in tensor '{}': expected numbers of up to 32 bits, got {}", what, view.name,
+                 dtype_name(view.dtype));
   Kind& kind = kinds[fmt::format("{}, {}", what, dtype_name(view.dtype))];
   kind.width = static_cast<unsigned>(dtype_size(view.dtype) * 8);
   kind.matrices.push_back(number_matrix(view, row_extents));
@@ -82,7 +86,7 @@ void add_narrow(Kinds& kinds, model::NarrowPart::Kind part, const model::TensorV
   if (part == model::NarrowPart::Kind::kScales) add_numbers(kinds, "weight scales", view);
   if (part != model::NarrowPart::Kind::kCodes) return;
   if (is_float8(view.dtype)) return add_numbers(kinds, "weights", view);
-  add_numbers(kinds, "weights, mxfp4 blocks", view, 2);  // (…, out, in / 32, 16)
+  add_numbers(kinds, "weights, mxfp4 blocks", view, view.shape.size() > 2 ? 2 : 1);  // (…, out, in / 32, 16)
 }
 
 // Stored names of biases: those of a stack of experts are a matrix.
@@ -91,6 +95,15 @@ std::set<std::string> bias_names(const model::Architecture& architecture) {
   for (const model::Parameter* layer : model::linear_layers(architecture))
     for (std::string& name : architecture.candidates(layer->bias.tensor)) names.insert(std::move(name));
   return names;
+}
+
+// Of a network that is not known every matrix counts.
+const model::Architecture* architecture_if_known(const model::Checkpoint& checkpoint) {
+  try {
+    return &checkpoint.architecture();
+  } catch (const FormatError&) {
+    return nullptr;
+  }
 }
 
 Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
@@ -107,11 +120,11 @@ Kinds kinds_of(const std::shared_ptr<const model::Checkpoint>& checkpoint) {
                                        std::pair(".block_zero", "block zeros")})
       if (checkpoint->contains(module + suffix)) add_numbers(kinds, what, checkpoint->tensor(module + suffix));
   }
-  const model::Architecture& architecture = checkpoint->architecture();
+  const model::Architecture* const architecture = architecture_if_known(*checkpoint);
   const model::NarrowTensors narrow(*checkpoint);
-  const std::set<std::string> biases = bias_names(architecture);
+  const std::set<std::string> biases = architecture ? bias_names(*architecture) : std::set<std::string>();
   for (const std::string& name : checkpoint->tensor_names()) {
-    if (quant::is_quantized_part(quantized, name) || architecture.is_ignored(name)) continue;
+    if (quant::is_quantized_part(quantized, name) || (architecture && architecture->is_ignored(name))) continue;
     if (const model::EncodedTensor* const encoded = checkpoint->encoded(name)) {
       for (const model::TensorView& rows : encoded->stored) add_numbers(kinds, "blocks of " + encoded->storage, rows);
       continue;

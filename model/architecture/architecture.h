@@ -109,7 +109,7 @@ struct HeadSpec {
 /// A decoder-only transformer, told as data: what the network is built from, and what everybody asks who wants to know
 /// what a weight is for. Made by a family's file from config.json (families.h). Value type; no I/O.
 struct Architecture {
-  std::string family;  ///< model_type
+  std::string family;  ///< model_type, or the one that a config.json means by another (Ministral 8B says "mistral")
   std::size_t vocabulary = 0;
   std::size_t hidden = 0;  ///< width of the residual stream
   std::size_t max_positions = 0;

@@ -18,24 +18,26 @@ using Json = nlohmann::json;
 constexpr std::pair<std::string_view, std::string_view> kOuter[] = {
     {"gemma3", "gemma3_text"}, {"llava", "llama"}, {"llava_next", "llama"}, {"mistral3", "mistral"}};
 
-// Extents that a text_config may leave out, unlike a config.json of the model alone: what transformers takes then.
-struct Extents {
-  std::string_view model_type;
+// What a text_config may leave out, unlike a config.json of the model alone: extents, for which transformers has
+// defaults, and the class, by which vLLM goes.
+struct Defaults {
+  std::string_view model_type, architecture;
   unsigned vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;
 };
-constexpr Extents kDefaults[] = {{"gemma3_text", 262208, 2304, 9216, 26, 8},
-                                 {"llama", 32000, 4096, 11008, 32, 32},
-                                 {"mistral", 32000, 4096, 14336, 32, 32},
-                                 {"qwen2", 151936, 4096, 22016, 32, 32}};
+constexpr Defaults kDefaults[] = {{"gemma3_text", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8},
+                                  {"llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32},
+                                  {"mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32},
+                                  {"qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32}};
 
 bool says(const Json& config, const char* key) {
   const auto found = config.find(key);
   return found != config.end() && !found->is_null();
 }
 
-void add_default_extents(Json& text) {
-  const auto own = std::ranges::find(kDefaults, text.at("model_type"), &Extents::model_type);
+void add_defaults(Json& text) {
+  const auto own = std::ranges::find(kDefaults, text.at("model_type"), &Defaults::model_type);
   if (own == std::end(kDefaults)) return;
+  if (!says(text, "architectures")) text["architectures"] = {own->architecture};
   const auto add = [&](const char* key, unsigned extent) {
     if (!says(text, key)) text[key] = extent;
   };
@@ -77,13 +79,16 @@ std::optional<std::string> text_model_config(std::string_view config_text, std::
   static_cast<void>(JsonFields(whole, std::string(what)).object("text_config"));
   Json text = whole.at("text_config");
   if (!says(text, "model_type")) text["model_type"] = outer->second;
-  add_default_extents(text);
+  add_defaults(text);
   for (const char* key : {"bos_token_id", "eos_token_id"})  // of the whole conversation, where there is one
     if (says(whole, key)) text[key] = whole.at(key);
   for (const char* key : {"tie_word_embeddings", "pad_token_id", "dtype", "torch_dtype", "quantization_config",
                           "quantization", "transformers_version"})
     if (!says(text, key) && says(whole, key)) text[key] = whole.at(key);
-  if (!says(text, "tie_word_embeddings")) text["tie_word_embeddings"] = std::ranges::none_of(stored, is_head);
+  // Where both speak of the head and only the outer ties it, transformers 5 does so if there is no other.
+  const bool ties = whole.value("tie_word_embeddings", Json()) == true;
+  const bool no_head = std::ranges::none_of(stored, is_head);
+  if (!says(text, "tie_word_embeddings") || (ties && no_head)) text["tie_word_embeddings"] = no_head;
   return text.dump(2) + "\n";
 }
 

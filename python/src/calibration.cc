@@ -214,13 +214,10 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
       .def_static(
           "merge",
           [](const std::vector<std::filesystem::path>& files, const std::filesystem::path& output) {
-            std::vector<calib::RunSettings> parts;
-            unlocked([&] {
-              calib::merge_stats(files, output);
-              for (const auto& path : files) parts.push_back(calib::StatsFile::open(path)->settings());
-            });
-            if (const auto warning = calib::warning_of_programs(parts)) warn({&*warning, 1});
-            return PyCalibration{calib::StatsFile::open(output)};
+            unlocked([&] { calib::merge_stats(files, output); });
+            const PyCalibration merged{calib::StatsFile::open(output)};
+            if (const auto warning = calib::warning_of_programs({&merged.file->settings(), 1})) warn({&*warning, 1});
+            return merged;
           },
           "files"_a, "output"_a, "Adds up files of one model and one set of settings into a new file.");
   module.def(

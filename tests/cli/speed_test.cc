@@ -82,6 +82,9 @@ TEST(Speed, SaysWhichOptionsAskForMorePositionsThanAModelHasLearned) {
   EXPECT_THAT(error_of({"--context", "64,512"}), HasSubstr("--context 512: the model has 256 positions"));
   EXPECT_THAT(error_of({"--cache", "window", "--prompt", "200"}),
               HasSubstr("--prompt 200 and --generate 128 need 328 positions, the model has 256"));
+  EXPECT_THAT(
+      error_of({"--cache", "window", "--context", "512"}),
+      HasSubstr("--context 512: a prompt and tokens generated behind it take 511 positions, the model has 256"));
   EXPECT_THAT(error_of({"--cache", "window", "--context", "32"}),
               HasSubstr("--context 32: expected more than --window-chunk, 64"));
   EXPECT_THAT(error_of({"--cache", "window", "--window-chunk", "600"}),

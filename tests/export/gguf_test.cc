@@ -617,6 +617,7 @@ std::string_view refusal_of(std::string_view family) {
       family == "seed_oss")
     return "files are not written of model_type";
   if (family == "gemma2" || family == "gemma3") return "block 0: scale of scores";  // no key says that it is another
+  if (family == "gemma3-sees") return "block 2 without a window";                   // of every six the last
   if (family == "smollm3") return "block 1: rotary embedding";                      // every fourth is left out
   if (family == "qwen2_moe") return "block 1: mixture of experts";                  // all blocks have experts
   if (family == "exaone4") return "windows in 4 blocks";

@@ -22,6 +22,8 @@ TensorSettings with_layout(TensorSettings base, unsigned bits, Granularity granu
     base.granularity = granularity;
     base.group_size.reset();  // was said of another kind of group
   }
+  for (const RecipeKey& key : recipe_keys())  // a sign of rows is none of a palette for each
+    if (!key.applies(base) && !key.is_default(base)) key.reset(base);
   try {
     check_combination(base);
   } catch (const InvalidArgument& error) {

@@ -85,6 +85,22 @@ TEST_F(StorageStudyTest, TakesStacksAndNarrowFloatsForWhatTheyAre) {
   EXPECT_EQ(row_sizes(stream_of(streams, "weight scales, U8")), std::vector<std::size_t>(6, 4));
 }
 
+TEST_F(StorageStudyTest, RefusesScalesOfMoreThan32Bits) {
+  test::write_checkpoint(directory_.path(), test::tiny_llama().config_json,
+                         {{"a.weight", "F8_E4M3", {2, 3}, std::string(6, '\x38')},
+                          {"a.weight_scale_inv", "F64", {1, 1}, std::string(8, '\x38')}});
+  EXPECT_TRUE(test::throws_with<FormatError>([&] { collect_value_streams(directory_.path(), 1 << 20); },
+                                             "'a.weight_scale_inv'", "up to 32 bits, got F64"));
+}
+
+TEST_F(StorageStudyTest, TakesMatricesOfNetworksThatAreNotKnown) {
+  test::write_checkpoint(directory_.path(), R"({"model_type": "nobody's"})",
+                         {{"a.bias", "F16", {2, 3}, std::string(12, '\x38')}});
+  const auto streams = collect_value_streams(directory_.path(), 1 << 20);
+  ASSERT_EQ(streams.size(), 1u);
+  EXPECT_EQ(streams[0].values_in_model, 6u);
+}
+
 TEST_F(StorageStudyTest, LeavesOutMasksAndTheBiasesOfStacks) {
   const auto weights = [&](const test::TinyModel& model, const char* name) {
     model.write(directory_ / name);

@@ -495,6 +495,8 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"UnknownModelTypes", with(gpt2(), "model_type", "gpt3"), "'gpt3'", "did you mean 'gpt2'"},
         {"MissingModelTypes", Json{{"vocab_size", 3}}, "model_type", "got ''"},
         {"PicturesBesideText", with(llama(), "model_type", "gemma3"), "'gemma3'", "did you mean 'gemma"},
+        {"PicturesOfAnotherKind", with(with(llama(), "model_type", "blip"), "text_config", llama()), "'blip'",
+         "sees as well, of a kind that is not read"},
         {"SomethingElseThanAnObject", Json::array({1, 2}), "expected a JSON object", "array"},
         {"UnknownActivationsOfGpt2", with(gpt2(), "activation_function", "sine"), "gelu_new", "'sine'"},
         {"UnknownActivationsOfLlama", with(llama(), "hidden_act", "mish"), "expected silu", "'mish'"},

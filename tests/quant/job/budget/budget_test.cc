@@ -1,4 +1,6 @@
 // Budgets end to end on little models: what is tried, what it is predicted to cost, what is picked, what is refused.
+#include "quant/job/budget/budget.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,6 +56,26 @@ const BudgetCandidate& chosen(const BudgetTensor& tensor) {
 }
 
 constexpr std::string_view kBudget = "budget: {bits_per_weight: 6.0, bits: [2, 3, 4], granularity: [tensor, channel]}";
+
+// Which rows share a palette decides whether signs and weights of rows mean anything.
+TEST(Budget, KeepsOfSettingsWhatMeansSomethingToEachWay) {
+  QuantizeItem item;
+  item.identity.name = "a";
+  item.identity.block_linear = true;
+  const Recipe recipe = Recipe::parse(
+      "defaults: {scaling: std, sign: search, weighting_scale: plain}\n"
+      "budget: {bits_per_weight: 6, bits: [4], granularity: [tensor, channel]}",
+      "r");
+  item.settings = recipe.settings("a.weight");
+  const std::vector<TensorSettings> ways = budget_ways(item, recipe);
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_EQ(ways[0].sign, item.settings.sign);
+  EXPECT_NE(item.settings.sign, TensorSettings{}.sign);
+  EXPECT_EQ(ways[1].granularity, Granularity::kChannel);
+  EXPECT_EQ(ways[1].sign, TensorSettings{}.sign);
+  EXPECT_EQ(ways[1].weighting_scale, TensorSettings{}.weighting_scale);
+  EXPECT_EQ(ways[1].scaling, item.settings.scaling);
+}
 
 TEST(Budget, PicksWhatTheTableSaysWithinTheLimit) {
   const TempDir dir;
