@@ -1,7 +1,5 @@
 #include "cli/show/unexpected.h"
 
-#include <fmt/format.h>
-
 #include <string>
 
 #include "cli/terminal/output.h"
@@ -10,9 +8,7 @@
 namespace nibble::cli {
 
 void warn_of_unexpected(const model::Checkpoint& checkpoint) {
-  if (const std::string sentence = model::describe_unexpected_tensors(checkpoint); !sentence.empty()) warn(sentence);
-  if (const auto sentence = model::warning_of_special_tokens(checkpoint.architecture()))
-    warn(fmt::format("'{}': {}", checkpoint.directory().string(), *sentence));
+  for (const std::string& sentence : model::warnings(checkpoint)) warn(sentence);
 }
 
 }  // namespace nibble::cli

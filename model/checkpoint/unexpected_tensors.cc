@@ -86,4 +86,13 @@ std::string describe_unexpected_tensors(const Checkpoint& checkpoint) {
                      count > kShown ? fmt::format(" and {} more", count - kShown) : "", head);
 }
 
+std::vector<std::string> warnings(const Checkpoint& checkpoint) {
+  std::vector<std::string> sentences;
+  if (std::string sentence = describe_unexpected_tensors(checkpoint); !sentence.empty())
+    sentences.push_back(std::move(sentence));
+  if (const auto beyond = warning_of_special_tokens(checkpoint.architecture()))
+    sentences.push_back(fmt::format("'{}': {}", checkpoint.directory().string(), *beyond));
+  return sentences;
+}
+
 }  // namespace nibble::model

@@ -16,4 +16,8 @@ std::vector<std::string> unexpected_tensors(const Checkpoint& checkpoint);
 /// A sentence that names the first few of them for the user; empty if there are none.
 std::string describe_unexpected_tensors(const Checkpoint& checkpoint);
 
+/// What whoever opens the checkpoint should hear, a sentence each: of those tensors, of parts that are not read, and of
+/// special tokens beyond the vocabulary.
+std::vector<std::string> warnings(const Checkpoint& checkpoint);
+
 }  // namespace nibble::model

@@ -1,6 +1,5 @@
 #include "python/src/warnings.h"
 
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
 #include "model/checkpoint/unexpected_tensors.h"
@@ -12,13 +11,6 @@ void warn(std::span<const std::string> sentences) {
     if (PyErr_WarnEx(PyExc_UserWarning, sentence.c_str(), 1) != 0) throw nanobind::python_error();
 }
 
-void warn_of_unexpected(const model::Checkpoint& checkpoint) {
-  if (const std::string sentence = model::describe_unexpected_tensors(checkpoint); !sentence.empty())
-    warn({&sentence, 1});
-  if (const auto beyond = model::warning_of_special_tokens(checkpoint.architecture())) {
-    const std::string sentence = fmt::format("'{}': {}", checkpoint.directory().string(), *beyond);
-    warn({&sentence, 1});
-  }
-}
+void warn_of_unexpected(const model::Checkpoint& checkpoint) { warn(model::warnings(checkpoint)); }
 
 }  // namespace nibble::python
