@@ -37,8 +37,9 @@ while ((kills < kills_wanted)); do
     for ((attempt = 0; ; attempt++)); do
       # Any moment of an undisturbed run; later attempts find work done and are given longer, so that there is an end.
       draw=$RANDOM  # not in the subshell, which would draw by a seed of its own
-      # Without --foreground it kills itself as well, and what it killed still has its lock while its memory is taken apart.
-      before=(timeout --foreground -s KILL "$(awk -v r=$draw -v t="${milliseconds[$command]}" -v a="$attempt" \
+      # Without --foreground it kills itself as well, and what it killed still has its lock while its memory is taken apart;
+      # without --preserve-status it says 124 of what ended by itself just then.
+      before=(timeout --foreground --preserve-status -s KILL "$(awk -v r=$draw -v t="${milliseconds[$command]}" -v a="$attempt" \
         'BEGIN { printf "%.3f", 0.001 + r / 32768 * t * (1 + a / 4) / 1000 }')")
       status=0
       run "$command" "$out" >"$directory/log" 2>&1 || status=$?
