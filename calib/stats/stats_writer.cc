@@ -59,7 +59,7 @@ struct StatsWriter::State {
   std::map<std::string, std::size_t> inputs;  // (in) of the layers so far
 };
 
-StatsWriter::StatsWriter(std::filesystem::path path, const RunSettings& settings, Replace replace)
+StatsWriter::StatsWriter(const std::filesystem::path& path, const RunSettings& settings, Replace replace)
     : state_(std::make_unique<State>(path, settings, replace)) {}
 
 StatsWriter::~StatsWriter() {

@@ -15,7 +15,7 @@ namespace nibble::calib {
 class StatsWriter {
  public:
   /// Throws as OutputFile, whose Replace it takes; FormatError when the file cannot be created.
-  StatsWriter(std::filesystem::path path, const RunSettings& settings, Replace replace = Replace::kYes);
+  StatsWriter(const std::filesystem::path& path, const RunSettings& settings, Replace replace = Replace::kYes);
   ~StatsWriter();  ///< without commit(), the partial file is removed
   StatsWriter(const StatsWriter&) = delete;
   StatsWriter& operator=(const StatsWriter&) = delete;

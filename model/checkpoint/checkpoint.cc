@@ -132,12 +132,12 @@ class MappedCheckpoint final : public Checkpoint {
 
   // Of a model that sees as well.
   void keep_text_model() {
+    const auto has_longer_name = [](const auto& tensor) {
+      return name_in_text_model(tensor.first).value_or(tensor.first) != tensor.first;
+    };
+    if (std::ranges::none_of(tensors_, has_longer_name)) return;  // it need not be asked what it is
     std::vector<std::string> names;
     for (const auto& [name, stored] : tensors_) names.push_back(name);
-    const auto has_longer_name = [](const std::string& name) {
-      return name_in_text_model(name).value_or(name) != name;
-    };
-    if (std::ranges::none_of(names, has_longer_name)) return;  // it need not be asked what it is
     const auto config = text_model_config(metadata_, config_what(), names);
     if (!config) return;
     metadata_ = *config;
