@@ -35,7 +35,9 @@ bool says(const Json& config, const char* key) {
 }
 
 void add_defaults(Json& text) {
-  const auto own = std::ranges::find(kDefaults, text.at("model_type"), &Defaults::model_type);
+  const auto* type = text.at("model_type").get_ptr<const std::string*>();
+  if (type == nullptr) return;  // refused where the family is looked for
+  const auto own = std::ranges::find(kDefaults, *type, &Defaults::model_type);
   if (own == std::end(kDefaults)) return;
   if (!says(text, "architectures")) text["architectures"] = {own->architecture};
   const auto add = [&](const char* key, unsigned extent) {
