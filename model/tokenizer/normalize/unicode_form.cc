@@ -29,6 +29,28 @@ constexpr std::array<Range, 21> kLaterDecompositions{
      {0x16D68, 0x16D6A}, {0x1CCD6, 0x1CCF9}, {0x1E030, 0x1E06D}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
      {0xA7F1, 0xA7F1}}};
 
+/// Became combining marks after Unicode 9.0, whose tables Hugging Face's tokenizers use for marks: characters like any
+/// other there, neither sorted nor stripped. What lies between those of a range never was a mark before.
+constexpr std::array<Range, 55> kLaterMarks{
+    {{0x07FD, 0x07FD},   {0x0897, 0x08D3},   {0x09FE, 0x09FE},   {0x0AFA, 0x0AFF},   {0x0B55, 0x0B55},
+     {0x0C04, 0x0C04},   {0x0C3C, 0x0C3C},   {0x0CF3, 0x0D00},   {0x0D3B, 0x0D3C},   {0x0D81, 0x0D81},
+     {0x0EBA, 0x0EBA},   {0x0ECE, 0x0ECE},   {0x1715, 0x1715},   {0x180F, 0x180F},   {0x1ABF, 0x1AEB},
+     {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},   {0x10D24, 0x10D27},
+     {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFA, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
+     {0x11070, 0x11074}, {0x110C2, 0x110C2}, {0x11145, 0x11146}, {0x111C9, 0x111C9}, {0x111CE, 0x111CF},
+     {0x11241, 0x11241}, {0x1133B, 0x1133B}, {0x113B8, 0x113E2}, {0x1145E, 0x1145E}, {0x1182C, 0x1183A},
+     {0x11930, 0x11943}, {0x119D1, 0x11A99}, {0x11B60, 0x11B67}, {0x11D31, 0x11D47}, {0x11D8A, 0x11D97},
+     {0x11EF3, 0x11F03}, {0x11F34, 0x11F5A}, {0x13440, 0x13455}, {0x1611E, 0x1612F}, {0x16F4F, 0x16F4F},
+     {0x16F7F, 0x16F87}, {0x16FE4, 0x16FF1}, {0x1CF00, 0x1CF46}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136},
+     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}, {0x1E6E3, 0x1E6F5}}};
+constexpr Range kFormerMarks{0x1CF2, 0x1CF3};  // marks in 9.0, letters today
+
+bool is_later_mark(char32_t code_point) {
+  const auto range = std::lower_bound(kLaterMarks.begin(), kLaterMarks.end(), code_point,
+                                      [](const Range& entry, char32_t c) { return entry.last < c; });
+  return range != kLaterMarks.end() && range->first <= code_point;
+}
+
 /// The full decomposition of one code point: how many it is.
 std::size_t decompose(char32_t code_point, bool compatible, utf8proc_int32_t* out, std::size_t room) {
   for (const Range& range : kLaterDecompositions) {
@@ -46,7 +68,17 @@ std::size_t decompose(char32_t code_point, bool compatible, utf8proc_int32_t* ou
   return static_cast<std::size_t>(count);
 }
 
-int combining_class(utf8proc_int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
+int combining_class(utf8proc_int32_t code_point) {
+  const int known = utf8proc_get_property(code_point)->combining_class;
+  return known == 0 || is_later_mark(static_cast<char32_t>(code_point)) ? 0 : known;
+}
+
+bool is_mark(char32_t code_point) {
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+  const bool known =
+      category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+  return known ? !is_later_mark(code_point) : kFormerMarks.first <= code_point && code_point <= kFormerMarks.last;
+}
 
 /// Code points that decompose to themselves, begin a new sequence, and (if `compose`) never join one before them.
 std::vector<bool> read_inert(bool compose, bool compatible) {
@@ -181,10 +213,7 @@ std::string lowercase(std::string_view text) {
 
 std::string strip_accents(std::string_view text) {
   return map_characters(text, [](std::string& result, char32_t c) {
-    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-    const bool is_mark =
-        category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
-    if (!is_mark) append_utf8(result, c);
+    if (!is_mark(c)) append_utf8(result, c);
   });
 }
 

@@ -11,7 +11,8 @@ namespace nibble::model {
 
 /// Unicode normalisation forms (UAX #15), by the tables of utf8proc: small, plain C, kept up with Unicode by the Julia
 /// project, and in Debian. ICU would do the same from 30 MB of data. utf8proc's own driver sorts marks by insertion,
-/// which is quadratic in a long run of them, so only its tables and its composition are used here.
+/// which is quadratic in a long run of them, so only its tables and its composition are used here. What is newer than
+/// the tables of Hugging Face's tokenizers stays as it is.
 class UnicodeForm {
  public:
   explicit UnicodeForm(UnicodeFormStep::Form form);
@@ -31,7 +32,7 @@ class UnicodeForm {
 /// Lower case of each character, as Unicode's full mapping without conditions.
 std::string lowercase(std::string_view text);
 
-/// The text without combining marks.
+/// The text without combining marks, those of Unicode 9.0 as in Hugging Face's tokenizers.
 std::string strip_accents(std::string_view text);
 
 }  // namespace nibble::model

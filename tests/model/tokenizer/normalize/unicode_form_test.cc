@@ -39,6 +39,17 @@ TEST(UnicodeForm, DecompositionsOfLaterVersionsAreNotMade) {
   EXPECT_EQ(to(Form::kNfkc, "\u32FE"), "\u30F2");
 }
 
+// And those of 9.0 for marks: what came later is sorted past nothing, and parts what stands around it.
+TEST(UnicodeForm, MarksOfLaterVersionsAreCharactersLikeAnyOther) {
+  for (const std::string mark : {"\u0D3B", "\u0EBA", "\u1ABF", "\u08D3", "\u1DFA", "\U0001E4EF"}) {
+    for (const Form form : {Form::kNfc, Form::kNfd, Form::kNfkc, Form::kNfkd}) {
+      EXPECT_EQ(to(form, "x\u0345" + mark + "\u0334"), "x\u0345" + mark + "\u0334");
+      EXPECT_EQ(to(form, "e" + mark + "\u0301"), "e" + mark + "\u0301");
+    }
+  }
+  EXPECT_EQ(to(Form::kNfc, "x\u0345\u1ABD\u0D4D"), "x\u0D4D\u1ABD\u0345");  // of 7.0 and before
+}
+
 TEST(UnicodeForm, BytesThatAreNotUtf8Stay) {
   EXPECT_EQ(to(Form::kNfc, "e\xFF\xCC\x81 e\u0301\xC3"), "e\xFF\u0301 \u00E9\xC3");
 }
@@ -71,6 +82,11 @@ TEST(UnicodeForm, ManyMarksInARowAreNoTrouble) {
 TEST(Lowercase, MapsEveryCharacterAlone) { EXPECT_EQ(lowercase("ÀΣ\u0130Ω\u01C5ẞ\xFFZ"), "àσi\u0307ω\u01C6ß\xFFz"); }
 
 TEST(StripAccents, DropsMarks) { EXPECT_EQ(strip_accents("e\u0301a\u0903\u20DDé\xFF"), "eaé\xFF"); }
+
+// As Hugging Face's tokenizers know them: Unicode 9.0's.
+TEST(StripAccents, DropsMarksOfOneVersion) {
+  EXPECT_EQ(strip_accents("a\u1ABE\u1ABF\u0D3B\u1CF2\U00011A01"), "a\u1ABF\u0D3B\U00011A01");
+}
 
 }  // namespace
 }  // namespace nibble::model
