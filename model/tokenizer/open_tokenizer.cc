@@ -27,7 +27,10 @@ bool has_tokenizer(const std::filesystem::path& directory) {
 
 TokenizerSpec read_tokenizer(const std::filesystem::path& directory) {
   TokenizerConfig config = read_tokenizer_config(directory / "tokenizer_config.json");
-  if (has_json(directory)) return read_tokenizer_json(directory / "tokenizer.json", config);
+  if (has_json(directory)) {
+    read_map_beside(config, directory);
+    return read_tokenizer_json(directory / "tokenizer.json", config);
+  }
   read_files_beside(config, directory);
   if (has_gpt2_files(directory)) return read_gpt2_files(directory / "vocab.json", directory / "merges.txt", config);
   NIBBLE_REQUIRE(has_sentencepiece(directory), FormatError,

@@ -21,16 +21,30 @@ std::optional<std::string> token_text(const JsonFields& fields, const char* name
   return fields.at(name, "a token").is_object() ? fields.object(name).text("content") : fields.text(name);
 }
 
-// Every token that has a name, and those of the list additional_special_tokens.
+// Every token that has a name, and those of additional_special_tokens and, as later versions call the list,
+// extra_special_tokens, which may also be an object of tokens by name.
 void add_special(const JsonFields& fields, std::vector<std::string>& special) {
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
     if (auto text = token_text(fields, name)) special.push_back(std::move(*text));
-  if (!fields.has("additional_special_tokens")) return;
-  for (const nlohmann::json& token : fields.list("additional_special_tokens")) {
-    const nlohmann::json member = {{"additional_special_tokens", token}};
-    if (auto text = token_text(JsonFields(member, fields.what()), "additional_special_tokens"))
-      special.push_back(std::move(*text));
-  }
+  const auto add_all = [&](const char* name, const nlohmann::json& tokens) {
+    for (const nlohmann::json& token : tokens) {
+      const nlohmann::json member = {{name, token}};
+      if (auto text = token_text(JsonFields(member, fields.what()), name)) special.push_back(std::move(*text));
+    }
+  };
+  if (fields.has("additional_special_tokens"))
+    add_all("additional_special_tokens", fields.list("additional_special_tokens"));
+  if (!fields.has("extra_special_tokens")) return;
+  const bool by_name = fields.at("extra_special_tokens", "tokens").is_object();
+  add_all("extra_special_tokens",
+          by_name ? fields.at("extra_special_tokens", "tokens") : fields.list("extra_special_tokens"));
+}
+
+void read_special_tokens_map(TokenizerConfig& config, const std::filesystem::path& directory) {
+  const auto path = directory / "special_tokens_map.json";
+  if (!file_exists(path)) return;
+  const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
+  add_special(JsonFields(json, path.string()), config.special);
 }
 
 std::uint64_t parse_id(std::string_view digits, const std::string& where) {
@@ -51,6 +65,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   if (fields.has("add_bos_token")) config.add_bos = fields.boolean("add_bos_token");
   NIBBLE_REQUIRE(!fields.boolean_or("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",
                  fields.what());
+  fields.require_boolean("split_special_tokens", false);
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");
   if (fields.has("add_prefix_space")) config.add_prefix_space = fields.boolean("add_prefix_space");
@@ -67,11 +82,12 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   return config;
 }
 
+void read_map_beside(TokenizerConfig& config, const std::filesystem::path& directory) {
+  if (config.added.empty()) read_special_tokens_map(config, directory);
+}
+
 void read_files_beside(TokenizerConfig& config, const std::filesystem::path& directory) {
-  if (const auto path = directory / "special_tokens_map.json"; file_exists(path)) {
-    const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
-    add_special(JsonFields(json, path.string()), config.special);
-  }
+  read_special_tokens_map(config, directory);
   const auto path = directory / "added_tokens.json";
   if (!config.added.empty() || !file_exists(path)) return;
   const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
@@ -104,14 +120,22 @@ AddedToken read_added_token(const JsonFields& fields, std::uint64_t id) {
 }
 
 void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where) {
-  std::unordered_map<TokenId, std::string> content_of;
-  for (const AddedToken& token : added) content_of.emplace(token.id, token.content);
+  std::unordered_map<TokenId, std::size_t> index_of;
+  for (std::size_t i = 0; i < added.size(); ++i) index_of.emplace(added[i].id, i);
   for (const AddedToken& token : config.added) {
-    const auto [known, is_new] = content_of.emplace(token.id, token.content);
-    if (is_new) added.push_back(token);
-    NIBBLE_REQUIRE(known->second == token.content, FormatError,
+    const auto [place, is_new] = index_of.emplace(token.id, added.size());
+    if (is_new) {
+      added.push_back(token);
+      continue;
+    }
+    AddedToken& known = added[place->second];
+    NIBBLE_REQUIRE(known.content == token.content, FormatError,
                    "{}: added token {} is {}, but {} in tokenizer_config.json", where, token.id,
-                   in_quotes(known->second), in_quotes(token.content));
+                   in_quotes(known.content), in_quotes(token.content));
+    // Transformers adds the config's tokens once more, so that their settings count; what was special stays so.
+    const bool special = known.special || token.special;
+    known = token;
+    known.special = special;
   }
 }
 

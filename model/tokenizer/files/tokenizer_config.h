@@ -22,13 +22,17 @@ struct TokenizerConfig {
   bool legacy = true;  ///< of LlamaTokenizer: a space goes before every text between added tokens, not before the first
   std::string tokenizer_class;  ///< whose rules vocab.json and merges.txt follow; empty where it is not said
   std::vector<AddedToken> added;
-  /// The tokens that have a name: bos_token, pad_token, …, and additional_special_tokens. Some stand here more than
+  /// The tokens that have a name: bos_token, pad_token, …, and those of the lists of more. Some stand here more than
   /// once.
   std::vector<std::string> special;
 };
 
 /// All empty if the file does not exist. Throws FormatError.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& path);
+
+/// Adds the names of special_tokens_map.json, which counts beside a tokenizer.json only where tokenizer_config.json has
+/// no list of added tokens. Throws FormatError.
+void read_map_beside(TokenizerConfig& config, const std::filesystem::path& directory);
 
 /// Adds what vocab.json and tokenizer.model have beside them and tokenizer.json has in it: the names of
 /// special_tokens_map.json and, where tokenizer_config.json has no list of them, the tokens of added_tokens.json.
@@ -38,7 +42,8 @@ void read_files_beside(TokenizerConfig& config, const std::filesystem::path& dir
 /// {"content": …, "lstrip": …, "normalized": …, "rstrip": …, "single_word": …, "special": …}
 AddedToken read_added_token(const JsonFields& fields, std::uint64_t id);
 
-/// Adds the config's added tokens that `added` lacks. Throws FormatError where they contradict each other.
+/// Adds the config's added tokens that `added` lacks; of those that both have the config's settings count. Throws
+/// FormatError where they contradict each other.
 void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& config, const std::string& where);
 
 /// Adds, as special tokens, those of the config's tokens with a name that `added` lacks and for which id_of(content)

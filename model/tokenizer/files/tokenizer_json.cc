@@ -19,6 +19,23 @@ std::vector<AddedToken> read_added_tokens(const JsonFields& file) {
   return added;
 }
 
+/// The id of a token in "vocab", whose shape is the model's. Anything that is none is refused where the vocabulary is
+/// read.
+std::optional<TokenId> id_in(const nlohmann::json& vocabulary, const std::string& token) {
+  if (vocabulary.is_object()) {
+    const auto found = vocabulary.find(token);
+    if (found == vocabulary.end() || !found->is_number_unsigned()) return std::nullopt;
+    const auto id = found->get<std::uint64_t>();
+    return id < kMaxVocabulary ? std::optional(static_cast<TokenId>(id)) : std::nullopt;
+  }
+  if (!vocabulary.is_array() || vocabulary.size() > kMaxVocabulary) return std::nullopt;
+  const auto found = std::find_if(vocabulary.begin(), vocabulary.end(), [&](const nlohmann::json& entry) {
+    return entry.is_array() && !entry.empty() && entry[0] == token;
+  });
+  if (found == vocabulary.end()) return std::nullopt;
+  return static_cast<TokenId>(found - vocabulary.begin());
+}
+
 /// "left right", or ["left", "right"].
 void read_merges(TokenizerSpec& spec, const JsonFields& model) {
   for (const nlohmann::json& json : model.list("merges")) {
@@ -108,7 +125,12 @@ TokenizerSpec read_tokenizer_json(const std::filesystem::path& path, const Token
   spec.where = file.what();
   spec.added = read_added_tokens(file);
   join_added_tokens(spec.added, config, spec.where);
-  read_model(spec, file.object("model"));
+  const JsonFields model = file.object("model");
+  if (model.has("vocab")) {  // transformers adds named tokens that are no added ones yet
+    const nlohmann::json& vocabulary = model.at("vocab", "a vocabulary");
+    join_named_tokens(spec.added, config.special, [&](const std::string& token) { return id_in(vocabulary, token); });
+  }
+  read_model(spec, model);
   if (file.has("normalizer")) read_normalizer(spec, file.object("normalizer"));
   if (file.has("pre_tokenizer")) read_pre_tokenizer(spec, file.object("pre_tokenizer"));
   if (file.has("post_processor")) read_post_processor(spec, file.object("post_processor"));

@@ -321,6 +321,54 @@ TEST(TokenizerConfig, NamedTokensOfVocabularyFilesAreFoundInTexts) {
       "special_tokens_map.json", "pad_token"));
 }
 
+// As transformers does, which adds them once more.
+TEST(TokenizerConfig, SettingsOfItsAddedTokensGoBeforeThoseOfTokenizerJson) {
+  json file = byte_level_json();
+  file["added_tokens"] = {{{"id", 256}, {"content", "<pad>"}, {"special", true}, {"normalized", false}}};
+  EXPECT_EQ(open_json(file)->encode("a <pad> b"), (Ids{'a', ' ', 256, ' ', 'b'}));
+  const auto with = [&](const json& settings) {
+    json token = {{"content", "<pad>"}, {"special", false}, {"normalized", false}};
+    token.update(settings);
+    return open_json(file, {{"added_tokens_decoder", {{"256", token}}}});
+  };
+  EXPECT_EQ(with({{"rstrip", true}})->encode("a <pad> b"), (Ids{'a', ' ', 256, 'b'}));
+  EXPECT_EQ(with({{"lstrip", true}})->encode("a <pad> b"), (Ids{'a', 256, ' ', 'b'}));
+  EXPECT_EQ(with(json::object())->byte_length(256), 0u);  // special in one of the two is special
+}
+
+// As transformers does: those that the vocabulary has become added tokens.
+TEST(TokenizerConfig, NamedTokensOfTokenizerJsonAreFoundInTexts) {
+  const TempDir directory;
+  json file = byte_level_json();
+  for (const char* token : {"</s>", "<pad>"}) file["model"]["vocab"].emplace(token, file["model"]["vocab"].size());
+  write_file(directory / "tokenizer.json", file.dump());
+  const auto ids = [&](const json& config, const json& map) {
+    write_file(directory / "tokenizer_config.json", config.dump());
+    write_file(directory / "special_tokens_map.json", map.dump());
+    return Tokenizer::open(directory.path())->encode("</s><pad>");
+  };
+  const Ids none{'<', '/', 's', '>', '<', 'p', 'a', 'd', '>'}, end{256, '<', 'p', 'a', 'd', '>'}, both{256, 257};
+  EXPECT_EQ(ids(json::object(), json::object()), none);
+  EXPECT_EQ(ids({{"eos_token", "</s>"}, {"mask_token", "<mask>"}}, json::object()), end);
+  EXPECT_EQ(ids({{"extra_special_tokens", {"</s>", "<pad>"}}}, json::object()), both);
+  EXPECT_EQ(ids({{"extra_special_tokens", {{"image_token", "<pad>"}}}}, {{"eos_token", "</s>"}}), both);
+  const json listed = {{"256", {{"content", "</s>"}, {"special", true}}}};
+  EXPECT_EQ(ids({{"added_tokens_decoder", listed}}, {{"pad_token", "<pad>"}}), end);  // the map is not looked at
+  EXPECT_TRUE(throws_with<FormatError>(
+      [&] {
+        ids({{"extra_special_tokens", "<pad>"}}, json::object());
+      },
+      "extra_special_tokens", "list"));
+}
+
+TEST(TokenizerConfig, SpecialTokensThatAreNotLookedForAreRefused) {
+  EXPECT_TRUE(throws_with<FormatError>(
+      [&] {
+        open_json(byte_level_json(), {{"split_special_tokens", true}});
+      },
+      "split_special_tokens"));
+}
+
 TEST(Decode, RefusesIdsOutsideTheVocabulary) {
   const auto tokenizer = open_json(byte_level_json());
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { tokenizer->decode(Ids{65, 256}); }, "id 256 at position 1"));
