@@ -71,7 +71,8 @@ std::vector<TokenId> prompt_of(const GenerateArguments& arguments, const model::
       "instead",
       arguments.model.string());
   std::vector<TokenId> ids = tokenizer->encode(*arguments.prompt);
-  if (const auto bos = tokenizer->added_bos()) ids.insert(ids.begin(), *bos);
+  const std::vector<TokenId> before = tokenizer->added_prefix();
+  ids.insert(ids.begin(), before.begin(), before.end());
   NIBBLE_REQUIRE(
       !ids.empty(), InvalidArgument,
       "the prompt is empty, and this tokenizer adds no beginning-of-text token: give it a word to start from");

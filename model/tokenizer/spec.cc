@@ -31,6 +31,7 @@ void check(const TokenizerSpec& spec) {
   for (const auto& id : {spec.unknown, spec.added_bos, spec.eos}) {
     if (id) require_id(*id, "the id of a special token");
   }
+  for (const TokenId id : spec.added_prefix) require_id(id, "the id of a special token");
   for (const auto& [id, text] : spec.decoded) require_id(id, "id");
   NIBBLE_REQUIRE(spec.kinds.empty() || spec.kinds.size() == size, FormatError, "{}: {} kinds for {} tokens", spec.where,
                  spec.kinds.size(), size);

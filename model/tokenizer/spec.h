@@ -79,6 +79,7 @@ struct TokenizerSpec {
   std::vector<DecoderStep> decoder;
   std::unordered_map<TokenId, std::string> decoded;  // tokens that stand for another text than their own
   std::optional<TokenId> added_bos;
+  std::vector<TokenId> added_prefix;  // where several go before a text (GLM: [gMASK]<sop>); added_bos is empty then
   std::optional<TokenId> eos;
 
   TokenizerSpec() = default;

@@ -33,6 +33,9 @@ class Tokenizer {
   virtual std::size_t vocabulary_size() const = 0;
   /// The BOS id if the tokenizer adds one when it encodes for the model (post-processor or add_bos_token), else empty.
   virtual std::optional<TokenId> added_bos() const = 0;
+  /// All that it puts before a text when it encodes for the model: added_bos(), or several tokens (GLM: [gMASK]<sop>),
+  /// of which none counts as a BOS.
+  virtual std::vector<TokenId> added_prefix() const;
   virtual std::optional<TokenId> eos() const = 0;
   /// Hash of everything that decides encode(): vocabulary, merges, added tokens, pattern, normalisation.
   virtual std::string fingerprint() const = 0;

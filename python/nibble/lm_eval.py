@@ -45,7 +45,7 @@ class NibbleLM(TemplateLM):
         special = self._special_tokens()
         self._eos = special.get("eos_token", self.tokenizer.eos if self.tokenizer.eos is not None else self.model.eos)
         self._bos = special.get("bos_token", self.model.bos)
-        if add_bos_token and self._bos is None and self.tokenizer.added_bos is None:
+        if add_bos_token and self._bos is None and not self.tokenizer.added_prefix:
             raise ValueError("nibble: add_bos_token: neither the tokenizer nor the model has a BOS")
 
     def _special_tokens(self):
@@ -82,13 +82,13 @@ class NibbleLM(TemplateLM):
 
     def tok_encode(self, string, add_special_tokens=None, left_truncate_len=None, **_):
         ids = [int(i) for i in self.tokenizer.encode(string)]
-        bos = self._bos if self._add_bos and self.tokenizer.added_bos is None else self.tokenizer.added_bos
+        before = self.tokenizer.added_prefix or ([self._bos] if self._add_bos and self._bos is not None else [])
         if add_special_tokens is None:
             add_special_tokens = self._add_bos
             if self._prefix is not None and string.startswith(self.tokenizer.decode([self._prefix])):
                 add_special_tokens = False
-        if bos is not None and add_special_tokens is not False:
-            ids.insert(0, bos)
+        if add_special_tokens is not False:
+            ids = list(before) + ids
         return ids[-left_truncate_len:] if left_truncate_len else ids
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **_):

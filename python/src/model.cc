@@ -207,7 +207,8 @@ PyModel::Turn::~Turn() {
 std::vector<TokenId> prompt_ids(const PyModel& self, const std::string& text) {
   const model::Tokenizer& tokenizer = require_tokenizer(self);
   std::vector<TokenId> ids = tokenizer.encode(text);
-  if (const auto bos = tokenizer.added_bos()) ids.insert(ids.begin(), *bos);
+  const std::vector<TokenId> before = tokenizer.added_prefix();
+  ids.insert(ids.begin(), before.begin(), before.end());
   return ids;
 }
 

@@ -57,6 +57,9 @@ void bind_tokenizer(nb::module_& module) {
       .def_prop_ro(
           "added_bos", [](const SharedTokenizer& self) { return self.tokenizer->added_bos(); },
           "The BOS id where the tokenizer puts one before a text for the model, else None")
+      .def_prop_ro(
+          "added_prefix", [](const SharedTokenizer& self) { return self.tokenizer->added_prefix(); },
+          "The ids that the tokenizer puts before a text for the model: the BOS, or several (GLM), or none")
       .def_prop_ro("eos", [](const SharedTokenizer& self) { return self.tokenizer->eos(); })
       .def("fingerprint", [](const SharedTokenizer& self) { return self.tokenizer->fingerprint(); });
 }

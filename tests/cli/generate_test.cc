@@ -45,6 +45,21 @@ TEST_F(Generate, IdsAndTextOfAPromptAreTheSamePrompt) {
   EXPECT_EQ(ids["text"], text["text"]);
 }
 
+// As GLM's [gMASK]<sop>.
+TEST_F(Generate, AllThatTheTokenizerPutsBeforeATextGoesBeforeThePrompt) {
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(std::filesystem::path(model) / name, temp / name);
+  auto file = nlohmann::json::parse(read_file(std::filesystem::path(model) / "tokenizer.json"));
+  file["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, {"SpecialToken": {"id": "b", "type_id": 0}},
+               {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [], "special_tokens": {"a": {"id": "a", "ids": [7]}, "b": {"id": "b", "ids": [9]}}})");
+  write_file(temp / "tokenizer.json", file.dump());
+  auto ids = nibble_json({"generate", model, "--prompt", "The old", "-n", "1"})["prompt_ids"].get<std::vector<int>>();
+  ids.insert(ids.begin(), {7, 9});
+  EXPECT_EQ(nibble_json({"generate", temp.path().string(), "--prompt", "The old", "-n", "1"})["prompt_ids"], ids);
+}
+
 TEST_F(Generate, SamplingDependsOnTheSeedAlone) {
   const auto ids = [&](const char* seed, const char* threads) {
     return nibble_json({"generate", model, "--prompt", "The", "-n", "30", "--temperature", "1", "--top-k", "50",

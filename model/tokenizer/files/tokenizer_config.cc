@@ -156,6 +156,7 @@ void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config) 
   if (config.eos) spec.eos = require_token(spec, *config.eos, "eos_token");
   if (!config.add_bos) return;
   spec.added_bos.reset();
+  spec.added_prefix.clear();
   if (!*config.add_bos) return;
   NIBBLE_REQUIRE(config.bos.has_value(), FormatError, "{}: tokenizer_config.json has add_bos_token but no bos_token",
                  spec.where);

@@ -129,10 +129,12 @@ MetaspaceStep read_metaspace(const JsonFields& part) {
   return step;
 }
 
-/// Only a single special token before the text is supported: the caller is told to add it.
+/// Only special tokens before the text are supported: the caller is told to add them.
 void read_template(TokenizerSpec& spec, const JsonFields& part) {
   part.allow_only({"type", "single", "pair", "special_tokens"});
+  constexpr std::size_t kMostTokens = 16;
   bool after_text = false;
+  std::vector<TokenId> before;
   for (const JsonFields& piece : part.objects("single")) {
     piece.allow_only({"SpecialToken", "Sequence"});
     if (!piece.has("SpecialToken")) {
@@ -140,14 +142,23 @@ void read_template(TokenizerSpec& spec, const JsonFields& part) {
       continue;
     }
     const std::string& name = piece.object("SpecialToken").text("id");
-    NIBBLE_REQUIRE(!after_text && !spec.added_bos, FormatError,
-                   "{}: only one special token, before the text, is supported; {} is another", piece.what(),
-                   in_quotes(name));
+    NIBBLE_REQUIRE(!after_text, FormatError, "{}: special tokens are supported before the text alone; {} is behind it",
+                   piece.what(), in_quotes(name));
+    NIBBLE_REQUIRE(before.size() < kMostTokens, FormatError, "{}: more than {} special tokens before the text",
+                   piece.what(), kMostTokens);
     const nlohmann::json& ids = part.object("special_tokens").object(name).list("ids");
     NIBBLE_REQUIRE(ids.size() == 1 && ids[0].is_number_unsigned() && ids[0].get<std::uint64_t>() < spec.tokens.size(),
                    FormatError, "{}: the ids of {} must be one id below {}, got {}", part.what(), in_quotes(name),
                    spec.tokens.size(), in_quotes(ids.dump()));
-    spec.added_bos = ids[0].get<TokenId>();
+    before.push_back(ids[0].get<TokenId>());
+  }
+  if (before.empty()) return;
+  NIBBLE_REQUIRE(!spec.added_bos && spec.added_prefix.empty(), FormatError,
+                 "{}: another part puts special tokens before the text as well", part.what());
+  if (before.size() == 1) {
+    spec.added_bos = before.front();
+  } else {
+    spec.added_prefix = std::move(before);
   }
 }
 

@@ -174,6 +174,33 @@ TEST(ByteLevelTokenizer, Llama3sLayoutIsRead) {
   EXPECT_EQ(tokenizer->vocabulary_size(), 260u);
 }
 
+// GLM's converters write such files.
+TEST(TokenizerJson, SeveralTokensMayGoBeforeATextButNoneBehindIt) {
+  json file = byte_level_json();
+  json special_tokens = json::object();
+  for (TokenId id = 256; const char* name : {"[gMASK]", "<sop>", "<eop>"}) {
+    file["added_tokens"].push_back({{"id", id}, {"content", name}, {"special", true}, {"normalized", false}});
+    special_tokens[name] = {{"id", name}, {"ids", {id++}}, {"tokens", {name}}};
+  }
+  const auto with = [&](std::initializer_list<const char*> names, const json& config = json::object()) {
+    json single = json::array();
+    for (const std::string name : names) {
+      const char* const kind = name == "A" ? "Sequence" : "SpecialToken";
+      single.push_back({{kind, {{"id", name}, {"type_id", 0}}}});
+    }
+    file["post_processor"] = {
+        {"type", "TemplateProcessing"}, {"single", single}, {"pair", single}, {"special_tokens", special_tokens}};
+    return open_json(file, config);
+  };
+  EXPECT_EQ(with({"[gMASK]", "<sop>", "A"})->added_prefix(), (Ids{256, 257}));
+  EXPECT_EQ(with({"[gMASK]", "<sop>", "A"})->added_bos(), std::nullopt);
+  EXPECT_EQ(with({"<sop>", "A"})->added_prefix(), Ids{257});
+  EXPECT_EQ(with({"<sop>", "A"})->added_bos(), TokenId{257});
+  EXPECT_EQ(with({"A"})->added_prefix(), Ids{});
+  EXPECT_EQ(with({"[gMASK]", "<sop>", "A"}, {{"add_bos_token", false}})->added_prefix(), Ids{});
+  EXPECT_TRUE(throws_with<FormatError>([&] { with({"<sop>", "A", "<eop>"}); }, "'<eop>' is behind it"));
+}
+
 TEST(Llama2Tokenizer, SpellsSpacesAndFallsBackToBytes) {
   const auto tokenizer = open_json(llama2_json({{"▁", "a"}, {"a", "b"}}));
   const Ids ids = tokenizer->encode("a ab\né\xFF");
