@@ -18,6 +18,15 @@ const std::string kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Seed-Coder: as Qwen2, but line ends are no part of punctuation.
+const std::string kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// MiniCPM 5: behind a cut around numbers.
+const std::string kMiniCpm5 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Numbers in groups of three from their end.
+const std::string kThousands = R"(\d{1,3}(?=(?:\d{3})*\b))", kThousandsStart = R"((?=(\d{3})+(?!\d)))";
+const std::string kThreeNumbers = R"(\p{N}{1,3})";
 const std::string kDigit = R"(\p{N})", kThreeDigits = "[0-9][0-9][0-9]", kLineEnd = R"([\r\n])";
 const std::string kBloom = " ?[^(\\s|.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C)]+";
 const std::string kCjk = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
@@ -54,7 +63,7 @@ const std::vector<GgufPreTokenizer>& pre_tokenizer_table() {
         {.name = "deepseek-coder", .patterns = {kLineEnd, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjk, kDigit}},
         {.name = "deepseek-llm",
          .patterns = {kLineEnd, kDeepseekWord, kDeepseekPunctuation, R"(\s+$)", kCjk, R"(\p{N}+)"}},
-        {.name = "deepseek-v3", .patterns = {R"(\p{N}{1,3})", kDeepseek3Cjk, kDeepseek3}},
+        {.name = "deepseek-v3", .patterns = {kThreeNumbers, kDeepseek3Cjk, kDeepseek3}},
         {.name = "viking", .patterns = {kBloom, kDigit}},
     };
     const auto add = [&](std::initializer_list<std::string_view> names, const std::vector<std::string>& patterns,
@@ -63,16 +72,24 @@ const std::vector<GgufPreTokenizer>& pre_tokenizer_table() {
         rows.push_back({.name = name, .patterns = patterns, .ignore_merges = ignore_merges, .add_bos = add_bos});
     };
     add({"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "gigachat", "jina-es", "jina-de",
-         "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "roberta-bpe", "a.x-4.0", "mellum", "exaone4"},
+         "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "roberta-bpe", "a.x-4.0", "mellum", "exaone4",
+         "modern-bert"},
         {kGpt2});
-    add({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"}, digits_then_gpt2);
-    add({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}, {kLlama3}, true,
-        true);
+    add({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
+        digits_then_gpt2);
+    add({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+        {kLlama3}, true, true);
     add({"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {kLlama3});
-    add({"qwen2", "stablelm2", "deepseek-r1-qwen", "kormo", "megrez", "hunyuan", "grok-2"}, {kQwen2});
+    add({"qwen2", "stablelm2", "deepseek-r1-qwen", "kormo", "megrez", "hunyuan", "grok-2", "f2llmv2", "solar-open"},
+        {kQwen2});
     add({"tekken"}, {kTekken}, true, true);
-    add({"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o});
+    add({"gpt-4o", "llama4", "minimax-m2", "kanana2", "talkie"}, {kGpt4o});
     add({"bloom", "poro-chat", "gpt3-finnish"}, {kBloom});
+    add({"hunyuan-dense", "joyai-llm", "hy_v4"}, {kThreeNumbers, kDeepseek3Cjk, kDeepseek3});
+    add({"seed-coder"}, {kSeedCoder});
+    add({"minicpm5"}, {kThreeNumbers, kMiniCpm5}, true);
+    add({"tiny_aya", "cohere2moe"}, {kThousands, kGpt4o});
+    add({"superbpe"}, {R"(\p{N}+)", kThousandsStart});
     for (GgufPreTokenizer& row : rows) row.compose = row.name == "qwen2" || row.name == "command-r";
     return rows;
   }();

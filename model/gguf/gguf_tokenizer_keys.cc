@@ -30,7 +30,7 @@ constexpr std::string_view kProbe =
     "\u05E9\u05DC\u05D5\u05DD \u0645\u0631\u062D\u0628\u0627\u060C \u0928\u092E\u0938\u094D\u0924\u0947\u0964 "
     "\u4F60\u597D\uFF0C\u4E16\u754C\u3002 \u3053\u3093\u306B\u3061\u306F\u30AB\u30BF\u30AB\u30CA "
     "\uC548\uB155\uD558\uC138\uC694 \u0E2A\u0E27\u0E31\u0E2A\u0E14\u0E35 \U0001F680\U0001F600\U0001F600 "
-    "\u2026\u2014\u201Cquoted\u201D \u00AB\u00BB a/b\\c~`^|<tag> !!! ??? ... e\u0332 \u00A0\u3000x' 's 'S ''\n ";
+    "\u2026\u2014\u201Cquoted\u201D \u00AB\u00BB a/b\\c~`^|<tag> !!! ??? ... e\u0332 \u00A0\u3000x' 's 'S ''  42\n ";
 
 GgufValue text_value(std::string_view text) { return GgufValue(std::string(text)); }
 GgufValue id_value(TokenId id) { return GgufValue(static_cast<std::uint32_t>(id)); }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "model/gguf/gguf_pre_tokenizers.h"
+#include "model/tokenizer/split/pre_tokenizer.h"
 #include "tests/support/throws.h"
 
 namespace nibble::model {
@@ -150,6 +151,25 @@ TEST(GgufTokenizer, RefusesListsThatDoNotFit) {
                       "'tokenizer.ggml.eos_token_id' is 11, but there are 11 tokens"));
   EXPECT_TRUE(refuses(replaced(byte_level(), "tokenizer.ggml.bos_token_id", GgufValue(std::int32_t{-1})),
                       "'tokenizer.ggml.bos_token_id' should be a whole number from 0"));
+}
+
+// As Hugging Face's tokenizers cut this text by the models' own patterns.
+TEST(GgufTokenizer, CutsAsTheModelsDo) {
+  const auto words_by = [](std::string_view name) {
+    const GgufPreTokenizer* const pre = find_gguf_pre_tokenizer(name);
+    std::vector<std::string> words;
+    if (pre == nullptr) return words;
+    std::vector<PreTokenizerStep> steps;
+    for (const std::string& pattern : pre->patterns) steps.emplace_back(SplitStep{.pattern = pattern});
+    PreTokenizer(steps, "test", PreTokenizer::LastByteLevel::kLeftAsBytes)
+        .split("It's  1234567 x!\n\n12a", true, [&](std::string_view word) { words.emplace_back(word); });
+    return words;
+  };
+  EXPECT_THAT(words_by("seed-coder"),
+              ElementsAre("It", "'s", " ", " ", "1", "2", "3", "4", "5", "6", "7", " x", "!", "\n\n", "1", "2", "a"));
+  EXPECT_THAT(words_by("minicpm5"), ElementsAre("It", "'s", "  ", "123", "456", "7", " x", "!\n\n", "12", "a"));
+  EXPECT_THAT(words_by("tiny_aya"), ElementsAre("It's", "  ", "1", "234", "567", " x", "!\n\n", "12", "a"));
+  EXPECT_THAT(words_by("superbpe"), ElementsAre("It's  ", "1", "234", "567", " x!\n\n", "12", "a"));
 }
 
 // Every pattern compiles, and cuts a text into words that are the text.
