@@ -267,6 +267,7 @@ def test_generate(demo):
     tokens = model.generate("The door", max_tokens=12)
     tokenizer = nibble.Tokenizer(demo / "llama-demo")
     prompt = [tokenizer.added_bos] if tokenizer.added_bos is not None else []
+    assert tokenizer.added_prefix == prompt
     prompt += [int(id) for id in tokenizer.encode("The door")]
     np.testing.assert_array_equal(tokens, model.generate(prompt, max_tokens=12))
     for step in range(3):  # greedy: each is the likeliest
