@@ -1,5 +1,8 @@
 #include "model/tokenizer/files/tokenizer_json.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/error.h"
 #include "core/text/excerpt.h"
 #include "core/text/json.h"
