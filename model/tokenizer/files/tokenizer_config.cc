@@ -64,8 +64,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
   const JsonFields fields(json, path.string());
   if (fields.has("add_bos_token")) config.add_bos = fields.boolean("add_bos_token");
-  NIBBLE_REQUIRE(!fields.boolean_or("add_eos_token", false), FormatError, "{}: add_eos_token is not supported",
-                 fields.what());
+  static_cast<void>(fields.boolean_or("add_eos_token", false));  // behind a text, where nobody adds any
   fields.require_boolean("split_special_tokens", false);
   config.bos = token_text(fields, "bos_token");
   config.eos = token_text(fields, "eos_token");

@@ -200,6 +200,7 @@ TEST(TokenizerJson, SeveralTokensMayGoBeforeATextAndThoseBehindItAreLeftOut) {
   EXPECT_EQ(with({"[gMASK]", "<sop>", "A"}, {{"add_bos_token", false}})->added_prefix(), Ids{});
   EXPECT_EQ(with({"<sop>", "A", "<eop>"})->added_prefix(), Ids{257});
   EXPECT_EQ(with({"A", "<eop>"})->added_prefix(), Ids{});
+  EXPECT_EQ(with({"<sop>", "A"}, {{"add_eos_token", true}})->added_prefix(), Ids{257});
 }
 
 TEST(Llama2Tokenizer, SpellsSpacesAndFallsBackToBytes) {

@@ -153,7 +153,7 @@ TEST(UnsupportedParts, AreNamed) {
   EXPECT_TRUE(refused(file, "/pre_tokenizer", metaspace, "'replacement' must be one character, got '__'"));
   const json nested{{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}};
   EXPECT_TRUE(refused(file, "/normalizer", nested, "'normalizers'[0]", "'Precompiled' is not supported"));
-  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file, {{"add_eos_token", true}}); }, "add_eos_token"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { open_json(file, {{"add_eos_token", 1}}); }, "add_eos_token"));
 }
 
 TEST(HostileParts, PatternsThatDoNotCompileAreNamed) {
