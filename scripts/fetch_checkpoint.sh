@@ -78,7 +78,7 @@ fetch_checkpoint() {
     return
   fi
   fetch "$base/config.json" "$directory/config.json"
-  for file in tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt tokenizer.model generation_config.json \
+  for file in tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt tekken.json tokenizer.model generation_config.json \
     chat_template.jinja; do
     if exists "$base/$file"; then fetch "$base/$file" "$directory/$file"; fi
   done

@@ -17,6 +17,7 @@
 #include "eval/quality/text_use.h"
 #include "model/open/open_model.h"
 #include "model/tokenizer/agreement.h"
+#include "model/tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 
@@ -50,11 +51,9 @@ void add_text_input(CLI::App& app, TokenInputOptions& options) {
 
 std::shared_ptr<const model::Tokenizer> open_text_tokenizer(const std::filesystem::path& model) {
   auto tokenizer = model::open_tokenizer_if_any(model);
-  NIBBLE_REQUIRE(
-      tokenizer != nullptr, FormatError,
-      "'{}' has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model); give token ids "
-      "by --tokens FILE in place of --text",
-      model.string());
+  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError,
+                 "'{}' has no tokenizer ({}); give token ids by --tokens FILE in place of --text", model.string(),
+                 model::kTokenizerFiles);
   return tokenizer;
 }
 

@@ -25,6 +25,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/text/json.h"
 #include "model/open/open_model.h"
+#include "model/tokenizer/tokenizer.h"
 #include "model/transformer/sampling.h"
 #include "quant/store/load_model.h"
 
@@ -65,11 +66,8 @@ std::vector<TokenId> prompt_of(const GenerateArguments& arguments, const model::
     NIBBLE_REQUIRE(!ids.empty(), InvalidArgument, "--prompt-ids: expected at least one id");
     return ids;
   }
-  NIBBLE_REQUIRE(
-      tokenizer != nullptr, FormatError,
-      "'{}' has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model); give --prompt-ids "
-      "instead",
-      arguments.model.string());
+  NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "'{}' has no tokenizer ({}); give --prompt-ids instead",
+                 arguments.model.string(), model::kTokenizerFiles);
   std::vector<TokenId> ids = tokenizer->encode(*arguments.prompt);
   const std::vector<TokenId> before = tokenizer->added_prefix();
   ids.insert(ids.begin(), before.begin(), before.end());

@@ -92,9 +92,7 @@ Command tokenize_command(CLI::App& program) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* app = program.add_subcommand("tokenize", "Count or write the tokens of a text");
   add_path(*app, "DIR", arguments->directory, "",
-           "Directory with tokenizer.json, tokenizer.model, or vocab.json and merges.txt; or a .gguf file, with or "
-           "without a "
-           "model")
+           fmt::format("Directory with {}; or a .gguf file, with or without a model", model::kTokenizerFiles))
       ->required();
   add_path(*app, "--text", arguments->text, "FILE", "The text, UTF-8")->required();
   app->add_flag("--hf-join", arguments->hf_join,

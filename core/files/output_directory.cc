@@ -19,12 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 12> kCompanions{"tokenizer.json",      "tokenizer_config.json",
+constexpr std::array<std::string_view, 13> kCompanions{"tokenizer.json",      "tokenizer_config.json",
                                                        "vocab.json",          "merges.txt",
                                                        "tokenizer.model",     "special_tokens_map.json",
                                                        "added_tokens.json",   "generation_config.json",
                                                        "chat_template.jinja", "LICENSE",
-                                                       "LICENSE.txt",         "README.md"};
+                                                       "LICENSE.txt",         "README.md",
+                                                       "tekken.json"};
 
 constexpr std::string_view kState = "scratch/fingerprint", kLock = "lock";
 

@@ -14,13 +14,17 @@
 
 namespace nibble::model {
 
+/// What Tokenizer::open() looks for, in this order, for messages.
+inline constexpr std::string_view kTokenizerFiles =
+    "tokenizer.json, vocab.json and merges.txt, tekken.json, or tokenizer.model";
+
 /// Text to token ids and back, as Hugging Face's tokenizers and SentencePiece do it: BPE and Unigram vocabularies with
 /// their normalizers, pre-tokenizers, added tokens and decoders. Immutable: threads may share it.
 class Tokenizer {
  public:
-  /// Reads tokenizer.json, or vocab.json + merges.txt (then GPT-2's rules), or tokenizer.model (SentencePiece), the
-  /// first that is there, and tokenizer_config.json if there. Throws FormatError naming file and what is wrong;
-  /// unsupported parts are named, never ignored silently.
+  /// Reads tokenizer.json, or vocab.json + merges.txt (then GPT-2's rules), or tekken.json (Mistral's), or
+  /// tokenizer.model (SentencePiece), the first that is there, and tokenizer_config.json if there. Throws FormatError
+  /// naming file and what is wrong; unsupported parts are named, never ignored silently.
   static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& directory);
   virtual ~Tokenizer() = default;
 

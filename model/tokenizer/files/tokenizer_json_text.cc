@@ -247,10 +247,22 @@ std::string tokenizer_json_text(const TokenizerSpec& spec) {
   return file.dump(1) + "\n";
 }
 
+namespace {
+
+// Whether texts are made of the token: named, it would be cut out of them before anything is merged.
+bool is_ordinary(const TokenizerSpec& spec, TokenId id) {
+  const auto found = spec.id_of.find(spec.tokens.at(id));
+  return found != spec.id_of.end() && found->second == id && spec.kind(id) == TokenizerSpec::PieceKind::kNormal &&
+         std::none_of(spec.added.begin(), spec.added.end(), [&](const AddedToken& token) { return token.id == id; });
+}
+
+}  // namespace
+
 std::string tokenizer_config_text(const TokenizerSpec& spec, const NamedTokens& named) {
   const std::vector<std::string> spelling = spellings(spec);
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
-  for (const auto& [name, id] : named) config[name] = spelling.at(id);
+  for (const auto& [name, id] : named)
+    if (name == "eos_token" || !is_ordinary(spec, id)) config[name] = spelling.at(id);
   return config.dump(1) + "\n";
 }
 

@@ -23,7 +23,9 @@ std::string tokenizer_json_text(const TokenizerSpec& spec);
 /// "bos_token" and its like, and which token it is.
 using NamedTokens = std::vector<std::pair<std::string, TokenId>>;
 
-/// The tokenizer_config.json to go with it.
+/// The tokenizer_config.json to go with it. A token that texts are made of and that is named all the same (a file's bos
+/// may be '"') is left out: what is named is found in texts before anything is merged. Not so eos_token, for nothing
+/// else says where a text ends.
 std::string tokenizer_config_text(const TokenizerSpec& spec, const NamedTokens& named);
 
 }  // namespace nibble::model

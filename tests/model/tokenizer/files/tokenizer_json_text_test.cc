@@ -116,11 +116,24 @@ TEST(TokenizerJsonText, RefusesWhatItCannotSay) {
 }
 
 TEST(TokenizerConfigText, NamesTheSpecialTokens) {
-  const TokenizerSpec spec = scored({{"<s>", 0}, {"</s>", 0}});
+  TokenizerSpec spec = scored({{"<s>", 0}, {"</s>", 0}});
+  spec.kinds = {TokenizerSpec::PieceKind::kUnknown, TokenizerSpec::PieceKind::kControl,
+                TokenizerSpec::PieceKind::kControl};
   const auto config = nlohmann::json::parse(tokenizer_config_text(spec, {{"bos_token", 1}, {"eos_token", 2}}));
   EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_EQ(config["bos_token"], "<s>");
   EXPECT_EQ(config["eos_token"], "</s>");
+}
+
+// Transformers, and so we, cut what has a name out of texts.
+TEST(TokenizerConfigText, NamesNoTokenThatTextsAreMadeOfButTheLast) {
+  TokenizerSpec spec = scored({{"a", 0}, {"b", 0}, {"c", 0}});
+  spec.added = {{.id = 3, .content = "c", .special = true}};
+  const auto config = nlohmann::json::parse(
+      tokenizer_config_text(spec, {{"bos_token", 1}, {"eos_token", 2}, {"pad_token", 3}, {"unk_token", 0}}));
+  EXPECT_FALSE(config.contains("bos_token"));
+  EXPECT_EQ(config["eos_token"], "b");
+  EXPECT_EQ(config["pad_token"], "c");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using nibble::test::throws_with;
 
-std::string matches(std::string_view pattern, std::string_view text) {
+std::string marked(std::string_view pattern, std::string_view text) {
   std::string all;
   Regex(pattern, "test").for_each_match(text, [&](std::size_t begin, std::size_t end) {
     all += "[" + std::string(text.substr(begin, end - begin)) + "]";
@@ -19,13 +19,13 @@ std::string matches(std::string_view pattern, std::string_view text) {
 }
 
 TEST(Regex, AnEmptyMatchBehindAnotherDoesNotCount) {
-  EXPECT_EQ(matches("a*", "baab"), "[][aa][]");  // before b, then aa, then at the end but not before the last b
-  EXPECT_EQ(matches("a*", ""), "[]");
+  EXPECT_EQ(marked("a*", "baab"), "[][aa][]");  // before b, then aa, then at the end but not before the last b
+  EXPECT_EQ(marked("a*", ""), "[]");
 }
 
 TEST(Regex, LineAnchorsKnowLines) {
-  EXPECT_EQ(matches("^a$", "a\nb\na\n"), "[a][a]");
-  EXPECT_EQ(matches("a$", "a\r\n"), "");
+  EXPECT_EQ(marked("^a$", "a\nb\na\n"), "[a][a]");
+  EXPECT_EQ(marked("a$", "a\r\n"), "");
 }
 
 TEST(RegexLimits, AnExplodingPatternIsStoppedAndNamed) {
