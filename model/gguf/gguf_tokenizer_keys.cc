@@ -390,6 +390,10 @@ std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const G
         "{} added token{} ('{}'{}) take spaces beside them or stand alone (lstrip, rstrip, single_word), which GGUF "
         "cannot say: texts with them get other ids",
         tokens.size(), tokens.size() == 1 ? "" : "s", tokens[0], tokens.size() == 1 ? "" : ", …"));
+  if (!spec.added_prefix.empty())
+    notes.push_back(fmt::format(
+        "GGUF has a key for one token before a text: llama.cpp puts none of the {} there that this tokenizer does",
+        spec.added_prefix.size()));
   if (prefixes_first_alone(spec))
     notes.push_back(
         "llama.cpp puts a space behind every special token, this tokenizer at the beginning of a text alone: prompts "

@@ -262,6 +262,27 @@ def test_logits_however_the_text_is_cut(demo, eval_text):
             sequence.extend(ids)
 
 
+def test_several_tokens_go_before_a_text(demo, tmp_path):
+    for file in (demo / "llama-demo").iterdir():
+        shutil.copy(file, tmp_path)
+    file = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    ids = {token: file["model"]["vocab"][token] for token in ("b", "a")}
+    special = [{"SpecialToken": {"id": token, "type_id": 0}} for token in ids]
+    file["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [*special, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [*special, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {token: {"id": token, "ids": [id], "tokens": [token]} for token, id in ids.items()},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file), encoding="utf-8")
+    tokenizer = nibble.Tokenizer(tmp_path)
+    assert tokenizer.added_prefix == list(ids.values())
+    assert tokenizer.added_bos is None
+    model = nibble.Model(tmp_path)
+    prompt = tokenizer.added_prefix + [int(id) for id in tokenizer.encode("The door")]
+    np.testing.assert_array_equal(model.generate("The door", max_tokens=8), model.generate(prompt, max_tokens=8))
+
+
 def test_generate(demo):
     model = nibble.Model(demo / "llama-demo")
     tokens = model.generate("The door", max_tokens=12)

@@ -82,8 +82,8 @@ TokenizerSpec read_gpt2_files(const std::filesystem::path& vocabulary, const std
   spec.where = vocabulary.string();
   const nlohmann::json json = parse_strict_json(read_text_file(vocabulary), spec.where);
   join_added_tokens(spec.added, config, spec.where);
-  std::vector<std::string> special = config.special;
-  special.emplace_back(kEndOfText);  // GPT-2's own files name none
+  std::vector<AddedToken> special = config.special;
+  special.push_back({.content = kEndOfText, .special = true});  // GPT-2's own files name none
   join_named_tokens(spec.added, special, [&](const std::string& content) { return id_in(json, content, spec.where); });
   set_vocabulary(spec, json, spec.where);
   read_merges(spec, read_text_file(merges), merges.string());

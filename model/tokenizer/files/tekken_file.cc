@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/text/base64.h"
@@ -40,8 +41,9 @@ constexpr std::string_view kFormerSpecialTokens[] = {"<unk>",
                                                      "[SYSTEM_PROMPT]",
                                                      "[/SYSTEM_PROMPT]",
                                                      "[TOOL_CONTENT]"};
-constexpr std::size_t kLongestToken = 512;              // bytes; cutting it in two everywhere costs the square
-constexpr std::uint64_t kMostSpecialTokens = 1u << 16;  // no line of the file pays for those without a name
+constexpr std::size_t kLongestToken = 512;                 // bytes; cutting it in two everywhere costs the square
+constexpr std::size_t kMostMerges = std::size_t{1} << 23;  // 100 MB; Mistral's files have 270,000
+constexpr std::uint64_t kMostSpecialTokens = 1u << 16;     // no line of the file pays for those without a name
 
 void set_special_tokens(TokenizerSpec& spec, const JsonFields& file, std::size_t count) {
   spec.added.resize(count);
@@ -52,8 +54,11 @@ void set_special_tokens(TokenizerSpec& spec, const JsonFields& file, std::size_t
       spec.added[id].content = kFormerSpecialTokens[id];
     return;
   }
+  std::set<TokenId> listed;
   for (const JsonFields& token : file.objects("special_tokens")) {
     AddedToken& added = spec.added[token.integer("rank", 0, count - 1)];
+    NIBBLE_REQUIRE(listed.insert(added.id).second, FormatError, "{}: rank {} is of two special tokens", token.what(),
+                   added.id);
     added.content = token.filled_text("token_str");
     added.special = token.boolean_or("is_control", true);
   }
@@ -96,6 +101,8 @@ void add_merges(TokenizerSpec& spec, TokenId token) {
     const auto right = spec.id_of.find(spelled.substr(cut));
     if (right != spec.id_of.end()) spec.merges.push_back({left->second, right->second, token});
   }
+  NIBBLE_REQUIRE(spec.merges.size() <= kMostMerges, FormatError,
+                 "{}: tokens can be made of others in more than {} ways", spec.where, kMostMerges);
   std::sort(spec.merges.begin() + static_cast<std::ptrdiff_t>(first), spec.merges.end(),
             [](const auto& a, const auto& b) { return a.left < b.left; });
 }

@@ -22,15 +22,30 @@ std::optional<std::string> token_text(const JsonFields& fields, const char* name
   return fields.at(name, "a token").is_object() ? fields.object(name).text("content") : fields.text(name);
 }
 
+// The same with the settings that an object may have; "__type" and the like are no settings.
+void add_named(const JsonFields& fields, const char* name, std::vector<AddedToken>& special) {
+  std::optional<std::string> text = token_text(fields, name);
+  if (!text) return;
+  AddedToken token{.content = std::move(*text), .special = true};
+  if (fields.at(name, "a token").is_object()) {
+    const JsonFields settings = fields.object(name);
+    token.left_strip = settings.boolean_or("lstrip", false);
+    token.right_strip = settings.boolean_or("rstrip", false);
+    token.single_word = settings.boolean_or("single_word", false);
+    token.normalized = settings.boolean_or("normalized", false);
+  }
+  special.push_back(std::move(token));
+}
+
 // Every token that has a name, and those of additional_special_tokens and, as later versions call the list,
 // extra_special_tokens, which may also be an object of tokens by name.
-void add_special(const JsonFields& fields, std::vector<std::string>& special) {
+void add_special(const JsonFields& fields, std::vector<AddedToken>& special) {
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
-    if (auto text = token_text(fields, name)) special.push_back(std::move(*text));
+    add_named(fields, name, special);
   const auto add_all = [&](const char* name, const nlohmann::json& tokens) {
     for (const nlohmann::json& token : tokens) {
       const nlohmann::json member = {{name, token}};
-      if (auto text = token_text(JsonFields(member, fields.what()), name)) special.push_back(std::move(*text));
+      add_named(JsonFields(member, fields.what()), name, special);
     }
   };
   if (fields.has("additional_special_tokens"))
@@ -75,8 +90,9 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   if (fields.has("added_tokens_decoder")) {
     const JsonFields tokens = fields.object("added_tokens_decoder");
     for (const auto& [id, token] : fields.at("added_tokens_decoder", "an object").items()) {
-      config.added.push_back(
-          read_added_token(JsonFields(token, tokens.what() + " " + in_quotes(id)), parse_id(id, tokens.what())));
+      const JsonFields settings(token, tokens.what() + " " + in_quotes(id));
+      config.added.push_back(read_added_token(settings, parse_id(id, tokens.what())));
+      if (!settings.has("normalized")) config.added.back().normalized = !config.added.back().special;
     }
   }
   return config;
@@ -88,13 +104,15 @@ void read_map_beside(TokenizerConfig& config, const std::filesystem::path& direc
 
 void read_files_beside(TokenizerConfig& config, const std::filesystem::path& directory) {
   read_special_tokens_map(config, directory);
+  for (AddedToken& token : config.special) token = {.content = token.content, .special = true};
   const auto path = directory / "added_tokens.json";
   if (!config.added.empty() || !file_exists(path)) return;
   const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
   NIBBLE_REQUIRE(json.is_object(), FormatError, "{}: expected an object of ids by token, got {}", path.string(),
                  json.type_name());
   const JsonFields fields(json, path.string());
-  const std::unordered_set<std::string_view> special(config.special.begin(), config.special.end());
+  std::unordered_set<std::string_view> special;
+  for (const AddedToken& token : config.special) special.insert(token.content);
   for (const auto& [content, id] : json.items()) {
     const std::uint64_t number = fields.count(content);
     NIBBLE_REQUIRE(!content.empty() && number < kMaxVocabulary, FormatError, "{}: {}: id {} is not below {}",
@@ -139,24 +157,24 @@ void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& co
   }
 }
 
-void join_named_tokens(std::vector<AddedToken>& added, const std::vector<std::string>& special,
+void join_named_tokens(std::vector<AddedToken>& added, const std::vector<AddedToken>& special,
                        const std::function<std::optional<TokenId>(const std::string& content)>& id_of) {
   std::set<std::string> listed;
   for (const AddedToken& token : added) listed.insert(token.content);
-  for (const std::string& content : special) {
-    if (content.empty() || listed.contains(content)) continue;
-    const std::optional<TokenId> id = id_of(content);
+  for (const AddedToken& token : special) {
+    if (token.content.empty() || listed.contains(token.content)) continue;
+    const std::optional<TokenId> id = id_of(token.content);
     if (!id) continue;
-    listed.insert(content);
-    added.push_back({.id = *id, .content = content, .special = true});
+    listed.insert(token.content);
+    added.push_back(token);
+    added.back().id = *id;
   }
 }
 
 void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config) {
   if (config.eos) spec.eos = require_token(spec, *config.eos, "eos_token");
-  if (!config.add_bos) return;
+  if (!config.add_bos || !spec.added_prefix.empty()) return;  // several tokens stay as tokenizer.json has them
   spec.added_bos.reset();
-  spec.added_prefix.clear();
   if (!*config.add_bos) return;
   NIBBLE_REQUIRE(config.bos.has_value(), FormatError, "{}: tokenizer_config.json has add_bos_token but no bos_token",
                  spec.where);

@@ -22,9 +22,9 @@ struct TokenizerConfig {
   bool legacy = true;  ///< of LlamaTokenizer: a space goes before every text between added tokens, not before the first
   std::string tokenizer_class;  ///< whose rules vocab.json and merges.txt follow; empty where it is not said
   std::vector<AddedToken> added;
-  /// The tokens that have a name: bos_token, pad_token, …, and those of the lists of more. Some stand here more than
-  /// once.
-  std::vector<std::string> special;
+  /// The tokens that have a name: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, and
+  /// those of the lists of more; without ids. Some stand here more than once.
+  std::vector<AddedToken> special;
 };
 
 /// All empty if the file does not exist. Throws FormatError.
@@ -36,7 +36,7 @@ void read_map_beside(TokenizerConfig& config, const std::filesystem::path& direc
 
 /// Adds what vocab.json and tokenizer.model have beside them and tokenizer.json has in it: the names of
 /// special_tokens_map.json and, where tokenizer_config.json has no list of them, the tokens of added_tokens.json.
-/// Throws FormatError.
+/// Named tokens are found in texts as they are then, whatever their settings. Throws FormatError.
 void read_files_beside(TokenizerConfig& config, const std::filesystem::path& directory);
 
 /// {"content": …, "lstrip": …, "normalized": …, "rstrip": …, "single_word": …, "special": …}
@@ -48,7 +48,7 @@ void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& co
 
 /// Adds, as special tokens, those of the config's tokens with a name that `added` lacks and for which id_of(content)
 /// finds an id: vocabularies have their control tokens among the others, often without a list of added tokens.
-void join_named_tokens(std::vector<AddedToken>& added, const std::vector<std::string>& special,
+void join_named_tokens(std::vector<AddedToken>& added, const std::vector<AddedToken>& special,
                        const std::function<std::optional<TokenId>(const std::string& content)>& id_of);
 
 /// Sets eos and added_bos where the config has a word on them. The vocabulary must be complete. Throws FormatError for

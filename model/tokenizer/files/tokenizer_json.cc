@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/text/excerpt.h"
@@ -22,21 +24,19 @@ std::vector<AddedToken> read_added_tokens(const JsonFields& file) {
   return added;
 }
 
-/// The id of a token in "vocab", whose shape is the model's. Anything that is none is refused where the vocabulary is
-/// read.
-std::optional<TokenId> id_in(const nlohmann::json& vocabulary, const std::string& token) {
+/// The ids of the tokens in "vocab", whose shape is the model's: an object, or a list of tokens with their scores, of
+/// which the later of two alike counts. Anything that is none is refused where the vocabulary is read.
+std::unordered_map<std::string_view, TokenId> ids_in(const nlohmann::json& vocabulary) {
+  std::unordered_map<std::string_view, TokenId> ids;
   if (vocabulary.is_object()) {
-    const auto found = vocabulary.find(token);
-    if (found == vocabulary.end() || !found->is_number_unsigned()) return std::nullopt;
-    const auto id = found->get<std::uint64_t>();
-    return id < kMaxVocabulary ? std::optional(static_cast<TokenId>(id)) : std::nullopt;
+    for (const auto& [token, id] : vocabulary.get_ref<const nlohmann::json::object_t&>())
+      if (id.is_number_unsigned() && id.get<std::uint64_t>() < kMaxVocabulary) ids[token] = id.get<TokenId>();
+  } else if (vocabulary.is_array() && vocabulary.size() <= kMaxVocabulary) {
+    for (TokenId id = 0; id < vocabulary.size(); ++id)
+      if (const auto& entry = vocabulary[id]; entry.is_array() && !entry.empty() && entry[0].is_string())
+        ids[entry[0].get_ref<const std::string&>()] = id;
   }
-  if (!vocabulary.is_array() || vocabulary.size() > kMaxVocabulary) return std::nullopt;
-  const auto found = std::find_if(vocabulary.begin(), vocabulary.end(), [&](const nlohmann::json& entry) {
-    return entry.is_array() && !entry.empty() && entry[0] == token;
-  });
-  if (found == vocabulary.end()) return std::nullopt;
-  return static_cast<TokenId>(found - vocabulary.begin());
+  return ids;
 }
 
 /// "left right", or ["left", "right"].
@@ -129,9 +129,12 @@ TokenizerSpec read_tokenizer_json(const std::filesystem::path& path, const Token
   spec.added = read_added_tokens(file);
   join_added_tokens(spec.added, config, spec.where);
   const JsonFields model = file.object("model");
-  if (model.has("vocab")) {  // transformers adds named tokens that are no added ones yet
-    const nlohmann::json& vocabulary = model.at("vocab", "a vocabulary");
-    join_named_tokens(spec.added, config.special, [&](const std::string& token) { return id_in(vocabulary, token); });
+  if (model.has("vocab") && !config.special.empty()) {  // transformers adds named tokens that are no added ones yet
+    const auto ids = ids_in(model.at("vocab", "a vocabulary"));
+    join_named_tokens(spec.added, config.special, [&](const std::string& token) {
+      const auto found = ids.find(token);
+      return found == ids.end() ? std::nullopt : std::optional(found->second);
+    });
   }
   read_model(spec, model);
   if (file.has("normalizer")) read_normalizer(spec, file.object("normalizer"));

@@ -149,22 +149,25 @@ Json decoder_json(const TokenizerSpec& spec) {
   return one_or_sequence(std::move(steps), "decoders");
 }
 
-/// Only the token in front of the text is there to be told.
+/// Only what goes before the text is there to be told.
 Json post_processor_json(const TokenizerSpec& spec, const std::vector<std::string>& spelling) {
-  if (!spec.added_bos) {
+  std::vector<TokenId> before = spec.added_prefix;
+  if (spec.added_bos) before = {*spec.added_bos};
+  if (before.empty()) {
     if (spec.model == TokenizerSpec::Model::kScoredBpe) return nullptr;
     return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
   }
-  const std::string& bos = spelling.at(*spec.added_bos);
-  const auto special = [&](int type) -> Json { return {{"SpecialToken", {{"id", bos}, {"type_id", type}}}}; };
-  const auto sequence = [](const char* id, int type) -> Json {
-    return {{"Sequence", {{"id", id}, {"type_id", type}}}};
-  };
-  return {{"type", "TemplateProcessing"},
-          {"single", Json::array({special(0), sequence("A", 0)})},
-          {"pair", Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
-          {"special_tokens",
-           {{bos, {{"id", bos}, {"ids", Json::array({*spec.added_bos})}, {"tokens", Json::array({bos})}}}}}};
+  Json single = Json::array(), pair = Json::array(), special_tokens = Json::object();
+  for (int type = 0; const char* text : {"A", "B"}) {
+    for (const TokenId id : before) pair.push_back({{"SpecialToken", {{"id", spelling.at(id)}, {"type_id", type}}}});
+    pair.push_back({{"Sequence", {{"id", text}, {"type_id", type}}}});
+    if (type++ == 0) single = pair;
+  }
+  for (const TokenId id : before) {
+    const std::string& token = spelling.at(id);
+    special_tokens[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
+  }
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special_tokens}};
 }
 
 /// How each token is spelled, no two alike.

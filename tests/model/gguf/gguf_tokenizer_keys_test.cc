@@ -276,6 +276,16 @@ TEST(GgufTokenizerKeysOf, AddedTokensWithoutARowAreLeftOut) {
   EXPECT_THAT(gguf_tokenizer_notes(spec, exact), testing::IsEmpty());
 }
 
+// GLM's [gMASK]<sop>.
+TEST(GgufTokenizerKeysOf, SayWhereSeveralTokensGoBeforeAText) {
+  NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");
+  TokenizerSpec spec = read_tokenizer(shared_path("golden/tokenizers/gpt2"));
+  const GgufTokenizerFacts facts{.vocabulary = spec.tokens.size(), .bos = {}, .eos = 2, .chat_templates = {}};
+  EXPECT_THAT(gguf_tokenizer_notes(spec, facts), testing::IsEmpty());
+  spec.added_prefix = {1, 2};
+  EXPECT_THAT(gguf_tokenizer_notes(spec, facts), testing::ElementsAre(testing::HasSubstr("none of the 2")));
+}
+
 // llama.cpp has a default of its own for each kind of vocabulary.
 TEST(GgufTokenizerKeysOf, SayWhereNoEndIsNamed) {
   NIBBLE_NEEDS_SHARED("golden/tokenizers/gpt2/tokenizer.json");

@@ -197,7 +197,8 @@ TEST(TokenizerJson, SeveralTokensMayGoBeforeATextAndThoseBehindItAreLeftOut) {
   EXPECT_EQ(with({"<sop>", "A"})->added_prefix(), Ids{257});
   EXPECT_EQ(with({"<sop>", "A"})->added_bos(), TokenId{257});
   EXPECT_EQ(with({"A"})->added_prefix(), Ids{});
-  EXPECT_EQ(with({"[gMASK]", "<sop>", "A"}, {{"add_bos_token", false}})->added_prefix(), Ids{});
+  for (const bool add_bos : {false, true})  // transformers keeps several as they are
+    EXPECT_EQ(with({"[gMASK]", "<sop>", "A"}, {{"add_bos_token", add_bos}})->added_prefix(), (Ids{256, 257}));
   EXPECT_EQ(with({"<sop>", "A", "<eop>"})->added_prefix(), Ids{257});
   EXPECT_EQ(with({"A", "<eop>"})->added_prefix(), Ids{});
   EXPECT_EQ(with({"<sop>", "A"}, {{"add_eos_token", true}})->added_prefix(), Ids{257});
@@ -365,6 +366,21 @@ TEST(TokenizerConfig, SettingsOfItsAddedTokensGoBeforeThoseOfTokenizerJson) {
   EXPECT_EQ(with(json::object())->byte_length(256), 0u);  // special in one of the two is special
 }
 
+// A special token is looked for in the text as it is, another in the normalised one.
+TEST(TokenizerConfig, AddedTokensAreNormalizedUnlessTheyAreSpecial) {
+  json file = byte_level_json();
+  file["normalizer"] = {{"type", "Prepend"}, {"prepend", "_"}};
+  file["added_tokens"] = {{{"id", 256}, {"content", "<pad>"}, {"special", true}, {"normalized", false}}};
+  const auto ids = [&](const json& token) {
+    return open_json(file, {{"added_tokens_decoder", {{"256", token}}}})->encode("a<pad>b");
+  };
+  const Ids found{'_', 'a', 256, '_', 'b'};
+  EXPECT_EQ(ids({{"content", "<pad>"}, {"special", true}}), found);
+  EXPECT_EQ(ids({{"content", "<pad>"}, {"special", false}, {"normalized", false}}), found);
+  EXPECT_EQ(ids({{"content", "<pad>"}, {"special", false}}),  // "_<pad>" is looked for
+            (Ids{'_', 'a', '<', 'p', 'a', 'd', '>', 'b'}));
+}
+
 // As transformers does: those that the vocabulary has become added tokens.
 TEST(TokenizerConfig, NamedTokensOfTokenizerJsonAreFoundInTexts) {
   const TempDir directory;
@@ -380,6 +396,9 @@ TEST(TokenizerConfig, NamedTokensOfTokenizerJsonAreFoundInTexts) {
   EXPECT_EQ(ids(json::object(), json::object()), none);
   EXPECT_EQ(ids({{"eos_token", "</s>"}, {"mask_token", "<mask>"}}, json::object()), end);
   EXPECT_EQ(ids({{"extra_special_tokens", {"</s>", "<pad>"}}}, json::object()), both);
+  const json strips = {{"content", "<pad>"}, {"lstrip", true}, {"rstrip", true}};
+  write_file(directory / "tokenizer_config.json", json{{"pad_token", strips}}.dump());
+  EXPECT_EQ(Tokenizer::open(directory.path())->encode("a <pad> b"), (Ids{'a', 257, 'b'}));
   EXPECT_EQ(ids({{"extra_special_tokens", {{"image_token", "<pad>"}}}}, {{"eos_token", "</s>"}}), both);
   const json listed = {{"256", {{"content", "</s>"}, {"special", true}}}};
   EXPECT_EQ(ids({{"added_tokens_decoder", listed}}, {{"pad_token", "<pad>"}}), end);  // the map is not looked at

@@ -183,6 +183,7 @@ TEST(TekkenFile, ARefusalNamesFileAndPlace) {
   EXPECT_TRUE(refused("/vocab/7/token_bytes", base64(std::string(513, 'a')), "1 to 512 bytes"));
   EXPECT_TRUE(refused("/vocab/7/token_bytes", 5, "token_bytes"));
   EXPECT_TRUE(refused("/special_tokens/0/rank", kSpecial, "rank"));
+  EXPECT_TRUE(refused("/special_tokens/0/rank", 1, "rank 1 is of two special tokens"));
   EXPECT_TRUE(refused("/special_tokens/0/token_str", "", "token_str"));
   EXPECT_TRUE(refused("/special_tokens/0/token_str", "<s>", "<s>"));
   EXPECT_TRUE(refused("/vocab", 5, "vocab"));

@@ -65,6 +65,15 @@ TEST(TokenizerJsonText, IsReadBackAsItWas) {
   EXPECT_EQ(tokenizer_json_text(again), text);
 }
 
+TEST(TokenizerJsonText, KeepsSeveralTokensBeforeATextInTheirOrder) {
+  const TempDir dir;
+  TokenizerSpec spec = read(dir, byte_level_json().dump());
+  spec.added_prefix = {'b', 'a'};
+  const TokenizerSpec again = read(dir, tokenizer_json_text(spec));
+  EXPECT_EQ(again.added_prefix, (std::vector<TokenId>{'b', 'a'}));
+  EXPECT_EQ(again.added_bos, std::nullopt);
+}
+
 /// a, b, c, d and what they merge into, by scores.
 TokenizerSpec scored(std::vector<std::pair<std::string, double>> pieces) {
   TokenizerSpec spec;
