@@ -37,11 +37,15 @@ void add_named(const JsonFields& fields, const char* name, std::vector<AddedToke
   special.push_back(std::move(token));
 }
 
-// Every token that has a name, and those of additional_special_tokens and, as later versions call the list,
-// extra_special_tokens, which may also be an object of tokens by name.
-void add_special(const JsonFields& fields, std::vector<AddedToken>& special) {
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
-    add_named(fields, name, special);
+// Every token that has a name, whatever it is ("image_token"; "add_bos_token" is none), and those of
+// additional_special_tokens and, as later versions call the list, extra_special_tokens, which may also be an object of
+// tokens by name.
+void add_special(const nlohmann::json& json, const JsonFields& fields, std::vector<AddedToken>& special) {
+  static const std::set<std::string_view> kNames{"bos_token", "eos_token", "unk_token", "sep_token",
+                                                 "pad_token", "cls_token", "mask_token"};
+  for (const auto& [name, value] : json.items())
+    if (kNames.contains(name) || (name.ends_with("_token") && (value.is_string() || value.is_object())))
+      add_named(fields, name.c_str(), special);
   const auto add_all = [&](const char* name, const nlohmann::json& tokens) {
     for (const nlohmann::json& token : tokens) {
       const nlohmann::json member = {{name, token}};
@@ -60,7 +64,7 @@ void read_special_tokens_map(TokenizerConfig& config, const std::filesystem::pat
   const auto path = directory / "special_tokens_map.json";
   if (!file_exists(path)) return;
   const nlohmann::json json = parse_strict_json(read_text_file(path), path.string());
-  add_special(JsonFields(json, path.string()), config.special);
+  add_special(json, JsonFields(json, path.string()), config.special);
 }
 
 std::uint64_t parse_id(std::string_view digits, const std::string& where) {
@@ -86,7 +90,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& path) {
   if (fields.has("add_prefix_space")) config.add_prefix_space = fields.boolean("add_prefix_space");
   config.legacy = fields.boolean_or("legacy", true);
   config.tokenizer_class = fields.text_or("tokenizer_class", "");
-  add_special(fields, config.special);
+  add_special(json, fields, config.special);
   if (fields.has("added_tokens_decoder")) {
     const JsonFields tokens = fields.object("added_tokens_decoder");
     for (const auto& [id, token] : fields.at("added_tokens_decoder", "an object").items()) {

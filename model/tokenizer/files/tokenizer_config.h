@@ -22,8 +22,8 @@ struct TokenizerConfig {
   bool legacy = true;  ///< of LlamaTokenizer: a space goes before every text between added tokens, not before the first
   std::string tokenizer_class;  ///< whose rules vocab.json and merges.txt follow; empty where it is not said
   std::vector<AddedToken> added;
-  /// The tokens that have a name: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, and
-  /// those of the lists of more; without ids. Some stand here more than once.
+  /// The tokens that have a name (bos_token, pad_token, image_token, …), and those of the lists of more; without ids.
+  /// Some stand here more than once.
   std::vector<AddedToken> special;
 };
 

@@ -396,6 +396,8 @@ TEST(TokenizerConfig, NamedTokensOfTokenizerJsonAreFoundInTexts) {
   EXPECT_EQ(ids(json::object(), json::object()), none);
   EXPECT_EQ(ids({{"eos_token", "</s>"}, {"mask_token", "<mask>"}}, json::object()), end);
   EXPECT_EQ(ids({{"extra_special_tokens", {"</s>", "<pad>"}}}, json::object()), both);
+  EXPECT_EQ(ids({{"image_token", "<pad>"}, {"end_token", {{"content", "</s>"}}}, {"no_token", 3}}, json::object()),
+            both);
   const json strips = {{"content", "<pad>"}, {"lstrip", true}, {"rstrip", true}};
   write_file(directory / "tokenizer_config.json", json{{"pad_token", strips}}.dump());
   EXPECT_EQ(Tokenizer::open(directory.path())->encode("a <pad> b"), (Ids{'a', 257, 'b'}));
