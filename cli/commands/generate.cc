@@ -68,9 +68,7 @@ std::vector<TokenId> prompt_of(const GenerateArguments& arguments, const model::
   }
   NIBBLE_REQUIRE(tokenizer != nullptr, FormatError, "'{}' has no tokenizer ({}); give --prompt-ids instead",
                  arguments.model.string(), model::kTokenizerFiles);
-  std::vector<TokenId> ids = tokenizer->encode(*arguments.prompt);
-  const std::vector<TokenId> before = tokenizer->added_prefix();
-  ids.insert(ids.begin(), before.begin(), before.end());
+  std::vector<TokenId> ids = tokenizer->encode_prompt(*arguments.prompt);
   NIBBLE_REQUIRE(
       !ids.empty(), InvalidArgument,
       "the prompt is empty, and this tokenizer adds no beginning-of-text token: give it a word to start from");

@@ -159,7 +159,7 @@ TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata) {
   if (!byte_level) std::replace(spec.kinds.begin(), spec.kinds.end(), PieceKind::kUserDefined, PieceKind::kNormal);
   const std::size_t count = spec.tokens.size();
   const auto bos = token_id(metadata, "tokenizer.ggml.bos_token_id", count);
-  if (metadata.truth("tokenizer.ggml.add_bos_token").value_or(add_bos)) spec.added_bos = bos;
+  if (metadata.truth("tokenizer.ggml.add_bos_token").value_or(add_bos) && bos) spec.added_prefix = {*bos};
   spec.eos = token_id(metadata, "tokenizer.ggml.eos_token_id", count);
   return spec;
 }

@@ -331,12 +331,13 @@ void add_ids(GgufMetadata& metadata, const TokenizerSpec& spec, const GgufTokeni
   const auto add = [&](std::string_view name, std::optional<TokenId> id) {
     if (id && *id < facts.vocabulary) metadata.add(fmt::format("tokenizer.ggml.{}_token_id", name), id_value(*id));
   };
-  add("bos", spec.added_bos ? spec.added_bos : facts.bos);
+  const bool adds_bos = spec.added_prefix.size() == 1;
+  add("bos", adds_bos ? spec.added_prefix.front() : facts.bos);
   add("eos", end_of(spec, facts));
   const std::vector<TokenId> ends = further_ends(spec, facts);
   for (std::size_t i = 0; i < std::min(ends.size(), std::size(kFurtherEnds)); ++i) add(kFurtherEnds[i], ends[i]);
   add("unknown", spec.unknown);
-  metadata.add("tokenizer.ggml.add_bos_token", GgufValue(spec.added_bos.has_value()));
+  metadata.add("tokenizer.ggml.add_bos_token", GgufValue(adds_bos));
   metadata.add("tokenizer.ggml.add_eos_token", GgufValue(false));
 }
 
@@ -390,7 +391,7 @@ std::vector<std::string> gguf_tokenizer_notes(const TokenizerSpec& spec, const G
         "{} added token{} ('{}'{}) take spaces beside them or stand alone (lstrip, rstrip, single_word), which GGUF "
         "cannot say: texts with them get other ids",
         tokens.size(), tokens.size() == 1 ? "" : "s", tokens[0], tokens.size() == 1 ? "" : ", …"));
-  if (!spec.added_prefix.empty())
+  if (spec.added_prefix.size() > 1)
     notes.push_back(fmt::format(
         "GGUF has a key for one token before a text: llama.cpp puts none of the {} there that this tokenizer does",
         spec.added_prefix.size()));

@@ -99,10 +99,7 @@ class Pipeline : public Tokenizer {
   }
 
   std::size_t vocabulary_size() const override { return spec_.tokens.size(); }
-  std::optional<TokenId> added_bos() const override { return spec_.added_bos; }
-  std::vector<TokenId> added_prefix() const override {
-    return spec_.added_prefix.empty() ? Tokenizer::added_prefix() : spec_.added_prefix;
-  }
+  std::vector<TokenId> added_prefix() const override { return spec_.added_prefix; }
   std::optional<TokenId> eos() const override { return spec_.eos; }
   std::string fingerprint() const override { return fingerprint_; }
 
@@ -205,11 +202,6 @@ class Pipeline : public Tokenizer {
 };
 
 }  // namespace
-
-std::vector<TokenId> Tokenizer::added_prefix() const {
-  const std::optional<TokenId> bos = added_bos();
-  return bos ? std::vector<TokenId>{*bos} : std::vector<TokenId>{};
-}
 
 std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerSpec spec) {
   return std::make_shared<Pipeline>(std::move(spec));

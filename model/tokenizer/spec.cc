@@ -28,7 +28,7 @@ void check(const TokenizerSpec& spec) {
     require_id(token.id, "the id of an added token");
     NIBBLE_REQUIRE(!token.content.empty(), FormatError, "{}: added token {} has no content", spec.where, token.id);
   }
-  for (const auto& id : {spec.unknown, spec.added_bos, spec.eos}) {
+  for (const auto& id : {spec.unknown, spec.eos}) {
     if (id) require_id(*id, "the id of a special token");
   }
   for (const TokenId id : spec.added_prefix) require_id(id, "the id of a special token");

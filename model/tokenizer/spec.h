@@ -38,7 +38,7 @@ namespace nibble::model {
 ///     spec.decoder = {ReplaceStep{.pattern = "▁", .to = " "}, ByteFallbackStep{}, FuseStep{},
 ///                     StripStep{.content = " ", .start = 1}};              // the last if add_space_prefix
 ///
-/// Then spec.added_bos and spec.eos.
+/// Then spec.added_prefix and spec.eos.
 struct TokenizerSpec {
   enum class Model {
     kBpe,        // merges in the order of a list
@@ -78,8 +78,7 @@ struct TokenizerSpec {
   std::vector<PreTokenizerStep> pre_tokenizer;
   std::vector<DecoderStep> decoder;
   std::unordered_map<TokenId, std::string> decoded;  // tokens that stand for another text than their own
-  std::optional<TokenId> added_bos;
-  std::vector<TokenId> added_prefix;  // where several go before a text (GLM: [gMASK]<sop>); added_bos is empty then
+  std::vector<TokenId> added_prefix;  // what goes before a text: a BOS, or several (GLM: [gMASK]<sop>), or nothing
   std::optional<TokenId> eos;
 
   TokenizerSpec() = default;

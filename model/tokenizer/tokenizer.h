@@ -35,11 +35,21 @@ class Tokenizer {
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
   /// One past the largest id.
   virtual std::size_t vocabulary_size() const = 0;
-  /// The BOS id if the tokenizer adds one when it encodes for the model (post-processor or add_bos_token), else empty.
-  virtual std::optional<TokenId> added_bos() const = 0;
-  /// All that it puts before a text when it encodes for the model: added_bos(), or several tokens (GLM: [gMASK]<sop>),
-  /// of which none counts as a BOS.
-  virtual std::vector<TokenId> added_prefix() const;
+  /// What the tokenizer puts before a text when it encodes for the model (post-processor or add_bos_token): a BOS, or
+  /// several tokens (GLM: [gMASK]<sop>), of which none counts as one, or nothing.
+  virtual std::vector<TokenId> added_prefix() const = 0;
+  /// The BOS id, if that is all that goes before a text.
+  std::optional<TokenId> added_bos() const {
+    const std::vector<TokenId> prefix = added_prefix();
+    return prefix.size() == 1 ? std::optional(prefix.front()) : std::nullopt;
+  }
+  /// added_prefix() and the ids of `text`: what a model goes on with.
+  std::vector<TokenId> encode_prompt(std::string_view text) const {
+    std::vector<TokenId> ids = added_prefix();
+    const std::vector<TokenId> own = encode(text);
+    ids.insert(ids.end(), own.begin(), own.end());
+    return ids;
+  }
   virtual std::optional<TokenId> eos() const = 0;
   /// Hash of everything that decides encode(): vocabulary, merges, added tokens, pattern, normalisation.
   virtual std::string fingerprint() const = 0;

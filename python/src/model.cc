@@ -205,11 +205,7 @@ PyModel::Turn::~Turn() {
 }
 
 std::vector<TokenId> prompt_ids(const PyModel& self, const std::string& text) {
-  const model::Tokenizer& tokenizer = require_tokenizer(self);
-  std::vector<TokenId> ids = tokenizer.encode(text);
-  const std::vector<TokenId> before = tokenizer.added_prefix();
-  ids.insert(ids.begin(), before.begin(), before.end());
-  return ids;
+  return require_tokenizer(self).encode_prompt(text);
 }
 
 void bind_model(nb::module_& module) {

@@ -21,7 +21,7 @@ class ByteTokenizer final : public model::Tokenizer {
     return text;
   }
   std::size_t vocabulary_size() const override { return 256; }
-  std::optional<TokenId> added_bos() const override { return std::nullopt; }
+  std::vector<TokenId> added_prefix() const override { return {}; }
   std::optional<TokenId> eos() const override { return std::nullopt; }
   std::string fingerprint() const override { return "bytes"; }
   std::size_t byte_length(TokenId) const override { return 1; }

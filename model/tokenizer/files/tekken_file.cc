@@ -137,7 +137,7 @@ TokenizerSpec read_tekken_file(const std::filesystem::path& path, const Tokenize
   spec.pre_tokenizer.emplace_back(SplitStep{.pattern = settings.filled_text("pattern")});
   spec.pre_tokenizer.emplace_back(ByteLevelStep{.add_prefix_space = false, .use_regex = false});
   spec.decoder.emplace_back(ByteLevelDecoderStep{});
-  spec.added_bos = special_token(spec, "<s>");
+  if (const auto bos = special_token(spec, "<s>")) spec.added_prefix = {*bos};
   spec.eos = special_token(spec, "</s>");
   apply_tokenizer_config(spec, config);
   return spec;

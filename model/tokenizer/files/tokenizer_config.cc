@@ -177,12 +177,12 @@ void join_named_tokens(std::vector<AddedToken>& added, const std::vector<AddedTo
 
 void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config) {
   if (config.eos) spec.eos = require_token(spec, *config.eos, "eos_token");
-  if (!config.add_bos || !spec.added_prefix.empty()) return;  // several tokens stay as tokenizer.json has them
-  spec.added_bos.reset();
+  if (!config.add_bos || spec.added_prefix.size() > 1) return;  // several tokens stay as tokenizer.json has them
+  spec.added_prefix.clear();
   if (!*config.add_bos) return;
   NIBBLE_REQUIRE(config.bos.has_value(), FormatError, "{}: tokenizer_config.json has add_bos_token but no bos_token",
                  spec.where);
-  spec.added_bos = require_token(spec, *config.bos, "bos_token");
+  spec.added_prefix = {require_token(spec, *config.bos, "bos_token")};
 }
 
 }  // namespace nibble::model

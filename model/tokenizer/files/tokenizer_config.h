@@ -51,8 +51,8 @@ void join_added_tokens(std::vector<AddedToken>& added, const TokenizerConfig& co
 void join_named_tokens(std::vector<AddedToken>& added, const std::vector<AddedToken>& special,
                        const std::function<std::optional<TokenId>(const std::string& content)>& id_of);
 
-/// Sets eos and added_bos where the config has a word on them. The vocabulary must be complete. Throws FormatError for
-/// tokens that it lacks.
+/// Sets eos and added_prefix where the config has a word on them. The vocabulary must be complete. Throws FormatError
+/// for tokens that it lacks.
 void apply_tokenizer_config(TokenizerSpec& spec, const TokenizerConfig& config);
 
 }  // namespace nibble::model

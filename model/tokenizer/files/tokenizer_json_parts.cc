@@ -150,13 +150,9 @@ void read_template(TokenizerSpec& spec, const JsonFields& part) {
     before.push_back(ids[0].get<TokenId>());
   }
   if (before.empty()) return;
-  NIBBLE_REQUIRE(!spec.added_bos && spec.added_prefix.empty(), FormatError,
-                 "{}: another part puts special tokens before the text as well", part.what());
-  if (before.size() == 1) {
-    spec.added_bos = before.front();
-  } else {
-    spec.added_prefix = std::move(before);
-  }
+  NIBBLE_REQUIRE(spec.added_prefix.empty(), FormatError, "{}: another part puts special tokens before the text as well",
+                 part.what());
+  spec.added_prefix = std::move(before);
 }
 
 /// The normalizers without settings.

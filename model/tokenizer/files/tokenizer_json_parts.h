@@ -10,7 +10,7 @@ namespace nibble::model {
 void read_normalizer(TokenizerSpec& spec, const JsonFields& part);
 void read_pre_tokenizer(TokenizerSpec& spec, const JsonFields& part);
 void read_decoder(TokenizerSpec& spec, const JsonFields& part);
-/// Sets added_bos, or added_prefix, if special tokens are put before the text. The vocabulary must be complete.
+/// Sets added_prefix if special tokens are put before the text. The vocabulary must be complete.
 void read_post_processor(TokenizerSpec& spec, const JsonFields& part);
 
 }  // namespace nibble::model

@@ -151,19 +151,18 @@ Json decoder_json(const TokenizerSpec& spec) {
 
 /// Only what goes before the text is there to be told.
 Json post_processor_json(const TokenizerSpec& spec, const std::vector<std::string>& spelling) {
-  std::vector<TokenId> before = spec.added_prefix;
-  if (spec.added_bos) before = {*spec.added_bos};
-  if (before.empty()) {
+  if (spec.added_prefix.empty()) {
     if (spec.model == TokenizerSpec::Model::kScoredBpe) return nullptr;
     return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
   }
   Json single = Json::array(), pair = Json::array(), special_tokens = Json::object();
   for (int type = 0; const char* text : {"A", "B"}) {
-    for (const TokenId id : before) pair.push_back({{"SpecialToken", {{"id", spelling.at(id)}, {"type_id", type}}}});
+    for (const TokenId id : spec.added_prefix)
+      pair.push_back({{"SpecialToken", {{"id", spelling.at(id)}, {"type_id", type}}}});
     pair.push_back({{"Sequence", {{"id", text}, {"type_id", type}}}});
     if (type++ == 0) single = pair;
   }
-  for (const TokenId id : before) {
+  for (const TokenId id : spec.added_prefix) {
     const std::string& token = spelling.at(id);
     special_tokens[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
   }

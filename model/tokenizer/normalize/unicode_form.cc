@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <span>
 
 #include "core/error.h"
 #include "model/tokenizer/utf8.h"
@@ -22,12 +23,11 @@ struct Range {
 };
 /// Got a decomposition after Unicode 12.0, whose tables Hugging Face's tokenizers use for these forms: stay as they
 /// are.
-constexpr std::array<Range, 21> kLaterDecompositions{
-    {{0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},   {0x105C9, 0x105C9}, {0x105E4, 0x105E4},
+constexpr std::array<Range, 20> kLaterDecompositions{
+    {{0x32FF, 0x32FF},   {0xA7F1, 0xA7F4},   {0xAB69, 0xAB69},   {0x105C9, 0x105C9}, {0x105E4, 0x105E4},
      {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x11383, 0x11383}, {0x11385, 0x11385},
      {0x1138E, 0x1138E}, {0x11391, 0x11391}, {0x113C5, 0x113C8}, {0x11938, 0x11938}, {0x16121, 0x16128},
-     {0x16D68, 0x16D6A}, {0x1CCD6, 0x1CCF9}, {0x1E030, 0x1E06D}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
-     {0xA7F1, 0xA7F1}}};
+     {0x16D68, 0x16D6A}, {0x1CCD6, 0x1CCF9}, {0x1E030, 0x1E06D}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9}}};
 
 /// Became combining marks after Unicode 9.0, whose tables Hugging Face's tokenizers use for marks: characters like any
 /// other there, neither sorted nor stripped. What lies between those of a range never was a mark before.
@@ -45,16 +45,17 @@ constexpr std::array<Range, 55> kLaterMarks{
      {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}, {0x1E6E3, 0x1E6F5}}};
 constexpr Range kFormerMarks{0x1CF2, 0x1CF3};  // marks in 9.0, letters today
 
-bool is_later_mark(char32_t code_point) {
-  const auto range = std::lower_bound(kLaterMarks.begin(), kLaterMarks.end(), code_point,
-                                      [](const Range& entry, char32_t c) { return entry.last < c; });
-  return range != kLaterMarks.end() && range->first <= code_point;
+/// Whether one of the ranges, which are in order, has the code point.
+bool is_in(std::span<const Range> ranges, char32_t code_point) {
+  const auto range = std::ranges::lower_bound(ranges, code_point, {}, &Range::last);
+  return range != ranges.end() && range->first <= code_point;
 }
+
+bool is_later_mark(char32_t code_point) { return is_in(kLaterMarks, code_point); }
 
 /// The full decomposition of one code point: how many it is.
 std::size_t decompose(char32_t code_point, bool compatible, utf8proc_int32_t* out, std::size_t room) {
-  for (const Range& range : kLaterDecompositions) {
-    if (code_point < range.first || code_point > range.last) continue;
+  if (is_in(kLaterDecompositions, code_point)) {
     out[0] = static_cast<utf8proc_int32_t>(code_point);
     return 1;
   }

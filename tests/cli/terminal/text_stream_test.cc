@@ -23,7 +23,7 @@ class ByteTokenizer final : public model::Tokenizer {
     return text.starts_with(' ') ? text.substr(1) : text;
   }
   std::size_t vocabulary_size() const override { return 257; }
-  std::optional<TokenId> added_bos() const override { return 256; }
+  std::vector<TokenId> added_prefix() const override { return {256}; }
   std::optional<TokenId> eos() const override { return std::nullopt; }
   std::string fingerprint() const override { return "bytes"; }
   std::size_t byte_length(TokenId id) const override { return id == 256 ? 0 : 1; }

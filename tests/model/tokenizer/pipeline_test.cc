@@ -64,7 +64,7 @@ TokenizerSpec scored_spec() {
   spec.normalizer = {PrependStep{" "}, ReplaceStep{.pattern = " ", .to = "▁"}};
   spec.decoder = {ReplaceStep{.pattern = "▁", .to = " "}, ByteFallbackStep{}, FuseStep{},
                   StripStep{.content = " ", .start = 1}};
-  spec.added_bos = 1;
+  spec.added_prefix = {1};
   return spec;
 }
 
