@@ -219,6 +219,11 @@ budget:
 # (Core ML) cannot hold it: preset scalar is for them. Other widths: --set bits=2
 )",
      kWindowed, kCorrected, "  bits: 4\n  window_bits: 8\n"},
+    {"best-2-bit",
+     R"(# `best` at 2 bits a weight, where what layers before got wrong is large enough that guided Hessians are carried along with it:
+# 2.7 % less than `best` at 2 bits on one of two models, level on the other (docs/results/parts.md). At 3 and 4 bits: preset best.
+)",
+     kWindowed, kCorrected, "  guided_inputs: drifted\n  bits: 2\n  window_bits: 8\n"},
     {"best-one-shot",
      R"(# The least divergence of methods that need statistics and no text when they quantize: `windowed-one-shot` with 256 values
 # read through windows of 8 bits, here at 4 bits a weight. Other widths: --set bits=2

@@ -120,13 +120,16 @@ def paired(row, other, column, what):
     return *mean_and_error([math.fsum(draw) / len(draw) for draw in differences]), undecided_within(len(differences))
 
 
+BESTS = ("best-2-bit", "best", "best-one-shot")  # presets that others are compared with: of a table's, the first
+
+
 def best_of(width, rows):
-    return next((name for name in (f"{width}: best", f"{width}: best-one-shot") if name in rows), None)
+    return next((name for name in (f"{width}: {best}" for best in BESTS) if name in rows), None)
 
 
 def reference_of(name, rows):
-    """The row to compare with: of "windowed, without scaling" it is "windowed", else "best", or where there is none
-    "best-one-shot", each of the same width."""
+    """The row to compare with: of "windowed, without scaling" it is "windowed", else the first of BESTS, each of the same
+    width."""
     width, _, method = name.partition(": ")
     parts = method.split(", ")
     for length in range(len(parts) - 1, 0, -1):
@@ -197,7 +200,7 @@ def table(rows, columns, decisive, floats):
 
 
 def beaten(rows, column):
-    """Rows of at most the bits of `best` whose KL is lower by more than two standard errors."""
+    """Rows of at most the bits of best_of() whose KL is lower by more than two standard errors."""
     for name, row in rows.items():
         best = rows.get(best_of(name.partition(": ")[0], rows))
         if best is None or row is best or row.cells[0].bits > best.cells[0].bits:
@@ -270,7 +273,7 @@ def main():
           "undecided, † of the row above. Bits count everything stored, of the linear layers and of the whole model. "
           "Columns of a use hold all texts of that use together; differences, †, and loss are of test text where there is any, else "
           "of the column on the right. Rows without a reference of their own (\"windowed, without scaling\": `windowed`) are "
-          "compared with `best` (or `best-one-shot`) of their width. Seconds are of one thread, where text runs through the model (drift, tuning, probes) of all, of a machine shared with other work.\n")
+          "compared with `best` (`best-2-bit` where it is there, or `best-one-shot`) of their width. Seconds are of one thread, where text runs through the model (drift, tuning, probes) of all, of a machine shared with other work.\n")
     if missing:
         print(f"**{missing} cells failed and are missing.**\n")
     lost, lacking = [], []
@@ -306,7 +309,7 @@ def main():
         print("Epochs of tuning that were kept: " + "; ".join(dict.fromkeys(kept)) + ".\n")
     if lacking:
         print("Not measured in this run, in whole or in part: " + "; ".join(lacking) + ".\n")
-    named = next((best for best in ("best", "best-one-shot") if any(name.endswith(f": {best}") for name in order)), None)
+    named = next((best for best in BESTS if any(name.endswith(f": {best}") for name in order)), None)
     if named:
         print(f"Methods of no more bits than `{named}` whose KL is lower by more than {within}: "
               + (", ".join(lost) or "none") + ".")

@@ -657,6 +657,14 @@ TEST(Recipe, BestIsWindowedWithLongerWindowsAndMoreBits) {
   EXPECT_EQ(with_codes, Recipe::preset("scalar-tuned").canonical_json()["tuning"]);
 }
 
+TEST(Recipe, BestOfTwoBitsCarriesGuidesAlong) {
+  auto best = Recipe::preset("best");
+  best.apply_set("bits=2");
+  EXPECT_NE(Recipe::preset("best-2-bit").canonical_json(), best.canonical_json());
+  best.apply_set("guided_inputs=drifted");
+  EXPECT_EQ(Recipe::preset("best-2-bit").canonical_json(), best.canonical_json());
+}
+
 TEST(Recipe, WhatEndsWithOneShotNeedsNoText) {
   for (const std::string preset : {"scalar", "windowed", "best"}) {
     auto corrected = Recipe::preset(preset + "-one-shot");
