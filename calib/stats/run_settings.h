@@ -45,6 +45,10 @@ Guide default_guide(const StatisticSet& collected);
 /// or "; --guide plain goes on with it" where `before` is plain and `now` is not.
 std::string_view hint_of_plain_guide(Guide before, Guide now);
 
+/// How windows are taken of text or of token ids; with kBehindBos after it, each begins with the tokenizer's BOS.
+inline constexpr std::string_view kRandomSlices = "random slices", kConsecutiveWindows = "consecutive windows",
+                                  kBehindBos = " behind the BOS";
+
 inline constexpr const char* kCentreNone = "none";
 inline constexpr const char* kCentreOwn = "own means";  ///< the mean inputs of the run's own windows
 
@@ -55,7 +59,7 @@ struct RunSettings {
   std::string tokenizer_hash = {};  ///< Tokenizer::fingerprint(), or "none" when the windows came as token ids
   std::string text_hash = {};       ///< of the texts or token files read
   std::string windows_hash = {};    ///< of the token windows themselves
-  std::string sampling = {};        ///< how the windows were taken: "random slices" or "consecutive windows"
+  std::string sampling = {};        ///< how the windows were taken: one of the names above
   std::uint64_t windows = 0;
   std::uint64_t window_tokens = 0;
   std::vector<std::uint64_t> seeds = {};  ///< one per merged run

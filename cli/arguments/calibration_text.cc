@@ -18,6 +18,8 @@ void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
   add_count(app, "--samples", options.samples, "Windows to take [default: 128; with --tokens all]",
             {.low = 1, .high = 1 << 30});
   add_count(app, "--seed", options.seed, "Seed of whatever is sampled [default: 0]", {.low = 0});
+  app.add_flag("--bos", options.bos,
+               "Windows begin with the tokenizer's BOS, in place of their own first token; evaluate with it too");
   app.add_option("--memory", options.memory, "Memory to use, like 512M or 4G; beyond it goes to a scratch file")
       ->type_name("SIZE")
       ->capture_default_str();
@@ -29,14 +31,16 @@ quant::CalibrationSource CalibrationTextOptions::source() const {
           .field = field,
           .length = length,
           .samples = samples,
-          .seed = seed};
+          .seed = seed,
+          .bos = bos};
 }
 
 void check_calibration_text(const CLI::App& app, const CalibrationTextOptions& options, bool seeds_more) {
   NIBBLE_REQUIRE(options.text.empty() || options.tokens.empty(), InvalidArgument,
                  "{}: expected either --text or --tokens, got both", app.get_name());
   refuse_repeated_files(options.text);
-  if (!options.given()) refuse_given(app, {"--field", "--length", "--samples", "--seed"}, "no --text and no --tokens");
+  if (!options.given())
+    refuse_given(app, {"--field", "--length", "--samples", "--seed", "--bos"}, "no --text and no --tokens");
   if (!options.tokens.empty()) refuse_given(app, {"--field"}, "--tokens");
   const bool field = app.get_option("--field")->count() > 0;  // else names of files are looked at when they are read
   if (field && std::none_of(options.text.begin(), options.text.end(), datasets::holds_json_lines))

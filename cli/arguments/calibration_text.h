@@ -16,6 +16,7 @@ struct CalibrationTextOptions {
   std::filesystem::path tokens;
   std::string field{datasets::kDefaultField}, memory = "4G";
   std::uint64_t length = 0, samples = 0, seed = 0;
+  bool bos = false;
   quant::CalibrationSource source() const;
   bool given() const { return !text.empty() || !tokens.empty(); }
 };

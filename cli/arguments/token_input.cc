@@ -47,6 +47,8 @@ void add_text_input(CLI::App& app, TokenInputOptions& options) {
   app.add_option("--use", options.use,
                  fmt::format("What these texts are for, stands in the output: {}", fmt::join(eval::kTextUses, ", ")))
       ->type_name("NAME");
+  app.add_flag("--bos", options.bos,
+               "Windows begin with the tokenizer's BOS, in place of their own first token (protocol half: unasked)");
 }
 
 std::shared_ptr<const model::Tokenizer> open_text_tokenizer(const std::filesystem::path& model) {

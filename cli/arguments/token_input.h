@@ -19,9 +19,10 @@ struct TokenInputOptions {
   bool hf_join = false;
   std::uint64_t max_tokens = 0;  ///< of each; 0: all
   std::string use;               ///< what they are for (eval/quality/text_use.h); empty: not said
+  bool bos = false;              ///< windows begin with the tokenizer's BOS
 };
 void add_token_input(CLI::App& app, TokenInputOptions& options);
-/// The same with --text and --tokens that can be given several times, and --use.
+/// The same with --text and --tokens that can be given several times, --use and --bos.
 void add_text_input(CLI::App& app, TokenInputOptions& options);
 
 /// A file of those that tokens come from.

@@ -32,6 +32,7 @@
 #include "core/text/json.h"
 #include "datasets/calibration_windows.h"
 #include "model/architecture/architecture.h"
+#include "model/open/open_model.h"
 #include "quant/job/statistics/calibrate_model.h"
 
 namespace nibble::cli {
@@ -81,7 +82,9 @@ void collect(const CalibrateArguments& arguments, MpiSession& mpi) {
   create_parents(arguments.output);
   if (first) warn_of_unexpected(*model.checkpoint);
   const quant::CalibrationSource source = arguments.text.source();
-  const auto tokenizer = arguments.text.tokens.empty() ? open_text_tokenizer(arguments.model) : nullptr;
+  const auto tokenizer = source.tokens.empty() ? open_text_tokenizer(arguments.model)
+                         : source.bos          ? model::open_tokenizer_if_any(arguments.model)
+                                               : nullptr;
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet || !first);
   const datasets::CalibrationWindows windows =
       quant::read_calibration_windows(source, model.architecture, tokenizer.get(), arguments.model, bar.sink());

@@ -13,6 +13,7 @@
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
+#include "cli/show/missing_bos.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/protocol_fact.h"
 #include "cli/show/speed_figures.h"
@@ -52,6 +53,7 @@ void run(const EvaluateArguments& arguments) {
   if (const auto warning = model::warning_of_length(model.architecture, options.context)) warn(*warning);
   options.stride = stride_of(options, arguments.stride);
   options.text_ends = input.text_ends;
+  options.bos = eval::window_bos(options.protocol, arguments.input.bos, input.tokenizer.get());
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
   quant::LoadedModel reference;
@@ -79,6 +81,7 @@ void run(const EvaluateArguments& arguments) {
   bar.finish();
 
   const eval::PerplexityResult& result = quality.perplexity;
+  if (const auto warning = warning_of_missing_bos(options, input.tokenizer.get(), result.perplexity)) warn(*warning);
   const std::vector<eval::TextPart> parts =
       eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
   if (arguments.common.json) {
@@ -91,6 +94,7 @@ void run(const EvaluateArguments& arguments) {
                                      {"context", options.context},
                                      {"stride", options.stride},
                                      {"average", average_name(options)},
+                                     {"bos", nullptr},
                                      {"perplexity", result.perplexity},
                                      {"perplexity_stderr", result.perplexity_stderr},
                                      {"nll_nats_per_token", result.nll_nats_per_token},
@@ -98,6 +102,7 @@ void run(const EvaluateArguments& arguments) {
                                      {"tokens_scored", result.tokens_scored},
                                      {"tokenizer_hash", nullptr},
                                      {"tokens_hash", input.tokens_hash}};
+    if (options.bos) object["bos"] = *options.bos;
     if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
     if (!arguments.input.use.empty()) object["use"] = arguments.input.use;
     object["texts"] = texts_json(input, parts);

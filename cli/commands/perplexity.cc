@@ -22,6 +22,7 @@
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
+#include "cli/show/missing_bos.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/protocol_fact.h"
 #include "cli/show/unexpected.h"
@@ -100,6 +101,7 @@ nlohmann::ordered_json json_of(const Report& report) {
       {"context", options.context},
       {"stride", options.stride},
       {"average", average_name(options)},
+      {"bos", nullptr},
       {"attention", name_of(options.forward.attention, kAttentions)},
       {"compute", arguments.compute},
       {"kernels", model.kernels},
@@ -118,6 +120,7 @@ nlohmann::ordered_json json_of(const Report& report) {
       {"tokens_hash", input.tokens_hash},
   };
   if (input.tokenizer) object["tokenizer_hash"] = input.tokenizer->fingerprint();
+  if (options.bos) object["bos"] = *options.bos;
   if (input.files.size() == 1 && input.files[0].text_hash) object["text_hash"] = *input.files[0].text_hash;
   if (!arguments.input.use.empty()) object["use"] = arguments.input.use;
   object["texts"] = texts_json(input, parts);
@@ -161,6 +164,7 @@ void run(const PerplexityArguments& arguments) {
   if (const auto warning = model::warning_of_length(model.architecture, options.context)) warn(*warning);
   const TokenInput input = read_token_input(arguments.input, arguments.model, model.architecture.vocabulary);
   options.text_ends = input.text_ends;
+  options.bos = eval::window_bos(options.protocol, arguments.input.bos, input.tokenizer.get());
   ProgressBar bar = ProgressBar::for_process(arguments.common.quiet);
   options.progress = bar.sink();
   quant::LoadedModel reference;
@@ -171,6 +175,8 @@ void run(const PerplexityArguments& arguments) {
   const eval::TextQuality quality =
       eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
   bar.finish();
+  if (const auto warning = warning_of_missing_bos(options, input.tokenizer.get(), quality.perplexity.perplexity))
+    warn(*warning);
   const std::vector<eval::TextPart> parts =
       eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
 

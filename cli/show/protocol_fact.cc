@@ -31,6 +31,7 @@ std::string protocol_fact(const eval::PerplexityOptions& options) {
       fmt::format("{}, context {}", datasets::protocol_name(options.protocol), with_separators(options.context));
   if (options.protocol == Protocol::kSliding)
     fact += fmt::format(", stride {}, mean over {}", with_separators(options.stride), average_name(options));
+  if (options.bos && options.protocol != Protocol::kHalf) fact += ", windows behind the BOS";
   return fact;
 }
 

@@ -20,7 +20,7 @@ struct PerplexityOptions {
   std::size_t context = 0;  ///< 0: the model's max_positions
   std::size_t stride = 0;   ///< 0: context / 2 (sliding)
   Average average = Average::kWindows;
-  std::optional<TokenId> bos = {};  ///< `half`: replaces the first token of each block
+  std::optional<TokenId> bos = {};  ///< replaces the first token of each window: window_bos()
   /// Where each of several texts ends that stand behind each other in the tokens; windows never reach from one into the
   /// next. Empty: one text.
   std::vector<std::size_t> text_ends = {};

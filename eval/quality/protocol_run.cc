@@ -71,10 +71,9 @@ ProtocolRun::ProtocolRun(const model::Architecture& architecture, std::span<cons
 }
 
 void ProtocolRun::for_each_batch(const std::function<void(const WindowBatch&, std::size_t)>& body) const {
-  const std::optional<TokenId> bos = options_.protocol == Protocol::kHalf ? options_.bos : std::nullopt;
   std::size_t first = 0, run = 0, reported = 0;
   for (const auto group : group_windows(windows_, options_.batch_tokens)) {
-    const WindowBatch batch = make_window_batch(tokens_, group, bos);
+    const WindowBatch batch = make_window_batch(tokens_, group, options_.bos);
     body(batch, first);
     first += batch.targets.size();
     run += batch.tokens.size();

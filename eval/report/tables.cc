@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "calib/stats/run_settings.h"
 #include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "eval/report/neighbours.h"
@@ -59,6 +60,11 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
+bool is_of_tokens(const nlohmann::json& calibration) {
+  const nlohmann::json sampling = calibration.value("sampling", nlohmann::json());
+  return sampling.is_string() && sampling.get<std::string>().starts_with(calib::kConsecutiveWindows);
+}
+
 nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
   auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
   if (!json.is_object()) return json;
@@ -68,7 +74,7 @@ nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
       json.erase(key);
       json.erase("windows_hash");  // follows from both
       // Of tokens the windows are the text: more of them are another. Files are told apart by where they lie.
-      if (setting == kCalibrationSamples && json.value("sampling", nlohmann::json()) == "consecutive windows") {
+      if (setting == kCalibrationSamples && is_of_tokens(json)) {
         const auto source = fact_json(entry.record.sources, "calibration");
         json["text_hash"] = source.is_object() ? source.value("tokens", nlohmann::ordered_json()) : nullptr;
       }

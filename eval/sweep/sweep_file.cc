@@ -72,8 +72,8 @@ void require_each_once(const YamlSection& section, const YamlNode& node,
 }
 
 SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) {
-  constexpr std::array<std::string_view, 11> kKeys{"text",   "tokens", "field",  "samples", "length", "seed",
-                                                   "fisher", "labels", "centre", "guide",   "collect"};
+  constexpr std::array<std::string_view, 12> kKeys{"text",   "tokens", "field",  "samples", "length", "seed",
+                                                   "fisher", "labels", "centre", "guide",   "bos",    "collect"};
   const YamlSection section(node, what, "calibration", kKeys);
   SweepCalibration calibration;
   for (const std::string& file : section.texts("text")) calibration.text.emplace_back(file);
@@ -99,6 +99,7 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
     NIBBLE_REQUIRE(text == "none" || text == "own", InvalidArgument, "centre: expected none or own, got '{}'", text);
     return text == "own";
   });
+  calibration.bos = section.flag("bos");
   if (section.has("guide")) calibration.guide = section.parsed("guide", "whitened", calib::parse_guide);
   if (section.has("collect")) {
     std::string list;
@@ -113,9 +114,9 @@ SweepCalibration parse_calibration(const YamlNode& node, std::string_view what) 
 }
 
 SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
-  constexpr std::array<std::string_view, 12> kKeys{"name",    "text",       "tokens",     "use",
-                                                   "hf_join", "max_tokens", "protocol",   "context",
-                                                   "stride",  "average",    "divergence", "speed"};
+  constexpr std::array<std::string_view, 13> kKeys{"name",       "text",       "tokens",  "use",    "hf_join",
+                                                   "max_tokens", "protocol",   "context", "stride", "average",
+                                                   "bos",        "divergence", "speed"};
   const YamlSection section(node, what, "evaluations", kKeys);
   SweepEvaluation evaluation;
   if (const YamlNode* speed = section.find("speed")) {
@@ -146,11 +147,15 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
                    "average: expected windows or tokens, got '{}'", text);
     return text == "tokens" ? Average::kTokens : Average::kWindows;
   });
+  evaluation.bos = section.flag("bos");
+  if (evaluation.bos && evaluation.protocol == datasets::Protocol::kHalf)
+    section.fail(*section.find("bos"), "bos: blocks of protocol half begin with the BOS unasked");
   evaluation.divergence = section.flag("divergence");
   evaluation.use = section.parsed("use", "", [](const std::string& text) { return checked_text_use("use", text); });
   const std::filesystem::path& file = (evaluation.text.empty() ? evaluation.tokens : evaluation.text).front();
   evaluation.name =
-      section.text("name", fmt::format("{} {}", file.stem().string(), datasets::protocol_name(evaluation.protocol)));
+      section.text("name", fmt::format("{} {}{}", file.stem().string(), datasets::protocol_name(evaluation.protocol),
+                                       evaluation.bos ? " behind the BOS" : ""));
   return evaluation;
 }
 

@@ -9,6 +9,7 @@
 #include "core/files/hash.h"
 #include "datasets/text_source.h"
 #include "datasets/token_file.h"
+#include "eval/quality/text_quality.h"
 #include "model/open/open_model.h"
 #include "quant/job/statistics/calibration_source.h"
 
@@ -44,10 +45,14 @@ PerplexityOptions perplexity_options(const SweepEvaluation& evaluation, const Pl
   options.stride = evaluation.stride > 0 ? evaluation.stride : sliding ? options.context / 2 : options.context;
   options.text_ends = tokens->text_ends;
   options.average = evaluation.protocol == datasets::Protocol::kHalf ? Average::kTokens : evaluation.average;
-  if (tokens->tokenizer != nullptr) {
-    if (evaluation.protocol == datasets::Protocol::kHalf) options.bos = tokens->tokenizer->added_bos();
-    options.byte_length = [tokens](TokenId id) { return tokens->tokenizer->byte_length_if_known(id); };
+  try {
+    options.bos = window_bos(evaluation.protocol, evaluation.bos, tokens->tokenizer.get());
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("evaluation '{}' of '{}': {}", evaluation.name, model.source.path.string(), error.what()));
   }
+  if (tokens->tokenizer != nullptr)
+    options.byte_length = [tokens](TokenId id) { return tokens->tokenizer->byte_length_if_known(id); };
   return options;
 }
 
@@ -60,14 +65,15 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
                                     const PlannedModel& model, const calib::StatisticSet& what,
                                     std::span<const SweepRecipe> recipes) {
   PlannedCalibration planned;
-  const auto tokenizer = calibration.text.empty() ? nullptr : model::open_tokenizer_if_any(model.source.path);
+  quant::CalibrationSource source{.text = calibration.text,
+                                  .tokens = calibration.tokens,
+                                  .field = calibration.field,
+                                  .length = calibration.length,
+                                  .seed = draw.seed,
+                                  .bos = calibration.bos};
+  const auto tokenizer = source.needs_tokenizer() ? model::open_tokenizer_if_any(model.source.path) : nullptr;
   const auto windows_of = [&](std::size_t samples) {
-    const quant::CalibrationSource source{.text = calibration.text,
-                                          .tokens = calibration.tokens,
-                                          .field = calibration.field,
-                                          .length = calibration.length,
-                                          .samples = samples,
-                                          .seed = draw.seed};
+    source.samples = samples;
     return quant::read_calibration_windows(source, model.architecture, tokenizer.get(), model.source.path, {});
   };
   const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
@@ -86,10 +92,10 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
     planned.further.assign(more.begin() + static_cast<std::ptrdiff_t>(planned.windows.tokens.size()), more.end());
   }
   planned.settings = {.model_hash = model.checkpoint->fingerprint(),
-                      .tokenizer_hash = tokenizer ? tokenizer->fingerprint() : "none",
+                      .tokenizer_hash = calibration.text.empty() ? "none" : tokenizer->fingerprint(),
                       .text_hash = planned.windows.fingerprint,
                       .windows_hash = hash_hex(std::as_bytes(std::span(planned.windows.tokens))),
-                      .sampling = tokenizer ? "random slices" : "consecutive windows",
+                      .sampling = source.sampling(),
                       .windows = planned.windows.samples,
                       .window_tokens = planned.windows.length,
                       .seeds = {draw.seed},

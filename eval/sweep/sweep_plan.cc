@@ -90,6 +90,7 @@ std::string source_text(const SweepCalibration& calibration, const CalibrationDr
   json["centre"] = calibration.centre_own ? "own" : "none";
   if (const calib::Guide guide = guide_of(calibration, statistics); guide != calib::Guide::kPlain)
     json["guide"] = calib::to_text(guide);
+  if (calibration.bos) json["bos"] = true;
   json["collect"] = calibration.collect == StatisticSet{} ? "none" : calib::to_text(calibration.collect);
   return json.dump();
 }
@@ -111,6 +112,7 @@ std::string source_text(const SweepEvaluation& evaluation) {
     if (evaluation.stride > 0) json["stride"] = evaluation.stride;
     json["average"] = name_of(evaluation.average, kAverages);
   }
+  if (evaluation.bos) json["bos"] = true;
   if (evaluation.divergence) json["divergence"] = true;
   return json.dump();
 }

@@ -40,6 +40,7 @@ struct SweepCalibration {
   calib::Labels labels = calib::Labels::kData;
   std::optional<calib::Guide> guide = {};  ///< none: calib::default_guide()
   bool centre_own = false;
+  bool bos = false;  ///< windows begin with the tokenizer's BOS
   /// Collected beside what a recipe needs, to measure errors with.
   calib::StatisticSet collect = {.activations = true, .fisher = true};
 
@@ -71,6 +72,7 @@ struct SweepEvaluation {
   std::uint64_t context = 0;  ///< 0: the model's
   std::uint64_t stride = 0;   ///< 0: half the context (sliding)
   Average average = Average::kWindows;
+  bool bos = false;         ///< windows begin with the tokenizer's BOS; those of `half` do anyway
   bool divergence = false;  ///< from the float model too
   std::optional<SweepSpeed> speed;
 };

@@ -106,10 +106,10 @@ std::vector<std::string> layers(const PyCalibration& self) {
 PyCalibration calibrate(const std::filesystem::path& model, const std::filesystem::path& output,
                         const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
                         const std::string& collect, std::size_t samples, std::size_t length, std::uint64_t seed,
-                        const std::string& field, const std::string& fisher, const std::string& labels,
+                        const std::string& field, bool bos, const std::string& fisher, const std::string& labels,
                         const std::string& centre, const std::optional<std::string>& guide, bool head,
                         std::uint64_t memory_bytes, nb::handle progress) {
-  const quant::CalibrationSource source = source_of(text, tokens, field, length, samples, seed);
+  const quant::CalibrationSource source = source_of(text, tokens, field, length, samples, seed, bos);
   NIBBLE_REQUIRE(source.tokens.empty() || seed == 0 || calib::parse_labels(labels) == calib::Labels::kSampled,
                  InvalidArgument, "seed= says which windows of text= are drawn, and which labels='sampled'");
   const quant::CalibrateOptions options{.collect = calib::parse_statistic_set(collect),
@@ -123,7 +123,7 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
   run_long(progress, [&](const ProgressSink& sink) {
     const quant::LoadedModel loaded = quant::load_model(model);
     quant::check_model(loaded);  // before any text is read
-    const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
+    const auto tokenizer = source.needs_tokenizer() ? model::open_tokenizer_if_any(model) : nullptr;
     const auto windows = quant::read_calibration_windows(source, loaded.architecture, tokenizer.get(), model, sink);
     checkpoint = loaded.checkpoint;
     warnings = datasets::warnings(windows);
@@ -143,13 +143,13 @@ PyCalibration calibrate(const std::filesystem::path& model, const std::filesyste
 
 quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
                                    const std::string& field, std::size_t length, std::size_t samples,
-                                   std::uint64_t seed) {
+                                   std::uint64_t seed, bool bos) {
   NIBBLE_REQUIRE(text.has_value() != tokens.has_value(), InvalidArgument, "expected one of text= and tokens=, got {}",
                  text ? "both" : "neither");
   NIBBLE_REQUIRE(text || field == datasets::kDefaultField, InvalidArgument,
                  "field= says where lines of text= have theirs, not tokens=");
   quant::CalibrationSource source{
-      .text = {}, .tokens = {}, .field = field, .length = length, .samples = samples, .seed = seed};
+      .text = {}, .tokens = {}, .field = field, .length = length, .samples = samples, .seed = seed, .bos = bos};
   if (tokens) source.tokens = *tokens;
   if (text && std::holds_alternative<std::filesystem::path>(*text))
     source.text = {std::get<std::filesystem::path>(*text)};
@@ -223,12 +223,12 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
   module.def(
       "calibrate", &calibrate, "model"_a, "output"_a, nb::kw_only(), "text"_a = nb::none(), "tokens"_a = nb::none(),
       "collect"_a = "activations,fisher", "samples"_a = 0, "length"_a = 0, "seed"_a = 0, "field"_a = "text",
-      "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = nb::none(), "head"_a = false,
-      "memory_bytes"_a = std::uint64_t{4} << 30, "progress"_a = nb::none(),
+      "bos"_a = false, "fisher"_a = "sequence", "labels"_a = "data", "centre"_a = "none", "guide"_a = nb::none(),
+      "head"_a = false, "memory_bytes"_a = std::uint64_t{4} << 30, "progress"_a = nb::none(),
       R"(Runs a float model over windows of text, forward and backward, block by block, and writes `output`, a calibration file:
 `nibble calibrate`. text: files of text to draw `samples` windows (0: 128) of `length` tokens (0: 512, or the context) from;
 or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian,
-output-hessian. guide: what tokens weigh in the last two, whitened (the default) or plain (docs/recipe.md).
+output-hessian. bos: windows begin with the tokenizer's BOS in place of their own first token. guide: what tokens weigh in the last two, whitened (the default) or plain (docs/recipe.md).
 
 Ctrl-C loses nothing that was finished: the same call goes on from there. progress: None, True (tqdm), or a callable
 (stage, done, total, unit).)");

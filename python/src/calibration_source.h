@@ -18,6 +18,6 @@ using Paths = std::variant<std::filesystem::path, std::vector<std::filesystem::p
 /// and for a text that is given twice.
 quant::CalibrationSource source_of(const std::optional<Paths>& text, const std::optional<std::filesystem::path>& tokens,
                                    const std::string& field, std::size_t length, std::size_t samples,
-                                   std::uint64_t seed);
+                                   std::uint64_t seed, bool bos);
 
 }  // namespace nibble::python

@@ -53,7 +53,8 @@ std::vector<TokenId> read(const Input& input, const PyModel& model) {
 }
 
 eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input, const std::string& protocol,
-                          std::size_t context, std::size_t stride, const std::string& average, nb::handle progress) {
+                          std::size_t context, std::size_t stride, const std::string& average, bool bos,
+                          nb::handle progress) {
   const std::vector<TokenId> tokens = read(input, model);
   if (reference != nullptr && model.tokenizer)
     model::require_agreement(tokens, *model.tokenizer, reference->tokenizer.get(),
@@ -65,6 +66,7 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
   options.stride = stride;
   NIBBLE_REQUIRE(options.protocol == datasets::Protocol::kSliding || (stride == 0 && average == "windows"),
                  InvalidArgument, "stride and average belong to protocol='sliding', got '{}'", protocol);
+  options.bos = eval::window_bos(options.protocol, bos, model.tokenizer.get());
   const PyModel::Turn turn(model, reference);
   // The tokenizer says which BOS and how many bytes; of ids from elsewhere as well, as the command line has it.
   return run_long<eval::TextQuality>(progress, [&](const ProgressSink& sink) {
@@ -77,19 +79,20 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
 
 PerplexityResult perplexity(PyModel& model, std::optional<nb::object> tokens, std::optional<std::string> text,
                             std::optional<std::filesystem::path> file, bool hf_join, const std::string& protocol,
-                            std::size_t context, std::size_t stride, const std::string& average, nb::handle progress) {
+                            std::size_t context, std::size_t stride, const std::string& average, bool bos,
+                            nb::handle progress) {
   return measure(model, nullptr, {std::move(tokens), std::move(text), std::move(file), hf_join}, protocol, context,
-                 stride, average, progress)
+                 stride, average, bos, progress)
       .perplexity;
 }
 
 ReferenceComparison compare(PyModel& model, PyModel& reference, std::optional<nb::object> tokens,
                             std::optional<std::string> text, std::optional<std::filesystem::path> file, bool hf_join,
                             const std::string& protocol, std::size_t context, std::size_t stride,
-                            const std::string& average, nb::handle progress) {
+                            const std::string& average, bool bos, nb::handle progress) {
   NIBBLE_REQUIRE(&model != &reference, InvalidArgument, "compare: a model with itself; load it twice to do that");
   return *measure(model, &reference, {std::move(tokens), std::move(text), std::move(file), hf_join}, protocol, context,
-                  stride, average, progress)
+                  stride, average, bos, progress)
               .comparison;
 }
 
@@ -145,14 +148,15 @@ void bind_quality(nb::module_& module) {
   module.def(
       "perplexity", &perplexity, "model"_a, nb::kw_only(), "tokens"_a = nb::none(), "text"_a = nb::none(),
       "file"_a = nb::none(), "hf_join"_a = false, "protocol"_a = "sliding", "context"_a = 0, "stride"_a = 0,
-      "average"_a = "windows", "progress"_a = nb::none(),
+      "average"_a = "windows", "bos"_a = false, "progress"_a = nb::none(),
       R"(Perplexity of a Model on token ids, a text, or a file of text (hf_join: its rows joined as the usual WikiText evaluation
 joins them). protocol: "sliding", "blocks" or "half" (docs/protocols.md); context 0: the model's; stride 0: half of it;
-average: "windows" or "tokens". The bits that `nibble perplexity` gives with the same compute.)");
+average: "windows" or "tokens"; bos: windows begin with the tokenizer's BOS in place of their own first token, without which
+some models (Gemma) predict next to nothing. The bits that `nibble perplexity` gives with the same compute.)");
   module.def(
       "compare", &compare, "model"_a, "reference"_a, nb::kw_only(), "tokens"_a = nb::none(), "text"_a = nb::none(),
       "file"_a = nb::none(), "hf_join"_a = false, "protocol"_a = "sliding", "context"_a = 0, "stride"_a = 0,
-      "average"_a = "windows", "progress"_a = nb::none(),
+      "average"_a = "windows", "bos"_a = false, "progress"_a = nb::none(),
       R"(Runs both models over a text and compares their predictions row by row: KL(reference ‖ model), the share of tokens with
 the same likeliest next token, and both perplexities. The reference is mostly the float model, with compute="reference".)");
   module.def("divergence", &divergence, "reference"_a, "logits"_a,

@@ -266,6 +266,28 @@ TEST_F(Calibrate, TokenFilesGiveConsecutiveWindows) {
   EXPECT_EQ(result["settings"]["tokenizer_hash"], "none");
 }
 
+TEST_F(Calibrate, WindowsBeginWithTheBosWhereItIsAskedFor) {
+  const std::string with_bos = temp / "with-bos";
+  std::filesystem::copy(model, with_bos, std::filesystem::copy_options::recursive);
+  write_file(temp / "with-bos" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
+  const auto settings_of = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"calibrate", with_bos, "--text",    text,          "--samples", "4",
+                                          "--length",  "32",     "--collect", "activations", "-o",        file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(nibble(arguments).exit_code, 0);
+    return nibble_json({"calibrate", "--show", file})["settings"];
+  };
+  const auto plain = settings_of(output, {});
+  const auto behind = settings_of(temp / "behind.h5", {"--bos"});
+  EXPECT_EQ(plain["sampling"], "random slices");
+  EXPECT_EQ(behind["sampling"], "random slices behind the BOS");
+  EXPECT_EQ(behind["text_hash"], plain["text_hash"]);
+  EXPECT_NE(behind["windows_hash"], plain["windows_hash"]);
+  const ProgramRun none = nibble(command({"--bos"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts one token before texts"));
+}
+
 TEST_F(Calibrate, CentringTakesMeansFromTheRunOrAFile) {
   ASSERT_EQ(nibble(command({"--centre", "own"}, "own.h5")).exit_code, 0);
   ASSERT_EQ(nibble(command({"--centre", temp / "own.h5"})).exit_code, 0);

@@ -83,6 +83,48 @@ TEST_F(Perplexity, TokenFilesNeedNoTokenizer) {
   EXPECT_THAT(no_tokenizer.err, HasSubstr("tokenizer.json"));
 }
 
+TEST_F(Perplexity, WindowsBeginWithTheBosWhereItIsAskedFor) {
+  const std::string with_bos = temp / "with-bos";
+  std::filesystem::copy(model, with_bos, std::filesystem::copy_options::recursive);
+  write_file(temp / "with-bos" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
+  ASSERT_EQ(nibble({"tokenize", model, "--text", kEvalText, "-o", temp / "eval.u16"}).exit_code, 0);
+  std::string ids = read_file(temp / "eval.u16").substr(0, 2 * 800);
+  for (std::size_t window = 0; window < 800; window += 100) ids.replace(2 * window, 2, "\xff\x07", 2);  // 2047
+  write_file(temp / "behind.u16", ids);
+
+  const std::vector<std::string> blocks = {"--protocol", "blocks", "--context", "100", "--max-tokens", "800"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), blocks.begin(), blocks.end());
+    return arguments;
+  };
+  const auto bos = nibble_json(with({"perplexity", with_bos, "--text", kEvalText, "--bos", "--reference", model}));
+  const auto replaced = nibble_json(with({"perplexity", model, "--tokens", temp / "behind.u16"}));
+  const auto plain = nibble_json(with({"perplexity", with_bos, "--text", kEvalText}));
+  EXPECT_EQ(bos["bos"], 2047);
+  EXPECT_TRUE(plain["bos"].is_null());
+  EXPECT_EQ(bos["perplexity"], replaced["perplexity"]);
+  EXPECT_EQ(bos["reference"]["kl_nats_per_token"], 0.0) << "both models begin alike";
+  EXPECT_NE(plain["perplexity"], bos["perplexity"]);
+  EXPECT_THAT(nibble(with({"perplexity", with_bos, "--text", kEvalText, "--bos"})).out,
+              HasSubstr("blocks, context 100, windows behind the BOS"));
+
+  std::string noise;  // of which no model makes sense
+  for (unsigned i = 0; i < 800; ++i) noise += {static_cast<char>(i * i * 7 % 251), static_cast<char>(i * 3 % 7)};
+  write_file(temp / "noise.u16", noise);
+  const auto warned = [&](const std::string& of, const char* option = "--quiet") {
+    return testing::Value(nibble(with({"perplexity", of, "--tokens", temp / "noise.u16", option})).err,
+                          HasSubstr("lack the BOS that the tokenizer puts before texts"));
+  };
+  EXPECT_TRUE(warned(with_bos));
+  EXPECT_FALSE(warned(with_bos, "--bos"));
+  EXPECT_FALSE(warned(model)) << "it has no BOS to put there";
+  EXPECT_THAT(nibble(with({"perplexity", with_bos, "--text", kEvalText})).err, testing::Not(HasSubstr("lack the BOS")));
+
+  const ProgramRun none = nibble(with({"perplexity", model, "--text", kEvalText, "--bos"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts one token before texts"));
+}
+
 TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {
   const auto run = [&](const char* threads, const char* attention) {
     return nibble_json({"perplexity", model, "--text", kEvalText, "--max-tokens", "1000", "--threads", threads,

@@ -348,6 +348,27 @@ def test_perplexity_and_compare(quantized, demo, eval_text):
         nibble.perplexity(model, text="a", tokens=[1])
 
 
+def test_windows_behind_the_bos(demo, eval_text, tmp_path):
+    shutil.copytree(demo / "gpt2-demo", tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"add_bos_token": true, "bos_token": "<|endoftext|>"}')
+    model = nibble.Model(tmp_path / "model")
+    bos = nibble.Tokenizer(tmp_path / "model").added_bos
+    tokens = nibble.Tokenizer(tmp_path / "model").encode(eval_text)[:320]
+    replaced = [bos if i % 64 == 0 else token for i, token in enumerate(tokens)]
+    blocks = dict(protocol="blocks", context=64)
+    behind = nibble.perplexity(model, tokens=tokens, bos=True, **blocks).perplexity
+    assert behind == nibble.perplexity(model, tokens=replaced, **blocks).perplexity
+    assert behind != nibble.perplexity(model, tokens=tokens, **blocks).perplexity
+    assert nibble.compare(model, nibble.Model(demo / "gpt2-demo"), tokens=tokens, bos=True, **blocks).model.perplexity == behind
+    calibration = nibble.calibrate(tmp_path / "model", tmp_path / "calib.h5", text=demo / "calibration.txt", samples=2, length=32,
+                                   collect="activations", bos=True)
+    assert calibration.settings["sampling"] == "random slices behind the BOS"
+    with pytest.raises(nibble.InvalidArgument, match="one token before texts"):
+        nibble.perplexity(nibble.Model(demo / "gpt2-demo"), tokens=tokens, bos=True, **blocks)
+    with pytest.raises(nibble.InvalidArgument, match="bos="):
+        nibble.quantize(demo / "gpt2-demo", tmp_path / "out", nibble.Recipe(), bos=True)
+
+
 def test_python_threads_take_turns(demo):
     model = nibble.Model(demo / "gpt2-demo")
     expected = model.logits([1, 2, 3])

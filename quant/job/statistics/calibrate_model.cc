@@ -27,7 +27,7 @@ calib::CalibrationJob calibration_job(const LoadedModel& model, const model::Tok
                             .settings = {.model_hash = model.checkpoint->fingerprint(),
                                          .tokenizer_hash = sampled ? tokenizer->fingerprint() : "none",
                                          .text_hash = windows.fingerprint,
-                                         .sampling = sampled ? "random slices" : "consecutive windows",
+                                         .sampling = source.sampling(),
                                          .window_tokens = windows.length,
                                          .seeds = {source.seed},
                                          .flavour = options.fisher,

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "calib/stats/run_settings.h"
 #include "core/error.h"
 #include "model/architecture/architecture.h"
 #include "model/open/open_model.h"
+#include "model/tokenizer/required_bos.h"
 
 namespace nibble::quant {
+namespace {
 
-datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
-                                                      const model::Architecture& architecture,
-                                                      const model::Tokenizer* tokenizer,
-                                                      const std::filesystem::path& model,
-                                                      const ProgressSink& progress) {
+datasets::CalibrationWindows windows_as_they_stand(const CalibrationSource& source,
+                                                   const model::Architecture& architecture,
+                                                   const model::Tokenizer* tokenizer,
+                                                   const std::filesystem::path& model, const ProgressSink& progress) {
   const datasets::SamplingOptions usual;
   const std::size_t length = source.length > 0 ? source.length : std::min(usual.length, architecture.max_positions);
   if (!source.tokens.empty())
@@ -30,10 +32,31 @@ datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& s
                                                .progress = progress});
 }
 
+}  // namespace
+
+std::string CalibrationSource::sampling() const {
+  return std::string(tokens.empty() ? calib::kRandomSlices : calib::kConsecutiveWindows) +
+         (bos ? std::string(calib::kBehindBos) : "");
+}
+
+datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
+                                                      const model::Architecture& architecture,
+                                                      const model::Tokenizer* tokenizer,
+                                                      const std::filesystem::path& model,
+                                                      const ProgressSink& progress) {
+  datasets::CalibrationWindows windows = windows_as_they_stand(source, architecture, tokenizer, model, progress);
+  if (!source.bos) return windows;
+  const TokenId bos = model::required_bos(tokenizer);
+  NIBBLE_REQUIRE(bos < architecture.vocabulary, InvalidArgument,
+                 "bos: the tokenizer's BOS {} is outside the model's vocabulary of {}", bos, architecture.vocabulary);
+  for (std::size_t i = 0; i < windows.samples; ++i) windows.tokens[i * windows.length] = bos;
+  return windows;
+}
+
 ReadText read_calibration_text(const CalibrationSource& source, const std::filesystem::path& model,
                                const ProgressSink& progress) {
   const auto checkpoint = model::open_checkpoint(model);
-  const auto tokenizer = source.tokens.empty() ? model::open_tokenizer_if_any(model) : nullptr;
+  const auto tokenizer = source.needs_tokenizer() ? model::open_tokenizer_if_any(model) : nullptr;
   datasets::CalibrationWindows windows =
       read_calibration_windows(source, checkpoint->architecture(), tokenizer.get(), model, progress);
   std::vector<std::string> warnings = datasets::warnings(windows);

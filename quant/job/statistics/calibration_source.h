@@ -22,10 +22,15 @@ struct CalibrationSource {
   std::size_t length = 0;                      ///< tokens in a window; 0: 512, or the model's context if that is less
   std::size_t samples = 0;                     ///< windows; 0: 128 of text, all of a token file
   std::uint64_t seed = 0;                      ///< of whatever is sampled
+  bool bos = false;  ///< each window begins with the tokenizer's BOS in place of its own first token
+
+  bool needs_tokenizer() const { return tokens.empty() || bos; }
+  /// How the windows are taken, for RunSettings::sampling.
+  std::string sampling() const;
 };
 
-/// Reads the windows for a model of `architecture`; `tokenizer` may be null with token ids. `model` is for messages.
-/// Throws InvalidArgument, FormatError.
+/// Reads the windows for a model of `architecture`; `tokenizer` may be null where source.needs_tokenizer() does not.
+/// `model` is for messages. Throws InvalidArgument, FormatError.
 datasets::CalibrationWindows read_calibration_windows(const CalibrationSource& source,
                                                       const model::Architecture& architecture,
                                                       const model::Tokenizer* tokenizer,

@@ -115,6 +115,7 @@ TEST(MergeStats, SettingsThatDifferAreNamed) {
   EXPECT_TRUE(refuses([](RunSettings& b) { b.tokenizer_hash = "other"; }, "tokenizer_hash"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.window_tokens = 8; }, "window_tokens: '7' against '8'"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.sampling = "consecutive windows"; }, "sampling"));
+  EXPECT_TRUE(refuses([](RunSettings& b) { b.sampling += kBehindBos; }, "sampling", "behind the BOS"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.flavour = FisherFlavour::kPosition; }, "flavour", "position"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.labels = Labels::kSampled; }, "labels", "sampled"));
   EXPECT_TRUE(refuses([](RunSettings& b) { b.guide = Guide::kWhitened; }, "guide", "whitened"));

@@ -8,8 +8,11 @@
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "core/random.h"
+#include "eval/quality/text_quality.h"
 #include "tests/eval/quality/fake_model.h"
+#include "tests/model/tokenizer/tiny_tokenizer.h"
 #include "tests/support/compare.h"
+#include "tests/support/files.h"
 #include "tests/support/throws.h"
 
 namespace nibble::eval {
@@ -118,18 +121,47 @@ TEST(Perplexity, HalfIsTheMeanOfAllScoredTokens) {
   EXPECT_TRUE(near(result.perplexity_stderr, std::exp(2.25) * std::sqrt(variance / 3.0), {.rel = 1e-6}));
 }
 
-TEST(Perplexity, HalfPutsBosInPlaceOfTheFirstTokenAndTheOthersDoNot) {
+TEST(Perplexity, BosStandsInPlaceOfEachWindowsFirstToken) {
   const std::vector<TokenId> text{5, 1, 2, 3, 6, 1, 2, 3};
   std::vector<TokenId> first_tokens;
   const FakeModel model(9, [&](std::span<const TokenId> prefix) {
     first_tokens.push_back(prefix.front());
     return std::vector<float>(9, 0.0f);
   });
-  perplexity(model, text, {.protocol = Protocol::kHalf, .context = 4, .bos = 8});
-  EXPECT_THAT(first_tokens, testing::Each(8u));
+  for (const Protocol protocol : {Protocol::kHalf, Protocol::kBlocks, Protocol::kSliding}) {
+    first_tokens.clear();
+    perplexity(model, text, {.protocol = protocol, .context = 4, .bos = 8});
+    EXPECT_THAT(first_tokens, testing::Each(8u));
+    EXPECT_FALSE(first_tokens.empty());
+  }
   first_tokens.clear();
-  perplexity(model, text, {.protocol = Protocol::kBlocks, .context = 4, .bos = 8});
+  perplexity(model, text, {.protocol = Protocol::kBlocks, .context = 4});
   EXPECT_THAT(first_tokens, testing::ElementsAre(5, 5, 5, 6, 6, 6));
+}
+
+TEST(Perplexity, WindowsBeginWithTheBosOfHalfUnaskedAndOfOthersWhereItIsWanted) {
+  const test::TempDir dir;
+  const auto tokenizer = [&](bool adds) {
+    test::write_file(dir / "tokenizer.json", model::test::llama2_json().dump());
+    test::write_file(dir / "tokenizer_config.json",
+                     nlohmann::json{{"add_bos_token", adds}, {"bos_token", "<s>"}}.dump());
+    return model::Tokenizer::open(dir.path());
+  };
+  const auto with = tokenizer(true), without = tokenizer(false);
+  using Bos = std::optional<TokenId>;
+  EXPECT_EQ(window_bos(Protocol::kHalf, false, with.get()), Bos(1));
+  EXPECT_EQ(window_bos(Protocol::kHalf, false, without.get()), Bos());
+  EXPECT_EQ(window_bos(Protocol::kHalf, false, nullptr), Bos());
+  for (const Protocol protocol : {Protocol::kBlocks, Protocol::kSliding}) {
+    EXPECT_EQ(window_bos(protocol, false, with.get()), Bos());
+    EXPECT_EQ(window_bos(protocol, true, with.get()), Bos(1));
+    const auto refused = [&](const model::Tokenizer* one, const char* why) {
+      return throws_with<InvalidArgument>([&] { (void)window_bos(protocol, true, one); }, why);
+    };
+    EXPECT_TRUE(refused(without.get(), "the model's puts 0 there"));
+    EXPECT_TRUE(refused(nullptr, "there is none"));
+  }
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)window_bos(Protocol::kHalf, true, with.get()); }, "unasked"));
 }
 
 TEST(Perplexity, BitsPerByteCountTheBytesOfScoredTokensOnly) {

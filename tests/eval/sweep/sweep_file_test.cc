@@ -87,8 +87,9 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   const SweepSpec spec = parse_sweep(
       "models: [m]\n"
       "calibration: {text: [a.txt, b.jsonl], samples: 7, seed: 3, fisher: position, guide: whitened, "
-      "collect: [hessian]}\n"
-      "evaluations: [{text: w.raw, hf_join: true, context: 1024, stride: 512, average: tokens, divergence: true}]\n"
+      "bos: true, collect: [hessian]}\n"
+      "evaluations: [{text: w.raw, hf_join: true, context: 1024, stride: 512, average: tokens, divergence: true},\n"
+      "              {text: w.raw, bos: true}]\n"
       "list: [float]\n",
       "s");
   ASSERT_TRUE(spec.calibration);
@@ -104,6 +105,10 @@ TEST(SweepFile, EvaluationsAndCalibrationTakeTheOptionsOfTheCommands) {
   EXPECT_EQ(evaluation.stride, 512u);
   EXPECT_EQ(evaluation.average, Average::kTokens);
   EXPECT_TRUE(evaluation.divergence);
+  EXPECT_FALSE(evaluation.bos);
+  EXPECT_TRUE(spec.calibration->bos);
+  EXPECT_TRUE(spec.evaluations[1].bos);
+  EXPECT_EQ(spec.evaluations[1].name, "w sliding behind the BOS");
 }
 
 TEST(SweepFile, ATextOfTheCalibrationIsListedOnce) {
@@ -280,6 +285,8 @@ TEST(SweepFile, MistakesAreNamedWithLineAndNearestName) {
   EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, text: u}]\n" + cells, "line 2", "text, tokens or speed"));
   EXPECT_TRUE(refused("models: [a]\nevaluations:\n  - {tokens: t, protocol: blocks, stride: 4}\n" + cells, "line 3",
                       "stride belongs to protocol sliding"));
+  EXPECT_TRUE(refused("models: [a]\nevaluations:\n  - {tokens: t, protocol: half, bos: true}\n" + cells, "line 3",
+                      "begin with the BOS unasked"));
   EXPECT_TRUE(refused("models: [a]\nevaluations: [{tokens: t, context: -1}]\n" + cells, "line 2", "whole number"));
   EXPECT_TRUE(refused(kHead + "calibration: {tokens: c, fisher: sequential}\n" + cells, "line 3", "'sequence'"));
   std::string many = kHead + "grid:\n";

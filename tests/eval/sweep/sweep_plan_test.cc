@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/error.h"
 #include "core/machine/program_identity.h"
@@ -445,6 +446,33 @@ TEST_F(SweepPlanTest, EachDrawOfTheCalibrationIsACalibrationOfItsOwn) {
   EXPECT_NE(first.id, second.id);
   EXPECT_EQ(fact(second.labels, "recipe"), "bits=3 weighting=fisher, seed 7");
   EXPECT_EQ(plan_repetition(second).jobs.at(0).cells.at(0).record.id, second.id);
+}
+
+TEST_F(SweepPlanTest, WindowsBehindTheBosMakeOtherCells) {
+  const std::filesystem::path demo = test::source_path("datasets/demo");
+  std::filesystem::copy(demo / "gpt2-demo", temp / "demo", std::filesystem::copy_options::recursive);
+  const auto planned = [&](const std::string& calibration, const std::string& evaluation) {
+    return plan_sweep(
+        parse_sweep("models: [" + (temp / "demo").string() +
+                        "]\ncalibration: {text: " + (demo / "calibration.txt").string() + ", length: 16, samples: 2" +
+                        calibration + "}\nevaluations: [{name: e, tokens: " + (temp / "text.u16").string() +
+                        ", protocol: blocks, context: 8" + evaluation + "}]\nlist: [{bits: 3, weighting: fisher}]",
+                    "s"));
+  };
+  for (const auto& [calibration, evaluation] : {std::pair(", bos: true", ""), std::pair("", ", bos: true")})
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { planned(calibration, evaluation); }, "the model's puts 0 there"));
+  test::write_file(temp / "demo" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
+  std::set<std::string> ids, windows;
+  for (const char* calibration : {"", ", bos: true"})
+    for (const char* evaluation : {"", ", bos: true"}) {
+      const SweepPlan plan = planned(calibration, evaluation);
+      const SweepRecord& record = plan.jobs.at(0).cells.at(0).record;
+      ids.insert(record.id);
+      windows.insert(plan.calibrations.at(0).settings.windows_hash);
+      EXPECT_EQ(plan_repetition(record).jobs.at(0).cells.at(0).record.id, record.id);
+    }
+  EXPECT_EQ(ids.size(), 4u);
+  EXPECT_EQ(windows.size(), 2u);
 }
 
 TEST_F(SweepPlanTest, CellsThatSayTheSameAreDoneOnce) {

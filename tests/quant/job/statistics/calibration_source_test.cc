@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "tests/model/tokenizer/tiny_tokenizer.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
@@ -41,6 +42,27 @@ TEST_F(CalibrationSourceTest, TakesAsManyWindowsAsAreAskedForOfTheModelsContext)
   EXPECT_EQ(read.text.window_tokens, 24u) << "positions that tiny_gpt2() has";
   EXPECT_EQ(read.text.tokens.size(), 24u);
   EXPECT_TRUE(read.warnings.empty());
+}
+
+TEST_F(CalibrationSourceTest, BeginsWindowsWithTheBosWhereThatIsAskedFor) {
+  const CalibrationSource source{.text = {}, .tokens = dir_ / "ids.u16", .length = 10, .bos = true};
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)read(source); }, "bos: expected a tokenizer beside"));
+  const auto write_tokenizer = [&](int bos) {
+    nlohmann::json file = model::test::llama2_json();
+    file["added_tokens"][1]["id"] = bos;
+    file["model"]["vocab"]["<s>"] = bos;
+    test::write_file(dir_ / "model" / "tokenizer.json", file.dump());
+    test::write_file(dir_ / "model" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<s>"})");
+  };
+  write_tokenizer(1);
+  const ReadText with = read(source), without = read({.text = {}, .tokens = dir_ / "ids.u16", .length = 10});
+  std::vector<TokenId> expected = without.text.tokens;
+  for (const std::size_t first : {0u, 10u, 20u}) expected[first] = 1;
+  EXPECT_EQ(with.text.tokens, expected);
+  EXPECT_EQ(source.sampling(), "consecutive windows behind the BOS");
+  EXPECT_EQ((CalibrationSource{.text = {"a.txt"}, .tokens = {}}.sampling()), "random slices");
+  write_tokenizer(262);
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { (void)read(source); }, "BOS 262 is outside"));
 }
 
 TEST_F(CalibrationSourceTest, NeedsATokenizerForText) {
