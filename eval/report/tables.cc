@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "calib/stats/run_settings.h"
 #include "core/text/estimate.h"
 #include "core/text/json.h"
 #include "eval/report/neighbours.h"
@@ -62,7 +61,8 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
 
 bool is_of_tokens(const nlohmann::json& calibration) {
   const nlohmann::json sampling = calibration.value("sampling", nlohmann::json());
-  return sampling.is_string() && sampling.get<std::string>().starts_with(calib::kConsecutiveWindows);
+  return sampling.is_string() &&
+         sampling.get<std::string>().starts_with("consecutive windows");  // with or without a BOS
 }
 
 nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {

@@ -684,32 +684,34 @@ TEST_F(ReportTest, PairsAreOfCellsThatWereCalibratedAlike) {
 }
 
 TEST_F(ReportTest, WindowsOfTokensAreTheirText) {
-  std::vector<SweepRecord> records = {test::example_sweep()[0]};
-  for (const char* windows : {"8", "64"})
-    for (const char* sampling : {"consecutive windows", "documents"}) {
-      SweepRecord record = test::example_sweep()[1];
-      record.id = fmt::format("{:032x}", records.size() + 1);
-      record.labels[1].second += fmt::format(", {} of {}", windows, sampling);
-      record.configuration[2].second = fmt::format(
-          R"({{"text_hash":"{0}","windows_hash":"{0}","sampling":"{1}","windows":"{0}"}})", windows, sampling);
-      records.push_back(record);
-    }
-  const auto warnings_of = [&](std::size_t first) {
-    const ReportInput input = load(records);
-    Entries entries;
-    for (const Entry& entry : input.entries)
-      if (entry.record.id == records[first].id || entry.record.id == records[first + 2].id) entries.push_back(&entry);
-    return mixture_warnings(entries, {"calibration.samples"}).size();
-  };
-  EXPECT_EQ(warnings_of(1), 0u);
-  EXPECT_EQ(warnings_of(2), 1u) << "other texts";
-  records[1].sources.emplace_back("calibration", R"({"tokens":"a.u16"})");
-  records[3].sources.emplace_back("calibration", R"({"tokens":"b.u16"})");
-  EXPECT_EQ(warnings_of(1), 1u) << "other files";
-  constexpr std::size_t kDepth = 200'000;  // copied or printed, that is more than a stack holds
-  set_fact(records[1].sources, "calibration",
-           R"({"tokens":)" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");
-  EXPECT_EQ(warnings_of(1), 1u) << "one file, and one that cannot be";
+  for (const char* tokens : {"consecutive windows", "consecutive windows behind the BOS"}) {
+    std::vector<SweepRecord> records = {test::example_sweep()[0]};
+    for (const char* windows : {"8", "64"})
+      for (const char* sampling : {tokens, "documents"}) {
+        SweepRecord record = test::example_sweep()[1];
+        record.id = fmt::format("{:032x}", records.size() + 1);
+        record.labels[1].second += fmt::format(", {} of {}", windows, sampling);
+        record.configuration[2].second = fmt::format(
+            R"({{"text_hash":"{0}","windows_hash":"{0}","sampling":"{1}","windows":"{0}"}})", windows, sampling);
+        records.push_back(record);
+      }
+    const auto warnings_of = [&](std::size_t first) {
+      const ReportInput input = load(records);
+      Entries entries;
+      for (const Entry& entry : input.entries)
+        if (entry.record.id == records[first].id || entry.record.id == records[first + 2].id) entries.push_back(&entry);
+      return mixture_warnings(entries, {"calibration.samples"}).size();
+    };
+    EXPECT_EQ(warnings_of(1), 0u) << tokens;
+    EXPECT_EQ(warnings_of(2), 1u) << "other texts";
+    records[1].sources.emplace_back("calibration", R"({"tokens":"a.u16"})");
+    records[3].sources.emplace_back("calibration", R"({"tokens":"b.u16"})");
+    EXPECT_EQ(warnings_of(1), 1u) << "other files";
+    constexpr std::size_t kDepth = 200'000;  // copied or printed, that is more than a stack holds
+    set_fact(records[1].sources, "calibration",
+             R"({"tokens":)" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");
+    EXPECT_EQ(warnings_of(1), 1u) << "one file, and one that cannot be";
+  }
 }
 
 TEST_F(ReportTest, TheKindOfSensitivitiesIsOfCellsThatHaveSome) {
