@@ -477,6 +477,17 @@ void olmo2(ConfigWriter& writer) {
   writer.copy_natural("attention.sliding_window", "sliding_window");
 }
 
+// Granite 4.0 without state-space layers: the converter writes of it alone whether heads turn, which to llama.cpp is
+// what that key means in all Granites.
+void granite4(ConfigWriter& writer) {
+  writer.set("model_type", "granitemoehybrid");
+  writer.set("layer_types", std::vector<std::string>(writer.natural("block_count"), "attention"));
+  writer.set("num_local_experts", 0);
+  writer.set("mamba_n_heads", 1);  // divides any width, as transformers wants it to, of layers that are not there
+  writer.copy_natural("feed_forward_length", "shared_intermediate_size");
+  writer.set("position_embedding_type", writer.truth_or("rope.scaling.finetuned", true) ? "rope" : "nope");
+}
+
 void granite(ConfigWriter& writer) {
   rms_family(writer);
   writer.biases(true);
@@ -484,7 +495,11 @@ void granite(ConfigWriter& writer) {
   writer.copy_number_if("residual_scale", "residual_multiplier");
   writer.copy_number_if("attention.scale", "attention_multiplier");
   writer.copy_number_if("logit_scale", "logits_scaling");
-  if (writer.name() == "granite") return;
+  if (writer.name() == "granite") {
+    if (writer.has("rope.scaling.finetuned")) granite4(writer);
+    return;
+  }
+  writer.require_truth("rope.scaling.finetuned", true);
   writer.experts("num_local_experts");
   if (writer.has("expert_shared_feed_forward_length")) {
     writer.set("model_type", "granitemoeshared");
@@ -540,8 +555,20 @@ void smollm3(ConfigWriter& writer) {
 
 void glm4(ConfigWriter& writer) {
   rms_family(writer);
+  writer.padding();  // which its configuration in transformers takes to be 151329 where it is not said
   writer.set("head_dim", writer.head_dim());
   writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
+}
+
+void ernie4_5(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+}
+
+void seed_oss(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
   writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
 }
 
@@ -556,7 +583,8 @@ Filler filler_of(std::string_view name) {
       {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", olmo2},
       {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
       {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
-      {"smollm3", smollm3},       {"glm4", glm4}};
+      {"smollm3", smollm3},       {"glm4", glm4},          {"chatglm", glm4},       {"arcee", rms_family},
+      {"ernie4_5", ernie4_5},     {"seed_oss", seed_oss}};
   for (const auto& [known, filler] : kFillers)
     if (known == name) return filler;
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));

@@ -93,6 +93,9 @@ void special_keys(Keys& keys) {
   const std::string_view name = keys.name();
   const BlockSpec& block = keys.block();
   if (name == "granite" || name == "granitemoe") keys.multipliers();
+  // The converter writes it of Granite 4.0 alone, whose heads may not turn.
+  if (keys.network().family == "granitemoehybrid")
+    keys.truth("rope.scaling.finetuned", block.attention.rotary.has_value());
   if (name == "command-r" || name == "cohere2") keys.number("logit_scale", keys.network().head.scale);
   if (name == "gemma2") keys.soft_caps();
   if (name == "gptneox" || name == "stablelm")

@@ -39,9 +39,10 @@ constexpr GgufArchitecture::Name kRoleNames[] = {
 };
 
 const std::vector<GgufArchitecture>& architecture_table() {
-  // llama.cpp calls rotary pairs of neighbours "normal" and halves apart "neox". Of the normal ones, command-r, cohere2
-  // and glm4 have neighbours in their checkpoints too; the others' q and k are moved by the converter. What is fused in
-  // a checkpoint and interleaved by heads there (gptneox, bloom, falcon) is q, then k, then v in the file.
+  // llama.cpp calls rotary pairs of neighbours "normal" and halves apart "neox". Of the normal ones, command-r,
+  // cohere2, glm4, chatglm and ernie4_5 have neighbours in their checkpoints too; the others' q and k are moved by the
+  // converter. Granite 4.0 without state-space layers is the converter's "granite" too. What is fused in a checkpoint
+  // and interleaved by heads there (gptneox, bloom, falcon) is q, then k, then v in the file.
   static const std::vector<GgufArchitecture> list = {
       {.name = "llama",
        .model_type = "llama",
@@ -105,6 +106,7 @@ const std::vector<GgufArchitecture>& architecture_table() {
       {.name = "olmoe", .model_type = "olmoe", .head = Head::kWritten},
       {.name = "granite",
        .model_type = "granite",
+       .more_model_types = {"granitemoehybrid"},
        .rotary = Rotary::kInterleaved,
        .biases = Biases::kAll,
        .factors = Factors::kOneOrTwo},
@@ -132,6 +134,10 @@ const std::vector<GgufArchitecture>& architecture_table() {
       {.name = "exaone4", .model_type = "exaone4", .window_every = 4, .factors = Factors::kOne},
       {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
       {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
+      {.name = "chatglm", .model_type = "glm", .gate_in_up = true, .heads_fill_width = true},
+      {.name = "arcee", .model_type = "arcee", .rotary = Rotary::kInterleaved, .factors = Factors::kOne},
+      {.name = "ernie4_5", .model_type = "ernie4_5"},  // takes a bias of attn_output too, and does not add it
+      {.name = "seed_oss", .model_type = "seed_oss", .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
   };
   return list;
 }

@@ -54,6 +54,10 @@ struct Contents {
     pairs.push_back(pair(architecture + "." + std::string(key), 8, text(value)));
     return *this;
   }
+  Contents& truth(std::string_view key, bool value) {
+    pairs.push_back(pair(architecture + "." + std::string(key), 7, std::string(1, value ? '\1' : '\0')));
+    return *this;
+  }
   /// Keys as the writer has them, but for the architecture's name.
   Contents& add(const GgufMetadata& metadata) {
     for (const auto& [key, value] : metadata.items()) {
@@ -404,6 +408,41 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
       EXPECT_TRUE(test::near(architecture.final_norm->epsilon, 1e-6, {}));
     }
   }
+}
+
+// Whether heads turn is said of Granite 4.0 alone; to llama.cpp it is the same in all Granites.
+TEST(GgufConfig, OfGranite4SaysWhetherHeadsTurn) {
+  const auto granite = [](std::string name) {
+    return Contents(std::move(name)).number("attention.layer_norm_rms_epsilon", 1e-6f).number("logit_scale", 8.0f);
+  };
+  EXPECT_EQ(granite("granite").config()["model_type"], "granite");
+  for (const bool turns : {true, false}) {
+    const json config = granite("granite").truth("rope.scaling.finetuned", turns).config();
+    EXPECT_EQ(config["model_type"], "granitemoehybrid");
+    EXPECT_EQ(config["shared_intermediate_size"], 160);
+    EXPECT_EQ(parse_architecture(config.dump(), "m.gguf").blocks[1].attention.rotary.has_value(), turns);
+  }
+  Contents mixture = granite("granitemoe").natural("expert_count", 4).natural("expert_used_count", 2);
+  EXPECT_EQ(Contents(mixture).truth("rope.scaling.finetuned", true).config()["model_type"], "granitemoe");
+  EXPECT_TRUE(refuses(mixture.truth("rope.scaling.finetuned", false), "'granitemoe.rope.scaling.finetuned' is false"));
+}
+
+// What transformers would take for them where nothing is said.
+TEST(GgufConfig, SaysWhatFamiliesHaveDefaultsOfTheirOwnFor) {
+  const auto of = [](std::string name) {
+    return Contents(std::move(name)).number("attention.layer_norm_rms_epsilon", 1e-6f);
+  };
+  for (const char* const glm : {"chatglm", "glm4"}) {
+    const json config = of(glm).natural("rope.dimension_count", 8).tensor("blk.0.attn_q.bias").config();
+    EXPECT_TRUE(config.contains("pad_token_id") && config["pad_token_id"].is_null()) << glm;
+    EXPECT_EQ(config["head_dim"], 16) << glm;
+    EXPECT_EQ(config["partial_rotary_factor"], 0.5) << glm;
+    EXPECT_EQ(config["attention_bias"], true) << glm;
+  }
+  EXPECT_EQ(of("ernie4_5").config()["head_dim"], 16);
+  EXPECT_EQ(of("seed_oss").config()["head_dim"], 16);
+  EXPECT_EQ(of("seed_oss").config()["attention_bias"], false);
+  EXPECT_EQ(of("seed_oss").tensor("blk.0.attn_q.bias").config()["attention_bias"], true);
 }
 
 TEST(GgufConfig, OfMixtralIsNotLlamas) {

@@ -33,6 +33,7 @@ TEST(GgufNames, AreTheFormats) {
   EXPECT_EQ(name_of("llama", {.role = Role::kAttentionNorm}), "blk.0.attn_norm.weight");
   EXPECT_EQ(name_of("llama", {.role = Role::kMlpNorm}), "blk.0.ffn_norm.weight");
   EXPECT_EQ(name_of("gpt-oss", {.role = Role::kMlpNorm}), "blk.0.post_attention_norm.weight");
+  EXPECT_EQ(name_of("seed_oss", {.role = Role::kMlpNorm}), "blk.0.post_attention_norm.weight");
   EXPECT_EQ(name_of("gpt-oss", {.role = Role::kSinks}), "blk.0.attn_sinks.weight");
   EXPECT_EQ(name_of("gemma2", {.role = Role::kAttentionPostNorm}), "blk.0.post_attention_norm.weight");
   EXPECT_EQ(name_of("gemma2", {.role = Role::kMlpPostNorm}), "blk.0.post_ffw_norm.weight");
@@ -58,10 +59,13 @@ TEST(GgufNames, HaveOthersWhereFilesDiffer) {
   EXPECT_EQ(gguf_candidates(named("phi2"), {.role = Role::kK})[1].rows, Rows::kBeforeLast);
   EXPECT_EQ(gguf_candidates(named("phi2"), {.role = Role::kV})[1].rows, Rows::kLast);
 
-  const auto gate = gguf_candidates(named("glm4"), {.role = Role::kGate});
-  EXPECT_EQ(gate[0].name, "blk.0.ffn_gate.weight");
-  EXPECT_EQ(gate[1].name, "blk.0.ffn_up.weight");
-  EXPECT_EQ(gate[1].rows, Rows::kFirst);
+  for (const char* const glm : {"glm4", "chatglm"}) {
+    const auto gate = gguf_candidates(named(glm), {.role = Role::kGate});
+    ASSERT_EQ(gate.size(), 2u) << glm;
+    EXPECT_EQ(gate[0].name, "blk.0.ffn_gate.weight");
+    EXPECT_EQ(gate[1].name, "blk.0.ffn_up.weight");
+    EXPECT_EQ(gate[1].rows, Rows::kFirst);
+  }
   EXPECT_EQ(gguf_candidates(named("llama"), {.role = Role::kUp})[0].rows, Rows::kAll);
 
   const auto expert = gguf_candidates(named("llama"), {.role = Role::kGate, .block = 2, .expert = 7});

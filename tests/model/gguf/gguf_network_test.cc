@@ -53,7 +53,7 @@ Architecture with_factors(const GgufArchitecture& names, std::size_t lists) {
 
 // Which tensors of factors the files src/models/*.cpp of llama.cpp load; with others it refuses a file.
 TEST(GgufNetwork, RefusesRotaryFactorsThatLlamaCppDoesNotLoad) {
-  const std::set<std::string_view> one{"llama", "mistral3", "granite", "granitemoe", "exaone4", "phi3"};
+  const std::set<std::string_view> one{"llama", "mistral3", "granite", "granitemoe", "exaone4", "phi3", "arcee"};
   const std::set<std::string_view> two{"llama", "mistral3", "granite", "granitemoe", "phi3"};
   for (const GgufArchitecture& names : gguf_architectures()) {
     SCOPED_TRACE(names.name);
@@ -83,7 +83,7 @@ void look_up(const nlohmann::json& config) { gguf_architecture_for(parse_archite
 // Its qwen2 loads attn_q as (width, width); qwen3 reads how wide heads are.
 TEST(GgufNetwork, RefusesHeadsThatItTakesToFillTheWidth) {
   for (const std::string_view family :
-       {"qwen2", "qwen2_moe", "nemotron", "starcoder2", "olmo", "olmo2", "cohere", "phi3", "phi", "qwen3"}) {
+       {"qwen2", "qwen2_moe", "nemotron", "starcoder2", "olmo", "olmo2", "cohere", "phi3", "phi", "glm", "qwen3"}) {
     nlohmann::json config = small(family);
     config["head_dim"] = 4;
     EXPECT_NO_THROW(look_up(config)) << family;
