@@ -35,6 +35,21 @@ def arguments():
     return parser.parse_args()
 
 
+def drop_tensors(file, pattern):
+    """Leaves the tensors whose names match out of a safetensors file."""
+    raw = file.read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header, kept, data = json.loads(raw[8:begin]), {}, b""
+    for name, entry in header.items():
+        if name == "__metadata__" or re.search(pattern, name):
+            continue
+        first, last = entry["data_offsets"]
+        kept[name] = {**entry, "data_offsets": [len(data), len(data) + last - first]}
+        data += raw[begin + first : begin + last]
+    text = json.dumps({"__metadata__": header.get("__metadata__", {}), **kept}).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
 def family_with_tokenizer(source, target):
     """The families' checkpoints have 320 tokens and no tokenizer: the demo's, cut to its 256 bytes, first 63 merges and its special token."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("golden*"), copy_function=shutil.copyfile)
@@ -50,8 +65,11 @@ def family_with_tokenizer(source, target):
         s["id"] = model["vocab"][s["content"]]
     if len(model["vocab"]) != 320:
         raise ValueError(f"the cut tokenizer has {len(model['vocab'])} tokens, not 320")
+    name = target.name.removeprefix("float-")
+    if name in table.WITHOUT:
+        drop_tensors(target / "model.safetensors", table.WITHOUT[name])
     config = json.loads((target / "config.json").read_text())
-    for key, value in table.CONFIGURATIONS.get(target.name.removeprefix("float-"), {}).items():
+    for key, value in table.CONFIGURATIONS.get(name, {}).items():
         *outer, key = key.split(".")
         (config[outer[0]] if outer else config)[key] = value
     (target / "config.json").write_text(json.dumps(config, indent=1))

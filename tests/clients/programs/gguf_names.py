@@ -1,7 +1,7 @@
 """A float checkpoint's tensors as a GGUF file of the same model must hold them, and what a file holds.
 
 Names are those of the gguf package's own table. What llama.cpp expects beyond that, by architecture: query and key rows in the
-order of interleaved rotary pairs (llama), matrices (out, in) (gpt2), gains of norms with the 1 added (gemma), an expert's
+order of interleaved rotary pairs (llama, arcee, granite), matrices (out, in) (gpt2), gains of norms with the 1 added (gemma), an expert's
 matrices stacked, gpt_oss's gate and up apart."""
 
 import json
@@ -12,7 +12,9 @@ import gguf
 import numpy as np
 from safetensors.numpy import load_file
 
-ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+                 "glm": "chatglm", "granitemoehybrid": "granite"}
+INTERLEAVED = {"llama", "arcee", "granite"}
 COMPUTED = re.compile(r"^rope_(freqs|factors_long|factors_short)\.weight$")  # tables that a checkpoint has as configuration
 
 
@@ -56,6 +58,19 @@ def gate_and_up_apart(tensors):
     return out
 
 
+def halves_apart(tensors):
+    """granitemoehybrid: (2 x out, in), gate, then up; under Llama's names, for the package has none for parts of that"""
+    out = {}
+    for name, value in tensors.items():
+        mlp = name.removesuffix("shared_mlp.input_linear.weight")
+        if mlp != name:
+            for part, v in zip(("gate", "up"), np.split(value, 2)):
+                out[f"{mlp}mlp.{part}_proj.weight"] = v
+        else:
+            out[name.replace("shared_mlp.output_linear", "mlp.down_proj")] = value
+    return out
+
+
 def reference_tensors(directory):
     config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     tensors = load_file(pathlib.Path(directory) / "model.safetensors")
@@ -65,6 +80,8 @@ def reference_tensors(directory):
     names = gguf.get_tensor_name_map(key, config.get("num_hidden_layers") or config["n_layer"])
     if kind == "gpt_oss":
         tensors = gate_and_up_apart(tensors)
+    if kind == "granitemoehybrid":
+        tensors = halves_apart(tensors)
     out = {}
     for name, value in stacked(tensors).items():
         base, suffix = name, ""
@@ -76,7 +93,7 @@ def reference_tensors(directory):
         if mapped is None:
             raise KeyError(f"the gguf package has no name for {name} of {architecture}")
         part = mapped.rsplit(".", 1)[-1]
-        if architecture == "llama" and part in ("attn_q", "attn_k"):
+        if architecture in INTERLEAVED and part in ("attn_q", "attn_k"):
             value = interleaved(value, config["num_attention_heads" if part == "attn_q" else "num_key_value_heads"])
         if architecture == "gpt2" and part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down") and value.ndim == 2:
             value = value.T
