@@ -77,6 +77,9 @@ struct RunSettings {
 
 inline constexpr std::string_view kBesideProgram = " + ";
 
+/// Whether windows begin with the tokenizer's BOS.
+inline bool is_behind_bos(const RunSettings& settings) { return settings.sampling.ends_with(kBehindBos); }
+
 /// The settings as (name, value) texts, in the order of the file's root attributes.
 std::vector<std::pair<std::string, std::string>> describe(const RunSettings& settings);
 

@@ -168,7 +168,7 @@ void run(const CalibrateArguments& arguments, const CLI::App& app) {
   NIBBLE_REQUIRE(collects || arguments.extend.empty(), InvalidArgument, "calibrate: --extend goes with a MODEL");
   if (!collects)
     refuse_given(app,
-                 {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--memory", "--collect",
+                 {"--text", "--tokens", "--field", "--length", "--samples", "--seed", "--bos", "--memory", "--collect",
                   "--fisher", "--labels", "--centre", "--guide", "--head", "--threads", "--quiet"},
                  arguments.show.empty() ? "--merge" : "--show");
   if (!arguments.show.empty()) refuse_given(app, {"--output"}, "--show");

@@ -13,7 +13,6 @@
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
-#include "cli/show/missing_bos.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/protocol_fact.h"
 #include "cli/show/speed_figures.h"
@@ -81,7 +80,7 @@ void run(const EvaluateArguments& arguments) {
   bar.finish();
 
   const eval::PerplexityResult& result = quality.perplexity;
-  if (const auto warning = warning_of_missing_bos(options, input.tokenizer.get(), result.perplexity)) warn(*warning);
+  if (quality.warning) warn(*quality.warning);
   const std::vector<eval::TextPart> parts =
       eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
   if (arguments.common.json) {

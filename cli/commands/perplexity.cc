@@ -22,7 +22,6 @@
 #include "cli/arguments/token_input.h"
 #include "cli/command.h"
 #include "cli/show/comparison_figures.h"
-#include "cli/show/missing_bos.h"
 #include "cli/show/model_fact.h"
 #include "cli/show/protocol_fact.h"
 #include "cli/show/unexpected.h"
@@ -175,8 +174,7 @@ void run(const PerplexityArguments& arguments) {
   const eval::TextQuality quality =
       eval::text_quality(*model.transformer, reference.transformer.get(), input.tokens, input.tokenizer.get(), options);
   bar.finish();
-  if (const auto warning = warning_of_missing_bos(options, input.tokenizer.get(), quality.perplexity.perplexity))
-    warn(*warning);
+  if (quality.warning) warn(*quality.warning);
   const std::vector<eval::TextPart> parts =
       eval::text_parts(quality, options, input.tokens.size(), model.architecture.max_positions);
 

@@ -1,6 +1,7 @@
 #include "eval/quality/text_quality.h"
 
 #include "core/error.h"
+#include "eval/quality/missing_bos.h"
 #include "model/tokenizer/required_bos.h"
 
 namespace nibble::eval {
@@ -24,6 +25,8 @@ TextQuality text_quality(const model::Model& model, const model::Model* referenc
     quality.comparison = compare_with_reference(model, *reference, tokens, options);
     quality.perplexity = quality.comparison->model;
   }
+  const PerplexityResult& read = quality.comparison ? quality.comparison->reference : quality.perplexity;
+  quality.warning = warning_of_missing_bos(options, tokenizer, read.perplexity);
   return quality;
 }
 

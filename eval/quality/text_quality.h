@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "eval/quality/perplexity.h"
 #include "eval/quality/reference_comparison.h"
@@ -13,6 +14,7 @@ namespace nibble::eval {
 struct TextQuality {
   PerplexityResult perplexity;
   std::optional<ReferenceComparison> comparison;  ///< `perplexity` is then comparison->model
+  std::optional<std::string> warning;             ///< warning_of_missing_bos()
 };
 
 /// What each window begins with in place of its own first token: the BOS that `tokenizer` (which may be null) puts

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/text/estimate.h"
+#include "eval/report/evaluation_way.h"
 #include "eval/report/figures.h"
 #include "eval/report/ranking.h"
 #include "eval/report/svg.h"
@@ -23,10 +24,9 @@ constexpr std::size_t kModificationMaxEntries = 4000;
 
 // What is not a setting of the recipe, or is the bits themselves: more bits are no modification of a method.
 bool is_modification(const std::string& name) {
-  for (const char* other : {"model", "recipe", "evaluation", "use", "bits", "seed", "protocol", "context", "stride",
-                            "average", "divergence"})
+  for (const char* other : {"model", "recipe", "evaluation", "use", "bits", "seed", "divergence"})
     if (name == other) return false;
-  return name != kCalibrationSeed;
+  return !is_evaluation_way(name) && name != kCalibrationSeed;
 }
 
 // What changes, in millinats: the divergence, or a loss that does not depend on how windows are averaged into its

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/text/suggest.h"
+#include "eval/report/evaluation_way.h"
 
 namespace nibble::eval {
 namespace {
@@ -261,8 +262,7 @@ PivotSettings default_pivot(const Entries& entries) {
                        [](const Entry* entry) { return !entry->is_given_checkpoint(); });
   SettingNames telling = telling_settings(with_settings);
   const auto of_evaluation = [&](const std::string& name) {
-    return is_label(name) || name == "bits" || name == "protocol" || name == "context" || name == "stride" ||
-           name == "average" || name == "max_tokens" || name == "divergence";
+    return is_label(name) || is_evaluation_way(name) || name == "bits" || name == "max_tokens" || name == "divergence";
   };
   const auto has_budget = [](const Entry* entry) { return !entry->setting("budget").empty(); };
   const bool bits_vary = contains(varying_settings(with_settings), "bits");

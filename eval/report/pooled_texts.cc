@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "core/files/file_identity.h"
 #include "core/text/json.h"
 #include "core/weighted_mean.h"
+#include "eval/report/evaluation_way.h"
 
 namespace nibble::eval {
 namespace {
@@ -21,13 +21,11 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 using Texts = std::map<std::string_view, const Entry*>;  // of one cell, by the evaluation's name
 
-constexpr std::array kWay{"protocol", "context", "stride", "average", "bos"};
-
 OrderedJson way_of(const Entry& entry) {
   const OrderedJson evaluation = OrderedJson::parse(fact(entry.record.configuration, "evaluation"), nullptr, false);
   OrderedJson way = OrderedJson::object();
-  for (const char* key : kWay)
-    if (evaluation.is_object() && evaluation.contains(key)) way[key] = evaluation[key];
+  for (const std::string_view key : kEvaluationWay)
+    if (evaluation.is_object() && evaluation.contains(key)) way[std::string(key)] = evaluation[std::string(key)];
   return way;
 }
 

@@ -129,7 +129,8 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
   };
   if (several(evaluations))
     warnings.emplace_back(
-        "different evaluations (text, protocol, context or stride) stand side by side: their perplexities must not be "
+        "different evaluations (text, protocol, context, stride or BOS) stand side by side: their perplexities must "
+        "not be "
         "compared");
   if (several(calibrations) || several(guides) || several(flavours))
     warnings.emplace_back("recipes were calibrated on different texts or settings");

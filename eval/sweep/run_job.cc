@@ -16,6 +16,7 @@
 #include "core/files/remove_directory.h"
 #include "core/machine/thread_pool.h"
 #include "eval/quality/kept_states.h"
+#include "eval/quality/missing_bos.h"
 #include "eval/quality/reference_comparison.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_inputs.h"
@@ -96,7 +97,8 @@ class Job {
       options.text = quant::CalibrationText{.tokens = windows.tokens,
                                             .window_tokens = windows.length,
                                             .fingerprint = windows.fingerprint,
-                                            .statistics_windows = windows.samples};
+                                            .statistics_windows = windows.samples,
+                                            .behind_bos = calib::is_behind_bos(context_.windows->settings)};
       const auto further = context_.windows->further.begin();
       const std::size_t behind = windows_behind(*job_.recipe, windows.samples) * windows.length;
       options.text->tokens.insert(options.text->tokens.end(), further, further + static_cast<std::ptrdiff_t>(behind));
@@ -170,12 +172,14 @@ class Job {
     options.progress = [&](const ProgressUpdate& update) { report(update.total > 0 ? update.done / update.total : 0); };
     std::optional<DivergenceMeasures> divergence;
     PerplexityResult result;
+    double read = 0.0;  // perplexity of the float model, where both run
     const std::filesystem::path states = context_.reference(cell);
     if (cell.divergence) {
       const quant::LoadedModel reference = quant::load_model(context_.model.checkpoint);
       const ReferenceComparison compared = compare_with_reference(
           *model_.transformer, reference_logits(*reference.transformer, states, cell), cell.tokens->tokens, options);
       result = compared.model;
+      read = compared.reference.perplexity;
       divergence = DivergenceMeasures{.nats_per_token = compared.kl_mean,
                                       .stderr_nats = if_finite(compared.kl_mean_stderr),
                                       .median = compared.kl_median,
@@ -186,7 +190,10 @@ class Job {
     } else {
       result = perplexity(model_.architecture, reference_logits(*model_.transformer, states, cell), cell.tokens->tokens,
                           options);
+      read = result.perplexity;
     }
+    if (auto warning = warning_of_missing_bos(options, cell.tokens->tokenizer.get(), read))
+      record.warnings.push_back(std::move(*warning));
     CellMeasures& measures = *record.measures;
     measures.perplexity = result.perplexity;
     measures.perplexity_stderr = if_finite(result.perplexity_stderr);

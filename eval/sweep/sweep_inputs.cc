@@ -74,7 +74,11 @@ PlannedCalibration read_calibration(const SweepCalibration& calibration, const C
   const auto tokenizer = source.needs_tokenizer() ? model::open_tokenizer_if_any(model.source.path) : nullptr;
   const auto windows_of = [&](std::size_t samples) {
     source.samples = samples;
-    return quant::read_calibration_windows(source, model.architecture, tokenizer.get(), model.source.path, {});
+    try {
+      return quant::read_calibration_windows(source, model.architecture, tokenizer.get(), model.source.path, {});
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("calibration of '{}': {}", model.source.path.string(), error.what()));
+    }
   };
   const bool all_of_a_file = calibration.text.empty() && draw.samples == 0;
   planned.windows = windows_of(draw.samples);

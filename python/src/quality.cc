@@ -68,13 +68,15 @@ eval::TextQuality measure(PyModel& model, PyModel* reference, const Input& input
                  InvalidArgument, "stride and average belong to protocol='sliding', got '{}'", protocol);
   options.bos = eval::window_bos(options.protocol, bos, model.tokenizer.get());
   const PyModel::Turn turn(model, reference);
-  // The tokenizer says which BOS and how many bytes; of ids from elsewhere as well, as the command line has it.
-  return run_long<eval::TextQuality>(progress, [&](const ProgressSink& sink) {
+  // The tokenizer says how many bytes ids stand for; of ids from elsewhere as well, as the command line has it.
+  auto quality = run_long<eval::TextQuality>(progress, [&](const ProgressSink& sink) {
     options.progress = sink;
     return eval::text_quality(*model.loaded.transformer,
                               reference == nullptr ? nullptr : reference->loaded.transformer.get(), tokens,
                               model.tokenizer.get(), options);
   });
+  if (quality.warning) warn({&*quality.warning, 1});
+  return quality;
 }
 
 PerplexityResult perplexity(PyModel& model, std::optional<nb::object> tokens, std::optional<std::string> text,

@@ -209,6 +209,7 @@ QuantizeResult quantize_model(const QuantizeOptions& options) {
   const Calibration calibration(options.calibration, *checkpoint, options.statistics);
   for (const QuantizeItem& item : plan.items) calibration.require_for(item);
   check_use_of_text(plan, architecture, options);
+  if (options.text) calibration.require_alike(*options.text);
   std::vector<RareExpert> rare = set_rare_experts(plan, calibration, options.recipe.budget().has_value());
   const std::vector<InputGroup> groups = input_groups(plan, options.recipe);
   for (const InputGroup& group : groups) quant::require_for(group, plan, calibration);

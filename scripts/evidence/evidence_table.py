@@ -309,9 +309,10 @@ def main():
         print("Epochs of tuning that were kept: " + "; ".join(dict.fromkeys(kept)) + ".\n")
     if lacking:
         print("Not measured in this run, in whole or in part: " + "; ".join(lacking) + ".\n")
-    named = next((best for best in BESTS if any(name.endswith(f": {best}") for name in order)), None)
+    widths = dict.fromkeys(name.partition(": ")[0] for name in order)
+    named = dict.fromkeys(best.partition(": ")[2] for best in (best_of(width, order) for width in widths) if best)
     if named:
-        print(f"Methods of no more bits than `{named}` whose KL is lower by more than {within}: "
+        print(f"Methods of no more bits than {' or '.join(f'`{best}`' for best in named)} whose KL is lower by more than {within}: "
               + (", ".join(lost) or "none") + ".")
 
 

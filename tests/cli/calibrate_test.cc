@@ -285,7 +285,28 @@ TEST_F(Calibrate, WindowsBeginWithTheBosWhereItIsAskedFor) {
   EXPECT_NE(behind["windows_hash"], plain["windows_hash"]);
   const ProgramRun none = nibble(command({"--bos"}));
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts one token before texts"));
+  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts a BOS before texts"));
+
+  // What such a file says goes with text that begins likewise, and with no file that does not.
+  const auto quantized = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"quantize",        with_bos,     "--set",         "bits=3", "--set",
+                                          "sequential=true", "--set",      "shifting=true", "--text", text,
+                                          "--samples",       "2",          "--length",      "32",     "-o",
+                                          temp / "out",      "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return nibble(arguments);
+  };
+  const std::string behind_file = temp / "behind.h5";
+  EXPECT_EQ(quantized({"--calib", behind_file, "--bos"}).exit_code, 0);
+  EXPECT_EQ(quantized({"--calib", output}).exit_code, 0);
+  for (const auto& mixed : {std::vector<std::string>{"--calib", behind_file}, {"--calib", output, "--bos"}}) {
+    const ProgramRun run = quantized(mixed);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("give --bos to both or to neither"));
+  }
+  const ProgramRun both = quantized({"--calib", behind_file, "--calib", output});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("collect both with --bos, or neither"));
 }
 
 TEST_F(Calibrate, CentringTakesMeansFromTheRunOrAFile) {
@@ -351,6 +372,8 @@ TEST_F(Calibrate, WrongUsageIsExplained) {
   refused({"calibrate", model, "--text", text, text, "-o", output}, 2, "calibration.txt' is given twice");
   // Options that would change nothing.
   refused({"calibrate", "--show", text, "--seed", "3"}, 2, "--seed means nothing beside --show");
+  refused({"calibrate", "--show", text, "--bos"}, 2, "--bos means nothing beside --show");
+  refused({"calibrate", "--merge", text, text, "--bos", "-o", output}, 2, "--bos means nothing beside --merge");
   refused({"calibrate", "--show", text, "-o", output}, 2, "--output means nothing beside --show");
   refused({"calibrate", "--show", text, "--threads", "1"}, 2, "--threads means nothing beside --show");
   refused({"calibrate", "--merge", text, text, "-o", output, "--collect", "fisher"}, 2,

@@ -112,17 +112,26 @@ TEST_F(Perplexity, WindowsBeginWithTheBosWhereItIsAskedFor) {
   for (unsigned i = 0; i < 800; ++i) noise += {static_cast<char>(i * i * 7 % 251), static_cast<char>(i * 3 % 7)};
   write_file(temp / "noise.u16", noise);
   const auto warned = [&](const std::string& of, const char* option = "--quiet") {
-    return testing::Value(nibble(with({"perplexity", of, "--tokens", temp / "noise.u16", option})).err,
-                          HasSubstr("lack the BOS that the tokenizer puts before texts"));
+    const ProgramRun run = nibble(with({"perplexity", of, "--tokens", temp / "noise.u16", option}));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return testing::Value(run.err, HasSubstr("lack the BOS that the tokenizer puts before texts"));
   };
   EXPECT_TRUE(warned(with_bos));
   EXPECT_FALSE(warned(with_bos, "--bos"));
   EXPECT_FALSE(warned(model)) << "it has no BOS to put there";
-  EXPECT_THAT(nibble(with({"perplexity", with_bos, "--text", kEvalText})).err, testing::Not(HasSubstr("lack the BOS")));
+  const ProgramRun sensible = nibble(with({"perplexity", with_bos, "--text", kEvalText}));
+  EXPECT_EQ(sensible.exit_code, 0) << sensible.err;
+  EXPECT_THAT(sensible.err, testing::Not(HasSubstr("lack the BOS")));
+  // Unasked in `half`.
+  const auto half = [&](const std::string& of) {
+    return nibble_json({"perplexity", of, "--text", kEvalText, "--protocol", "half", "--max-tokens", "800"})["bos"];
+  };
+  EXPECT_EQ(half(with_bos), 2047);
+  EXPECT_TRUE(half(model).is_null());
 
   const ProgramRun none = nibble(with({"perplexity", model, "--text", kEvalText, "--bos"}));
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts one token before texts"));
+  EXPECT_THAT(none.err, HasSubstr("bos: expected a tokenizer that puts a BOS before texts"));
 }
 
 TEST_F(Perplexity, NeitherThreadsNorAttentionChangeIt) {

@@ -197,14 +197,19 @@ TEST(Evaluate, NamesItsProtocolAsPerplexityDoes) {
     command.insert(command.end(), options.begin(), options.end());
     return command;
   };
-  const std::vector<std::string> evaluate = {"evaluate", kLlamaDemo, "--prompt",     "8", "--generate", "2",
-                                             "--repeat", "1",        "--skip-limits"};
+  const TempDir temp;
+  const std::string with_bos = temp / "with-bos";
+  std::filesystem::copy(kLlamaDemo, with_bos, std::filesystem::copy_options::recursive);
+  write_file(temp / "with-bos" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
+  const std::vector<std::string> evaluate = {"evaluate", with_bos, "--prompt",     "8", "--generate", "2",
+                                             "--repeat", "1",      "--skip-limits"};
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{}, std::vector<std::string>{"--stride", "16"},
-        std::vector<std::string>{"--protocol", "half"}}) {
+        std::vector<std::string>{"--protocol", "half"}, std::vector<std::string>{"--bos"}}) {
     const auto result = nibble_json(with(evaluate, options));
-    const auto perplexity = nibble_json(with({"perplexity", kLlamaDemo}, options));
-    for (const char* key : {"protocol", "context", "stride", "average", "tokenizer_hash", "tokens_hash"})
+    const auto perplexity = nibble_json(with({"perplexity", with_bos}, options));
+    EXPECT_EQ(result["bos"].is_null(), options.empty() || options[0] == "--stride");
+    for (const char* key : {"protocol", "context", "stride", "average", "bos", "tokenizer_hash", "tokens_hash"})
       EXPECT_EQ(result.value(key, nlohmann::json("missing")), perplexity[key]) << key;
   }
   EXPECT_THAT(nibble(with(evaluate, {})).out, HasSubstr("sliding, context 64, stride 32, mean over windows, "));

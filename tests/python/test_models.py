@@ -363,7 +363,7 @@ def test_windows_behind_the_bos(demo, eval_text, tmp_path):
     calibration = nibble.calibrate(tmp_path / "model", tmp_path / "calib.h5", text=demo / "calibration.txt", samples=2, length=32,
                                    collect="activations", bos=True)
     assert calibration.settings["sampling"] == "random slices behind the BOS"
-    with pytest.raises(nibble.InvalidArgument, match="one token before texts"):
+    with pytest.raises(nibble.InvalidArgument, match="a BOS before texts"):
         nibble.perplexity(nibble.Model(demo / "gpt2-demo"), tokens=tokens, bos=True, **blocks)
     with pytest.raises(nibble.InvalidArgument, match="bos="):
         nibble.quantize(demo / "gpt2-demo", tmp_path / "out", nibble.Recipe(), bos=True)

@@ -84,6 +84,11 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
                    "calibration '{}' was made from another model (fingerprint {}) than '{}' ({}); calibrate this one",
                    path.string(), made_from, model_, checkpoint.fingerprint());
   }
+  for (const auto& file : files_)
+    NIBBLE_REQUIRE(calib::is_behind_bos(file->settings()) == calib::is_behind_bos(files_[0]->settings()),
+                   InvalidArgument,
+                   "calibration: of '{}' and '{}' windows begin with a BOS in one; collect both with --bos, or neither",
+                   files_[0]->path().string(), file->path().string());
   // Both Hessians of a layer may come from different files, but not weigh tokens differently.
   const calib::StatsFile* weighed = nullptr;
   for (const auto& file : files_) {
@@ -96,6 +101,14 @@ Calibration::Calibration(std::span<const std::filesystem::path> files, const mod
         weighed->path().string(), calib::to_text(weighed->settings().guide), file->path().string(),
         calib::to_text(run.guide));
   }
+}
+
+void Calibration::require_alike(const CalibrationText& text) const {
+  const auto behind = [](bool bos) { return bos ? "begin with a BOS" : "do not begin with a BOS"; };
+  for (const auto& file : files_)
+    NIBBLE_REQUIRE(calib::is_behind_bos(file->settings()) == text.behind_bos, InvalidArgument,
+                   "calibration: windows of '{}' {}, those of the text {}; give --bos to both or to neither",
+                   file->path().string(), behind(!text.behind_bos), behind(text.behind_bos));
 }
 
 const calib::StatsFile* Calibration::find(const std::string& layer, const StatisticSet& what) const {

@@ -10,6 +10,7 @@
 #include "calib/stats/stats_file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "quant/job/plan/plan.h"
+#include "quant/job/statistics/calibration_text.h"
 
 namespace nibble::quant {
 
@@ -46,6 +47,10 @@ class Calibration {
   /// has.
   Calibration(std::span<const std::filesystem::path> files, const model::Checkpoint& checkpoint,
               const calib::StatisticSet& limit = kAllStatistics);
+
+  /// Refuses files of windows that begin with a BOS beside a text whose windows do not, and the other way round: to
+  /// some models they are worlds apart. Throws InvalidArgument.
+  void require_alike(const CalibrationText& text) const;
 
   /// The same files under statistics that are newer.
   Calibration with(LiveStatistics live) const;

@@ -62,7 +62,10 @@ ReadText read_calibration_text(const CalibrationSource& source, const std::files
   std::vector<std::string> warnings = datasets::warnings(windows);
   if (auto warning = model::warning_of_length(checkpoint->architecture(), windows.length))
     warnings.push_back(std::move(*warning));
-  return {{.tokens = std::move(windows.tokens), .window_tokens = windows.length, .fingerprint = windows.fingerprint},
+  return {{.tokens = std::move(windows.tokens),
+           .window_tokens = windows.length,
+           .fingerprint = windows.fingerprint,
+           .behind_bos = source.bos},
           std::move(warnings)};
 }
 

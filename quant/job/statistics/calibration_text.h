@@ -17,7 +17,8 @@ struct CalibrationText {
   std::size_t window_tokens = 0;
   std::string fingerprint;  ///< of what the windows were made from, and how
   std::size_t statistics_windows =
-      0;  ///< its first, for `sequential` and probes; 0: all but those that tuning holds out
+      0;                    ///< its first, for `sequential` and probes; 0: all but those that tuning holds out
+  bool behind_bos = false;  ///< windows begin with the tokenizer's BOS
   std::size_t windows() const { return tokens.size() / window_tokens; }
   /// Its first `first` windows, or where that is 0 all that are not of the last, and its last `last` ones.
   /// Precondition: it has as many.

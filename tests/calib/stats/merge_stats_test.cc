@@ -129,6 +129,11 @@ TEST(MergeStats, SettingsThatDifferAreNamed) {
         b.seeds = {7, part_settings(1).seeds[0]};
       },
       "same text and seed", "--extend"));
+  std::array behind = {part_settings(1), part_settings(2)};
+  for (RunSettings& part : behind) part.sampling += kBehindBos;
+  EXPECT_NO_THROW(merged_settings(behind));
+  behind[1].seeds = behind[0].seeds;
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { merged_settings(behind); }, "same text and seed"));
 }
 
 TEST(MergeStats, TextWindowsSeedsAndKernelsMayDiffer) {

@@ -158,7 +158,7 @@ TEST(Perplexity, WindowsBeginWithTheBosOfHalfUnaskedAndOfOthersWhereItIsWanted) 
     const auto refused = [&](const model::Tokenizer* one, const char* why) {
       return throws_with<InvalidArgument>([&] { (void)window_bos(protocol, true, one); }, why);
     };
-    EXPECT_TRUE(refused(without.get(), "the model's puts 0 there"));
+    EXPECT_TRUE(refused(without.get(), "the model's puts nothing there"));
     EXPECT_TRUE(refused(nullptr, "there is none"));
   }
   EXPECT_TRUE(throws_with<InvalidArgument>([&] { (void)window_bos(Protocol::kHalf, true, with.get()); }, "unasked"));

@@ -88,6 +88,20 @@ TEST_F(PivotTest, EvaluationsNeverShareATableUnlessAskedTo) {
   EXPECT_EQ(make_pivots(entries_, {"recipe"}, {"evaluation"}).size(), 1u);
 }
 
+TEST_F(PivotTest, WhatWindowsBeginWithIsNoSettingOfARow) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  std::vector<SweepRecord> other = records;
+  for (SweepRecord& record : records)
+    record.configuration[3].second = R"({"tokens":"ab12","protocol":"blocks","context":512,"bos":null})";
+  for (SweepRecord& record : other)
+    record.configuration[3].second = R"({"tokens":"ab12","protocol":"blocks","context":512,"bos":2})";
+  records.insert(records.end(), other.begin(), other.end());
+  use(records);
+  const PivotSettings settings = default_pivot(entries_);
+  EXPECT_EQ(settings.rows, (SettingNames{"weighting", "scaling", "shifting"}));
+  EXPECT_EQ(make_pivots(entries_, settings.rows, settings.columns).size(), 2u);
+}
+
 TEST_F(PivotTest, WhatATextIsForIsNoSettingOfARow) {
   std::vector<SweepRecord> records = test::example_sweep();
   std::vector<SweepRecord> other = records;

@@ -460,7 +460,8 @@ TEST_F(SweepPlanTest, WindowsBehindTheBosMakeOtherCells) {
                     "s"));
   };
   for (const auto& [calibration, evaluation] : {std::pair(", bos: true", ""), std::pair("", ", bos: true")})
-    EXPECT_TRUE(throws_with<InvalidArgument>([&] { planned(calibration, evaluation); }, "the model's puts 0 there"));
+    EXPECT_TRUE(throws_with<InvalidArgument>([&] { planned(calibration, evaluation); }, (temp / "demo").string(),
+                                             "puts nothing there"));
   test::write_file(temp / "demo" / "tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})");
   std::set<std::string> ids, windows;
   for (const char* calibration : {"", ", bos: true"})

@@ -87,6 +87,8 @@ class Verdicts(unittest.TestCase):
         lines = table_of([record("2 bits: best-2-bit", lower), record("2 bits: best", BEST)]).splitlines()
         self.assertTrue(lines[-1].startswith("Methods of no more bits than `best-2-bit`") and lines[-1].endswith(": none."), lines[-1])
         self.assertIn(" than best-2-bit |", lines[-3])
+        lines = table_of([record("2 bits: best-2-bit", BEST), record("3 bits: best", BEST)]).splitlines()
+        self.assertTrue(lines[-1].startswith("Methods of no more bits than `best-2-bit` or `best` whose"), lines[-1])
         lines = table_of([record("3 bits: best", BEST), record("3 bits: awq", level)]).splitlines()
         self.assertTrue(lines[-1].endswith(": none."), lines[-1])
 

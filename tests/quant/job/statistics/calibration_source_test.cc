@@ -59,6 +59,7 @@ TEST_F(CalibrationSourceTest, BeginsWindowsWithTheBosWhereThatIsAskedFor) {
   std::vector<TokenId> expected = without.text.tokens;
   for (const std::size_t first : {0u, 10u, 20u}) expected[first] = 1;
   EXPECT_EQ(with.text.tokens, expected);
+  EXPECT_TRUE(with.text.behind_bos && !without.text.behind_bos);
   EXPECT_EQ(source.sampling(), "consecutive windows behind the BOS");
   EXPECT_EQ((CalibrationSource{.text = {"a.txt"}, .tokens = {}}.sampling()), "random slices");
   write_tokenizer(262);
