@@ -61,6 +61,8 @@ class DirectoryReader final : public model::WeightProvider {
     const Stored& place = p.weight;
     WantedMatrix wanted{module, place.rows, place.cols, place.slices, place.slice};
     if (stack) wanted = {module, p.out, p.in, expert_count(p), *p.expert};
+    const bool apart = is_taken_apart(reading_.families, architecture_, p);
+    if (apart) wanted = {module, p.out, p.in};
     std::shared_ptr<const WeightSource> whole;
     if (checkpoint_->contains(module + "." + std::string(reading_.mark))) {
       whole = reading_.source(checkpoint_, config_, wanted);
@@ -73,7 +75,8 @@ class DirectoryReader final : public model::WeightProvider {
       whole = model::make_mapped_source(
           checkpoint_, require_tensor(*checkpoint_, name, kFloats, shape, wanted.slices, wanted.slice), transposed);
     }
-    const bool all = stack || (place.part.is_contiguous() && place.part.first == 0 && place.part.count == place.rows);
+    const bool all =
+        stack || apart || (place.part.is_contiguous() && place.part.first == 0 && place.part.count == place.rows);
     return all ? whole : model::make_row_set_source(std::move(whole), place.part);
   }
 

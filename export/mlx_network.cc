@@ -55,12 +55,14 @@ enum class Biases { kNone, kQkv, kAll };
 
 struct Family {
   std::string_view name;
+  std::string_view model_type = {};  ///< what its implementation is for, if not `name`
   Activation activation = Activation::kSilu;
   std::string_view epsilon = "rms_norm_eps";
   std::string_view base = "rope_theta";        ///< key of the rotary base; empty: 10000
   std::string_view partial = {};               ///< key of the share of heads that turns; empty: all of them
   std::string_view dims = {};                  ///< or of how many elements turn
   std::string_view turning = {};               ///< key that lists which blocks have a rotary embedding
+  std::string_view positions = {};             ///< or that says whether all have or none: rope, nope
   bool ramp_rounded = false;                   ///< YaRN's ramp is rounded in everybody's files of it: a note
   unsigned rotary = scalings({});              ///< the kinds of scaling that it reads
   bool local_unscaled = false;                 ///< scaling leaves blocks with a window alone
@@ -76,6 +78,7 @@ struct Family {
   bool mlp_biases = false;        ///< where there is no such key
   bool heads_fill_width = false;  ///< it takes hidden / heads for head_dim, whatever config.json says
   bool qk_norms = true;           ///< it has them where the model has
+  bool attention_alone = false;   ///< it wants to be told that blocks have attention, and how wide their MLPs are
   bool renormalises = true;       ///< it can make the weights of the chosen experts sum to 1
 };
 
@@ -85,6 +88,13 @@ constexpr Family kFamilies[] = {
      .logit_scale = "logit_scale",
      .bias = "attention_bias",
      .heads_fill_width = true},
+    {.name = "cohere2",
+     .epsilon = "layer_norm_eps",
+     .windows = Windows::kEvery,
+     .logit_scale = "logit_scale",
+     .bias = "attention_bias",
+     .heads_fill_width = true},
+    {.name = "ernie4_5", .bias = "use_bias", .mlp_bias = "use_bias"},
     {.name = "exaone4", .rotary = kAnyScaling, .windows = Windows::kLetters},
     {.name = "gemma", .activation = Activation::kGelu},
     {.name = "gemma2", .activation = Activation::kGeluTanh, .scale = Scale::kScalar, .caps = true},
@@ -136,7 +146,14 @@ constexpr Family kFamilies[] = {
      .scale = Scale::kMultiplier,
      .bias = "attention_bias",
      .heads_fill_width = true},
+    {.name = "granitemoehybrid",
+     .positions = "position_embedding_type",
+     .scale = Scale::kMultiplier,
+     .bias = "attention_bias",
+     .heads_fill_width = true,
+     .attention_alone = true},
     {.name = "llama", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
+    {.name = "ministral", .model_type = "mistral", .rotary = kAnyScaling, .windows = Windows::kTypes},
     {.name = "mistral", .rotary = kAnyScaling},
     {.name = "mixtral", .heads_fill_width = true},
     {.name = "nemotron",
@@ -170,6 +187,7 @@ constexpr Family kFamilies[] = {
     {.name = "qwen2_moe", .biases = Biases::kQkv, .heads_fill_width = true, .renormalises = false},
     {.name = "qwen3", .rotary = kAnyScaling},
     {.name = "qwen3_moe"},
+    {.name = "seed_oss", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "smollm3",
      .turning = "no_rope_layers",
      .rotary = kAnyScaling,
@@ -545,10 +563,19 @@ void state_sizes(Json& config, const Architecture& architecture) {
 }
 
 void state_turning_blocks(const Family& family, Json& config, const Architecture& architecture) {
+  if (!family.positions.empty())
+    state(config, family.positions, architecture.blocks.front().attention.rotary ? "rope" : "nope");
   if (family.turning.empty()) return;
   Json turns = Json::array();
   for (const BlockSpec& block : architecture.blocks) turns.push_back(block.attention.rotary ? 1 : 0);
   state(config, family.turning, turns);
+}
+
+// Of a family whose blocks may be state-space models or have experts, and of which these have neither.
+void state_attention_alone(const Family& family, Json& config, const Architecture& architecture) {
+  if (!family.attention_alone) return;
+  state(config, "layer_types", Json(architecture.blocks.size(), "attention"));
+  state(config, "intermediate_size", architecture.blocks.front().mlp->intermediate());
 }
 
 }  // namespace
@@ -604,6 +631,8 @@ void state_mlx_network(nlohmann::ordered_json& config, const model::Architecture
   state_scales(*family, config, architecture);
   state_experts(config, architecture);
   state_turning_blocks(*family, config, architecture);
+  state_attention_alone(*family, config, architecture);
+  if (!family->model_type.empty()) state(config, "model_type", family->model_type);
   if (!family->named.empty()) state_if_absent(config, "hidden_act", family->named);
   // Shifting may have given a layer biases, which the caller's flags have said already.
   state_if_absent(config, family->bias, block.attention.q.biased);

@@ -42,6 +42,8 @@ constexpr std::string_view kMlxSparseExperts = "model.layers.{}.block_sparse_moe
 
 constexpr KnownFamily kMlxKnown[] = {
     {.family = "cohere", .head = Head::kTied},
+    {.family = "cohere2", .head = Head::kTied},
+    {.family = "ernie4_5"},
     {.family = "exaone4"},
     {.family = "gemma", .head = Head::kTied},
     {.family = "gemma2", .head = Head::kTied},
@@ -53,7 +55,9 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "gptj", .head = Head::kOwn, .renames = kMlxGptj, .objection = four_times_the_width},
     {.family = "granite"},
     {.family = "granitemoe", .experts = kMlxSparseExperts},
+    {.family = "granitemoehybrid", .mlp = "model.layers.{}.mlp."},
     {.family = "llama"},
+    {.family = "ministral"},
     {.family = "mistral"},
     {.family = "mixtral", .experts = kMlxSparseExperts},
     {.family = "nemotron"},
@@ -66,6 +70,8 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "qwen2_moe", .head = Head::kOwn, .experts = kMlxMlpExperts, .objection = no_dense_block},
     {.family = "qwen3"},
     {.family = "qwen3_moe", .experts = kMlxMlpExperts},
+    // A tied head is multiplied with what the embedding stores, codes or not.
+    {.family = "seed_oss", .head = Head::kOwn},
     {.family = "smollm3"},
     {.family = "stablelm", .head = Head::kOwn},
     {.family = "starcoder2"},
@@ -73,10 +79,11 @@ constexpr KnownFamily kMlxKnown[] = {
 
 constexpr std::string_view kNoImplementation = "it has no implementation of the family";
 constexpr UnknownFamily kMlxUnknown[] = {
+    {"arcee", kNoImplementation},
     {"bloom", kNoImplementation},
     {"falcon", kNoImplementation},
+    {"glm", "its implementation turns whole heads, and the family's models half of each"},
     {"gpt_neo", kNoImplementation},
-    {"ministral", kNoImplementation},
     {"olmo", "its implementation is for the original OLMo files and their package"},
     {"opt", kNoImplementation},
 };
@@ -84,13 +91,14 @@ constexpr UnknownFamily kMlxUnknown[] = {
 constexpr std::string_view kStackedExperts =
     "transformers keeps the experts as stacks of floats, which are no linear layers to it";
 constexpr KnownFamily kLinearLayers[] = {
-    {.family = "bloom"},      {.family = "cohere"},      {.family = "exaone4"}, {.family = "gemma"},
-    {.family = "gemma2"},     {.family = "gemma3_text"}, {.family = "glm4"},    {.family = "gpt_neo"},
-    {.family = "gpt_neox"},   {.family = "gptj"},        {.family = "granite"}, {.family = "llama"},
-    {.family = "mistral"},    {.family = "nemotron"},    {.family = "olmo"},    {.family = "olmo2"},
-    {.family = "olmo3"},      {.family = "opt"},         {.family = "phi"},     {.family = "phi3"},
-    {.family = "qwen2"},      {.family = "qwen3"},       {.family = "smollm3"}, {.family = "stablelm"},
-    {.family = "starcoder2"},
+    {.family = "arcee"},       {.family = "bloom"},     {.family = "cohere"},   {.family = "cohere2"},
+    {.family = "ernie4_5"},    {.family = "exaone4"},   {.family = "gemma"},    {.family = "gemma2"},
+    {.family = "gemma3_text"}, {.family = "glm"},       {.family = "glm4"},     {.family = "gpt_neo"},
+    {.family = "gpt_neox"},    {.family = "gptj"},      {.family = "granite"},  {.family = "granitemoehybrid"},
+    {.family = "llama"},       {.family = "ministral"}, {.family = "mistral"},  {.family = "nemotron"},
+    {.family = "olmo"},        {.family = "olmo2"},     {.family = "olmo3"},    {.family = "opt"},
+    {.family = "phi"},         {.family = "phi3"},      {.family = "qwen2"},    {.family = "qwen3"},
+    {.family = "seed_oss"},    {.family = "smollm3"},   {.family = "stablelm"}, {.family = "starcoder2"},
 };
 constexpr UnknownFamily kNoLinearLayers[] = {
     {"falcon", "its projections are a Linear of their own, which looks for the weights that were packed"},
@@ -103,17 +111,46 @@ constexpr UnknownFamily kNoLinearLayers[] = {
     {"qwen3_moe", kStackedExperts},
 };
 
-// Loaded and compared with gptqmodel or transformers: cohere, gemma, gemma2, gemma3_text, gpt2, gpt_neo, gptj, llama,
-// mistral, olmo, opt, phi, phi3, qwen2; as AWQ bloom, gpt2, llama, mistral, phi3, qwen2. The others have the same
+// Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, ernie4_5, gemma, gemma2, gemma3_text,
+// glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, mistral, olmo, opt, phi, phi3, qwen2, seed_oss;
+// as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, mistral, phi3, qwen2,
+// seed_oss. arcee, glm, glm4 and granitemoehybrid load in transformers only, with its kernels: it does not know the
+// first, looks for gate and up apart in the next two and for state-space layers in the last. The others have the same
 // linear layers and stand in its list of families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
-    {.family = "bloom"},    {.family = "cohere"},     {.family = "exaone4"},     {.family = "falcon"},
-    {.family = "gemma"},    {.family = "gemma2"},     {.family = "gemma3_text"}, {.family = "glm4"},
-    {.family = "gpt2"},     {.family = "gpt_neo"},    {.family = "gptj"},        {.family = "granite"},
-    {.family = "llama"},    {.family = "mistral"},    {.family = "nemotron"},    {.family = "olmo"},
-    {.family = "olmo2"},    {.family = "olmo3"},      {.family = "opt"},         {.family = "phi"},
-    {.family = "phi3"},     {.family = "qwen2"},      {.family = "qwen3"},       {.family = "smollm3"},
-    {.family = "stablelm"}, {.family = "starcoder2"},
+    {.family = "arcee"},
+    {.family = "bloom"},
+    {.family = "cohere"},
+    {.family = "cohere2"},
+    {.family = "ernie4_5"},
+    {.family = "exaone4"},
+    {.family = "falcon"},
+    {.family = "gemma"},
+    {.family = "gemma2"},
+    {.family = "gemma3_text"},
+    {.family = "glm"},
+    {.family = "glm4"},
+    {.family = "gpt2"},
+    {.family = "gpt_neo"},
+    {.family = "gptj"},
+    {.family = "granite"},
+    {.family = "granitemoehybrid"},
+    {.family = "llama"},
+    {.family = "ministral"},
+    {.family = "mistral"},
+    {.family = "nemotron"},
+    {.family = "olmo"},
+    {.family = "olmo2"},
+    {.family = "olmo3"},
+    {.family = "opt"},
+    {.family = "phi"},
+    {.family = "phi3"},
+    {.family = "qwen2"},
+    {.family = "qwen3"},
+    {.family = "seed_oss"},
+    {.family = "smollm3"},
+    {.family = "stablelm"},
+    {.family = "starcoder2"},
 };
 constexpr UnknownFamily kGptqUnknown[] = {
     {"gpt_neox", "its weights are read as they are, but the logits there are not numbers"},
@@ -131,7 +168,7 @@ const KnownFamily* find_known(const ProgramFamilies& program, std::string_view f
   return found == program.known.end() ? nullptr : &*found;
 }
 
-std::string_view stack_of(Role role) {
+std::string_view projection_of(Role role) {
   return role == Role::kGate ? "gate_proj" : role == Role::kUp ? "up_proj" : "down_proj";
 }
 
@@ -191,12 +228,19 @@ bool is_expert_stack(const ProgramFamilies& program, const Architecture& archite
   return known != nullptr && !known->experts.empty() && parameter.expert.has_value();
 }
 
+bool is_taken_apart(const ProgramFamilies& program, const Architecture& architecture, const Parameter& parameter) {
+  const KnownFamily* known = find_known(program, architecture.family);
+  const bool in_mlp = parameter.role == Role::kGate || parameter.role == Role::kUp || parameter.role == Role::kDown;
+  return known != nullptr && !known->mlp.empty() && in_mlp && !parameter.expert.has_value();
+}
+
 std::string output_module(const ProgramFamilies& program, const Architecture& architecture,
                           const Parameter& parameter) {
-  if (is_expert_stack(program, architecture, parameter)) {
-    const KnownFamily* known = find_known(program, architecture.family);
-    return fmt::format(fmt::runtime(known->experts), parameter.block) + std::string(stack_of(parameter.role));
-  }
+  const KnownFamily* known = find_known(program, architecture.family);
+  if (is_expert_stack(program, architecture, parameter))
+    return fmt::format(fmt::runtime(known->experts), parameter.block) + std::string(projection_of(parameter.role));
+  if (is_taken_apart(program, architecture, parameter))
+    return fmt::format(fmt::runtime(known->mlp), parameter.block) + std::string(projection_of(parameter.role));
   std::string name = output_name(program, architecture, parameter.weight.tensor);
   constexpr std::string_view kWeight = ".weight";
   if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());

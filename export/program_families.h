@@ -23,6 +23,8 @@ struct KnownFamily {
   /// Where experts stand one stack for gate, up and down: a name with {} for the block. Empty: as in the family's
   /// files.
   std::string_view experts = {};
+  /// Where gate, up and down of its MLPs stand each by itself, though the family's files join some: likewise.
+  std::string_view mlp = {};
   /// What else its implementation takes for granted: why it does not run this network, empty where it does.
   std::string (*objection)(const model::Architecture& architecture) = nullptr;
 };
@@ -56,11 +58,15 @@ void require_known_family(const ProgramFamilies& program, const model::Architect
 /// The name of a tensor of the family's files in the output: with the prefix of the whole network, and renamed.
 std::string output_name(const ProgramFamilies& program, const model::Architecture& architecture,
                         const std::string& tensor);
-/// The module of the output that holds a matrix: output_name() less ".weight", or the stack of its expert's like.
+/// The module of the output that holds a matrix: output_name() less ".weight", the stack of its expert's like, or its
+/// own.
 std::string output_module(const ProgramFamilies& program, const model::Architecture& architecture,
                           const model::Parameter& parameter);
 /// Whether that module is a stack with one slice for each expert, made of the matrices of one role.
 bool is_expert_stack(const ProgramFamilies& program, const model::Architecture& architecture,
                      const model::Parameter& parameter);
+/// Whether that module holds this matrix alone, whatever the family's files join it with.
+bool is_taken_apart(const ProgramFamilies& program, const model::Architecture& architecture,
+                    const model::Parameter& parameter);
 
 }  // namespace nibble::exporting

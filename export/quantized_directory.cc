@@ -37,6 +37,8 @@ OutputMatrix matrix_of(const DirectoryFormat& format, const model::Architecture&
   const model::Parameter& first = *group.parts.front()->parameter;
   if (is_expert_stack(format.families, architecture, first))
     return {.group = &group, .slices = group.parts.size(), .by_expert = true, .rows = first.out, .cols = first.in};
+  if (is_taken_apart(format.families, architecture, first))
+    return {.group = &group, .alone = true, .rows = first.out, .cols = first.in};
   return {.group = &group, .slices = first.weight.slices, .rows = first.weight.rows, .cols = first.weight.cols};
 }
 
@@ -180,10 +182,10 @@ void write_config(const DirectoryFormat& format, const ExportPlan& plan, const D
 
 std::vector<RowOrigin> rows_of(const OutputMatrix& matrix, std::size_t slice) {
   const auto& parts = matrix.group->parts;
-  if (!matrix.by_expert)
+  if (!matrix.by_expert && !matrix.alone)
     return row_origins({.name = matrix.group->name, .shape = {}, .parts = parts, .vectors = {}}, slice);
-  const auto part =
-      std::find_if(parts.begin(), parts.end(), [&](const ExportPart* p) { return p->parameter->expert == slice; });
+  const auto part = std::find_if(parts.begin(), parts.end(),
+                                 [&](const ExportPart* p) { return matrix.alone || p->parameter->expert == slice; });
   NIBBLE_REQUIRE(part != parts.end(), InvalidArgument, "'{}' has no expert {}", matrix.group->name, slice);
   std::vector<RowOrigin> rows;
   for (std::size_t i = 0; i < matrix.rows; ++i) rows.push_back({*part, i});

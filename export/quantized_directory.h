@@ -32,6 +32,7 @@ struct OutputMatrix {
   const ExportGroup* group = nullptr;  ///< its name is the module's
   std::size_t slices = 0;              ///< of a stack; 0: one matrix
   bool by_expert = false;              ///< each slice is the matrix of one expert
+  bool alone = false;                  ///< it is its only part, whatever the family's files join that with
   std::size_t rows = 0, cols = 0;      ///< (out, in), of a slice
 
   const Storage& storage() const { return group->parts.front()->storage; }

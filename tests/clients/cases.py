@@ -11,6 +11,7 @@ MODELS_BESIDE = "../shared/models"
 NO_O_PROJ = ["--recipe", "o_proj.yaml"]
 RECIPES = {
     "down_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'down_proj', format: float16}]\n",
+    "output_linear.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'output_linear', format: float16}]\n",
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
     "output_linear.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'output_linear', format: float16}]\n",
     # three widths at once: what per-layer settings are for
@@ -36,13 +37,17 @@ MODELS = {
     "gemma3": (f"{FAMILIES}/gemma3", NO_O_PROJ),  # norms of q and k, two rotary bases
     "mistral": (f"{FAMILIES}/mistral", NO_O_PROJ),  # a window, heads wider than hidden / heads
     "mixtral": (f"{FAMILIES}/mixtral", INT4),  # experts
-    "arcee": (f"{OWN_FAMILIES}/arcee", INT4),  # squares of ReLUs without a gate
-    "ernie4_5": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # pairs of neighbours turn, in all of a head
-    "glm": (f"{OWN_FAMILIES}/glm", INT4),  # ... and in half of it
-    "granite4": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # gate and up in one tensor, four multipliers
-    "granite4-still": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # and nothing turns
-    "seed_oss": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # a norm under another name
     "cohere2": (f"{OWN_FAMILIES}/cohere2", INT4),  # parallel blocks, logits scaled, a block without window and positions
+    "arcee": (f"{OWN_FAMILIES}/arcee", INT4),  # no gate, squared ReLUs
+    "ernie4_5": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # heads turned pair by pair, biases everywhere
+    "glm": (f"{OWN_FAMILIES}/glm", INT4),  # half of each head turned pair by pair, gate and up in one tensor
+    "granite4": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # multipliers, an MLP that mlx-lm takes apart
+    "granite4-still": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # no head turns
+    "granite4-8": (f"{OWN_FAMILIES}/granitemoehybrid", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=16"]),  # no layer left float
+    "ministral": (f"{OWN_FAMILIES}/ministral", INT4),  # windows in some blocks
+    "seed_oss": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # a bias of o_proj by a key of its own
+    "ernie4_5-plain": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # without biases, of which llama.cpp adds none
+    "seed_oss-plain": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # without that of o_proj, which it does not add either
     "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
 }
 
@@ -51,12 +56,12 @@ CONFIGURATIONS = {
     "gemma2": {"query_pre_attn_scalar": 12},  # llama.cpp divides scores by the square root of the heads' width
     "gemma3": {"query_pre_attn_scalar": 12},
     "gpt_oss": {"rope_parameters.truncate": True},  # llama.cpp rounds YaRN's range of dimensions to whole ones
-    "ernie4_5": {"use_bias": False},  # none in llama.cpp's MLP
-    "seed_oss": {"attention_out_bias": False},  # nor behind attention
+    "ernie4_5-plain": {"use_bias": False},
+    "seed_oss-plain": {"attention_out_bias": False},
     "granite4-still": {"position_embedding_type": "nope"},
 }
 # ... and the tensors that go with them
-WITHOUT = {"ernie4_5": r"\.bias$", "seed_oss": r"o_proj\.bias$"}
+WITHOUT = {"ernie4_5-plain": r"\.bias$", "seed_oss-plain": r"o_proj\.bias$"}
 
 
 def is_family(checkpoint):
@@ -93,12 +98,16 @@ EXPORTS = [
     ("awq", "llama-zeros", ["hugging_face"]),  # mlx-lm turns zero points into biases of float16: 1.6e-4 of the logits
     ("coreml", "gpt2", ["core_ml"]),
     ("coreml", "llama", ["core_ml"]),
-    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "cohere2", "gpt_oss", "arcee", "ernie4_5", "glm", "granite4", "granite4-still", "seed_oss")
+    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "cohere2", "gpt_oss", "arcee", "ernie4_5-plain", "glm", "granite4", "granite4-still", "seed_oss-plain")
       for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"))),
     # gemma3 has fewer blocks here than mlx-lm wants (one without a window); gpt_oss: mlx-lm loads no float checkpoint to compare with
     *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),
     *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq") if (f, m) != ("gptq", "mistral")),
     # not gptq of mistral: transformers does not know which layers gptqmodel left out, whose own kernel wants 16 outputs or more
+    *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "seed_oss")),
+    *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "seed_oss") for f in ("compressed-tensors", "awq")),
+    *(("gptq", m, ["hugging_face"]) for m in ("arcee", "glm", "granite4-8")),  # gptqmodel itself does not load these
+    *(("gptq", m, ["gptq_model"]) for m in ("cohere2", "ernie4_5", "ministral", "seed_oss")),
     ("coreml", "qwen2", ["core_ml"]),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]

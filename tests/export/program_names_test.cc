@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/text/json.h"
+#include "model/architecture/families.h"
 #include "tests/export/directory_support.h"
 #include "tests/quant/job/calibrated_models.h"
 #include "tests/quant/job/tiny_models.h"
@@ -107,6 +108,50 @@ TEST(ProgramNames, FamiliesThatAProgramDoesNotRunAreRefusedWithTheReason) {
     EXPECT_TRUE(
         throws_with<InvalidArgument>([&] { export_to(format, dir / "q", dir / "out"); }, "family mixtral", "experts"));
   EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+}
+
+TEST(ProgramNames, FamiliesThatMlxDoesNotComputeAreRefusedWithTheReason) {
+  const auto refuses = [](const std::string& family, bool tied, std::string_view why) {
+    const nlohmann::json config{{"model_type", family},     {"vocab_size", 48},           {"hidden_size", 32},
+                                {"intermediate_size", 64},  {"num_hidden_layers", 1},     {"num_attention_heads", 4},
+                                {"num_key_value_heads", 4}, {"tie_word_embeddings", tied}};
+    const auto architecture = model::parse_architecture(config.dump(), "config.json");
+    return throws_with<InvalidArgument>([&] { exporting::find_exporter("mlx").require_known(architecture); },
+                                        "family " + family, why);
+  };
+  EXPECT_TRUE(refuses("arcee", false, "no implementation"));
+  EXPECT_TRUE(refuses("glm", false, "turns whole heads"));
+  EXPECT_TRUE(refuses("seed_oss", true, "only with a head of its own"));
+}
+
+// gate and up are halves of one matrix in the family's files.
+TEST(ProgramNames, OfTheMlpOfGranite4AreThoseOfAnOrdinaryOneInMlx) {
+  const TempDir dir;
+  const nlohmann::json config{{"model_type", "granitemoehybrid"},
+                              {"vocab_size", 48},
+                              {"hidden_size", 32},
+                              {"intermediate_size", 128},
+                              {"num_hidden_layers", 1},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 4},
+                              {"layer_types", {"attention"}},
+                              {"num_local_experts", 0},
+                              {"shared_intermediate_size", 64}};
+  write_model(dir / "model", config.dump());
+  // The two halves may be stored differently, for they are matrices of their own there.
+  quantize_int4(dir, ", layers: [{match: 'input_linear.*gate', format: uniform, bits: 8, group_size: 32}]");
+  EXPECT_EQ(export_to("mlx", dir / "q", dir / "mlx").read_back.rounded, 0u);
+  const auto tensors = tensors_of(dir / "mlx");
+  const std::string mlp = "model.layers.0.mlp.";
+  EXPECT_EQ(tensors.at(mlp + "gate_proj.weight").shape, (std::vector<std::uint64_t>{64, 8}));
+  EXPECT_EQ(tensors.at(mlp + "up_proj.weight").shape, (std::vector<std::uint64_t>{64, 4}));
+  EXPECT_EQ(tensors.at(mlp + "down_proj.scales").shape, (std::vector<std::uint64_t>{32, 2}));
+  for (const auto& [name, tensor] : tensors) EXPECT_EQ(name.find("shared_mlp"), std::string::npos) << name;
+  export_to("mlx", dir / "model", dir / "floats");
+  EXPECT_EQ(tensors_of(dir / "floats").at(mlp + "up_proj.weight").shape, (std::vector<std::uint64_t>{64, 32}));
+  quantize_int4(dir);
+  export_to("gptq", dir / "q", dir / "gptq");
+  EXPECT_TRUE(tensors_of(dir / "gptq").contains("model.layers.0.shared_mlp.input_linear.qweight"));
 }
 
 // What is not quantized is named as the program's own network has it: GPT-NeoX's head is embed_out.

@@ -13,13 +13,13 @@ namespace nibble::test {
 /// Directories of tests/data/families or ../shared/golden/families: a small model of each family, of some that see as
 /// well, and what another implementation computes.
 inline constexpr const char* kGoldenFamilies[] = {
-    "arcee",   "bloom",        "cohere",     "cohere2",     "ernie4_5",   "exaone4",    "falcon",
-    "gemma",   "gemma2",       "gemma3",     "gemma3-sees", "glm",        "glm4",       "gpt2",
-    "gpt_neo", "gpt_neox",     "gpt_oss",    "gptj",        "granite",    "granitemoe", "granitemoehybrid",
-    "llama",   "llama-linear", "llama-yarn", "llama3",      "llava-sees", "mistral",    "mistral3-sees",
-    "mixtral", "nemotron",     "olmo",       "olmo2",       "olmo3",      "olmoe",      "opt",
-    "phi",     "phi3",         "qwen2",      "qwen2_moe",   "qwen3",      "qwen3_moe",  "seed_oss",
-    "smollm3", "stablelm",     "starcoder2"};
+    "arcee",         "bloom",        "cohere",     "cohere2",     "ernie4_5",   "exaone4",    "falcon",
+    "gemma",         "gemma2",       "gemma3",     "gemma3-sees", "glm",        "glm4",       "gpt2",
+    "gpt_neo",       "gpt_neox",     "gpt_oss",    "gptj",        "granite",    "granitemoe", "granitemoehybrid",
+    "llama",         "llama-linear", "llama-yarn", "llama3",      "llava-sees", "ministral",  "mistral",
+    "mistral3-sees", "mixtral",      "nemotron",   "olmo",        "olmo2",      "olmo3",      "olmoe",
+    "opt",           "phi",          "phi3",       "qwen2",       "qwen2_moe",  "qwen3",      "qwen3_moe",
+    "seed_oss",      "smollm3",      "stablelm",   "starcoder2"};
 
 inline std::filesystem::path golden_family(const std::string& name) {
   const std::filesystem::path own = source_path("tests/data/families/" + name);

@@ -1,5 +1,6 @@
 """mlx-lm on the CPU. Half-precision arithmetic is emulated there and slow: parameters are widened after loading, which is exact."""
 
+import json
 import pathlib
 
 import mlx.core as mx
@@ -20,14 +21,15 @@ def widen(value):
 
 
 class Loaded(Model):
-    def __init__(self, path, must_be_quantized=True):
+    def __init__(self, path, float_config=None):
+        """`float_config`: a configuration instead of the directory's own, of a network without quantized layers."""
         self.path = pathlib.Path(path)
-        self.model, config = load_model(self.path)
+        self.model, _ = load_model(self.path, model_config=float_config or {})
         self.model.update(tree_map(widen, self.model.parameters()))
         kinds = (nn.QuantizedLinear, nn.QuantizedEmbedding, QuantizedSwitchLinear)
         self.packed = {n: m for n, m in self.model.named_modules() if isinstance(m, kinds)}
         self.notes = f"{len(self.packed)} quantized layers"
-        if must_be_quantized and not self.packed:
+        if float_config is None and not self.packed:
             raise ValueError("loaded, but no layer was taken for a quantized one")
 
     def logits(self, ids):
@@ -46,8 +48,11 @@ class Loaded(Model):
         return out
 
     def weights(self, reference):
-        """The reference directory goes through mlx-lm's renaming as well: names and shapes are then the same."""
-        return self.values(), Loaded(reference, must_be_quantized=False).values()
+        """The reference directory goes through mlx-lm's renaming as well: names and shapes are then the same. Its own
+        configuration is for transformers, and lacks what mlx-lm wants to be told."""
+        config = json.loads((self.path / "config.json").read_text())
+        config = {key: value for key, value in config.items() if not key.startswith("quantization")}
+        return self.values(), Loaded(reference, config).values()
 
     def ids_of(self, text, special):
         return [int(i) for i in load_tokenizer(self.path).encode(text, add_special_tokens=special)]

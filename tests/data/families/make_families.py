@@ -34,6 +34,9 @@ MODELS = {
         TEXT, model_type="granitemoehybrid", layer_types=["attention"] * 4, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=48, position_embedding_type="rope", embedding_multiplier=3.0, logits_scaling=2.0,
         residual_multiplier=0.5, attention_multiplier=0.2, mamba_n_heads=4),
+    "ministral": dict(
+        TEXT, model_type="ministral", head_dim=8, sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for
     "gemma3-sees": dict(
