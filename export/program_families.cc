@@ -114,9 +114,9 @@ constexpr UnknownFamily kNoLinearLayers[] = {
 // Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, ernie4_5, gemma, gemma2, gemma3_text,
 // glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, mistral, olmo, opt, phi, phi3, qwen2, seed_oss;
 // as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, mistral, phi3, qwen2,
-// seed_oss. arcee, glm, glm4 and granitemoehybrid load in transformers only, with its kernels: it does not know the
-// first, looks for gate and up apart in the next two and for state-space layers in the last. The others have the same
-// linear layers and stand in its list of families, but nobody compared their logits yet.
+// seed_oss. Some load in transformers only, with its kernels: granitemoehybrid (it looks for state-space layers), glm
+// and glm4 (for gate and up apart), and as AWQ arcee and ministral (not in its list of families). The others have the
+// same linear layers and stand in its list of families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
     {.family = "arcee"},
     {.family = "bloom"},

@@ -106,8 +106,8 @@ EXPORTS = [
     # not gptq of mistral: transformers does not know which layers gptqmodel left out, whose own kernel wants 16 outputs or more
     *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "seed_oss") for f in ("compressed-tensors", "awq")),
-    *(("gptq", m, ["hugging_face"]) for m in ("arcee", "glm", "granite4-8")),  # gptqmodel itself does not load these
-    *(("gptq", m, ["gptq_model"]) for m in ("cohere2", "ernie4_5", "ministral", "seed_oss")),
+    *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
+    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "seed_oss")),
     ("coreml", "qwen2", ["core_ml"]),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]
