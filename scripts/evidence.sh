@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # One table of all models: these; the others are long, and have one for each.
-together=" damping methods test guide novels gptq head head_drift blocks exports inputs_scaled uniform_scale rotation invariance drift mixed_tuned novels_drift ladder ladder_windows "
+together=" damping methods test guide novels gptq head head_drift blocks exports inputs_scaled uniform_scale rotation invariance drift mixed_tuned novels_drift test_drift ladder ladder_windows "
 
 usage() {
   cat <<TEXT
