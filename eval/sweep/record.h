@@ -106,7 +106,7 @@ struct SweepRecord {
   Facts configuration;
   std::optional<CellError> error;                       ///< of a failed cell
   std::optional<CellMeasures> measures;                 ///< of one that did not fail
-  std::vector<std::string> warnings = {};               ///< of making its model: the first of quant::warnings()
+  std::vector<std::string> warnings = {};               ///< of its model (the first quant::warnings()) and text
   Facts environment;                                    ///< commit, compiler, processor, kernels, threads
   Facts sources;                                        ///< paths, as the sweep gave them
   std::string command;                                  ///< repeat_command() of its file, as `sources` are given
@@ -157,8 +157,8 @@ nlohmann::ordered_json fact_json(const Facts& facts, std::string_view name);
 /// Where it is there already.
 void set_fact(Facts& facts, std::string_view name, std::string_view value);
 
-/// The warnings of a record, each with the names of its model and recipe in front. Cells of one model and
-/// recipe, one for each evaluation, have the same.
+/// The warnings of a record, each with the names of its model and recipe in front. What making the model gave, cells of
+/// one model and recipe, one for each evaluation, have alike.
 std::vector<std::string> warning_sentences(const SweepRecord& record);
 
 /// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where
