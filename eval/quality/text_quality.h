@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "eval/quality/perplexity.h"
 #include "eval/quality/reference_comparison.h"
@@ -16,6 +17,8 @@ struct TextQuality {
   std::optional<ReferenceComparison> comparison;  ///< `perplexity` is then comparison->model
   std::optional<std::string> warning;             ///< warning_of_missing_bos()
 };
+
+inline constexpr std::string_view kBosOfHalf = "bos: blocks of protocol half begin with the BOS unasked";
 
 /// What each window begins with in place of its own first token: the BOS that `tokenizer` (which may be null) puts
 /// before texts, for `half` where there is one, for other protocols where that is `wanted`. Throws InvalidArgument

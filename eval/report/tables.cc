@@ -59,12 +59,6 @@ void warn_of_mixture(const Entries& entries, const char* key, std::vector<std::s
       fmt::format("results of {} different values of '{}' stand side by side: {}", values.size(), key, names));
 }
 
-bool is_of_tokens(const nlohmann::json& calibration) {
-  const nlohmann::json sampling = calibration.value("sampling", nlohmann::json());
-  return sampling.is_string() &&
-         sampling.get<std::string>().starts_with("consecutive windows");  // with or without a BOS
-}
-
 nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
   auto json = nlohmann::json::parse(fact(entry.record.configuration, "calibration"), nullptr, false);
   if (!json.is_object()) return json;
@@ -74,7 +68,7 @@ nlohmann::json sample_of(const Entry& entry, const SettingNames& shown) {
       json.erase(key);
       json.erase("windows_hash");  // follows from both
       // Of tokens the windows are the text: more of them are another. Files are told apart by where they lie.
-      if (setting == kCalibrationSamples && is_of_tokens(json)) {
+      if (setting == kCalibrationSamples && is_cut_from_tokens(json)) {
         const auto source = fact_json(entry.record.sources, "calibration");
         json["text_hash"] = source.is_object() ? source.value("tokens", nlohmann::ordered_json()) : nullptr;
       }
@@ -130,8 +124,7 @@ std::vector<std::string> mixture_warnings(const Entries& entries, const SettingN
   if (several(evaluations))
     warnings.emplace_back(
         "different evaluations (text, protocol, context, stride or BOS) stand side by side: their perplexities must "
-        "not be "
-        "compared");
+        "not be compared");
   if (several(calibrations) || several(guides) || several(flavours))
     warnings.emplace_back("recipes were calibrated on different texts or settings");
   std::set<std::string_view> keys;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calib/stats/run_settings.h"
 #include "core/error.h"
 #include "core/files/output_file.h"
 #include "core/text/excerpt.h"
@@ -373,6 +374,12 @@ std::vector<std::string> warning_sentences(const SweepRecord& record) {
 void set_fact(Facts& facts, std::string_view name, std::string_view value) {
   for (auto& [key, old] : facts)
     if (key == name) old = value;
+}
+
+bool is_cut_from_tokens(const nlohmann::json& calibration) {
+  const auto sampling = calibration.find("sampling");
+  return sampling != calibration.end() && sampling->is_string() &&
+         sampling->get_ref<const std::string&>().starts_with(calib::kConsecutiveWindows);
 }
 
 std::optional<std::string> recorded_guide(const SweepRecord& record) {

@@ -161,6 +161,9 @@ void set_fact(Facts& facts, std::string_view name, std::string_view value);
 /// one model and recipe, one for each evaluation, have alike.
 std::vector<std::string> warning_sentences(const SweepRecord& record);
 
+/// Whether the windows of a record's calibration are consecutive ones of a file of token ids, with a BOS or without.
+bool is_cut_from_tokens(const nlohmann::json& calibration);
+
 /// What weighs the tokens of a cell's guided and output Hessians: "plain" where the record does not say; nothing where
 /// it needs neither.
 std::optional<std::string> recorded_guide(const SweepRecord& record);

@@ -11,6 +11,7 @@
 #include "core/files/output_file.h"
 #include "core/text/suggest.h"
 #include "datasets/document_reader.h"
+#include "eval/quality/text_quality.h"
 #include "eval/quality/text_use.h"
 #include "eval/sweep/recipe_grid.h"
 #include "eval/sweep/speed_section.h"
@@ -149,7 +150,7 @@ SweepEvaluation parse_evaluation(const YamlNode& node, std::string_view what) {
   });
   evaluation.bos = section.flag("bos");
   if (evaluation.bos && evaluation.protocol == datasets::Protocol::kHalf)
-    section.fail(*section.find("bos"), "bos: blocks of protocol half begin with the BOS unasked");
+    section.fail(*section.find("bos"), kBosOfHalf);
   evaluation.divergence = section.flag("divergence");
   evaluation.use = section.parsed("use", "", [](const std::string& text) { return checked_text_use("use", text); });
   const std::filesystem::path& file = (evaluation.text.empty() ? evaluation.tokens : evaluation.text).front();

@@ -228,7 +228,8 @@ over outputs of the squared gradient, in the metric of the file's guide; "guided
       R"(Runs a float model over windows of text, forward and backward, block by block, and writes `output`, a calibration file:
 `nibble calibrate`. text: files of text to draw `samples` windows (0: 128) of `length` tokens (0: 512, or the context) from;
 or tokens: a file of ids (.u16, .u32), cut into windows. collect: of activations, fisher, hessian, guided-hessian,
-output-hessian. bos: windows begin with the tokenizer's BOS in place of their own first token. guide: what tokens weigh in the last two, whitened (the default) or plain (docs/recipe.md).
+output-hessian. guide: what tokens weigh in the last two, whitened (the default) or plain (docs/recipe.md). bos: windows begin
+with the tokenizer's BOS in place of their own first token.
 
 Ctrl-C loses nothing that was finished: the same call goes on from there. progress: None, True (tqdm), or a callable
 (stage, done, total, unit).)");

@@ -160,7 +160,8 @@ some models (Gemma) predict next to nothing. The bits that `nibble perplexity` g
       "file"_a = nb::none(), "hf_join"_a = false, "protocol"_a = "sliding", "context"_a = 0, "stride"_a = 0,
       "average"_a = "windows", "bos"_a = false, "progress"_a = nb::none(),
       R"(Runs both models over a text and compares their predictions row by row: KL(reference ‖ model), the share of tokens with
-the same likeliest next token, and both perplexities. The reference is mostly the float model, with compute="reference". bos: as perplexity() has it.)");
+the same likeliest next token, and both perplexities. The reference is mostly the float model, with compute="reference". bos:
+as perplexity() has it.)");
   module.def("divergence", &divergence, "reference"_a, "logits"_a,
              "(n) float64: KL(softmax(reference) ‖ softmax(logits)) of every row, nats; both (n, vocabulary) float32.");
 }

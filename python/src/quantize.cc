@@ -82,7 +82,8 @@ void bind_quantize(nb::module_& module) {
               "progress: typing.Callable[[str, float, float, str], object] | bool | None = None) "
               "-> dict[str, typing.Any]"),
       R"(Quantizes a float checkpoint by a recipe into the directory `output`: `nibble quantize`. calibration: what calibrate()
-returned, or files, of this model, of which each statistic comes from the first that has it. text or tokens: for recipes with `sequential: true` or tuning; bos: its windows begin with the tokenizer's BOS, as those of the calibration have to then.
+returned, or files, of this model, of which each statistic comes from the first that has it. text or tokens: for recipes with
+`sequential: true` or tuning; bos: its windows begin with the tokenizer's BOS, as those of the calibration have to then.
 
 Returns what quantization.json says: "tensors", a list with bits per weight and errors of each, and the sums. The bytes do
 not depend on the number of threads. Ctrl-C loses nothing that was finished: the same call goes on from there.)");
