@@ -72,8 +72,8 @@ def cheap_rows(rows):
 
 
 def reduced_sweep(text, chosen):
-    """The sweep of scripts/evidence/ with the chosen rows, their models, and one size of calibration. A row that is chosen of one
-    model is run of each, for a sweep is a grid."""
+    """The sweep of scripts/evidence/ with the chosen rows, their models, and one size of calibration. A sweep is a grid: what is
+    chosen of one model alone is excluded of the others."""
     models, names = {model for model, _ in chosen}, {name for _, name in chosen}
     lines, of_list = [], False
     for line in text.splitlines():
@@ -83,6 +83,8 @@ def reduced_sweep(text, chosen):
         if (model and model[1] not in models) or (of_list and entry and entry[1] not in names):
             continue
         lines.append(re.sub(r"samples: \[(\d+)[^]]*\]", r"samples: [\1]", line))
+    others = [(model, name) for model in sorted(models) for name in sorted(names) if (model, name) not in chosen]
+    lines += ["exclude:"] * bool(others) + [f'  - {{model: {model}, recipe: "{name}"}}' for model, name in others]
     return "\n".join(lines) + "\n"
 
 

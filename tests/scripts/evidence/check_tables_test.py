@@ -31,6 +31,11 @@ class Chosen(unittest.TestCase):
         reduced = check_tables.reduced_sweep(text, {("m", "3 bits: best")})
         self.assertEqual(reduced, "calibration: {samples: [64]}\n" + SWEEP.format(rows='  - {name: "3 bits: best"}'))
 
+    def test_what_is_chosen_of_one_model_is_excluded_of_the_other(self):
+        text = "models:\n  - {path: a, name: m}\n  - {path: b, name: n}\nlist:\n" + '  - {name: "3 bits: best"}\n'
+        reduced = check_tables.reduced_sweep(text, {("m", "3 bits: best"), ("n", "3 bits: quick")})
+        self.assertTrue(reduced.endswith('exclude:\n  - {model: m, recipe: "3 bits: quick"}\n  - {model: n, recipe: "3 bits: best"}\n'))
+
 
 class Moved(unittest.TestCase):
     def compare(self, factor, rows=ROWS):
