@@ -114,9 +114,8 @@ constexpr UnknownFamily kNoLinearLayers[] = {
 // Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, ernie4_5, gemma, gemma2, gemma3_text,
 // glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, mistral, olmo, opt, phi, phi3, qwen2, seed_oss;
 // as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, mistral, phi3, qwen2,
-// seed_oss. Some load in transformers only, with its kernels: granitemoehybrid (it looks for state-space layers), glm
-// and glm4 (for gate and up apart), and as AWQ arcee and ministral (not in its list of families). The others have the
-// same linear layers and stand in its list of families, but nobody compared their logits yet.
+// seed_oss; those with a note below in transformers. The others have the same linear layers and stand in its list of
+// families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
     {.family = "arcee"},
     {.family = "bloom"},
@@ -162,6 +161,22 @@ constexpr UnknownFamily kGptqUnknown[] = {
     {"qwen3_moe", kStackedExperts},
 };
 
+constexpr FamilyNote kHybridNote{"granitemoehybrid",
+                                 "does not load this family (it looks for state-space layers); transformers does"};
+constexpr FamilyNote kGptqNotes[] = {
+    {"glm", "does not load this family (it looks for gate and up apart); transformers does"},
+    {"glm4", "does not load this family (it looks for gate and up apart); transformers does"},
+    kHybridNote,
+};
+constexpr FamilyNote kAwqNotes[] = {
+    {"arcee", "does not load this family, which its list lacks; transformers does"},
+    {"glm",
+     "loads this family without gate and up and computes something else, and does not say so; load it with "
+     "transformers"},
+    kHybridNote,
+    {"ministral", "does not load this family, which its list lacks; transformers does"},
+};
+
 const KnownFamily* find_known(const ProgramFamilies& program, std::string_view family) {
   const auto found = std::find_if(program.known.begin(), program.known.end(),
                                   [&](const KnownFamily& known) { return known.family == family; });
@@ -177,8 +192,15 @@ std::string_view projection_of(Role role) {
 constinit const ProgramFamilies kMlxFamilies{"mlx-lm 0.32", kMlxKnown, kMlxUnknown, mlx_objection};
 constinit const ProgramFamilies kCompressedTensorsFamilies{"compressed-tensors 0.20 with transformers 5.23",
                                                            kLinearLayers, kNoLinearLayers};
-constinit const ProgramFamilies kGptqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
-constinit const ProgramFamilies kAwqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown};
+constinit const ProgramFamilies kGptqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown, nullptr, kGptqNotes};
+constinit const ProgramFamilies kAwqFamilies{"gptqmodel 7.7", kGptqKnown, kGptqUnknown, nullptr, kAwqNotes};
+
+std::vector<std::string> family_notes(const ProgramFamilies& program, const Architecture& architecture) {
+  std::vector<std::string> notes;
+  for (const FamilyNote& of : program.notes)
+    if (of.family == architecture.family) notes.push_back(fmt::format("{} {}", program.program, of.note));
+  return notes;
+}
 
 std::string_view vllm_fused_name(model::Role role) {
   switch (role) {

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/architecture/architecture.h"
 
@@ -34,6 +35,11 @@ struct UnknownFamily {
   std::string_view family, why;
 };
 
+/// What a user has to know of a family that it runs: an export says so.
+struct FamilyNote {
+  std::string_view family, note;
+};
+
 /// The families of one program, as data: loaded there and their logits compared, unless a comment beside them says
 /// otherwise.
 struct ProgramFamilies {
@@ -42,6 +48,7 @@ struct ProgramFamilies {
   std::span<const UnknownFamily> unknown;
   /// What KnownFamily::objection says of one family, of all of them.
   std::string (*objection)(const model::Architecture& architecture) = nullptr;
+  std::span<const FamilyNote> notes = {};
 };
 
 /// The key of GPTQ's configuration that says whether the head is quantized.
@@ -51,6 +58,9 @@ inline constexpr std::string_view kGptqHeadKey = "lm_head";
 std::string_view vllm_fused_name(model::Role role);
 
 extern const ProgramFamilies kMlxFamilies, kCompressedTensorsFamilies, kGptqFamilies, kAwqFamilies;
+
+/// What there is to know of a family in `program`, with the program's name before it.
+std::vector<std::string> family_notes(const ProgramFamilies& program, const model::Architecture& architecture);
 
 /// Throws InvalidArgument for a family that `program` does not run, or not with these settings.
 void require_known_family(const ProgramFamilies& program, const model::Architecture& architecture);

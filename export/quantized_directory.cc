@@ -236,7 +236,9 @@ Written write_directory(const DirectoryFormat& format, const ExportPlan& plan, c
   DirectoryPlan directory(format, plan);
   std::vector<TensorDeclaration> declarations;
   Written written{.bytes = 0, .linear_bits = 8 * directory.linear_bytes()};
-  if (format.notes != nullptr) written.notes = format.notes(plan.model.architecture());
+  const model::Architecture& architecture = plan.model.architecture();
+  if (format.notes != nullptr) written.notes = format.notes(architecture);
+  for (std::string& note : family_notes(format.families, architecture)) written.notes.push_back(std::move(note));
   for (const PlannedTensor& tensor : directory.tensors()) {
     const TensorDeclaration& d = tensor.declaration;
     declarations.push_back(d);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -122,6 +123,28 @@ TEST(ProgramNames, FamiliesThatMlxDoesNotComputeAreRefusedWithTheReason) {
   EXPECT_TRUE(refuses("arcee", false, "no implementation"));
   EXPECT_TRUE(refuses("glm", false, "turns whole heads"));
   EXPECT_TRUE(refuses("seed_oss", true, "only with a head of its own"));
+}
+
+// What a user has to know of a family there is said by the export, and nothing of others.
+TEST(ProgramNames, OfFamiliesThatGptqmodelDoesNotLoadTheExportSaysSo) {
+  const TempDir dir;
+  for (const std::string family : {"arcee", "glm", "llama"}) {
+    SCOPED_TRACE(family);
+    const nlohmann::json config{{"model_type", family},     {"vocab_size", 48},
+                                {"hidden_size", 32},        {"intermediate_size", 64},
+                                {"num_hidden_layers", 1},   {"num_attention_heads", 4},
+                                {"num_key_value_heads", 4}, {"tie_word_embeddings", false}};
+    const std::filesystem::path model = dir / family;
+    write_model(model, config.dump());
+    quantize(model, dir / (family + "-q"), "defaults: {format: int4-block}", {});
+    const auto notes = [&](const std::string& format) {
+      return fmt::format("{}", fmt::join(export_to(format, dir / (family + "-q"), dir / "out").written.notes, "; "));
+    };
+    EXPECT_EQ(notes("awq").find("computes something else") != std::string::npos, family == "glm") << notes("awq");
+    EXPECT_EQ(notes("gptq").find("gptqmodel 7.7 does not load") != std::string::npos, family == "glm") << notes("gptq");
+    EXPECT_EQ(notes("awq").find("its list lacks") != std::string::npos, family == "arcee") << notes("awq");
+    EXPECT_EQ(notes("compressed-tensors"), "");
+  }
 }
 
 // gate and up are halves of one matrix in the family's files.
