@@ -96,8 +96,8 @@ def made_by(table):
 
 CHECKS_HEAD = """# Tables run again
 
-Written by `scripts/evidence.sh --check --record`; do not edit. Of each table of docs/results/evidence/ two cheap rows of each model and width (by programs after f874059 also, of each model, the best at one width), run again by a later program: how many KL divergences were compared,
-how many lay further than a standard error from the printed ones, and how far the furthest did, in standard errors (0: the same in every printed digit).
+Written by `scripts/evidence.sh --check --record`; do not edit. Which program made each table of docs/results/evidence/, on which processor, and what a later one gives of it: of two cheap rows of each model and width (by programs after f874059 also, of each model, the best at one width) how many KL divergences were compared,
+how many lay further than a standard error from the printed ones, and how far the furthest did, in standard errors (0: the same in every printed digit). Empty: not run again.
 
 | table | made by | run again by | figures | moved | furthest |
 |---|---|---|---:|---:|---:|
@@ -105,12 +105,16 @@ how many lay further than a standard error from the printed ones, and how far th
 
 
 def record(checks, table, again, compared, moved, furthest):
-    path, name = pathlib.Path(checks), pathlib.Path(table).stem
+    """Writes the check of `table` into the list of all tables beside it. A check of a table that was made anew since is forgotten."""
+    path, table = pathlib.Path(checks), pathlib.Path(table)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [line for line in lines if re.match(r"\| [a-z]", line) and not line.startswith((f"| {name} |", "| table |"))]
-    columns = [name, ", ".join(made_by(table)), ", ".join(made_by(again)), str(compared), str(moved), f"{furthest:.2f}"]
-    kept.append("| " + " | ".join(columns) + " |")
-    path.write_text(CHECKS_HEAD + "\n".join(sorted(kept)) + "\n", encoding="utf-8")
+    checked = {tuple(fields_of(line)[:2]): fields_of(line)[2:] for line in lines if line.startswith("| ")}
+    checked[table.stem, ", ".join(made_by(table))] = [", ".join(made_by(again)), str(compared), str(moved), f"{furthest:.2f}"]
+    rows = ""
+    for each in sorted(table.parent.glob("*.md")):
+        key = each.stem, ", ".join(made_by(each))
+        rows += "| " + " | ".join([*key, *checked.get(key, [""] * 4)]) + " |\n"
+    path.write_text(CHECKS_HEAD + rows, encoding="utf-8")
 
 
 def compare(table, again, checks=None):

@@ -38,12 +38,13 @@ class Chosen(unittest.TestCase):
 
 
 class Moved(unittest.TestCase):
-    def compare(self, factor, rows=ROWS):
+    def compare(self, factor, rows=ROWS, before=""):
         again = [record(r["labels"]["recipe"], [factor * v for v in r["measures"]["divergence"]["window_nats"]],
                         seconds=r["timings"]["quantize_seconds"], commit="fedcba987654") for r in rows]
-        with files(table=table_of(ROWS), again=table_of(again)) as paths:
-            checks = pathlib.Path(paths["table"]).with_name("checks.md")
-            status, text = run(check_tables, ["compare", paths["table"], paths["again"], str(checks)])
+        with files(again=table_of(again)) as made, files(table=table_of(ROWS), unlooked=table_of(ROWS)) as paths:
+            checks = pathlib.Path(made["again"]).with_name("checks.md")
+            checks.write_text(before, encoding="utf-8")
+            status, text = run(check_tables, ["compare", paths["table"], made["again"], str(checks)])
             return status, text, checks.read_text(encoding="utf-8")
 
     def test_the_same_figures_did_not(self):
@@ -51,6 +52,14 @@ class Moved(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("table: 0 of 3 figures moved, the furthest is 0.00 standard errors", text)
         self.assertIn("| table | 0123456, a processor (avx2) | fedcba9, a processor (avx2) | 3 | 0 | 0.00 |", checks)
+        self.assertIn("| unlooked | 0123456, a processor (avx2) |  |  |  |  |\n", checks)
+
+    def test_checks_of_other_tables_stay_but_for_tables_made_anew_since_and_gone_ones(self):
+        row = "| unlooked | {}, a processor (avx2) | abcdef0, a processor (avx2) | 7 | 0 | 0.50 |\n"
+        self.assertIn(row.format("0123456"), self.compare(1.0, before=row.format("0123456"))[2])
+        checks = self.compare(1.0, before=row.format("7654321") + row.format("0123456").replace("unlooked", "gone"))[2]
+        self.assertIn("| unlooked | 0123456, a processor (avx2) |  |  |  |  |\n", checks)
+        self.assertNotIn("abcdef0", checks)
 
     def test_more_than_a_standard_error_did(self):
         # `best` is 12.0 ± 1.2 millinats, `quick` 32.0 ± 1.2, `good` 17.0 ± 1.2: 5 % are 0.5, 1.4 and 0.7 errors.
