@@ -58,8 +58,8 @@ Architecture parse_architecture(std::string_view config_json, std::string_view w
   std::vector<std::string_view> names;
   for (const Family& family : known) names.push_back(family.model_type);
   const auto family = std::find_if(known.begin(), known.end(), [&](const Family& f) { return f.model_type == type; });
-  const std::string_view sees =
-      config.has("text_config") ? ", a model that sees as well, of a kind that is not read" : "";
+  const bool has_eyes = config.has("text_config") || config.has("vision_config");
+  const std::string_view sees = has_eyes ? ", a model that sees as well, of a kind that is not read" : "";
   NIBBLE_REQUIRE(family != known.end(), FormatError, "{}: 'model_type': expected one of {}, got '{}'{}{}", what,
                  fmt::join(names, ", "), type, sees, sees.empty() ? did_you_mean(type, names) : "");
   refuse_mlx_codes(config);

@@ -135,7 +135,9 @@ class MappedCheckpoint final : public Checkpoint {
     const auto has_longer_name = [](const auto& tensor) {
       return name_in_text_model(tensor.first).value_or(tensor.first) != tensor.first;
     };
-    if (std::ranges::none_of(tensors_, has_longer_name)) return;  // it need not be asked what it is
+    const bool bare = std::ranges::none_of(tensors_, has_longer_name);
+    const auto speaks_of = [&](std::string_view key) { return metadata_.find(key) != std::string::npos; };
+    if (bare && !speaks_of("\"text_config\"") && !speaks_of("\"vision_config\"")) return;  // it need not be asked
     std::vector<std::string> names;
     for (const auto& [name, stored] : tensors_) names.push_back(name);
     const auto config = text_model_config(metadata_, config_what(), names);
@@ -143,7 +145,7 @@ class MappedCheckpoint final : public Checkpoint {
     metadata_ = *config;
     std::map<std::string, Stored> tensors;
     for (auto& [stored, tensor] : tensors_) {
-      const auto name = name_in_text_model(stored);
+      const auto name = name_in_text_model(stored, bare);
       if (!name) continue;
       tensor.view.name = *name;
       NIBBLE_REQUIRE(tensors.try_emplace(*name, tensor).second, FormatError,

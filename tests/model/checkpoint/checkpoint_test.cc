@@ -298,6 +298,42 @@ TEST(Checkpoint, OfAModelThatSeesIsItsLanguageModel) {
   EXPECT_THAT(checkpoint->metadata(), testing::HasSubstr("\"tie_word_embeddings\": false"));
 }
 
+// Qwen2-VL's, as they were published.
+TEST(Checkpoint, OfAModelThatSeesMayHaveShortNames) {
+  const TempDir directory;
+  write_checkpoint(directory.path(), R"({"model_type": "qwen2_vl", "hidden_size": 2, "vision_config": {}})",
+                   {{"model.norm.weight", "F32", {1}, "abcd"},
+                    {"model.odd", "F32", {1}, "abcd"},
+                    {"lm_head.weight", "F32", {1}, "efgh"},
+                    {"visual.merger.ln_q.weight", "F32", {1}, "ijkl"}});
+  const auto checkpoint = Checkpoint::open(directory.path());
+  EXPECT_THAT(checkpoint->tensor_names(), testing::ElementsAre("lm_head.weight", "model.norm.weight", "model.odd"));
+  EXPECT_EQ(checkpoint->tensors_of_other_parts(), 1u);
+  EXPECT_THAT(checkpoint->metadata(), testing::HasSubstr("\"model_type\": \"qwen2\""));
+}
+
+// As transformers 5 has them in memory.
+TEST(Checkpoint, OfQwenHasLongNamesToo) {
+  const TempDir directory;
+  write_checkpoint(directory.path(), R"({"model_type": "qwen2_5_vl", "text_config": {"hidden_size": 2}})",
+                   {{"model.language_model.norm.weight", "F32", {1}, "abcd"},
+                    {"lm_head.weight", "F32", {1}, "efgh"},
+                    {"model.visual.merger.ln_q.weight", "F32", {1}, "ijkl"}});
+  const auto checkpoint = Checkpoint::open(directory.path());
+  EXPECT_THAT(checkpoint->tensor_names(), testing::ElementsAre("lm_head.weight", "model.norm.weight"));
+  EXPECT_EQ(checkpoint->tensors_of_other_parts(), 1u);
+}
+
+// A family that is read says nothing of pictures that others left in its config.json.
+TEST(Checkpoint, OfAModelThatDoesNotSeeStaysAsItIs) {
+  constexpr const char* kConfig = R"({"model_type": "llama", "vision_config": {}})";
+  const TempDir directory;
+  write_checkpoint(directory.path(), kConfig, {{"visual.a", "F32", {1}, "abcd"}});
+  const auto checkpoint = Checkpoint::open(directory.path());
+  EXPECT_THAT(checkpoint->tensor_names(), testing::ElementsAre("visual.a"));
+  EXPECT_EQ(checkpoint->metadata(), kConfig);
+}
+
 TEST(Checkpoint, OfAModelThatSeesHasEachTensorOnce) {
   const TempDir directory;
   write_checkpoint(directory.path(), R"({"model_type": "mistral3", "text_config": {}})",
