@@ -5,6 +5,7 @@ in float16, and what it computes of them in float32 with eager attention.
 usage: make_families.py DIRECTORY [NAME …]
 needs: pip install torch==2.15.0 transformers==5.23.0 (tests/clients/setup.sh has both)
 """
+import json
 import pathlib
 import sys
 import zlib
@@ -19,11 +20,14 @@ VOCABULARY, WINDOWS, LENGTH, PROMPT = 320, 2, 48, 8
 FIRST_TOKEN = 4  # what is before stands for begins, ends and pictures, and is in no text
 PICTURE = 3
 WINDOW = 12  # shorter than the text
+OTHER_PARTS = ("vision", "visual", "projector", "connector")  # than the language model, of models that see
 
 # what all of them are, unless said
 TEXT = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+
+QWEN_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=4)
 
 MODELS = {
     "arcee": dict(TEXT, model_type="arcee"),
@@ -53,6 +57,34 @@ MODELS = {
         spatial_merge_size=1,
         text_config=dict(TEXT, model_type="mistral", head_dim=12, sliding_window=WINDOW, tie_word_embeddings=False),
         vision_config=dict(VISION, model_type="pixtral", head_dim=8)),
+    # one position for time, height and width: that of the text
+    "qwen2_5_vl-sees": dict(
+        model_type="qwen2_5_vl", tie_word_embeddings=False, image_token_id=PICTURE, video_token_id=PICTURE,
+        vision_start_token_id=0, vision_end_token_id=0,
+        text_config=dict(TEXT, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=2,
+                         rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 2, 1])),
+        vision_config=QWEN_VISION),
+    # its files as they are older: what text_config says beside vision_config, without defaults
+    "qwen2_5_vl-old": dict(
+        model_type="qwen2_5_vl", image_token_id=PICTURE, video_token_id=PICTURE, vision_start_token_id=0,
+        vision_end_token_id=0, vision_config=QWEN_VISION,
+        text_config=dict(TEXT, rope_parameters=dict(rope_type="default", rope_theta=1e6, mrope_section=[1, 1, 2]))),
+    "qwen3_vl-sees": dict(
+        model_type="qwen3_vl", tie_word_embeddings=True, image_token_id=PICTURE, video_token_id=PICTURE,
+        vision_start_token_id=0, vision_end_token_id=0,
+        text_config=dict(TEXT, head_dim=12, tie_word_embeddings=True, rope_parameters=dict(
+            rope_type="default", rope_theta=10000.0, mrope_section=[2, 2, 2], mrope_interleaved=True)),
+        vision_config=dict(QWEN_VISION, deepstack_visual_indexes=[0], num_position_embeddings=4)),
+    "internvl-sees": dict(
+        model_type="internvl", tie_word_embeddings=False, image_token_id=PICTURE, image_seq_length=1,
+        text_config=dict(TEXT, model_type="qwen2"), vision_config=dict(VISION, image_size=[8, 8], patch_size=[4, 4])),
+    "aya_vision-sees": dict(
+        model_type="aya_vision", image_token_index=PICTURE,
+        text_config=dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),
+        vision_config=dict(VISION, model_type="siglip_vision_model", vision_use_head=False)),
+    "smolvlm-sees": dict(
+        model_type="smolvlm", tie_word_embeddings=False, image_token_id=PICTURE,
+        text_config=dict(TEXT, model_type="llama", rms_norm_eps=1e-5), vision_config=VISION),
 }
 
 
@@ -72,8 +104,22 @@ def set_weights(model, generator):
             weight.copy_(values.half().float())
 
 
+def flatten(path):
+    """Rewrites config.json as Qwen2.5-VL's were in 2025: transformers reads that alike."""
+    config = json.loads(path.read_text())
+    text = config.pop("text_config")
+    section = text["rope_parameters"]["mrope_section"]
+    for key in ("model_type", "dtype", "layer_types", "rope_parameters", "rms_norm_eps"):
+        del text[key]
+    config["torch_dtype"] = config.pop("dtype")
+    config |= text | dict(rope_scaling=dict(type="mrope", mrope_section=section), vision_token_id=0)
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def logits_of(model, tokens):
-    return model(input_ids=tokens, use_cache=False).logits
+    logits = model(input_ids=tokens, use_cache=False).logits
+    # Aya Vision's class leaves out what its language model's own class multiplies by.
+    return logits * model.config.text_config.logit_scale if model.config.model_type == "aya_vision" else logits
 
 
 def losses_of(logits, tokens):
@@ -110,13 +156,15 @@ def make(name, settings, directory):
         part.dtype = torch.float16  # half() says so of the whole alone
     model.half().save_pretrained(directory)
     (directory / "generation_config.json").unlink(missing_ok=True)
+    if name.endswith("-old"):
+        flatten(directory / "config.json")
 
     model = auto.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     tokens = torch.from_numpy(generator.integers(FIRST_TOKEN, VOCABULARY, (WINDOWS, LENGTH)))
     names = names_in_file(model, directory / "model.safetensors")
     # matrices of the text's linear layers
     linear = {f"{module}.weight": part.weight for module, part in model.named_modules()
-              if isinstance(part, torch.nn.Linear) and "vision" not in module and "projector" not in module
+              if isinstance(part, torch.nn.Linear) and not any(other in module for other in OTHER_PARTS)
               and part.weight is not model.get_input_embeddings().weight}
     golden = {f"fisher.{names[n]}": torch.zeros_like(weight) for n, weight in linear.items()}
     all_logits, all_losses = [], []
