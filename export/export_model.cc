@@ -36,7 +36,7 @@ Floats floats_of(const model::Checkpoint& checkpoint, const model::NarrowTensors
   return {.dtype = DType::kF32};
 }
 
-// Every vector of the network: gains and biases of norms, sinks, biases of layers that have one here.
+// Every vector of the network: gains and biases of norms, loose ones, biases of layers that have one here.
 std::vector<Stored> vectors_of(const model::Architecture& architecture, const model::WeightProvider& weights) {
   std::vector<Stored> all;
   for (const model::NormSpec* norm : model::norms(architecture)) {
@@ -45,7 +45,7 @@ std::vector<Stored> vectors_of(const model::Architecture& architecture, const mo
     if (norm->bias) all.push_back(*norm->bias);
   }
   for (const model::BlockSpec& block : architecture.blocks)
-    if (block.attention.sinks) all.push_back(*block.attention.sinks);
+    for (const model::LooseVector& vector : model::loose_vectors(block)) all.push_back(vector.values);
   for (const Parameter* p : model::bias_holders(architecture))
     if (!p->bias.tensor.empty() && (p->biased || weights.contains(p->bias.tensor))) all.push_back(p->bias);
   return all;

@@ -172,16 +172,27 @@ std::size_t add_mlp(SectionBuilder& builder, const std::vector<const MlpSpec*>& 
   return builder.add_linear(of_all([](const MlpSpec& m) { return &m.down; }), active, activated);
 }
 
+std::vector<std::string> routing_details(const model::ExpertsSpec& mixture) {
+  using Routing = model::ExpertsSpec::Routing;
+  std::vector<std::string> details{fmt::format("{} of {} experts", mixture.active, mixture.experts.size())};
+  if (mixture.groups > 1)
+    details.push_back(fmt::format("of the best {} of {} groups", mixture.active_groups, mixture.groups));
+  if (mixture.routing == Routing::kTopThenSoftmax) {
+    details.emplace_back("the largest, softmax over them");
+  } else {
+    details.push_back(fmt::format("{}, the largest{}",
+                                  mixture.routing == Routing::kSigmoidThenTop ? "sigmoid" : "softmax",
+                                  mixture.renormalise ? ", renormalised" : ""));
+  }
+  if (mixture.correction) details.emplace_back("chosen with a correction");
+  if (mixture.scale != 1.0) details.push_back(fmt::format("weights × {:g}", mixture.scale));
+  return details;
+}
+
 std::size_t add_mixture(SectionBuilder& builder, const model::ExpertsSpec& mixture, std::size_t input,
                         std::uint64_t hidden) {
   const std::size_t router = builder.add_linear({&mixture.router}, 1.0, input);
-  const bool softmax_first = mixture.routing == model::ExpertsSpec::Routing::kSoftmaxThenTop;
-  const std::size_t route =
-      builder.add("route", "route",
-                  {fmt::format("{} of {} experts", mixture.active, mixture.experts.size()),
-                   softmax_first ? (mixture.renormalise ? "softmax, the largest, renormalised" : "softmax, the largest")
-                                 : "the largest, softmax over them"},
-                  {mixture.active}, {router, input});
+  const std::size_t route = builder.add("route", "route", routing_details(mixture), {mixture.active}, {router, input});
   std::vector<const MlpSpec*> all;
   for (const MlpSpec& expert : mixture.experts) all.push_back(&expert);
   const std::size_t experts = add_mlp(builder, all, static_cast<double>(mixture.active), route);

@@ -133,6 +133,9 @@ bool Architecture::is_tied_head(std::string_view stored) const {
 bool Architecture::is_ignored(std::string_view stored) const {
   if (is_tied_head(stored)) return true;
   if (undeclared_biases.contains(stored)) return true;
+  for (const std::string& ignored : ignored_prefixes)
+    for (const std::string& name : candidates(ignored))
+      if (stored.starts_with(name)) return true;
   return std::any_of(ignored_suffixes.begin(), ignored_suffixes.end(),
                      [&](const std::string& suffix) { return stored.ends_with(suffix); });
 }
@@ -187,6 +190,15 @@ std::vector<const NormSpec*> norms(const Architecture& architecture) {
   return list;
 }
 
+std::vector<LooseVector> loose_vectors(const BlockSpec& block) {
+  const std::size_t number = block.attention.q.block;
+  std::vector<LooseVector> list;
+  if (block.attention.sinks) list.push_back({Role::kSinks, number, *block.attention.sinks});
+  if (block.experts && block.experts->correction)
+    list.push_back({Role::kRouterCorrection, number, *block.experts->correction});
+  return list;
+}
+
 std::vector<FileTensor> file_tensors(const Architecture& architecture) {
   std::vector<FileTensor> list;
   std::set<std::string> seen;
@@ -216,12 +228,12 @@ std::vector<FileTensor> file_tensors(const Architecture& architecture) {
     tensor.bias = true;
     if (norm->bias) add(*norm->bias, tensor);
   }
-  for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
-    if (!architecture.blocks[i].attention.sinks) continue;
-    FileTensor tensor;
-    tensor.role = Role::kSinks, tensor.block = i;
-    add(*architecture.blocks[i].attention.sinks, tensor);
-  }
+  for (const BlockSpec& block : architecture.blocks)
+    for (const LooseVector& vector : loose_vectors(block)) {
+      FileTensor tensor;
+      tensor.role = vector.role, tensor.block = vector.block;
+      add(vector.values, tensor);
+    }
   return list;
 }
 

@@ -66,16 +66,25 @@ struct MlpSpec {
   std::size_t intermediate() const { return down.in; }
 };
 
-/// A mixture: y = Σ over the chosen experts of weight_e · mlp_e(x), plus the shared expert.
+/// A mixture: y = Σ over the chosen experts of weight_e · mlp_e(x), plus the shared expert. With the router's logits l:
+///   score_e   softmax(l)_e, l_e or σ(l_e), by `routing`
+///   chosen    the `active` largest score_e + correction_e, of the `active_groups` best of `groups` groups: a group is
+///             experts / groups experts in a row, and is worth the sum of its two largest score_e + correction_e
+///   weight_e  scale · score_e, divided by the sum of the chosen scores (by `least_sum` where that is more) where
+///             `renormalise`; of logits as scores, scale · softmax over the chosen
 struct ExpertsSpec {
   enum class Routing {
-    kSoftmaxThenTop,  ///< softmax over all experts; the `active` largest probabilities, renormalised or as they are
-    kTopThenSoftmax,  ///< softmax over the `active` largest logits
+    kSoftmaxThenTop,  ///< probabilities over all experts
+    kTopThenSoftmax,  ///< logits
+    kSigmoidThenTop,  ///< of each logit by itself; their sum has 1e-20 added
   };
   Routing routing = Routing::kSoftmaxThenTop;
   bool renormalise = false;
   std::size_t active = 0;
-  Parameter router;  ///< (experts, hidden)
+  std::size_t groups = 1, active_groups = 1;
+  double scale = 1.0, least_sum = 0.0;
+  Parameter router;                  ///< (experts, hidden)
+  std::optional<Stored> correction;  ///< (experts): decides which are chosen, and is in no weight
   std::vector<MlpSpec> experts;
   std::optional<MlpSpec> shared;
   std::optional<Parameter> shared_gate;  ///< (1, hidden)
@@ -129,6 +138,8 @@ struct Architecture {
   std::string prefix;
   /// The names here are those without the prefix (or with it, if false).
   bool names_lack_prefix = false;
+  /// Of tensors beside the network's own ("model.layers.46." of a network of 46 blocks: multi-token prediction).
+  std::vector<std::string> ignored_prefixes;
   std::vector<std::string> ignored_suffixes;  ///< of constants that files carry along and that are no parameters
   /// Names of biases, as files may have them, that are no tensors of this network: see ignore_undeclared_biases().
   std::set<std::string, std::less<>> undeclared_biases;
@@ -151,7 +162,7 @@ struct Architecture {
   void ignore_undeclared_biases();
   /// Whether a stored tensor is a head that is tied: some files hold it beside the embedding, which counts.
   bool is_tied_head(std::string_view stored) const;
-  /// Constants that files carry along, a tied head that is stored again, and biases as said.
+  /// Constants and layers that files carry along, a tied head that is stored again, and biases as said.
   bool is_ignored(std::string_view stored) const;
 };
 
@@ -171,6 +182,14 @@ std::vector<const Parameter*> bias_holders(const Architecture& architecture);
 bool is_attention(const Parameter& layer);
 /// All norms, in order of use.
 std::vector<const NormSpec*> norms(const Architecture& architecture);
+
+/// A vector of a block that belongs to no norm and no linear layer: sinks, the correction of a router.
+struct LooseVector {
+  Role role = Role::kSinks;
+  std::size_t block = 0;
+  Stored values;
+};
+std::vector<LooseVector> loose_vectors(const BlockSpec& block);
 
 /// A tensor of a checkpoint file of this architecture, told once however many parameters it holds.
 struct FileTensor {

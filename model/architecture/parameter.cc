@@ -7,7 +7,7 @@
 namespace nibble::model {
 namespace {
 
-constexpr std::array<Choice<Role>, 21> kRoles = {{
+constexpr std::array<Choice<Role>, 22> kRoles = {{
     {"embedding", Role::kEmbedding},
     {"positions", Role::kPositions},
     {"embedding_norm", Role::kEmbeddingNorm},
@@ -23,6 +23,7 @@ constexpr std::array<Choice<Role>, 21> kRoles = {{
     {"o", Role::kO},
     {"sinks", Role::kSinks},
     {"router", Role::kRouter},
+    {"router_correction", Role::kRouterCorrection},
     {"gate", Role::kGate},
     {"up", Role::kUp},
     {"down", Role::kDown},

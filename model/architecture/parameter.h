@@ -27,6 +27,7 @@ enum class Role {
   kO,
   kSinks,
   kRouter,
+  kRouterCorrection,  ///< what is added to scores of experts where they are chosen
   kGate,
   kUp,
   kDown,

@@ -155,7 +155,7 @@ class GgufCheckpoint final : public Checkpoint {
       if (norm->bias) add_vector(*norm->bias, true);
     }
     for (const BlockSpec& block : architecture_.blocks)
-      if (block.attention.sinks) add_vector(*block.attention.sinks, true);
+      for (const LooseVector& vector : loose_vectors(block)) add_vector(vector.values, true);
   }
 
   void add_vector(const Stored& stored, bool required) {

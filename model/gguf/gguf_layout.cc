@@ -96,10 +96,13 @@ class Layout {
     for (const auto* const norm :
          {&attention.q_norm, &attention.k_norm, &block.attention_post_norm, &block.mlp_norm, &block.mlp_post_norm})
       if (*norm) add_norm(**norm, (*norm)->role);
-    if (!attention.sinks) return;
-    GgufLayoutTensor& entry = tensor(gguf_tensor_name(names_, {.role = Role::kSinks, .block = attention.q.block}));
-    entry.shape = {attention.heads};
-    entry.vectors.push_back({*attention.sinks});
+    for (const LooseVector& vector : loose_vectors(block)) {
+      const std::string name = gguf_tensor_name(
+          names_, {.role = vector.role, .block = vector.block, .bias = gguf_ends_in_bias(vector.role)});
+      GgufLayoutTensor& entry = tensor(name);
+      entry.shape = {vector.values.part.count};
+      entry.vectors.push_back({vector.values});
+    }
   }
 
   // `role` says how it is called: another than its own in blocks with one norm for both branches, if the architecture

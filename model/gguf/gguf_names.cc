@@ -30,6 +30,7 @@ constexpr GgufArchitecture::Name kRoleNames[] = {
     {Role::kO, "attn_output"},
     {Role::kSinks, "attn_sinks"},
     {Role::kRouter, "ffn_gate_inp"},
+    {Role::kRouterCorrection, "exp_probs_b"},
     {Role::kGate, "ffn_gate"},
     {Role::kUp, "ffn_up"},
     {Role::kDown, "ffn_down"},
@@ -211,6 +212,8 @@ bool gguf_takes_factors(const GgufArchitecture& architecture, std::size_t lists)
   }
   return false;
 }
+
+bool gguf_ends_in_bias(Role role) { return role == Role::kRouterCorrection; }
 
 std::string unknown_gguf_architecture(std::string_view name) {
   std::vector<std::string_view> names;

@@ -87,6 +87,9 @@ struct GgufParameter {
   bool bias = false;
 };
 
+/// Whether the name of a vector of this role (LooseVector) ends as a bias's does, not a weight's.
+bool gguf_ends_in_bias(Role role);
+
 /// A tensor that may hold a parameter.
 struct GgufCandidate {
   /// Which rows of the tensor are the parameter's; `first` and so on count from its size against the tensor's.

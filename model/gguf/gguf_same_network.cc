@@ -105,9 +105,16 @@ class Comparison {
     const auto sum_to_one = [](const ExpertsSpec& spec) {  // either way the same numbers
       return spec.routing == ExpertsSpec::Routing::kTopThenSoftmax || spec.renormalise;
     };
+    const auto sigmoids = [](const ExpertsSpec& spec) { return spec.routing == ExpertsSpec::Routing::kSigmoidThenTop; };
     same("number of experts", own.experts.size(), theirs.experts.size());
     same("number of active experts", own.active, theirs.active);
     same("whether experts' weights sum to 1", sum_to_one(own), sum_to_one(theirs));
+    same("whether experts' weights are sigmoids", sigmoids(own), sigmoids(theirs));
+    same("correction of experts (whether there is one)", own.correction.has_value(), theirs.correction.has_value());
+    same("number of groups of experts", own.groups, theirs.groups);
+    same("number of chosen groups of experts", own.active_groups, theirs.active_groups);
+    number("scale of experts' weights", own.scale, theirs.scale);
+    number("least sum of experts' weights", own.least_sum, theirs.least_sum);
     mlp(own.experts.front(), theirs.experts.front());
     same("shared expert (whether there is one)", own.shared.has_value(), theirs.shared.has_value());
     same("gate of the shared expert (whether there is one)", own.shared_gate.has_value(),

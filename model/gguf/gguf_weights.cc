@@ -86,7 +86,8 @@ class GgufProvider final : public GgufWeightProvider {
       heads_[attention.k.module] = attention.kv_heads;
     }
     for (const Parameter* const linear : linear_layers(block)) add_bias(*linear, heads_of(*linear));
-    if (attention.sinks) vectors_[key_of(*attention.sinks)] = {{Role::kSinks, attention.q.block, {}, false, false}};
+    for (const LooseVector& vector : loose_vectors(block))
+      vectors_[key_of(vector.values)] = {{vector.role, vector.block, {}, false, gguf_ends_in_bias(vector.role)}};
   }
 
   void add_bias(const Parameter& parameter, std::size_t heads) {

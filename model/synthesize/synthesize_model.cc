@@ -39,7 +39,7 @@ std::vector<RandomTensor> tensors_of(const Architecture& architecture) {
       random.deviation = tensor.bias ? 0.0 : kEmbedding;
     } else if (tensor.in > 0) {
       random.deviation = (tensor.writes_residual ? into_residual : 1.0) / std::sqrt(static_cast<double>(tensor.in));
-    } else if (!tensor.bias && tensor.role != Role::kSinks) {
+    } else if (!tensor.bias && tensor.role != Role::kSinks && tensor.role != Role::kRouterCorrection) {
       random.mean = 1.0 - tensor.gain_offset;  // of a norm
     }
     tensors.push_back(std::move(random));

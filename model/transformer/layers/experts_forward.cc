@@ -13,16 +13,35 @@ std::vector<T> down_bias(const MlpSpec& spec, const WeightProvider& weights) {
   return {bias.begin(), bias.end()};
 }
 
+void check_rule(const ExpertsSpec& spec, const RoutingRule& rule) {
+  const std::size_t count = spec.experts.size(), groups = spec.groups;
+  NIBBLE_REQUIRE(groups == 1 || (groups > 1 && count % groups == 0 && count / groups >= 2), InvalidArgument,
+                 "mixture {}: expected groups of two experts or more, of one size, got {} for {}", spec.router.module,
+                 groups, count);
+  NIBBLE_REQUIRE(
+      spec.active_groups >= 1 && spec.active_groups <= groups && spec.active <= spec.active_groups * (count / groups),
+      InvalidArgument, "mixture {}: {} of {} groups do not have {} active experts", spec.router.module,
+      spec.active_groups, groups, spec.active);
+  NIBBLE_REQUIRE(rule.correction.empty() || rule.correction.size() == count, InvalidArgument,
+                 "mixture {}: expected a correction of {} experts, got {}", spec.router.module, count,
+                 rule.correction.size());
+  NIBBLE_REQUIRE(spec.scale > 0.0 && spec.least_sum >= 0.0, InvalidArgument,
+                 "mixture {}: expected a positive scale and least sum, got {} and {}", spec.router.module, spec.scale,
+                 spec.least_sum);
+}
+
 }  // namespace
 
 template <class T>
 Experts<T>::Experts(const ExpertsSpec& spec, const typename Mlp<T>::MakeLinear& make_linear,
                     const WeightProvider& weights)
-    : rule_(spec), router_{spec.router.module, nullptr} {
+    : rule_(spec, spec.correction ? weights.vector(*spec.correction) : std::vector<float>()),
+      router_{spec.router.module, nullptr} {
   const std::size_t count = spec.experts.size(), hidden = spec.router.in;
   NIBBLE_REQUIRE(spec.active >= 1 && spec.active <= count && spec.router.out == count, InvalidArgument,
                  "mixture {}: expected 1 to {} active experts and a router for {}, got {} and one for {}",
                  spec.router.module, count, count, spec.active, spec.router.out);
+  check_rule(spec, rule_);
   const auto make_mlp = [&](const MlpSpec& mlp) {
     NIBBLE_REQUIRE(mlp.down.out == hidden, InvalidArgument, "mixture {}: the router reads {} values, but {} writes {}",
                    spec.router.module, hidden, mlp.down.module, mlp.down.out);

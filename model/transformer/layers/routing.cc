@@ -1,6 +1,7 @@
 #include "model/transformer/layers/routing.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/machine/thread_pool.h"
 #include "model/transformer/row_ops.h"
@@ -10,6 +11,7 @@ namespace nibble::model {
 namespace {
 
 constexpr std::size_t kTokenTile = 32;
+constexpr double kAddedToSum = 1e-20;  // of sigmoids, which may all be 0
 
 template <class T>
 bool is_larger(T a, T b) {
@@ -31,6 +33,63 @@ void choose_largest(std::span<const T> values, std::span<std::size_t> chosen) {
   }
   std::sort(chosen.begin(), chosen.end());
 }
+
+// The sum of a group's two largest values.
+template <class R>
+R worth_of(std::span<const R> group) {
+  R first = group[0], second = group[1];
+  if (is_larger(second, first)) std::swap(first, second);
+  for (const R value : group.subspan(2)) {
+    if (is_larger(value, first)) {
+      second = std::exchange(first, value);
+    } else if (is_larger(value, second)) {
+      second = value;
+    }
+  }
+  return first + second;
+}
+
+// The chosen of a row of scores, ascending. Of groups the best alone are looked at, side by side.
+template <class T>
+void choose(const RoutingRule& rule, std::span<const T> scores, std::span<std::size_t> chosen) {
+  if (!rule.reorders()) return choose_largest<T>(scores, chosen);
+  using R = RealOf<T>;
+  thread_local std::vector<R> values, worths, candidates;
+  thread_local std::vector<std::size_t> groups;
+  values.resize(scores.size());
+  for (std::size_t e = 0; e < scores.size(); ++e)
+    values[e] = real_part(scores[e]) + (rule.correction.empty() ? R(0) : static_cast<R>(rule.correction[e]));
+  if (rule.groups == 1) return choose_largest<R>(values, chosen);
+  const std::size_t size = scores.size() / rule.groups;
+  worths.resize(rule.groups);
+  for (std::size_t g = 0; g < rule.groups; ++g)
+    worths[g] = worth_of<R>(std::span<const R>(values).subspan(g * size, size));
+  groups.resize(rule.active_groups);
+  choose_largest<R>(worths, groups);
+  candidates.clear();
+  for (const std::size_t g : groups)
+    candidates.insert(candidates.end(), values.begin() + static_cast<std::ptrdiff_t>(g * size),
+                      values.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
+  choose_largest<R>(candidates, chosen);
+  for (std::size_t& e : chosen) e = groups[e / size] * size + e % size;
+}
+
+// What the scores of the chosen are divided by, and whether that is a constant.
+template <class T>
+struct Divisor {
+  T value = T(1);
+  bool constant = true;
+
+  Divisor() = default;
+  Divisor(const RoutingRule& rule, std::span<const T> scores, std::span<const std::size_t> chosen) {
+    if (!rule.renormalise) return;
+    WideOf<T> sum{};
+    for (const std::size_t e : chosen) sum += static_cast<WideOf<T>>(scores[e]);
+    if (rule.scores == RoutingRule::Scores::kSigmoids) sum += kAddedToSum;
+    constant = real_part(sum) < rule.least_sum;
+    value = constant ? T(static_cast<RealOf<T>>(rule.least_sum)) : static_cast<T>(sum);
+  }
+};
 
 // Fills starts, tokens and place from `expert`.
 template <class T>
@@ -56,7 +115,9 @@ void for_tokens(std::size_t tokens, const T& body) {
 
 template <class T>
 void route(const RoutingRule& rule, MatrixView<T> logits, Routing<T>& routing) {
+  using Scores = RoutingRule::Scores;
   const std::size_t tokens = logits.rows(), active = rule.active;
+  const T scale = static_cast<T>(static_cast<RealOf<T>>(rule.scale));
   routing.active = active;
   routing.expert.resize(tokens * active);
   routing.place.resize(tokens * active);
@@ -64,40 +125,69 @@ void route(const RoutingRule& rule, MatrixView<T> logits, Routing<T>& routing) {
   routing.weights.resize(tokens * active);
   routing.gradient.resize(tokens * active);
   for_tokens(tokens, [&](std::size_t t) {
-    choose_largest<T>(logits.row(t), std::span(routing.expert).subspan(t * active, active));
+    const auto row = logits.row(t);
+    if (rule.scores == Scores::kSigmoids)
+      for (T& value : row) value = generic::sigmoid(value);
+    // Probabilities are in the order of the logits, which rounding leaves apart where it makes probabilities one.
+    const bool first = rule.scores == Scores::kProbabilities && rule.reorders();
+    if (first) softmax_row(row.data(), row.size());
+    choose<T>(rule, row, std::span(routing.expert).subspan(t * active, active));
+    if (rule.scores == Scores::kProbabilities && !first) softmax_row(row.data(), row.size());
   });
   group_by_expert(logits.cols(), routing);
   for_tokens(tokens, [&](std::size_t t) {
     const auto row = logits.row(t);
     const auto expert = std::span<const std::size_t>(routing.expert).subspan(t * active, active);
     const auto place = std::span<const std::size_t>(routing.place).subspan(t * active, active);
-    if (rule.over_all) {
-      softmax_row(row.data(), row.size());
-      for (std::size_t c = 0; c < active; ++c) routing.weights[place[c]] = row[expert[c]];
+    if (rule.scores != Scores::kOfChosen) {
+      const T divisor = Divisor<T>(rule, row, expert).value;
+      for (std::size_t c = 0; c < active; ++c) routing.weights[place[c]] = row[expert[c]] / divisor * scale;
     } else {
       thread_local std::vector<T> chosen;
       chosen.resize(active);
       for (std::size_t c = 0; c < active; ++c) chosen[c] = row[expert[c]];
       softmax_row(chosen.data(), active);
-      for (std::size_t c = 0; c < active; ++c) routing.weights[place[c]] = chosen[c];
+      for (std::size_t c = 0; c < active; ++c) routing.weights[place[c]] = chosen[c] * scale;
     }
   });
 }
 
-// With s = sum over the chosen of dL/dw_e w_e: dL/dl_e = w_e (dL/dw_e - s) for the chosen; for the others -p_j s where
-// they are in the softmax, else 0.
+// With w_e = c s_e / D for the chosen (c: scale, D: divisor), g_e = dL/dw_e and m = Σ g_e w_e:
+//   dL/ds_e = (c g_e - m) / D, or c g_e / D where D is constant.
+// Of sigmoids, dL/dl_e = s_e (1 - s_e) dL/ds_e. Of probabilities, dL/dl_e = s_e (dL/ds_e - Σ_j s_j dL/ds_j), where the
+// sum is over the chosen: 0, or m where D is constant; those not chosen have the second term alone. Of the chosen
+// logits, s is their softmax and D constant.
 template <class T>
 void route_backward(const RoutingRule& rule, const Routing<T>& routing, MatrixView<T> logits) {
+  using Scores = RoutingRule::Scores;
   const std::size_t active = rule.active;
+  const T scale = static_cast<T>(static_cast<RealOf<T>>(rule.scale));
   for_tokens(logits.rows(), [&](std::size_t t) {
     const auto row = logits.row(t);
+    const auto expert = std::span<const std::size_t>(routing.expert).subspan(t * active, active);
     const auto place = std::span<const std::size_t>(routing.place).subspan(t * active, active);
     WideOf<T> sum{};
     for (const std::size_t p : place) sum += static_cast<WideOf<T>>(routing.gradient[p] * routing.weights[p]);
     const T mean = static_cast<T>(sum);
-    for (T& value : row) value = rule.over_all ? -value * mean : T(0);
-    for (std::size_t c = 0; c < active; ++c)
-      row[routing.expert[t * active + c]] = routing.weights[place[c]] * (routing.gradient[place[c]] - mean);
+    thread_local std::vector<T> chosen;
+    chosen.resize(active);
+    const bool of_chosen = rule.scores == Scores::kOfChosen;
+    const Divisor<T> divisor = of_chosen ? Divisor<T>() : Divisor<T>(rule, row, expert);
+    for (std::size_t c = 0; c < active; ++c) {
+      const T gradient = scale * routing.gradient[place[c]];
+      if (of_chosen) {
+        chosen[c] = routing.weights[place[c]] / scale * (gradient - mean);
+      } else if (rule.scores == Scores::kSigmoids) {
+        const T score = row[expert[c]];
+        chosen[c] = (divisor.constant ? gradient : gradient - mean) / divisor.value * (score * (T(1) - score));
+      } else {
+        const T slope = divisor.constant ? gradient / divisor.value - mean : (gradient - mean) / divisor.value;
+        chosen[c] = row[expert[c]] * slope;
+      }
+    }
+    const bool all = rule.scores == Scores::kProbabilities && divisor.constant;
+    for (T& value : row) value = all ? -value * mean : T(0);
+    for (std::size_t c = 0; c < active; ++c) row[expert[c]] = chosen[c];
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/matrix/matrix_view.h"
@@ -27,19 +28,42 @@ struct Routing {
   }
 };
 
-/// How weights come of logits l: p = softmax(l), and w_e = p_e; or, where the chosen are renormalised or chosen before
-/// the softmax, w = softmax of the chosen logits (which is p_e over the sum of the chosen p).
+/// How an ExpertsSpec's choices and weights come of logits l. Softmax of the chosen logits is p_e = softmax(l)_e over
+/// the sum of the chosen p, and what renormalised probabilities are where nothing but logits decides the choice.
 struct RoutingRule {
+  enum class Scores { kProbabilities, kSigmoids, kOfChosen };
+  Scores scores = Scores::kProbabilities;
   std::size_t active = 0;
-  bool over_all = true;  ///< w_e = p_e
+  bool renormalise = false;
+  std::size_t groups = 1, active_groups = 1;
+  double scale = 1.0, least_sum = 0.0;
+  std::vector<float> correction;  ///< one per expert, or empty
 
-  explicit RoutingRule(const ExpertsSpec& spec)
-      : active(spec.active), over_all(spec.routing == ExpertsSpec::Routing::kSoftmaxThenTop && !spec.renormalise) {}
+  explicit RoutingRule(const ExpertsSpec& spec, std::vector<float> correction_of_experts = {})
+      : active(spec.active),
+        renormalise(spec.renormalise),
+        groups(spec.groups),
+        active_groups(spec.active_groups),
+        scale(spec.scale),
+        least_sum(spec.least_sum),
+        correction(std::move(correction_of_experts)) {
+    using Rule = ExpertsSpec::Routing;
+    const bool by_logits_alone = renormalise && !reorders() && least_sum == 0.0;
+    if (spec.routing == Rule::kSigmoidThenTop) {
+      scores = Scores::kSigmoids;
+    } else if (spec.routing == Rule::kTopThenSoftmax || by_logits_alone) {
+      scores = Scores::kOfChosen;
+    }
+  }
+
+  /// Whether another order than that of the logits decides.
+  bool reorders() const { return !correction.empty() || groups > 1; }
 };
 
-/// Chooses for each row of logits (tokens, experts) the `active` largest, of equal ones those of lower index; a NaN is
-/// larger than all, so that it shows in the output. Replaces logits by p where rule.over_all. Softmax in T, with the
-/// sum in double. O(tokens · experts · active), on all threads.
+/// Chooses for each row of logits (tokens, experts) the `active` experts of most score and correction, and groups by
+/// the same rule, of equal ones those of lower index; a NaN is larger than all, so that it shows in the output.
+/// Replaces logits by the scores, but for kOfChosen. Softmax in T, with sums in double. O(tokens · experts · active),
+/// on all threads.
 template <class T>
 void route(const RoutingRule& rule, MatrixView<T> logits, Routing<T>& routing);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <optional>
@@ -209,32 +210,65 @@ struct Naive {
     return linear(s.down, inner);
   }
 
-  // The weights of all experts for one token, 0 for those not chosen.
-  static Row expert_weights(const ExpertsSpec& s, const Row& logits) {
-    std::vector<std::size_t> order(logits.size());
+  // Indices from the largest value down, of equal ones in their order.
+  static std::vector<std::size_t> descending(const Row& values) {
+    std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-    Row weight(logits.size());
-    double all = 0.0, chosen = 0.0;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      all += std::exp(logits[order[i]]);
-      if (i < s.active) chosen += std::exp(logits[order[i]]);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+    return order;
+  }
+
+  // What experts are chosen by: minus infinity in groups that are not among the best.
+  static Row choices(const ExpertsSpec& s, const Row& scores, const std::vector<float>& correction) {
+    Row value = scores;
+    for (std::size_t e = 0; e < correction.size(); ++e) value[e] += static_cast<double>(correction[e]);
+    const std::size_t size = value.size() / s.groups;
+    Row worth(s.groups);
+    for (std::size_t g = 0; s.groups > 1 && g < s.groups; ++g) {
+      const Row group(value.begin() + static_cast<std::ptrdiff_t>(g * size),
+                      value.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
+      const auto order = descending(group);
+      worth[g] = group[order[0]] + group[order[1]];
     }
-    const bool of_chosen = s.routing == ExpertsSpec::Routing::kTopThenSoftmax || s.renormalise;
+    const auto order = descending(worth);
+    for (std::size_t i = s.active_groups; i < s.groups; ++i)
+      for (std::size_t e = order[i] * size; e < (order[i] + 1) * size; ++e)
+        value[e] = -std::numeric_limits<double>::infinity();
+    return value;
+  }
+
+  // The weights of all experts for one token, 0 for those not chosen.
+  static Row expert_weights(const ExpertsSpec& s, const Row& logits, const std::vector<float>& correction) {
+    using Rule = ExpertsSpec::Routing;
+    double all = 0.0, chosen = 0.0;
+    for (const double logit : logits) all += std::exp(logit);
+    Row score = logits;
+    if (s.routing == Rule::kSoftmaxThenTop)
+      for (double& value : score) value = std::exp(value) / all;
+    if (s.routing == Rule::kSigmoidThenTop)
+      for (double& value : score) value = 1.0 / (1.0 + std::exp(-value));
+    const auto order = descending(choices(s, score, correction));
+    if (s.routing == Rule::kTopThenSoftmax)
+      for (double& value : score) value = std::exp(value);
+    for (std::size_t i = 0; i < s.active; ++i) chosen += score[order[i]];
+    if (s.routing == Rule::kSigmoidThenTop) chosen += 1e-20;
+    const bool of_chosen = s.routing == Rule::kTopThenSoftmax || s.renormalise;
+    Row weight(logits.size());
     for (std::size_t i = 0; i < s.active; ++i)
-      weight[order[i]] = std::exp(logits[order[i]]) / (of_chosen ? chosen : all);
+      weight[order[i]] = s.scale * score[order[i]] / (of_chosen ? std::max(chosen, s.least_sum) : 1.0);
     return weight;
   }
 
   Rows experts(const ExpertsSpec& s, const Rows& x) const {
     const Rows logits = linear(s.router, x);
+    const auto correction = s.correction ? weights.vector(*s.correction) : std::vector<float>();
     Rows y(x.size(), Row(architecture.hidden));
     const auto add_weighted = [&](const Rows& part, const auto& weight_of) {
       for (std::size_t t = 0; t < x.size(); ++t)
         for (std::size_t i = 0; i < y[t].size(); ++i) y[t][i] += weight_of(t) * part[t][i];
     };
     for (std::size_t e = 0; e < s.experts.size(); ++e)
-      add_weighted(mlp(s.experts[e], x), [&](std::size_t t) { return expert_weights(s, logits[t])[e]; });
+      add_weighted(mlp(s.experts[e], x), [&](std::size_t t) { return expert_weights(s, logits[t], correction)[e]; });
     if (!s.shared) return y;
     const Rows gate = s.shared_gate ? linear(*s.shared_gate, x) : Rows();
     add_weighted(mlp(*s.shared, x),

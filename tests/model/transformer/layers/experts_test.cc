@@ -31,6 +31,9 @@ struct Case {
   bool renormalise;
   Activation activation;
   bool biased, shared, shared_gate;
+  bool corrected = false;
+  std::size_t groups = 1, active_groups = 1;
+  double scale = 1.0, least_sum = 0.0;
 };
 // The kinds of mixtures that there are, by the families that have them.
 const Case kCases[] = {
@@ -40,33 +43,77 @@ const Case kCases[] = {
     {"granitemoeshared", Rule::kTopThenSoftmax, false, Activation::kSilu, false, true, false},
     {"gpt_oss", Rule::kTopThenSoftmax, false, Activation::kClampedSwiglu, true, false, false},
     {"everything", Rule::kSoftmaxThenTop, false, Activation::kGelu, true, true, true},
+    {"glm4_moe", Rule::kSigmoidThenTop, true, Activation::kSilu, false, true, false, true, 1, 1, 2.5},
+    {"dots1", Rule::kSigmoidThenTop, false, Activation::kSilu, false, true, false, true, 1, 1, 0.7},
+    {"deepseek_v3", Rule::kSigmoidThenTop, true, Activation::kSilu, false, true, false, true, 3, 2, 2.5},
+    {"ernie4_5_moe", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, true, false, true, 1, 1, 1.0, 1e-12},
+    {"sums_below_the_least", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, false, false, true, 3, 1, 0.5, 0.6},
+    {"groups_of_probabilities", Rule::kSoftmaxThenTop, false, Activation::kSilu, true, false, false, false, 2, 1, 3.0},
+    {"corrected_logits", Rule::kTopThenSoftmax, false, Activation::kSilu, true, false, false, true, 2, 1, 1.5},
 };
 
 ExpertsSpec add_mixture(ToyLayers& layers, const Case& c, std::size_t experts, std::size_t active) {
   ExpertsSpec spec;
   spec.routing = c.routing, spec.renormalise = c.renormalise, spec.active = active;
+  spec.groups = c.groups, spec.active_groups = c.active_groups, spec.scale = c.scale, spec.least_sum = c.least_sum;
   spec.router = layers.add("router", experts, kHidden, c.biased);
   for (std::size_t e = 0; e < experts; ++e)
     spec.experts.push_back(layers.add_mlp("experts." + std::to_string(e), c.activation, true, kHidden,
                                           kIntermediate + (e == 1 ? 3 : 0), c.biased));
   if (c.shared) spec.shared = layers.add_mlp("shared", c.activation, true, kHidden, kIntermediate + 5, c.biased);
+  if (c.corrected) {
+    (void)layers.add("correction", experts, 1, true);
+    spec.correction = model::whole_vector("correction.bias", experts);
+  }
   if (c.shared_gate) spec.shared_gate = layers.add("shared_gate", 1, kHidden, false);
   return spec;
 }
 
-// Experts of a token and their weights, by sorting.
-std::vector<std::pair<std::size_t, double>> naive_choice(const ExpertsSpec& spec, const std::vector<double>& logits) {
-  std::vector<std::size_t> order(logits.size());
+// The `count` largest, of equal ones the first.
+std::vector<std::size_t> largest(const std::vector<double>& values, std::size_t count) {
+  std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  order.resize(spec.active);
-  std::sort(order.begin(), order.end());
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  order.resize(count);
+  return order;
+}
+
+// Experts of a token and their weights, by sorting.
+std::vector<std::pair<std::size_t, double>> naive_choice(const ToyLayers& layers, const ExpertsSpec& spec,
+                                                         const std::vector<double>& logits) {
   double all = 0.0, chosen = 0.0;
   for (const double logit : logits) all += std::exp(logit);
-  for (const std::size_t e : order) chosen += std::exp(logits[e]);
-  const bool over_all = spec.routing == Rule::kSoftmaxThenTop && !spec.renormalise;
+  std::vector<double> scores, values;
+  for (std::size_t e = 0; e < logits.size(); ++e) {
+    const double l = logits[e];
+    scores.push_back(spec.routing == Rule::kSoftmaxThenTop   ? std::exp(l) / all
+                     : spec.routing == Rule::kSigmoidThenTop ? 1.0 / (1.0 + std::exp(-l))
+                                                             : l);
+    values.push_back(scores[e] + (spec.correction ? layers.layers.at("correction").bias[e] : 0.0));
+  }
+  const std::size_t size = logits.size() / spec.groups;
+  std::vector<double> worths;
+  for (std::size_t g = 0; g < spec.groups; ++g) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(g * size);
+    std::vector<double> group(first, first + static_cast<std::ptrdiff_t>(size));
+    std::sort(group.rbegin(), group.rend());
+    worths.push_back(group[0] + group[1]);
+  }
+  const std::vector<std::size_t> groups = largest(worths, spec.active_groups);
+  for (std::size_t e = 0; e < values.size(); ++e)
+    if (std::find(groups.begin(), groups.end(), e / size) == groups.end()) values[e] = -1e300;
+  std::vector<std::size_t> order = largest(values, spec.active);
+  std::sort(order.begin(), order.end());
+  const bool of_chosen = spec.routing == Rule::kTopThenSoftmax;
+  for (const std::size_t e : order) chosen += of_chosen ? std::exp(logits[e]) : scores[e];
+  if (spec.routing == Rule::kSigmoidThenTop) chosen += 1e-20;
   std::vector<std::pair<std::size_t, double>> list;
-  for (const std::size_t e : order) list.emplace_back(e, std::exp(logits[e]) / (over_all ? all : chosen));
+  for (const std::size_t e : order) {
+    const double weight = of_chosen          ? std::exp(logits[e]) / chosen
+                          : spec.renormalise ? scores[e] / std::max(chosen, spec.least_sum)
+                                             : scores[e];
+    list.emplace_back(e, spec.scale * weight);
+  }
   return list;
 }
 
@@ -75,7 +122,7 @@ std::vector<double> naive_mixture(const ToyLayers& layers, const ExpertsSpec& sp
   const auto add = [&](double weight, const std::vector<double>& part) {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * part[i];
   };
-  for (const auto& [e, weight] : naive_choice(spec, naive::linear(layers, spec.router, x)))
+  for (const auto& [e, weight] : naive_choice(layers, spec, naive::linear(layers, spec.router, x)))
     add(weight, naive::mlp(layers, spec.experts[e], x));
   if (spec.shared) {
     const double logit = spec.shared_gate ? naive::linear(layers, *spec.shared_gate, x)[0] : 0.0;
@@ -187,7 +234,7 @@ TEST_P(ExpertsOf, HooksAreToldTheRowsThatAnExpertSaw) {
     std::vector<std::size_t> rows;
     for (std::size_t t = 0; t < tokens; ++t)
       for (const auto& choice :
-           naive_choice(spec, naive::linear(layers, spec.router, {x.row(t).begin(), x.row(t).end()})))
+           naive_choice(layers, spec, naive::linear(layers, spec.router, {x.row(t).begin(), x.row(t).end()})))
         if (choice.first == e) rows.push_back(t);
     for (const auto* list : {&reports.inputs, &reports.gradients})
       for (const char* part : {".gate", ".up", ".down"}) {
@@ -321,8 +368,9 @@ INSTANTIATE_TEST_SUITE_P(Mixtures, ExpertsOf, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // A router that ignores its input: a bias alone decides.
-ExpertsSpec add_biased_mixture(ToyLayers& layers, const std::vector<double>& logits, std::size_t active) {
-  Case c = kCases[4];
+ExpertsSpec add_biased_mixture(ToyLayers& layers, const std::vector<double>& logits, std::size_t active,
+                               Case c = kCases[4]) {
+  c.biased = true;
   ExpertsSpec spec = add_mixture(layers, c, logits.size(), active);
   for (double& value : layers.layers.at("router").weight.values()) value = 0.0;
   layers.layers.at("router").bias = logits;
@@ -339,7 +387,7 @@ std::vector<std::size_t> experts_used(const ToyLayers& layers, const ExpertsSpec
   expect_naive(layers, spec, x, y, 1e-12);
   std::vector<std::size_t> used;
   for (const auto& report : reports.inputs)
-    if (report.module.ends_with(".down")) {
+    if (report.module.starts_with("experts.") && report.module.ends_with(".down")) {
       EXPECT_EQ(report.x.rows(), tokens);
       used.push_back(std::stoul(report.module.substr(8)));
     }
@@ -352,6 +400,42 @@ TEST(ExpertsTest, OfEqualLogitsTheLowerIndexWins) {
   EXPECT_EQ(experts_used(all, add_biased_mixture(all, {0.5, 0.5, 0.5, 0.5}, 2), 3), (Indices{0, 1}));
   EXPECT_EQ(experts_used(some, add_biased_mixture(some, {0.1, 0.5, 0.9, 0.5, 0.5}, 2), 3), (Indices{1, 2}));
   EXPECT_EQ(experts_used(four, add_biased_mixture(four, {1.0, 2.0, 2.0, 1.0, 3.0, 1.0}, 4), 1), (Indices{0, 1, 2, 4}));
+}
+
+TEST(ExpertsTest, GroupsAreWorthTheirTwoBestExperts) {
+  using Indices = std::vector<std::size_t>;
+  Case c = kCases[8];
+  c.shared = c.corrected = false;
+  const auto used = [&](std::size_t groups, std::size_t some, const std::vector<double>& logits, std::size_t active) {
+    ToyLayers layers(12);
+    c.groups = groups, c.active_groups = some;
+    return experts_used(layers, add_biased_mixture(layers, logits, active, c), 2);
+  };
+  EXPECT_EQ(used(2, 1, {5, -5, -5, 1, 1, -5}, 2), (Indices{3, 4})) << "one good expert does not make a group";
+  EXPECT_EQ(used(2, 1, {-5, 2, 2, 1, 1, 1}, 2), (Indices{1, 2})) << "nor do three";
+  EXPECT_EQ(used(2, 1, {1, 0, 1, 5, -9, -9}, 3), (Indices{0, 1, 2})) << "whatever other groups have";
+  EXPECT_EQ(used(3, 2, {1, 1, 0, 0, 2, 2}, 2), (Indices{4, 5}));
+  EXPECT_EQ(used(3, 2, {1, 1, 0, 0, 2, 2}, 3), (Indices{0, 4, 5}));
+  EXPECT_EQ(used(2, 1, {0, 0, 0, 0}, 2), (Indices{0, 1})) << "of equal ones the first";
+  EXPECT_EQ(used(3, 2, {0, 0, 0, 0, 0, 0}, 4), (Indices{0, 1, 2, 3}));
+}
+
+TEST(ExpertsTest, ACorrectionDecidesTheChoiceAndIsInNoWeight) {
+  for (const std::size_t which : {6u, 9u}) {
+    ToyLayers layers(13);
+    const ExpertsSpec spec = add_biased_mixture(layers, {3.0, 2.0, -1.0, -2.0}, 2, kCases[which]);
+    layers.layers.at("correction").bias = {-2.0, 0.0, 1.0, 2.0};
+    EXPECT_EQ(experts_used(layers, spec, 3), (std::vector<std::size_t>{2, 3})) << "weights are those of the formula";
+  }
+}
+
+TEST(ExpertsTest, SigmoidsThatAreAllNothingWeighNothing) {
+  ToyLayers layers(14);
+  Case c = kCases[6];
+  c.shared = false;
+  const ExpertsSpec spec = add_biased_mixture(layers, std::vector<double>(4, -120.0), 2, c);
+  const auto y = output_of(Experts<float>(spec, layers.factory<float>(), layers), random_rows<float>(2, kHidden, 1));
+  for (const float value : y.values()) EXPECT_EQ(value, 0.0f);
 }
 
 TEST(ExpertsTest, AllTokensMayGoToOneExpertOrToAll) {
@@ -405,9 +489,9 @@ TEST(ExpertsTest, NoRowsAreNoWork) {
 }
 
 TEST(ExpertsTest, ANanInTheRouterShowsInTheOutput) {
-  for (const std::size_t which : {0u, 1u, 3u}) {
+  for (const std::size_t which : {0u, 1u, 3u, 6u, 8u, 9u}) {
     ToyLayers layers(8);
-    const ExpertsSpec spec = add_mixture(layers, kCases[which], 4, 2);
+    const ExpertsSpec spec = add_mixture(layers, kCases[which], 6, 2);
     auto x = random_rows<float>(3, kHidden, 1);
     layers.layers.at("router").weight(3, 0) = std::numeric_limits<double>::quiet_NaN();
     const auto y = output_of(Experts<float>(spec, layers.factory<float>(), layers), x);
@@ -436,6 +520,24 @@ TEST(ExpertsTest, WhatDoesNotFitIsRefused) {
   spec.active = 0;
   EXPECT_TRUE(throws_with<InvalidArgument>(make, "1 to 4 active", "got 0"));
   spec.active = 2;
+  for (const std::size_t groups : {3u, 4u, 0u}) {
+    spec.groups = groups;
+    EXPECT_TRUE(throws_with<InvalidArgument>(make, "router", "groups of two experts or more", "got", "for 4"));
+  }
+  spec.groups = 2;
+  spec.active_groups = 3;
+  EXPECT_TRUE(throws_with<InvalidArgument>(make, "router", "3 of 2 groups do not have 2 active experts"));
+  spec.active_groups = 1;
+  spec.active = 3;
+  EXPECT_TRUE(throws_with<InvalidArgument>(make, "router", "1 of 2 groups do not have 3 active experts"));
+  spec.active = 2;
+  spec.scale = 0.0;
+  EXPECT_TRUE(throws_with<InvalidArgument>(make, "router", "positive scale"));
+  spec.scale = 1.0;
+  (void)layers.add("correction", 3, 1, true);
+  spec.correction = model::whole_vector("correction.bias", 4);
+  EXPECT_TRUE(throws_with<InvalidArgument>(make, "router", "correction of 4 experts, got 3"));
+  spec.correction.reset();
   spec.shared.reset();
   EXPECT_TRUE(throws_with<InvalidArgument>(make, "shared_gate", "shared expert"));
   spec.shared_gate.reset();
