@@ -12,6 +12,7 @@
   FAMILY(bloom)                 \
   FAMILY(cohere)                \
   FAMILY(cohere2)               \
+  FAMILY(dots1)                 \
   FAMILY(ernie4_5)              \
   FAMILY(exaone4)               \
   FAMILY(falcon)                \
@@ -20,6 +21,7 @@
   FAMILY(gemma3_text)           \
   FAMILY(glm)                   \
   FAMILY(glm4)                  \
+  FAMILY(glm4_moe)              \
   FAMILY(gpt2)                  \
   FAMILY(gpt_neo)               \
   FAMILY(gpt_neox)              \
@@ -67,6 +69,15 @@ std::vector<bool> qwen_windowed_blocks(const FamilyConfig& config, std::size_t l
 /// Mixtures of MLPs with tensors of their own in the blocks that config.json says.
 void set_qwen_mixtures(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
                        std::size_t default_count, std::size_t default_active, std::size_t default_width);
+/// What DeepSeek's mixtures are where config.json does not say; 0: it has to.
+struct DeepSeekMixtures {
+  std::size_t count = 0, active = 0, width = 1408, shared = 0;
+  std::size_t dense = 0;  ///< blocks in front that are no mixtures
+  bool renormalise = false;
+};
+/// DeepSeek-V3 and what routes as it does: sigmoids and a correction, groups, shared experts that are one MLP.
+void set_deepseek_mixtures(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
+                           const DeepSeekMixtures& defaults);
 /// Cohere: attention and MLP side by side behind one LayerNorm; without norms of q and k.
 Architecture build_cohere(const FamilyConfig& config, const RotaryDefaults& rotary);
 /// Gemma: gains of 1 + w.

@@ -32,8 +32,17 @@ QWEN_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, o
 MODELS = {
     "arcee": dict(TEXT, model_type="arcee"),
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
+    # groups of experts, windows in the last two blocks
+    "dots1": dict(
+        TEXT, model_type="dots1", head_dim=12, n_routed_experts=6, num_experts_per_tok=3, n_group=3, topk_group=2,
+        n_shared_experts=2, moe_intermediate_size=24, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        norm_topk_prob=False, sliding_window=WINDOW, max_window_layers=2),
     "ernie4_5": dict(TEXT, model_type="ernie4_5", head_dim=12, use_bias=True),
     "glm": dict(TEXT, model_type="glm", head_dim=8),
+    "glm4_moe": dict(
+        TEXT, model_type="glm4_moe", head_dim=12, attention_bias=True, use_qk_norm=True, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=24, first_k_dense_replace=1,
+        routed_scaling_factor=2.5, num_mtp_layers=0),
     "granitemoehybrid": dict(
         TEXT, model_type="granitemoehybrid", layer_types=["attention"] * 4, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=48, position_embedding_type="rope", embedding_multiplier=3.0, logits_scaling=2.0,
@@ -99,9 +108,16 @@ def set_weights(model, generator):
         elif "embed_tokens" in name:
             values *= 0.8
         else:
-            values *= 1.3 / weight[0].numel() ** 0.5
+            values *= 1.3 / (weight.shape[-1] if "experts" in name else weight[0].numel()) ** 0.5
         with torch.no_grad():
             weight.copy_(values.half().float())
+    for values in corrections(model):
+        values.copy_(0.3 * torch.from_numpy(generator.standard_normal(tuple(values.shape))).float())
+
+
+def corrections(model):
+    """What is added to scores of experts: float32 in every file."""
+    return [values for name, values in model.named_buffers() if name.endswith("e_score_correction_bias")]
 
 
 def flatten(path):
@@ -137,11 +153,31 @@ def greedy(model, prompt, count):
     return text[0]
 
 
-def names_in_file(model, file):
-    """Of every parameter, what the file calls it: the one tensor there of the same values."""
+def linear_weights(model):
+    """Every matrix of the text's linear layers: what of a parameter it is, from the parameter's values or gradient.
+    Experts are slices of stacks, gate and up halves of those."""
+    parts = []
+    for module, part in model.named_modules():
+        if any(other in module for other in OTHER_PARTS):
+            continue
+        is_router = type(part).__name__.endswith("Router")
+        if (isinstance(part, torch.nn.Linear) or is_router) and part.weight is not model.get_input_embeddings().weight:
+            parts.append((part.weight, lambda values: values))
+        for name, weight in part.named_parameters(recurse=False):
+            if weight.dim() != 3:
+                continue
+            for e, pieces in enumerate(2 * [weight.shape[1] // 2] if name == "gate_up_proj" else [weight.shape[1]]
+                                       for _ in range(len(weight))):
+                for i in range(len(pieces)):
+                    parts.append((weight, lambda values, e=e, pieces=pieces, i=i: values[e].split(pieces)[i]))
+    return parts
+
+
+def names_in_file(parts, file):
+    """Of every one of these matrices, what the file calls it: the one tensor there of the same values."""
     with safe_open(file, "pt") as stored:
         by_value = {stored.get_tensor(name).numpy().tobytes(): name for name in stored.keys()}
-    return {name: by_value[weight.detach().half().numpy().tobytes()] for name, weight in model.named_parameters()}
+    return [by_value[part(weight.detach()).half().contiguous().numpy().tobytes()] for weight, part in parts]
 
 
 def make(name, settings, directory):
@@ -154,26 +190,27 @@ def make(name, settings, directory):
     set_weights(model, generator)
     for part in (model.config.get_text_config(), getattr(model.config, "vision_config", model.config)):
         part.dtype = torch.float16  # half() says so of the whole alone
-    model.half().save_pretrained(directory)
+    model.half()
+    for values in corrections(model):
+        values.data = values.float()
+    model.save_pretrained(directory)
     (directory / "generation_config.json").unlink(missing_ok=True)
     if name.endswith("-old"):
         flatten(directory / "config.json")
 
-    model = auto.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    model = auto.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                 experts_implementation="eager").eval()
     tokens = torch.from_numpy(generator.integers(FIRST_TOKEN, VOCABULARY, (WINDOWS, LENGTH)))
-    names = names_in_file(model, directory / "model.safetensors")
-    # matrices of the text's linear layers
-    linear = {f"{module}.weight": part.weight for module, part in model.named_modules()
-              if isinstance(part, torch.nn.Linear) and not any(other in module for other in OTHER_PARTS)
-              and part.weight is not model.get_input_embeddings().weight}
-    golden = {f"fisher.{names[n]}": torch.zeros_like(weight) for n, weight in linear.items()}
+    parts = linear_weights(model)
+    names = names_in_file(parts, directory / "model.safetensors")
+    golden = {f"fisher.{n}": torch.zeros_like(part(weight)) for n, (weight, part) in zip(names, parts)}
     all_logits, all_losses = [], []
     for window in tokens.split(1):
         model.zero_grad()
         logits = logits_of(model, window)
         losses_of(logits, window).sum().backward()
-        for n, weight in linear.items():
-            golden[f"fisher.{names[n]}"] += weight.grad ** 2
+        for n, (weight, part) in zip(names, parts):
+            golden[f"fisher.{n}"] += part(weight.grad) ** 2
         all_logits.append(logits.detach())
         all_losses.append(losses_of(logits.detach().double(), window))
     golden["tokens"], golden["logits"], golden["losses"] = tokens, torch.cat(all_logits), torch.cat(all_losses)

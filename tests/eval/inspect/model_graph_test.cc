@@ -44,6 +44,18 @@ TEST(ModelGraph, DrawsBlocksThatAreAlikeOnceAndOthersApart) {
   EXPECT_EQ(titled(mixed.sections[2], "up").storage, "palette 3-bit tensor");
 }
 
+TEST(ModelGraph, TellsHowExpertsAreChosen) {
+  const auto route = [](const char* family) {
+    const ModelGraph graph = graph_of_model(test::source_path(std::string("tests/data/families/") + family));
+    return titled(graph.sections[2], "route").details;  // behind the embedding and a dense block
+  };
+  EXPECT_EQ(route("dots1"),
+            (std::vector<std::string>{"3 of 6 experts", "of the best 2 of 3 groups", "sigmoid, the largest",
+                                      "chosen with a correction", "weights × 1.5"}));
+  EXPECT_EQ(route("glm4_moe"), (std::vector<std::string>{"2 of 6 experts", "sigmoid, the largest, renormalised",
+                                                         "chosen with a correction", "weights × 2.5"}));
+}
+
 TEST(ModelGraph, CountsWeightsBytesAndOperations) {
   const TempDir dir;
   test::tiny_llama().write(dir / "model");

@@ -60,6 +60,14 @@ Json dense_hybrid() {
   return json;
 }
 
+// As little as has to be said of mixtures that route as DeepSeek's do.
+Json sigmoid_mixtures(const char* model_type) {
+  Json json = small(model_type);
+  json["n_routed_experts"] = 8, json["num_experts_per_tok"] = 3, json["n_shared_experts"] = 2;
+  json["moe_intermediate_size"] = 16;
+  return json;
+}
+
 std::vector<std::size_t> windows_of(const Architecture& architecture) {
   std::vector<std::size_t> windows;
   for (const model::BlockSpec& block : architecture.blocks) windows.push_back(block.attention.window);
@@ -431,6 +439,86 @@ TEST(QwenMixtures, StandWhereTheListsSay) {
   EXPECT_EQ(mixtures, (std::vector<bool>{false, true, false, false}));
 }
 
+TEST(Glm4Moe, ChoosesExpertsBehindItsFirstBlocks) {
+  Json glm = sigmoid_mixtures("glm4_moe");
+  const Architecture a = parse(glm);
+  EXPECT_TRUE(a.blocks[0].mlp && !a.blocks[0].experts && !a.blocks[1].mlp && a.blocks[1].experts);
+  EXPECT_EQ(a.blocks[0].mlp->intermediate(), 48u);
+  const model::ExpertsSpec& experts = *a.blocks[3].experts;
+  EXPECT_EQ(experts.routing, model::ExpertsSpec::Routing::kSigmoidThenTop);
+  EXPECT_TRUE(experts.renormalise);
+  EXPECT_EQ(experts.experts.size(), 8u);
+  EXPECT_EQ(experts.active, 3u);
+  EXPECT_EQ(experts.groups, 1u);
+  EXPECT_TRUE(near(experts.scale, 1.0, {}));
+  EXPECT_EQ(experts.router.module, "model.layers.3.mlp.gate");
+  EXPECT_EQ(experts.correction->tensor, "model.layers.3.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(experts.experts[7].down.module, "model.layers.3.mlp.experts.7.down_proj");
+  EXPECT_EQ(experts.shared->up.module, "model.layers.3.mlp.shared_experts.up_proj");
+  EXPECT_EQ(experts.shared->intermediate(), 32u) << "two of 16, side by side";
+  EXPECT_TRUE(experts.shared->down.shared_expert && !experts.shared_gate);
+  EXPECT_EQ(attention_of(a).rotary->dims, 4u) << "half of each head";
+  EXPECT_FALSE(attention_of(a).rotary->interleaved || attention_of(a).q_norm || attention_of(a).q.biased);
+  EXPECT_EQ(parse(with(glm, "partial_rotary_factor", 1.0)).blocks[0].attention.rotary->dims, 8u);
+
+  glm["use_qk_norm"] = true, glm["attention_bias"] = true, glm["first_k_dense_replace"] = 3;
+  glm["norm_topk_prob"] = false, glm["routed_scaling_factor"] = 2.5, glm["n_group"] = 4, glm["topk_group"] = 2;
+  const Architecture b = parse(glm);
+  EXPECT_EQ(attention_of(b).k_norm->width, 8u);
+  EXPECT_TRUE(attention_of(b).q.biased && attention_of(b).v.biased && !attention_of(b).o.biased);
+  EXPECT_TRUE(b.blocks[2].mlp && b.blocks[3].experts);
+  EXPECT_FALSE(b.blocks[3].experts->renormalise);
+  EXPECT_TRUE(near(b.blocks[3].experts->scale, 2.5, {}));
+  EXPECT_EQ(b.blocks[3].experts->groups, 4u);
+  EXPECT_EQ(b.blocks[3].experts->active_groups, 2u);
+  EXPECT_FALSE(parse(with(glm, "first_k_dense_replace", 4)).has_experts());
+}
+
+TEST(Glm4Moe, HasDefaultsOfTheSmallerModel) {
+  Json glm = small("glm4_moe");
+  glm["num_attention_heads"] = 8;
+  glm.erase("num_key_value_heads");
+  const Architecture a = parse(glm);
+  EXPECT_EQ(attention_of(a).kv_heads, 8u);
+  EXPECT_EQ(a.blocks[1].experts->experts.size(), 128u);
+  EXPECT_EQ(a.blocks[1].experts->active, 8u);
+  EXPECT_EQ(a.blocks[1].experts->shared->intermediate(), 1408u);
+  EXPECT_TRUE(near(a.final_norm->epsilon, 1e-5, {}));
+}
+
+TEST(Glm4Moe, LeavesLayersThatGuessFurtherAheadAside) {
+  const Json glm = sigmoid_mixtures("glm4_moe");
+  const auto ignored = [](const Json& json, const char* name) { return parse(json).is_ignored(name); };
+  for (const char* name : {"model.layers.4.eh_proj.weight", "layers.4.mlp.experts.0.up_proj.weight"}) {
+    EXPECT_TRUE(ignored(glm, name)) << "one by default";
+    EXPECT_TRUE(ignored(with(glm, "num_nextn_predict_layers", 1), name));
+    EXPECT_TRUE(ignored(with(glm, "num_mtp_layers", 1), name));
+    EXPECT_FALSE(ignored(with(glm, "num_nextn_predict_layers", 0), name));
+  }
+  for (const char* name : {"model.layers.3.mlp.gate.weight", "model.layers.5.enorm.weight", "model.layers.40.x"})
+    EXPECT_FALSE(ignored(glm, name)) << name;
+  EXPECT_TRUE(ignored(with(glm, "num_nextn_predict_layers", 2), "model.layers.5.enorm.weight"));
+}
+
+TEST(Dots1, HasWindowsBehindSomeBlockAndNormsOfQAndK) {
+  const Json dots = sigmoid_mixtures("dots1");
+  const Architecture a = parse(dots);
+  EXPECT_TRUE(a.blocks[0].experts.has_value()) << "no dense block unless it is said";
+  EXPECT_FALSE(a.blocks[0].experts->renormalise);
+  EXPECT_EQ(attention_of(a).q_norm->module, "model.layers.0.self_attn.q_norm");
+  EXPECT_EQ(attention_of(a).rotary->dims, 8u);
+  EXPECT_EQ(windows_of(a), (Windows{0, 0, 0, 0})) << "62 blocks have none";
+  EXPECT_EQ(windows_of(parse(with(dots, "max_window_layers", 2))), (Windows{0, 0, 4096, 4096}));
+  EXPECT_EQ(windows_of(parse(with(with(dots, "max_window_layers", 0), "sliding_window", nullptr))),
+            (Windows{0, 0, 0, 0}));
+  const Json types = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(windows_of(parse(with(with(dots, "layer_types", types), "sliding_window", 9))), (Windows{0, 9, 0, 0}));
+  EXPECT_TRUE(attention_of(parse(with(dots, "attention_bias", true))).o.biased);
+  Json groups = with(dots, "n_group", nullptr);
+  groups["topk_group"] = nullptr, groups["scoring_func"] = "noaux_tc", groups["moe_layer_freq"] = 1;
+  EXPECT_EQ(parse(groups).blocks[0].experts->groups, 1u);
+}
+
 TEST(Gemma, MeansTheTanhWhenItsFirstFilesSayGelu) {
   EXPECT_EQ(parse(with(small("gemma"), "hidden_act", "gelu")).blocks[0].mlp->activation, Activation::kGeluTanh);
   EXPECT_EQ(parse(with(small("gemma"), "hidden_activation", "gelu")).blocks[0].mlp->activation, Activation::kGelu);
@@ -491,6 +579,11 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
     without_width.erase("hidden_size");
     Json without_types = dense_hybrid(), by_default = dense_hybrid();
     without_types.erase("layer_types"), by_default.erase("num_local_experts");
+    const auto without = [](const char* key) {
+      Json json = sigmoid_mixtures("dots1");
+      json.erase(key);
+      return json;
+    };
     return {
         {"UnknownModelTypes", with(gpt2(), "model_type", "gpt3"), "'gpt3'", "did you mean 'gpt2'"},
         {"MissingModelTypes", Json{{"vocab_size", 3}}, "model_type", "got ''"},
@@ -565,6 +658,35 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
          "131072 experts", "4096 in 4096 layers"},
         {"MoreActiveExpertsThanThereAre", with(small("mixtral"), "num_experts_per_tok", 9), "num_experts_per_tok",
          "got 9"},
+        {"ExpertsThatNothingIsSaidOf", small("dots1"), "'n_routed_experts'", "missing"},
+        {"ActiveExpertsThatNothingIsSaidOf", without("num_experts_per_tok"), "'num_experts_per_tok'", "missing"},
+        {"SharedExpertsThatNothingIsSaidOf", without("n_shared_experts"), "'n_shared_experts'", "missing"},
+        {"NoSharedExperts", with(sigmoid_mixtures("glm4_moe"), "n_shared_experts", 0), "'n_shared_experts'", "got 0"},
+        {"SharedExpertsBeyondReason",
+         with(with(sigmoid_mixtures("glm4_moe"), "n_shared_experts", 4096), "moe_intermediate_size", 1048576),
+         "'n_shared_experts'", "4096 experts of width 1048576"},
+        {"GroupsThatDoNotDivideTheExperts", with(sigmoid_mixtures("glm4_moe"), "n_group", 3), "'n_group'",
+         "got 3 for 8 experts"},
+        {"GroupsOfOneExpert", with(sigmoid_mixtures("glm4_moe"), "n_group", 8), "'n_group'", "two experts or more"},
+        {"MoreGroupsThanExperts", with(sigmoid_mixtures("glm4_moe"), "n_group", 9), "'n_group'", "got 9"},
+        {"MoreChosenGroupsThanThereAre", with(sigmoid_mixtures("glm4_moe"), "topk_group", 2), "'topk_group'", "got 2"},
+        {"GroupsWithTooFewExperts", with(sigmoid_mixtures("glm4_moe"), "n_group", 4), "'topk_group'",
+         "1 of 4 groups have 2 experts, of which 'num_experts_per_tok' chooses 3"},
+        {"MoreActiveSigmoidsThanThereAre", with(sigmoid_mixtures("glm4_moe"), "num_experts_per_tok", 9),
+         "'num_experts_per_tok'", "got 9"},
+        {"ExpertsOfNoWeight", with(sigmoid_mixtures("glm4_moe"), "routed_scaling_factor", 0.0),
+         "'routed_scaling_factor'", "got 0"},
+        {"ScoresOfAnotherKind", with(sigmoid_mixtures("dots1"), "scoring_func", "softmax"), "'scoring_func'",
+         "'softmax'"},
+        {"ChoicesOfAnotherKind", with(sigmoid_mixtures("glm4_moe"), "topk_method", "greedy"), "'topk_method'",
+         "'greedy'"},
+        {"MixturesInSomeBlocks", with(sigmoid_mixtures("dots1"), "moe_layer_freq", 2), "'moe_layer_freq'", "got 2"},
+        {"PredictionLayersBeyondReason", with(sigmoid_mixtures("glm4_moe"), "num_nextn_predict_layers", 65),
+         "'num_nextn_predict_layers'", "got 65"},
+        {"WindowsOfDotsWithoutWidth",
+         with(with(sigmoid_mixtures("dots1"), "sliding_window", nullptr), "layer_types",
+              {"full_attention", "sliding_attention", "full_attention", "full_attention"}),
+         "'sliding_window' is missing", "layer 1"},
         {"RopeScalingOfAnotherType", with(llama(), "rope_scaling", "llama3"), "'rope_scaling'", "got string"},
         {"CrossedFrequencyFactors", with(llama(), "rope_scaling", crossed), "low_freq_factor < high_freq_factor", "4"},
         {"MissingScalingFactors", with(llama(), "rope_scaling", without_factor), "'factor' is missing", "rope_scaling"},

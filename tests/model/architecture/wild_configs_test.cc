@@ -310,6 +310,32 @@ constexpr WildConfig kConfigs[] = {
  "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})",
      // (4 here, not 40) (2560 · (2 · 2560 + 2 · 512 + 3 · 8192) + 2 · 2560), embedding, the last norm
      4ull * (2560ull * 30720 + 5120) + 100352ull * 2560 + 2560},
+    {"Glm45Air",
+     R"({"architectures": ["Glm4MoeForCausalLM"], "attention_bias": true, "attention_dropout": 0.0,
+ "eos_token_id": [151329, 151336, 151338], "first_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu",
+ "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 131072,
+ "model_type": "glm4_moe", "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128,
+ "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8,
+ "num_hidden_layers": 46, "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "pad_token_id": 151329,
+ "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 1000000,
+ "routed_scaling_factor": 1.0, "tie_word_embeddings": false, "topk_group": 1, "torch_dtype": "bfloat16",
+ "transformers_version": "4.54.0", "use_cache": true, "use_qk_norm": false, "vocab_size": 151552})",
+     // attention, biases of q, k and v, norms; the dense block's MLP; 129 experts, router and correction; embedding,
+     // head, the last norm
+     46ull * (4096ull * 26624 + 22528) + 3ull * 4096 * 10944 +
+         45ull * (129ull * 3 * 1408 * 4096 + 128ull * 4096 + 128) + 2ull * 151552 * 4096 + 4096},
+    {"Dots1",
+     R"({"architectures": ["Dots1ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+ "eos_token_id": 151649, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 4096,
+ "initializer_range": 0.02, "intermediate_size": 10944, "max_position_embeddings": 32768, "model_type": "dots1",
+ "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_routed_experts": 128, "n_shared_experts": 2,
+ "norm_topk_prob": true, "num_attention_heads": 32, "num_experts_per_tok": 6, "num_hidden_layers": 62,
+ "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+ "rope_theta": 10000000, "routed_scaling_factor": 2.5, "scoring_func": "noaux_tc", "sliding_window": null,
+ "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 152064})",
+     // attention, norms; the dense block's MLP; 130 experts' worth of MLPs and the router; embedding and head, a norm
+     62ull * (4ull * 4096 * 4096 + 2 * 128 + 2 * 4096) + 3ull * 4096 * 10944 +
+         61ull * (130ull * 3 * 1408 * 4096 + 128ull * 4096 + 128) + 2ull * 152064 * 4096 + 4096},
 };
 
 std::uint64_t parameters_of(const model::Architecture& architecture) {

@@ -56,6 +56,18 @@ TEST_F(UnexpectedTensors, AreNoneOfOurOwnCheckpoints) {
   EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{});
 }
 
+TEST_F(UnexpectedTensors, AreNoLayersOfMultiTokenPrediction) {
+  const std::vector<float> ones(8, 1.0f);
+  test::write_checkpoint(directory_.path(), R"({"model_type": "glm4_moe", "vocab_size": 4, "hidden_size": 4,
+      "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+      "num_nextn_predict_layers": 1})",
+                         {f32_tensor("model.layers.1.eh_proj.weight", {2, 4}, ones),
+                          f32_tensor("model.layers.1.mlp.gate.e_score_correction_bias", {8}, ones),
+                          f32_tensor("model.layers.2.eh_proj.weight", {2, 4}, ones)});
+  EXPECT_EQ(unexpected_tensors(*Checkpoint::open(directory_.path())),
+            std::vector<std::string>{"model.layers.2.eh_proj.weight"});
+}
+
 // Files that hold a tied head a second time are common; what such a head is, is to be read.
 TEST_F(UnexpectedTensors, AreTiedHeadsThatAreNotTheEmbedding) {
   const std::vector<float> table(16, 1.0f), vector(4, 5.0f);

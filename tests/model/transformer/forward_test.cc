@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/machine/thread_pool.h"
+#include "model/architecture/families.h"
 #include "model/transformer/transformer.h"
 #include "tests/model/transformer/layers/toy_layers.h"
 #include "tests/model/transformer/logits_of.h"
@@ -287,6 +289,38 @@ TEST(LargeTiles, GiveTheBitsOfSmallOnes) {
                           logits_of<float>(*network, std::span(tokens).subspan(first, 512)).values()))
         << first;
 }
+
+// Whole networks with mixtures, which the knobs do not have: routers of every kind, by the families that have them.
+class MixtureFamilies : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr const char* kCommon =
+      R"("vocab_size": 40, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts_per_tok": 2)";
+  const Architecture architecture = model::parse_architecture(fmt::format("{{{}, {}}}", GetParam(), kCommon), "toy");
+  const ToyWeights weights{architecture, 7};
+};
+
+TEST_P(MixtureFamilies, DoubleGivesTheLogitsOfTheDefinition) {
+  if (beside_default_tier()) GTEST_SKIP() << "double knows no tiers of instructions";
+  const auto tokens = toy_tokens(architecture, 60, 1);
+  const auto in_double = model::make_dense_transformer<double>(architecture, weights);
+  const Matrix<double> expected = naive_logits(architecture, weights, tokens);
+  EXPECT_TRUE(relative_error_within(logits_of<double>(*in_double, tokens).values(), expected.values(), 1e-12));
+  EXPECT_TRUE(
+      relative_error_within(extended_logits_of<double>(*in_double, tokens, 7).values(), expected.values(), 1e-12));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, MixtureFamilies,
+    testing::Values(
+        R"("model_type": "qwen2_moe", "num_experts": 6, "moe_intermediate_size": 9,
+           "shared_expert_intermediate_size": 11)",
+        R"("model_type": "qwen3_moe", "num_experts": 6, "moe_intermediate_size": 9, "norm_topk_prob": true)",
+        R"("model_type": "granitemoe", "num_local_experts": 6)",
+        R"("model_type": "glm4_moe", "n_routed_experts": 6, "moe_intermediate_size": 9, "head_dim": 8,
+           "routed_scaling_factor": 2.5)",
+        R"("model_type": "dots1", "n_routed_experts": 6, "moe_intermediate_size": 9, "n_shared_experts": 2,
+           "n_group": 3, "topk_group": 2, "max_window_layers": 1, "sliding_window": 12)"));
 
 TEST(LearnedPositions, EndTheSequence) {
   const Architecture architecture = toy_gpt2({.max_positions = 12});
