@@ -73,6 +73,7 @@ ExportModel::ExportModel(const std::filesystem::path& path)
                       .foreign = floats.foreign};
     }
     part.storage.role = p->role;
+    part.storage.corrected = model::is_corrected_router(architecture(), *p);
     parts_.push_back(std::move(part));
   }
   add_tensors();
@@ -108,9 +109,17 @@ void ExportModel::add_matrices() {
 
 void ExportModel::add_vectors() {
   std::map<std::string, std::size_t> index;
+  std::set<std::string> wide;
+  for (const model::BlockSpec& block : architecture().blocks)
+    if (block.experts && block.experts->correction) wide.insert(block.experts->correction->tensor);
   for (const Stored& stored : vectors_of(architecture(), *weights_)) {
     const auto [found, added] = index.try_emplace(stored.tensor, tensors_.size());
-    if (added) tensors_.push_back({.name = stored.tensor, .shape = stored.shape(), .parts = {}, .vectors = {}});
+    if (added)
+      tensors_.push_back({.name = stored.tensor,
+                          .shape = stored.shape(),
+                          .parts = {},
+                          .vectors = {},
+                          .wide = wide.contains(stored.tensor)});
     auto& pieces = tensors_[found->second].vectors;
     if (std::find(pieces.begin(), pieces.end(), stored) == pieces.end()) pieces.push_back(stored);
   }

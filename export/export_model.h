@@ -32,8 +32,12 @@ struct ExportTensor {
   std::vector<std::uint64_t> shape;      ///< in the family's file
   std::vector<const ExportPart*> parts;  ///< of ExportModel::parts()
   std::vector<model::Stored> vectors;    ///< of norms, biases, sinks: pieces of one tensor; empty for matrices
+  bool wide = false;   ///< float32, whatever the others are: a router's correction, which tells close scores apart
   bool zeros = false;  ///< a bias that neither checkpoint nor configuration has, but that a kind of layer now needs
 };
+
+/// The type of a tensor's values in a file of `dtype`.
+inline DType dtype_in(const ExportTensor& tensor, DType dtype) { return tensor.wide ? DType::kF32 : dtype; }
 
 /// An open checkpoint, float or quantized, in the terms of its architecture: what every exporter reads.
 /// Threads: const calls may run concurrently.

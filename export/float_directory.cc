@@ -16,15 +16,15 @@ Written write_float_directory(const ExportModel& model, std::string_view config,
   // A network without a head of its own keeps its names; beside one, transformers before version 5 wants the prefix.
   const model::Architecture& architecture = model.architecture();
   for (const ExportTensor& tensor : model.tensors())
-    declarations.push_back(
-        {architecture.head.tied ? tensor.name : model::full_name(architecture, tensor.name), dtype, tensor.shape});
+    declarations.push_back({architecture.head.tied ? tensor.name : model::full_name(architecture, tensor.name),
+                            dtype_in(tensor, dtype), tensor.shape});
   model::SafetensorsWriter writer(output / "model.safetensors", declarations, {{"format", "pt"}});
   Written written;
   double done = 0.0;
   for (const ExportTensor& tensor : model.tensors()) {
-    FloatEncoder encoder(tensor.name, dtype);
+    FloatEncoder encoder(tensor.name, dtype_in(tensor, dtype));
     for_values(model, tensor, [&](std::span<const float> values) { writer.write(encoder.encode(values)); });
-    written.bytes += checked_element_count(tensor.shape, tensor.name) * dtype_size(dtype);
+    written.bytes += checked_element_count(tensor.shape, tensor.name) * dtype_size(dtype_in(tensor, dtype));
     if (progress) progress({"exporting", ++done, static_cast<double>(model.tensors().size()), "tensors"});
   }
   for (const model::Parameter* layer : model::linear_layers(model.architecture()))

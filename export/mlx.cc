@@ -32,6 +32,8 @@ std::size_t mlx_group(const Storage& storage) {
 Fit fit(const Storage& storage) {
   Fit integers = fit_integers(storage, kBits);
   if (integers.kind == Fit::Kind::kRefused) return integers;
+  if (storage.corrected)
+    return Fit::refused("it has routers with a correction as floats alone", "format: float16 for this matrix");
   if (storage.cols % kGroups.back() != 0)
     return Fit::refused(fmt::format("rows of {} inputs are no multiple of its smallest group, 32", storage.cols),
                         "format: float16 for this matrix");

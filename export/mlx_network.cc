@@ -73,11 +73,13 @@ struct Family {
   std::string_view named = {};        ///< what config.json has to call the activation, if anything
   bool caps = false;                  ///< scores and logits go through tanh, always; otherwise never
   std::string_view bias = {};         ///< key that says whether q, k and v have biases
+  bool output_bias = true;            ///< ... and whether o has one; otherwise it has none
   Biases biases = Biases::kNone;      ///< where there is no such key
   std::string_view mlp_bias = {};
   bool mlp_biases = false;        ///< where there is no such key
   bool heads_fill_width = false;  ///< it takes hidden / heads for head_dim, whatever config.json says
   bool qk_norms = true;           ///< it has them where the model has
+  std::string_view qk_norm = {};  ///< key that says whether there are
   bool attention_alone = false;   ///< it wants to be told that blocks have attention, and how wide their MLPs are
   bool renormalises = true;       ///< it can make the weights of the chosen experts sum to 1
 };
@@ -94,6 +96,7 @@ constexpr Family kFamilies[] = {
      .logit_scale = "logit_scale",
      .bias = "attention_bias",
      .heads_fill_width = true},
+    {.name = "dots1", .rotary = kAnyScaling},
     {.name = "ernie4_5", .bias = "use_bias", .mlp_bias = "use_bias"},
     {.name = "exaone4", .rotary = kAnyScaling, .windows = Windows::kLetters},
     {.name = "gemma", .activation = Activation::kGelu},
@@ -106,6 +109,11 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kEvery,
      .scale = Scale::kScalar},
     {.name = "glm4", .partial = "partial_rotary_factor", .bias = "attention_bias"},
+    {.name = "glm4_moe",
+     .partial = "partial_rotary_factor",
+     .bias = "attention_bias",
+     .output_bias = false,
+     .qk_norm = "use_qk_norm"},
     {.name = "gpt2",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_epsilon",
@@ -320,6 +328,15 @@ std::string activation_objection(const Family& family, const BlockSpec& block) {
   return {};
 }
 
+// Its routers of sigmoids. Experts of groups that are not chosen stay there with a score of 0, which others may be
+// below.
+std::string sigmoids_objection(const model::ExpertsSpec& experts) {
+  if (experts.groups > 1) return differs("groups of experts", "one (n_group)", fmt::format("{}", experts.groups));
+  if (experts.active == 1 && experts.renormalise)
+    return differs("weight of a single expert", "its sigmoid", "1 (norm_topk_prob)");
+  return {};
+}
+
 std::string attention_objection(const Family& family, const AttentionSpec& attention) {
   const double by_width = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
   if (family.scale == Scale::kByWidth && !alike(attention.scale, by_width))
@@ -333,7 +350,7 @@ std::string attention_objection(const Family& family, const AttentionSpec& atten
 // Whether a layer has a bias, where config.json does not decide it.
 std::optional<bool> fixed_bias(const Family& family, const Parameter& layer) {
   if (!model::is_attention(layer)) return family.mlp_bias.empty() ? std::optional(family.mlp_biases) : std::nullopt;
-  if (!family.bias.empty()) return std::nullopt;
+  if (!family.bias.empty()) return layer.role == Role::kO && !family.output_bias ? std::optional(false) : std::nullopt;
   return family.biases == Biases::kAll || (family.biases == Biases::kQkv && layer.role != Role::kO);
 }
 
@@ -408,6 +425,8 @@ std::string objection(const Family& family, const Architecture& architecture) {
     const BlockSpec& block = architecture.blocks[i];
     std::string why = activation_objection(family, block);
     if (why.empty()) why = attention_objection(family, block.attention);
+    const bool sigmoids = block.experts && block.experts->routing == model::ExpertsSpec::Routing::kSigmoidThenTop;
+    if (why.empty() && sigmoids) why = sigmoids_objection(*block.experts);
     if (why.empty() && family.heads_fill_width && block.attention.q_width() != architecture.hidden)
       why = differs("head_dim", fmt::format("{} / {}", architecture.hidden, block.attention.heads),
                     fmt::format("{}", block.attention.head_dim));
@@ -513,6 +532,20 @@ void state_windows(const Family& family, Json& config, const Architecture& archi
   if (family.windows == Windows::kEvery) state(config, "sliding_window_pattern", every_nth(architecture));
 }
 
+void state_sigmoids(Json& config, const Architecture& architecture, const model::ExpertsSpec& experts) {
+  const auto mixture =
+      std::ranges::find_if(architecture.blocks, [](const BlockSpec& block) { return block.experts.has_value(); });
+  const std::size_t width = experts.experts.front().intermediate();
+  state(config, "n_routed_experts", experts.experts.size());
+  state(config, "n_shared_experts", experts.shared->intermediate() / width);
+  state(config, "num_experts_per_tok", experts.active);
+  state(config, "moe_intermediate_size", width);
+  state(config, "first_k_dense_replace", mixture - architecture.blocks.begin());
+  state(config, "norm_topk_prob", experts.renormalise);
+  state_number(config, "routed_scaling_factor", experts.scale);
+  for (const char* key : {"n_group", "topk_group"}) state(config, key, 1);
+}
+
 void state_experts(Json& config, const Architecture& architecture) {
   Json dense = Json::array();
   const model::ExpertsSpec* experts = nullptr;
@@ -524,6 +557,8 @@ void state_experts(Json& config, const Architecture& architecture) {
     }
   }
   if (experts == nullptr) return;
+  if (experts->routing == model::ExpertsSpec::Routing::kSigmoidThenTop)
+    return state_sigmoids(config, architecture, *experts);
   for (const char* key : {"num_experts", "num_local_experts"}) state(config, key, experts->experts.size());
   state(config, "num_experts_per_tok", experts->active);
   state(config, "norm_topk_prob", experts->renormalise);
@@ -632,6 +667,7 @@ void state_mlx_network(nlohmann::ordered_json& config, const model::Architecture
   state_experts(config, architecture);
   state_turning_blocks(*family, config, architecture);
   state_attention_alone(*family, config, architecture);
+  if (!family->qk_norm.empty()) state(config, family->qk_norm, block.attention.q_norm.has_value());
   if (!family->model_type.empty()) state(config, "model_type", family->model_type);
   if (!family->named.empty()) state_if_absent(config, "hidden_act", family->named);
   // Shifting may have given a layer biases, which the caller's flags have said already.

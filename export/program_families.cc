@@ -33,6 +33,11 @@ std::string no_dense_block(const Architecture& architecture) {
   return {};
 }
 
+std::string dense_blocks_alone(const Architecture& architecture) {
+  return architecture.has_experts() ? ""
+                                    : "its implementation has experts behind the first blocks, and no block has any";
+}
+
 constexpr Rename kMlxGpt2[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptj[] = {{"transformer.", "model."}};
 constexpr Rename kMlxGptNeox[] = {
@@ -43,12 +48,14 @@ constexpr std::string_view kMlxSparseExperts = "model.layers.{}.block_sparse_moe
 constexpr KnownFamily kMlxKnown[] = {
     {.family = "cohere", .head = Head::kTied},
     {.family = "cohere2", .head = Head::kTied},
+    {.family = "dots1", .experts = "model.layers.{}.mlp.experts.", .objection = dense_blocks_alone},
     {.family = "ernie4_5"},
     {.family = "exaone4"},
     {.family = "gemma", .head = Head::kTied},
     {.family = "gemma2", .head = Head::kTied},
     {.family = "gemma3_text"},
     {.family = "glm4", .head = Head::kOwn},
+    {.family = "glm4_moe", .head = Head::kOwn, .experts = kMlxMlpExperts, .objection = dense_blocks_alone},
     {.family = "gpt2", .head = Head::kTied, .renames = kMlxGpt2, .objection = four_times_the_width},
     {.family = "gpt_neox", .head = Head::kOwn, .renames = kMlxGptNeox, .objection = four_times_the_width},
     {.family = "gpt_oss", .head = Head::kOwn, .experts = "model.layers.{}.mlp.experts."},
@@ -101,8 +108,10 @@ constexpr KnownFamily kLinearLayers[] = {
     {.family = "seed_oss"},    {.family = "smollm3"},   {.family = "stablelm"}, {.family = "starcoder2"},
 };
 constexpr UnknownFamily kNoLinearLayers[] = {
+    {"dots1", kStackedExperts},
     {"falcon", "its projections are a Linear of their own, which looks for the weights that were packed"},
     {"gpt2", "its projections are Conv1D modules, and compressed-tensors quantizes only Linear ones"},
+    {"glm4_moe", kStackedExperts},
     {"gpt_oss", kStackedExperts},
     {"granitemoe", kStackedExperts},
     {"mixtral", kStackedExperts},
@@ -152,7 +161,9 @@ constexpr KnownFamily kGptqKnown[] = {
     {.family = "starcoder2"},
 };
 constexpr UnknownFamily kGptqUnknown[] = {
+    {"dots1", kStackedExperts},
     {"gpt_neox", "its weights are read as they are, but the logits there are not numbers"},
+    {"glm4_moe", kStackedExperts},
     {"gpt_oss", kStackedExperts},
     {"granitemoe", kStackedExperts},
     {"mixtral", kStackedExperts},

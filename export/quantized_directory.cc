@@ -144,9 +144,10 @@ class DirectoryPlan {
   }
 
   void add_vector(const ExportTensor& tensor) {
-    add({output_name(format_.families, architecture(), tensor.name), dtype_, tensor.shape},
-        [this, &tensor](const ByteSink& sink) {
-          FloatEncoder encoder(tensor.name, dtype_);
+    const DType dtype = dtype_in(tensor, dtype_);
+    add({output_name(format_.families, architecture(), tensor.name), dtype, tensor.shape},
+        [this, &tensor, dtype](const ByteSink& sink) {
+          FloatEncoder encoder(tensor.name, dtype);
           sink(encoder.encode(plan_.model.vector_values(tensor)));
         });
   }

@@ -29,6 +29,8 @@ struct Storage {
   std::string foreign = {};  ///< what another program stored that is read as floats: "Q4_K", "mxfp4"; or empty
   model::Role role = model::Role::kQ;  ///< what the matrix is for: some formats hold linear layers only
 
+  bool corrected = false;  ///< a router whose scores have a correction, which few hold as a linear layer
+
   bool coded() const { return format != quant::Format::kFloat16; }
   bool blocks() const { return format == quant::Format::kUniform || format == quant::Format::kInt4Block; }
   bool palette() const { return format == quant::Format::kPalette; }

@@ -108,6 +108,10 @@ bool is_attention(const Parameter& layer) {
   return layer.role == Role::kQ || layer.role == Role::kK || layer.role == Role::kV || layer.role == Role::kO;
 }
 
+bool is_corrected_router(const Architecture& architecture, const Parameter& matrix) {
+  return matrix.role == Role::kRouter && architecture.blocks[matrix.block].experts->correction.has_value();
+}
+
 const std::string& Architecture::bias_key(const Parameter& layer) const {
   return is_attention(layer) ? attention_bias_key : mlp_bias_key;
 }

@@ -180,6 +180,8 @@ std::vector<const Parameter*> matrices(const Architecture& architecture);
 std::vector<const Parameter*> bias_holders(const Architecture& architecture);
 /// Whether a linear layer of a block is one of attention's.
 bool is_attention(const Parameter& layer);
+/// Whether it is the router of a mixture whose choice has a correction.
+bool is_corrected_router(const Architecture& architecture, const Parameter& matrix);
 /// All norms, in order of use.
 std::vector<const NormSpec*> norms(const Architecture& architecture);
 

@@ -17,6 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The shortest decimal that is the same float: files hold floats, and 1e-5f is 1e-5 in a config.
+double shortest(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
+
 /// Ids at which texts end: that of a text alone, or those of a turn and of a message too.
 enum class Ends { kOfText, kAll };
 
@@ -46,6 +49,11 @@ class ConfigWriter {
     NIBBLE_REQUIRE(std::abs(value - computed) <= 1e-5 * computed, FormatError,
                    "{}: '{}' is {}; expected {}, which is what is computed, or no such key", metadata_.name(),
                    full(key), shortest(value), shortest(computed));
+  }
+  void require_natural(std::string_view key, std::uint64_t computed) const {
+    NIBBLE_REQUIRE(natural_or(key, computed) == computed, FormatError,
+                   "{}: '{}' is {}; expected {}, which is what is computed, or no such key", metadata_.name(),
+                   full(key), natural_or(key, computed), computed);
   }
   void require_truth(std::string_view key, bool computed) const {
     NIBBLE_REQUIRE(truth_or(key, computed) == computed, FormatError,
@@ -232,9 +240,6 @@ class ConfigWriter {
     asked_.insert(name);
     return name;
   }
-
-  /// The shortest decimal that is the same float: files hold floats, and 1e-5f is 1e-5 in a config.
-  static double shortest(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
 
   Json rotary_scaling() const {
     const std::string* const text = metadata_.text(full("rope.scaling.type"));
@@ -561,6 +566,39 @@ void glm4(ConfigWriter& writer) {
   writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
 }
 
+// Routers of sigmoids. Layers that guess at tokens further ahead are counted among the blocks.
+void sigmoid_mixtures(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  const std::uint64_t blocks = writer.natural("block_count"), ahead = writer.natural_or("nextn_predict_layers", 0);
+  writer.set("num_hidden_layers", blocks > ahead ? blocks - ahead : 0);
+  writer.require_natural("expert_gating_func", kGgufSigmoids);
+  writer.experts("n_routed_experts");
+  writer.copy_natural("expert_feed_forward_length", "moe_intermediate_size");
+  writer.copy_natural("expert_shared_count", "n_shared_experts");
+  writer.set("first_k_dense_replace", writer.natural_or("leading_dense_block_count", 0));
+  writer.set("norm_topk_prob", writer.truth_or("expert_weights_norm", false));
+  const double scale = writer.number_or("expert_weights_scale", 0.0);
+  writer.set("routed_scaling_factor", scale == 0.0 ? 1.0 : shortest(scale));  // as there, where 0 says nothing
+  const std::uint64_t groups = writer.natural_or("expert_group_count", 0);
+  writer.set("n_group", groups == 0 ? 1 : groups);
+  const std::uint64_t chosen = writer.natural_or("expert_group_used_count", 0);
+  writer.set("topk_group", groups <= 1 ? 1 : chosen);
+}
+
+void glm4_moe(ConfigWriter& writer) {
+  sigmoid_mixtures(writer);
+  writer.set("partial_rotary_factor", writer.rotary_share());
+  writer.set("attention_bias", writer.has_parameter(Role::kQ, true));
+  writer.set("use_qk_norm", writer.has_parameter(Role::kQNorm, false));
+  writer.set("num_nextn_predict_layers", 0);  // whose tensors are left in the file
+}
+
+void dots1(ConfigWriter& writer) {
+  sigmoid_mixtures(writer);
+  writer.set("sliding_window", nullptr);
+}
+
 void ernie4_5(ConfigWriter& writer) {
   rms_family(writer);
   writer.set("head_dim", writer.head_dim());
@@ -583,8 +621,8 @@ Filler filler_of(std::string_view name) {
       {"starcoder2", starcoder2}, {"stablelm", stablelm},  {"olmo", olmo},          {"olmo2", olmo2},
       {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
       {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
-      {"smollm3", smollm3},       {"glm4", glm4},          {"chatglm", glm4},       {"arcee", rms_family},
-      {"ernie4_5", ernie4_5},     {"seed_oss", seed_oss}};
+      {"smollm3", smollm3},       {"glm4", glm4},          {"glm4moe", glm4_moe},   {"dots1", dots1},
+      {"chatglm", glm4},          {"arcee", rms_family},   {"ernie4_5", ernie4_5},  {"seed_oss", seed_oss}};
   for (const auto& [known, filler] : kFillers)
     if (known == name) return filler;
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));

@@ -52,12 +52,19 @@ class Keys {
   }
 
   void experts() {
-    if (!block().experts) return;
-    const ExpertsSpec& experts = *block().experts;
+    const auto mixture =
+        std::ranges::find_if(architecture_.blocks, [](const BlockSpec& b) { return b.experts.has_value(); });
+    if (mixture == architecture_.blocks.end()) return;
+    const ExpertsSpec& experts = *mixture->experts;
     natural("expert_count", experts.experts.size());
     natural("expert_used_count", experts.active);
     natural("expert_feed_forward_length", experts.experts.front().intermediate());
-    if (experts.shared) natural("expert_shared_feed_forward_length", experts.shared->intermediate());
+    if (experts.routing == ExpertsSpec::Routing::kSigmoidThenTop) {
+      natural("leading_dense_block_count", static_cast<std::size_t>(mixture - architecture_.blocks.begin()));
+      sigmoids(experts);
+    } else if (experts.shared) {
+      natural("expert_shared_feed_forward_length", experts.shared->intermediate());
+    }
   }
 
   void window() {
@@ -82,6 +89,17 @@ class Keys {
   }
 
  private:
+  // The shared expert is so many experts side by side.
+  void sigmoids(const ExpertsSpec& experts) {
+    natural("expert_shared_count", experts.shared->intermediate() / experts.experts.front().intermediate());
+    number("expert_weights_scale", experts.scale);
+    truth("expert_weights_norm", experts.renormalise);
+    natural("expert_gating_func", kGgufSigmoids);
+    if (experts.groups == 1) return;
+    natural("expert_group_count", experts.groups);
+    natural("expert_group_used_count", experts.active_groups);
+  }
+
   std::string full(std::string_view key) const { return fmt::format("{}.{}", names_.name, key); }
 
   GgufMetadata& metadata_;

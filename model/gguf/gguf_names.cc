@@ -135,6 +135,8 @@ const std::vector<GgufArchitecture>& architecture_table() {
       {.name = "exaone4", .model_type = "exaone4", .window_every = 4, .factors = Factors::kOne},
       {.name = "smollm3", .model_type = "smollm3", .rotary = Rotary::kInterleaved},
       {.name = "glm4", .model_type = "glm4", .gate_in_up = true},
+      {.name = "glm4moe", .model_type = "glm4_moe", .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
+      {.name = "dots1", .model_type = "dots1", .biases = Biases::kNone, .head = Head::kWritten},
       {.name = "chatglm", .model_type = "glm", .gate_in_up = true, .heads_fill_width = true},
       {.name = "arcee", .model_type = "arcee", .rotary = Rotary::kInterleaved, .factors = Factors::kOne},
       {.name = "ernie4_5", .model_type = "ernie4_5"},  // takes a bias of attn_output too, and does not add it

@@ -63,6 +63,9 @@ struct GgufArchitecture {
   bool biases_demanded = false;  ///< it refuses files without those biases (of q, k and v: some of these do)
 };
 
+/// `expert_gating_func` of networks whose experts are weighed by sigmoids.
+inline constexpr unsigned kGgufSigmoids = 2;
+
 /// Whether llama.cpp adds a bias there.
 bool gguf_takes_bias(const GgufArchitecture& architecture, const Parameter& parameter);
 

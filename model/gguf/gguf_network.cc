@@ -50,7 +50,15 @@ void require_norms(const Architecture& architecture, const GgufArchitecture& nam
                                 block.attention.k_norm->width, architecture.hidden));
 }
 
+void require_mixtures(const Architecture& architecture, const GgufArchitecture& names) {
+  if ((names.name == "glm4moe" || names.name == "dots1") && !architecture.has_experts())
+    refuse(names, "a network without experts");
+}
+
 void require_heads(const Architecture& architecture, const GgufArchitecture& names) {
+  const AttentionSpec& first = architecture.blocks.front().attention;
+  if (names.name == "dots1" && first.kv_heads != first.heads)
+    refuse(names, fmt::format("{} key-value heads beside {}: it expects as many", first.kv_heads, first.heads));
   if (!names.heads_fill_width) return;
   for (const BlockSpec& block : architecture.blocks)
     if (block.attention.q_width() != architecture.hidden)
@@ -107,6 +115,7 @@ const GgufArchitecture& gguf_architecture_for(const Architecture& architecture) 
   require_factors(architecture, *names);
   require_windows(architecture, *names);
   require_norms(architecture, *names);
+  require_mixtures(architecture, *names);
   require_heads(architecture, *names);
   require_ramp(architecture, *names);
   if (names->head == GgufArchitecture::Head::kTied && !architecture.head.tied)

@@ -9,7 +9,11 @@ MODELS_BESIDE = "../shared/models"
 
 # K of these projections is no multiple of 32: no format holds blocks of 32 of them
 NO_O_PROJ = ["--recipe", "o_proj.yaml"]
+# ... and experts of 24
+NO_O_PROJ_OR_NARROW = ["--recipe", "narrow.yaml"]
 RECIPES = {
+    "narrow_8.yaml": "defaults: {format: uniform, bits: 8, group_size: 32}\nlayers: [{match: 'o_proj|experts.*down_proj', format: float16}]\n",
+    "narrow.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj|experts.*down_proj', format: float16}]\n",
     "down_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'down_proj', format: float16}]\n",
     "output_linear.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'output_linear', format: float16}]\n",
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
@@ -46,6 +50,10 @@ MODELS = {
     "granite4-8": (f"{OWN_FAMILIES}/granitemoehybrid", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=16"]),  # no layer left float
     "ministral": (f"{OWN_FAMILIES}/ministral", INT4),  # windows in some blocks
     "seed_oss": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # a bias of o_proj by a key of its own
+    "glm4_moe": (f"{OWN_FAMILIES}/glm4_moe", NO_O_PROJ_OR_NARROW),  # routers of sigmoids, a correction, a shared expert, a dense block
+    "glm4_moe-8": (f"{OWN_FAMILIES}/glm4_moe", ["--recipe", "narrow_8.yaml"]),  # rounded to float16, 4 bits have another greedy text
+    "dots1": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in groups
+    "dots1-one": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in one
     "ernie4_5-plain": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # without biases, of which llama.cpp adds none
     "seed_oss-plain": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # without that of o_proj, which it does not add either
     "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
@@ -58,6 +66,7 @@ CONFIGURATIONS = {
     "gpt_oss": {"rope_parameters.truncate": True},  # llama.cpp rounds YaRN's range of dimensions to whole ones
     "ernie4_5-plain": {"use_bias": False},
     "seed_oss-plain": {"attention_out_bias": False},
+    "dots1-one": {"n_group": 1, "topk_group": 1},  # mlx-lm leaves experts of other groups in with a score of 0
     "granite4-still": {"position_embedding_type": "nope"},
 }
 # ... and the tensors that go with them
@@ -104,6 +113,9 @@ EXPORTS = [
     *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),
     *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq") if (f, m) != ("gptq", "mistral")),
     # not gptq of mistral: transformers does not know which layers gptqmodel left out, whose own kernel wants 16 outputs or more
+    *(("dequantized", m, ["hugging_face"]) for m in ("glm4_moe-8", "dots1")),
+    *((f, m, ["llama_cpp"]) for m in ("glm4_moe", "dots1") for f in ("gguf", "gguf-float32")),
+    *(("mlx", m, ["mlx"]) for m in ("glm4_moe", "dots1-one")),
     *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "seed_oss") for f in ("compressed-tensors", "awq")),
     *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
@@ -120,4 +132,4 @@ AMPLIFIED_LIMIT = 0.2  # of llama.cpp's 8 bits in the families' random networks:
 DAMAGED = "llama"  # of its exports, the checks are shown copies with faults
 
 # Where a program takes a family for something else beyond so many tokens: it has no window for these
-FULL_ATTENTION_ONLY = {("mlx", "mistral"): 12, ("mlx", "fused"): 12, ("mlx", "gemma2"): 12, ("llama_cpp", "mistral"): 12, ("llama_cpp", "fused"): 12}
+FULL_ATTENTION_ONLY = {("mlx", "mistral"): 12, ("mlx", "fused"): 12, ("mlx", "gemma2"): 12, ("llama_cpp", "mistral"): 12, ("llama_cpp", "fused"): 12, ("llama_cpp", "dots1"): 12, ("mlx", "dots1-one"): 12}

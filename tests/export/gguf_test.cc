@@ -672,12 +672,61 @@ TEST(GgufExport, WritesGranite4AsGranite) {
   EXPECT_EQ(GgufFile::open(dir / "m.gguf")->metadata().find("granite.rope.scaling.finetuned"), nullptr);
 }
 
+TEST(GgufExport, TellsHowSigmoidsChooseExperts) {
+  const TempDir dir;
+  const auto write = [&](const std::string& family, const nlohmann::json& more) {
+    nlohmann::json config{{"model_type", family},     {"head_dim", 16},        {"n_routed_experts", 4},
+                          {"num_experts_per_tok", 2}, {"n_shared_experts", 2}, {"moe_intermediate_size", 32}};
+    config.update(more);
+    write_small_llama(dir / "model", config);
+  };
+  const auto exported = [&] {
+    EXPECT_EQ(export_gguf(dir / "model", dir / "m.gguf").read_back.rounded, 0u);
+    return GgufFile::open(dir / "m.gguf");
+  };
+  write("glm4_moe", {{"routed_scaling_factor", 2.5}, {"num_nextn_predict_layers", 1}});
+  const auto file = exported();
+  const model::GgufMetadata& glm = file->metadata();
+  EXPECT_EQ(glm.need_text("general.architecture"), "glm4moe");
+  EXPECT_EQ(glm.natural("glm4moe.block_count"), 2u);
+  EXPECT_EQ(glm.natural("glm4moe.leading_dense_block_count"), 1u);
+  EXPECT_EQ(glm.natural("glm4moe.expert_count"), 4u) << "although the first block has none";
+  EXPECT_EQ(glm.natural("glm4moe.expert_shared_count"), 2u);
+  EXPECT_EQ(glm.natural("glm4moe.expert_gating_func"), 2u);
+  EXPECT_EQ(glm.number("glm4moe.expert_weights_scale"), 2.5);
+  EXPECT_EQ(glm.truth("glm4moe.expert_weights_norm"), true);
+  EXPECT_EQ(glm.natural("glm4moe.rope.dimension_count"), 8u);
+  EXPECT_EQ(glm.find("glm4moe.expert_group_count"), nullptr);
+  EXPECT_EQ(glm.find("glm4moe.nextn_predict_layers"), nullptr);
+  EXPECT_EQ(file->tensor("blk.1.exp_probs_b.bias").shape, (std::vector<std::uint64_t>{4}));
+  EXPECT_EQ(file->tensor("blk.1.ffn_up_shexp.weight").shape, (std::vector<std::uint64_t>{64, 64}));
+  EXPECT_NE(file->find("blk.0.ffn_up.weight"), nullptr);
+  EXPECT_EQ(file->find("blk.1.ffn_norm.weight"), nullptr) << "it is post_attention_norm there";
+
+  const nlohmann::json dots1{
+      {"n_group", 2}, {"topk_group", 1}, {"first_k_dense_replace", 1}, {"num_key_value_heads", 4}};
+  write("dots1", dots1);
+  const auto dots = exported();
+  EXPECT_EQ(dots->metadata().natural("dots1.expert_group_count"), 2u);
+  EXPECT_EQ(dots->metadata().natural("dots1.expert_group_used_count"), 1u);
+  EXPECT_NE(dots->find("output.weight"), nullptr);
+  export_gguf(dir / "m.gguf", dir / "again.gguf");
+  EXPECT_EQ(GgufFile::open(dir / "again.gguf")->metadata().natural("dots1.expert_group_count"), 2u);
+
+  const auto run = [&] { return export_gguf(dir / "model", dir / "m.gguf", {}); };
+  write("glm4_moe", {{"first_k_dense_replace", 2}});
+  EXPECT_TRUE(throws_with<InvalidArgument>(run, "'glm4moe'", "a network without experts"));
+  write("dots1", {{"attention_bias", true}, {"num_key_value_heads", 4}});
+  EXPECT_TRUE(throws_with<InvalidArgument>(run, "q_proj' has a bias"));
+  write("dots1", {{"num_key_value_heads", 2}});
+  EXPECT_TRUE(throws_with<InvalidArgument>(run, "'dots1'", "2 key-value heads beside 4"));
+}
+
 // ---- every golden family
 
 /// Why a golden model is refused; empty: it is not.
 std::string_view refusal_of(std::string_view family) {
   if (family == "gpt_neo" || family == "gptj" || family == "opt") return "llama.cpp has no code for model_type";
-  if (family == "dots1" || family == "glm4_moe") return "GGUF: files are not written of model_type";
   if (family == "ernie4_5" || family == "seed_oss") return "o_proj' has a bias, which llama.cpp does not add there";
   if (family == "gemma2" || family == "gemma3") return "block 0: scale of scores";  // no key says that it is another
   if (family == "gemma3-sees") return "block 2 without a window";                   // of every six the last

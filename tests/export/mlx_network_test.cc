@@ -30,6 +30,13 @@ Json bare_config(std::string_view family) {
   return config;
 }
 
+// As little as has to be said of mixtures of sigmoids.
+Json sigmoids(std::string_view family) {
+  Json config = bare_config(family);
+  config["n_routed_experts"] = 4, config["num_experts_per_tok"] = 2, config["n_shared_experts"] = 1;
+  return config;
+}
+
 Json with(Json config, const Json& more) {
   config.update(more);
   return config;
@@ -92,6 +99,22 @@ TEST(MlxNetwork, ConfigurationsSayWhatFamiliesHaveOtherDefaultsFor) {
         {"attention_multiplier", 1.0}}},
       {with(bare_config("ministral"), {{"layer_types", {"full_attention", "sliding_attention"}}}),
        {{"model_type", "mistral"}, {"layer_types", {"full_attention", "sliding_attention"}}, {"sliding_window", 4096}}},
+      {sigmoids("glm4_moe"),
+       {{"n_group", 1},
+        {"topk_group", 1},
+        {"n_shared_experts", 1},
+        {"first_k_dense_replace", 1},
+        {"norm_topk_prob", true},
+        {"routed_scaling_factor", 1.0},
+        {"partial_rotary_factor", 0.5},
+        {"rope_scaling", nullptr},
+        {"rope_theta", 10000.0},
+        {"use_qk_norm", false},
+        {"attention_bias", false},
+        {"head_dim", 16},
+        {"tie_word_embeddings", false}}},
+      {with(sigmoids("dots1"), {{"n_shared_experts", 2}}),
+       {{"n_shared_experts", 2}, {"first_k_dense_replace", 0}, {"norm_topk_prob", false}}},
       {bare_config("seed_oss"), {{"attention_bias", true}, {"tie_word_embeddings", false}, {"head_dim", 128}}},
       {bare_config("gpt_oss"), {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", 128}}},
       {bare_config("gpt_neox"), {{"rotary_emb_base", 10000.0}, {"rotary_pct", 0.25}}},
@@ -189,6 +212,21 @@ TEST(MlxNetwork, NetworksThatItDoesNotComputeAreRefused) {
       {"olmo3", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "windows", "without", "2 of 2"},
       {"exaone4", {{"layer_types", {"full_attention", "full_attention"}}}, "rotary embeddings", "every", "0 of 2"},
       {"qwen2_moe", {{"norm_topk_prob", true}}, "weights of experts", "softmax", "norm_topk_prob"},
+      {"glm4_moe",
+       {{"n_routed_experts", 8}, {"num_experts_per_tok", 2}, {"n_group", 4}, {"topk_group", 2}},
+       "block 1: groups of experts",
+       "one (n_group)",
+       "has 4;"},
+      {"glm4_moe",
+       {{"n_routed_experts", 8}, {"num_experts_per_tok", 1}},
+       "weight of a single expert",
+       "sigmoid",
+       "norm_topk_prob"},
+      {"dots1",
+       {{"n_routed_experts", 8}, {"num_experts_per_tok", 2}, {"n_shared_experts", 1}, {"attention_bias", true}},
+       "bias of 'model.layers.0.self_attn.q_proj'",
+       "none",
+       "one;"},
       {"qwen3", {{"attention_bias", true}}, "bias of 'model.layers.0.self_attn.q_proj'", "none", "one;"},
       {"gemma", {{"head_dim", 16}, {"attention_bias", true}}, "bias of", "none", "one;"},
       {"qwen2_moe", {{"qkv_bias", false}}, "q_proj'", "one always", "none;"},

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/text/json.h"
+#include "export/export_checkpoint.h"
 #include "model/architecture/families.h"
 #include "tests/export/directory_support.h"
 #include "tests/quant/job/calibrated_models.h"
@@ -95,6 +96,42 @@ TEST(ProgramNames, AMixtureWithExpertsLeftFloatIsStackedAsFloats) {
   EXPECT_EQ(tensors.at(stack + "down_proj.weight").shape, (std::vector<std::uint64_t>{3, 32, 64}));
   EXPECT_EQ(tensors.at(stack + "down_proj.weight").dtype, "F16");
   EXPECT_FALSE(tensors.contains(stack + "down_proj.scales"));
+}
+
+// mlx-lm's routers with a correction are no linear layers.
+TEST(ProgramNames, ARouterWithACorrectionIsFloatInMlx) {
+  const TempDir dir;
+  nlohmann::json config = nlohmann::json::parse(llama_config());
+  config.update({{"model_type", "dots1"},
+                 {"n_routed_experts", 3},
+                 {"num_experts_per_tok", 2},
+                 {"n_shared_experts", 2},
+                 {"moe_intermediate_size", 32},
+                 {"first_k_dense_replace", 1}});
+  write_model(dir / "model", config.dump());
+  quantize_int4(dir);
+  export_to("mlx", dir / "q", dir / "out");
+  const auto tensors = tensors_of(dir / "out");
+  const std::string mlp = "model.layers.1.mlp.";
+  EXPECT_EQ(tensors.at(mlp + "experts.gate_proj.weight").shape, (std::vector<std::uint64_t>{3, 32, 8}));
+  EXPECT_EQ(tensors.at(mlp + "shared_experts.up_proj.weight").shape, (std::vector<std::uint64_t>{64, 8}));
+  EXPECT_EQ(tensors.at(mlp + "gate.e_score_correction_bias").shape, (std::vector<std::uint64_t>{3}));
+  EXPECT_EQ(tensors.at(mlp + "gate.e_score_correction_bias").dtype, "F32") << "whatever the others are";
+  EXPECT_EQ(tensors.at(mlp + "gate.weight").dtype, "F16");
+  EXPECT_TRUE(tensors.contains("model.layers.0.mlp.gate_proj.scales"));
+  export_to("dequantized", dir / "q", dir / "floats");
+  EXPECT_EQ(tensors_of(dir / "floats").at(mlp + "gate.e_score_correction_bias").dtype, "F32");
+  EXPECT_EQ(tensors_of(dir / "floats").at(mlp + "gate.weight").dtype, "F16");
+  const std::string more = ", layers: [{match: 'mlp.gate.weight', format: int4-block}]";
+  quantize_int4(dir, more);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_to("mlx", dir / "q", dir / "again"); },
+                                           "model.layers.1.mlp.gate", "routers with a correction as floats"));
+  EXPECT_TRUE(throws_with<InvalidArgument>(
+      [&] {
+        exporting::require_exportable(exporting::find_exporter("mlx"), dir / "model",
+                                      quant::Recipe::parse("{defaults: {format: int4-block}" + more + "}", "r"));
+      },
+      "model.layers.1.mlp.gate", "routers with a correction as floats"));
 }
 
 TEST(ProgramNames, FamiliesThatAProgramDoesNotRunAreRefusedWithTheReason) {

@@ -23,6 +23,7 @@ void set_groups(ExpertsSpec& experts, std::size_t count, const FamilyConfig& con
   NIBBLE_REQUIRE(experts.active <= experts.active_groups * size, FormatError,
                  "{}: 'topk_group': {} of {} groups have {} experts, of which 'num_experts_per_tok' chooses {}",
                  config.what(), experts.active_groups, experts.groups, experts.active_groups * size, experts.active);
+  if (experts.active_groups == experts.groups) experts.groups = experts.active_groups = 1;  // no expert is left out
 }
 
 // Layers behind the last block that guess at tokens further ahead: no part of the network, as in transformers.

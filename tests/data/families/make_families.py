@@ -34,7 +34,7 @@ MODELS = {
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
     # groups of experts, windows in the last two blocks
     "dots1": dict(
-        TEXT, model_type="dots1", head_dim=12, n_routed_experts=6, num_experts_per_tok=3, n_group=3, topk_group=2,
+        dict(TEXT, num_key_value_heads=4), model_type="dots1", head_dim=12, n_routed_experts=6, num_experts_per_tok=3, n_group=3, topk_group=2,
         n_shared_experts=2, moe_intermediate_size=24, first_k_dense_replace=1, routed_scaling_factor=1.5,
         norm_topk_prob=False, sliding_window=WINDOW, max_window_layers=2),
     "ernie4_5": dict(TEXT, model_type="ernie4_5", head_dim=12, use_bias=True),

@@ -371,6 +371,13 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+Contents of_sigmoids(Contents contents) {
+  return std::move(contents.natural("expert_count", 8)
+                       .natural("expert_used_count", 2)
+                       .natural("expert_feed_forward_length", 32)
+                       .natural("expert_shared_count", 2));
+}
+
 // Every key that is written is one that the family's own parser understands.
 TEST(GgufConfig, IsUnderstoodByEveryFamily) {
   for (const GgufArchitecture& row : gguf_architectures()) {
@@ -383,6 +390,7 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
     contents.number("attention.layer_norm_epsilon", row.name == "olmo" ? 1e-5f : 1e-6f);
     if (is_one_of(row.name, {"qwen2moe", "qwen3moe", "olmoe", "granitemoe", "gpt-oss"}))
       contents.natural("expert_count", 4).natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
+    if (is_one_of(row.name, {"glm4moe", "dots1"})) contents = of_sigmoids(std::move(contents));
     if (row.name == "qwen2moe") contents.natural("expert_shared_feed_forward_length", 48);
     if (row.name == "gpt-oss") contents.word("rope.scaling.type", "yarn").number("rope.scaling.factor", 32.0f);
     if (row.window_every != 0 || is_one_of(row.name, {"phi3", "mistral3"}))
@@ -443,6 +451,53 @@ TEST(GgufConfig, SaysWhatFamiliesHaveDefaultsOfTheirOwnFor) {
   EXPECT_EQ(of("seed_oss").config()["head_dim"], 16);
   EXPECT_EQ(of("seed_oss").config()["attention_bias"], false);
   EXPECT_EQ(of("seed_oss").tensor("blk.0.attn_q.bias").config()["attention_bias"], true);
+}
+
+TEST(GgufConfig, OfSigmoidsSaysHowExpertsAreChosen) {
+  const auto of = [](std::string name) {
+    return of_sigmoids(Contents(std::move(name)).number("attention.layer_norm_rms_epsilon", 1e-6f));
+  };
+  const json bare = of("glm4moe").config();
+  const json expected = {{"n_routed_experts", 8},
+                         {"n_shared_experts", 2},
+                         {"first_k_dense_replace", 0},
+                         {"norm_topk_prob", false},
+                         {"routed_scaling_factor", 1.0},
+                         {"n_group", 1},
+                         {"topk_group", 1},
+                         {"use_qk_norm", false},
+                         {"attention_bias", false},
+                         {"partial_rotary_factor", 1.0},
+                         {"num_nextn_predict_layers", 0},
+                         {"num_hidden_layers", 2}};
+  for (const auto& [key, value] : expected.items()) EXPECT_EQ(bare.value(key, json("absent")), value) << key;
+
+  const json full = of("glm4moe")
+                        .natural("leading_dense_block_count", 1)
+                        .truth("expert_weights_norm", true)
+                        .number("expert_weights_scale", 2.5f)
+                        .natural("expert_gating_func", 2)
+                        .natural("expert_group_count", 4)
+                        .natural("expert_group_used_count", 2)
+                        .natural("rope.dimension_count", 8)
+                        .tensor("blk.0.attn_q.bias")
+                        .tensor("blk.0.attn_q_norm.weight")
+                        .config();
+  const Architecture a = parse_architecture(full.dump(), "m.gguf");
+  EXPECT_TRUE(a.blocks[0].mlp && a.blocks[1].experts);
+  EXPECT_EQ(a.blocks[1].experts->groups, 4u);
+  EXPECT_EQ(a.blocks[1].experts->active_groups, 2u);
+  EXPECT_TRUE(a.blocks[1].experts->renormalise);
+  EXPECT_TRUE(test::near(a.blocks[1].experts->scale, 2.5, {}));
+  EXPECT_EQ(a.blocks[1].experts->shared->intermediate(), 64u);
+  EXPECT_TRUE(a.blocks[0].attention.q.biased && a.blocks[0].attention.q_norm);
+  EXPECT_EQ(a.blocks[0].attention.rotary->dims, 8u);
+
+  EXPECT_EQ(of("glm4moe").natural("nextn_predict_layers", 1).config()["num_hidden_layers"], 1)
+      << "the last of what the file calls blocks guesses further ahead";
+  EXPECT_TRUE(of("dots1").config()["sliding_window"].is_null());
+  for (const char* const name : {"glm4moe", "dots1"})
+    EXPECT_TRUE(refuses(of(name).natural("expert_gating_func", 1), "expert_gating_func' is 1; expected 2"));
 }
 
 TEST(GgufConfig, OfMixtralIsNotLlamas) {

@@ -46,6 +46,10 @@ TEST(GgufNames, AreTheFormats) {
   EXPECT_EQ(name_of("llama", {.role = Role::kGate, .expert = 5}), "blk.0.ffn_gate_exps.weight");
   EXPECT_EQ(name_of("gpt-oss", {.role = Role::kDown, .expert = 5, .bias = true}), "blk.0.ffn_down_exps.bias");
   EXPECT_EQ(name_of("qwen2moe", {.role = Role::kUp, .shared_expert = true}), "blk.0.ffn_up_shexp.weight");
+  EXPECT_EQ(name_of("glm4moe", {.role = Role::kMlpNorm}), "blk.0.post_attention_norm.weight");
+  EXPECT_EQ(name_of("dots1", {.role = Role::kRouterCorrection, .block = 1, .bias = true}), "blk.1.exp_probs_b.bias");
+  EXPECT_TRUE(gguf_ends_in_bias(Role::kRouterCorrection));
+  EXPECT_FALSE(gguf_ends_in_bias(Role::kSinks));
   EXPECT_EQ(name_of("qwen2moe", {.role = Role::kSharedExpertGate}), "blk.0.ffn_gate_inp_shexp.weight");
 }
 
