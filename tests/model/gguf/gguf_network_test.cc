@@ -46,6 +46,7 @@ Architecture with_factors(const GgufArchitecture& names, std::size_t lists) {
   architecture.head.tied = true;
   BlockSpec& block = architecture.blocks.front();
   if (names.window_every != 0 && names.name != "exaone4") block.attention.window = 64;
+  if (names.name == "glm4moe" || names.name == "dots1") block.experts.emplace();
   if (lists == 0) block.attention.rotary->scaling = {};
   if (lists == 2) block.attention.rotary->scaling.long_factors = {1, 3};
   return architecture;
@@ -93,6 +94,28 @@ TEST(GgufNetwork, RefusesHeadsThatItTakesToFillTheWidth) {
     else
       EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { look_up(config); },
                                                      "does not compute 2 heads of 8 beside a width of 8"));
+  }
+}
+
+// Its glm4moe and dots1 know blocks without experts in front of such with experts alone; dots1 has no grouped heads.
+TEST(GgufNetwork, RefusesMixturesThatItDoesNotCompute) {
+  for (const std::string_view family : {"glm4_moe", "dots1"}) {
+    SCOPED_TRACE(family);
+    nlohmann::json config = small(family);
+    config.update({{"n_routed_experts", 2},
+                   {"num_experts_per_tok", 1},
+                   {"n_shared_experts", 1},
+                   {"moe_intermediate_size", 8},
+                   {"first_k_dense_replace", 1},
+                   {"tie_word_embeddings", false}});
+    EXPECT_NO_THROW(look_up(config));
+    nlohmann::json dense = config, grouped = config;
+    dense["first_k_dense_replace"] = 2, grouped["num_key_value_heads"] = 1;
+    EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { look_up(dense); }, "a network without experts"));
+    if (family == "dots1")
+      EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { look_up(grouped); }, "1 key-value heads beside 2"));
+    else
+      EXPECT_NO_THROW(look_up(grouped));
   }
 }
 
