@@ -173,10 +173,7 @@ std::vector<std::pair<std::string, std::vector<PlannedMatrix>>> planned_groups(c
     else
       for (const quant::TensorSettings& settings : possible_settings(*item->second, recipe))
         matrix.storages.push_back(storage_of(settings, parameter->out, parameter->in));
-    for (Storage& storage : matrix.storages) {
-      storage.role = parameter->role;
-      storage.corrected = model::is_corrected_router(architecture, *parameter);
-    }
+    for (Storage& storage : matrix.storages) storage.set_purpose(architecture, *parameter);
     const auto [found, added] = index.try_emplace(group_name(exporter, architecture, *parameter), groups.size());
     if (added) groups.push_back({found->first, {}});
     groups[found->second].second.push_back(std::move(matrix));

@@ -72,8 +72,7 @@ ExportModel::ExportModel(const std::filesystem::path& path)
                       .cols = p->in,
                       .foreign = floats.foreign};
     }
-    part.storage.role = p->role;
-    part.storage.corrected = model::is_corrected_router(architecture(), *p);
+    part.storage.set_purpose(architecture(), *p);
     parts_.push_back(std::move(part));
   }
   add_tensors();

@@ -532,15 +532,12 @@ void state_windows(const Family& family, Json& config, const Architecture& archi
   if (family.windows == Windows::kEvery) state(config, "sliding_window_pattern", every_nth(architecture));
 }
 
-void state_sigmoids(Json& config, const Architecture& architecture, const model::ExpertsSpec& experts) {
-  const auto mixture =
-      std::ranges::find_if(architecture.blocks, [](const BlockSpec& block) { return block.experts.has_value(); });
-  const std::size_t width = experts.experts.front().intermediate();
+void state_sigmoids(Json& config, std::size_t dense_blocks, const model::ExpertsSpec& experts) {
   state(config, "n_routed_experts", experts.experts.size());
-  state(config, "n_shared_experts", experts.shared->intermediate() / width);
+  state(config, "n_shared_experts", experts.shared_count());
   state(config, "num_experts_per_tok", experts.active);
-  state(config, "moe_intermediate_size", width);
-  state(config, "first_k_dense_replace", mixture - architecture.blocks.begin());
+  state(config, "moe_intermediate_size", experts.experts.front().intermediate());
+  state(config, "first_k_dense_replace", dense_blocks);
   state(config, "norm_topk_prob", experts.renormalise);
   state_number(config, "routed_scaling_factor", experts.scale);
   for (const char* key : {"n_group", "topk_group"}) state(config, key, 1);
@@ -558,7 +555,7 @@ void state_experts(Json& config, const Architecture& architecture) {
   }
   if (experts == nullptr) return;
   if (experts->routing == model::ExpertsSpec::Routing::kSigmoidThenTop)
-    return state_sigmoids(config, architecture, *experts);
+    return state_sigmoids(config, dense.size(), *experts);
   for (const char* key : {"num_experts", "num_local_experts"}) state(config, key, experts->experts.size());
   state(config, "num_experts_per_tok", experts->active);
   state(config, "norm_topk_prob", experts->renormalise);

@@ -172,20 +172,23 @@ constexpr UnknownFamily kGptqUnknown[] = {
     {"qwen3_moe", kStackedExperts},
 };
 
+constexpr std::string_view kGateAndUpApart =
+    "does not load this family (it looks for gate and up apart); transformers does";
+constexpr std::string_view kNotInItsList = "does not load this family, which its list lacks; transformers does";
 constexpr FamilyNote kHybridNote{"granitemoehybrid",
                                  "does not load this family (it looks for state-space layers); transformers does"};
 constexpr FamilyNote kGptqNotes[] = {
-    {"glm", "does not load this family (it looks for gate and up apart); transformers does"},
-    {"glm4", "does not load this family (it looks for gate and up apart); transformers does"},
+    {"glm", kGateAndUpApart},
+    {"glm4", kGateAndUpApart},
     kHybridNote,
 };
 constexpr FamilyNote kAwqNotes[] = {
-    {"arcee", "does not load this family, which its list lacks; transformers does"},
+    {"arcee", kNotInItsList},
     {"glm",
      "loads this family without gate and up and computes something else, and does not say so; load it with "
      "transformers"},
     kHybridNote,
-    {"ministral", "does not load this family, which its list lacks; transformers does"},
+    {"ministral", kNotInItsList},
 };
 
 const KnownFamily* find_known(const ProgramFamilies& program, std::string_view family) {

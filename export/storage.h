@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "model/architecture/parameter.h"
+#include "model/architecture/architecture.h"
 #include "quant/recipe/settings.h"
 #include "quant/store/model_weights.h"
 
@@ -28,8 +28,13 @@ struct Storage {
   std::size_t rows = 0, cols = 0;
   std::string foreign = {};  ///< what another program stored that is read as floats: "Q4_K", "mxfp4"; or empty
   model::Role role = model::Role::kQ;  ///< what the matrix is for: some formats hold linear layers only
+  bool corrected = false;              ///< a router whose scores have a correction, which few hold as a linear layer
 
-  bool corrected = false;  ///< a router whose scores have a correction, which few hold as a linear layer
+  /// Sets role and corrected to those of a matrix of the network.
+  void set_purpose(const model::Architecture& architecture, const model::Parameter& matrix) {
+    role = matrix.role;
+    corrected = model::is_corrected_router(architecture, matrix);
+  }
 
   bool coded() const { return format != quant::Format::kFloat16; }
   bool blocks() const { return format == quant::Format::kUniform || format == quant::Format::kInt4Block; }

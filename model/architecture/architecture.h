@@ -70,8 +70,8 @@ struct MlpSpec {
 ///   score_e   softmax(l)_e, l_e or σ(l_e), by `routing`
 ///   chosen    the `active` largest score_e + correction_e, of the `active_groups` best of `groups` groups: a group is
 ///             experts / groups experts in a row, and is worth the sum of its two largest score_e + correction_e
-///   weight_e  scale · score_e, divided by the sum of the chosen scores (by `least_sum` where that is more) where
-///             `renormalise`; of logits as scores, scale · softmax over the chosen
+///   weight_e  scale · score_e, divided by the sum of the chosen scores where `renormalise`; of logits as scores,
+///             scale · softmax over the chosen
 struct ExpertsSpec {
   enum class Routing {
     kSoftmaxThenTop,  ///< probabilities over all experts
@@ -82,12 +82,15 @@ struct ExpertsSpec {
   bool renormalise = false;
   std::size_t active = 0;
   std::size_t groups = 1, active_groups = 1;
-  double scale = 1.0, least_sum = 0.0;
+  double scale = 1.0;
   Parameter router;                  ///< (experts, hidden)
   std::optional<Stored> correction;  ///< (experts): decides which are chosen, and is in no weight
   std::vector<MlpSpec> experts;
   std::optional<MlpSpec> shared;
   std::optional<Parameter> shared_gate;  ///< (1, hidden)
+
+  /// So many experts side by side are the shared one.
+  std::size_t shared_count() const { return shared ? shared->intermediate() / experts.front().intermediate() : 0; }
 };
 
 /// One block over the residual stream x, with m = residual_multiplier:

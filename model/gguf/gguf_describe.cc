@@ -89,9 +89,8 @@ class Keys {
   }
 
  private:
-  // The shared expert is so many experts side by side.
   void sigmoids(const ExpertsSpec& experts) {
-    natural("expert_shared_count", experts.shared->intermediate() / experts.experts.front().intermediate());
+    natural("expert_shared_count", experts.shared_count());
     number("expert_weights_scale", experts.scale);
     truth("expert_weights_norm", experts.renormalise);
     natural("expert_gating_func", kGgufSigmoids);

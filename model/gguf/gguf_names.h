@@ -60,7 +60,8 @@ struct GgufArchitecture {
     kTwo,       ///< those two, without such a key
   };
   Factors factors = Factors::kNone;
-  bool biases_demanded = false;  ///< it refuses files without those biases (of q, k and v: some of these do)
+  bool experts_demanded = false;  ///< it computes no network without experts
+  bool biases_demanded = false;   ///< it refuses files without those biases (of q, k and v: some of these do)
 };
 
 /// `expert_gating_func` of networks whose experts are weighed by sigmoids.

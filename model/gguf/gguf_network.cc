@@ -51,8 +51,7 @@ void require_norms(const Architecture& architecture, const GgufArchitecture& nam
 }
 
 void require_mixtures(const Architecture& architecture, const GgufArchitecture& names) {
-  if ((names.name == "glm4moe" || names.name == "dots1") && !architecture.has_experts())
-    refuse(names, "a network without experts");
+  if (names.experts_demanded && !architecture.has_experts()) refuse(names, "a network without experts");
 }
 
 void require_heads(const Architecture& architecture, const GgufArchitecture& names) {

@@ -114,7 +114,6 @@ class Comparison {
     same("number of groups of experts", own.groups, theirs.groups);
     same("number of chosen groups of experts", own.active_groups, theirs.active_groups);
     number("scale of experts' weights", own.scale, theirs.scale);
-    number("least sum of experts' weights", own.least_sum, theirs.least_sum);
     mlp(own.experts.front(), theirs.experts.front());
     same("shared expert (whether there is one)", own.shared.has_value(), theirs.shared.has_value());
     same("gate of the shared expert (whether there is one)", own.shared_gate.has_value(),

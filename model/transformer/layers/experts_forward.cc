@@ -25,9 +25,8 @@ void check_rule(const ExpertsSpec& spec, const RoutingRule& rule) {
   NIBBLE_REQUIRE(rule.correction.empty() || rule.correction.size() == count, InvalidArgument,
                  "mixture {}: expected a correction of {} experts, got {}", spec.router.module, count,
                  rule.correction.size());
-  NIBBLE_REQUIRE(spec.scale > 0.0 && spec.least_sum >= 0.0, InvalidArgument,
-                 "mixture {}: expected a positive scale and least sum, got {} and {}", spec.router.module, spec.scale,
-                 spec.least_sum);
+  NIBBLE_REQUIRE(spec.scale > 0.0, InvalidArgument, "mixture {}: expected a positive scale, got {}", spec.router.module,
+                 spec.scale);
 }
 
 }  // namespace

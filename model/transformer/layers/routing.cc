@@ -74,22 +74,15 @@ void choose(const RoutingRule& rule, std::span<const T> scores, std::span<std::s
   for (std::size_t& e : chosen) e = groups[e / size] * size + e % size;
 }
 
-// What the scores of the chosen are divided by, and whether that is a constant.
+// What the scores of the chosen are divided by: a constant where they are not renormalised.
 template <class T>
-struct Divisor {
-  T value = T(1);
-  bool constant = true;
-
-  Divisor() = default;
-  Divisor(const RoutingRule& rule, std::span<const T> scores, std::span<const std::size_t> chosen) {
-    if (!rule.renormalise) return;
-    WideOf<T> sum{};
-    for (const std::size_t e : chosen) sum += static_cast<WideOf<T>>(scores[e]);
-    if (rule.scores == RoutingRule::Scores::kSigmoids) sum += kAddedToSum;
-    constant = real_part(sum) < rule.least_sum;
-    value = constant ? T(static_cast<RealOf<T>>(rule.least_sum)) : static_cast<T>(sum);
-  }
-};
+T divisor_of(const RoutingRule& rule, std::span<const T> scores, std::span<const std::size_t> chosen) {
+  if (!rule.renormalise) return T(1);
+  WideOf<T> sum{};
+  for (const std::size_t e : chosen) sum += static_cast<WideOf<T>>(scores[e]);
+  if (rule.scores == RoutingRule::Scores::kSigmoids) sum += kAddedToSum;
+  return static_cast<T>(sum);
+}
 
 // Fills starts, tokens and place from `expert`.
 template <class T>
@@ -140,7 +133,7 @@ void route(const RoutingRule& rule, MatrixView<T> logits, Routing<T>& routing) {
     const auto expert = std::span<const std::size_t>(routing.expert).subspan(t * active, active);
     const auto place = std::span<const std::size_t>(routing.place).subspan(t * active, active);
     if (rule.scores != Scores::kOfChosen) {
-      const T divisor = Divisor<T>(rule, row, expert).value;
+      const T divisor = divisor_of<T>(rule, row, expert);
       for (std::size_t c = 0; c < active; ++c) routing.weights[place[c]] = row[expert[c]] / divisor * scale;
     } else {
       thread_local std::vector<T> chosen;
@@ -153,10 +146,10 @@ void route(const RoutingRule& rule, MatrixView<T> logits, Routing<T>& routing) {
 }
 
 // With w_e = c s_e / D for the chosen (c: scale, D: divisor), g_e = dL/dw_e and m = Σ g_e w_e:
-//   dL/ds_e = (c g_e - m) / D, or c g_e / D where D is constant.
+//   dL/ds_e = (c g_e - m) / D where renormalised, else c g_e.
 // Of sigmoids, dL/dl_e = s_e (1 - s_e) dL/ds_e. Of probabilities, dL/dl_e = s_e (dL/ds_e - Σ_j s_j dL/ds_j), where the
-// sum is over the chosen: 0, or m where D is constant; those not chosen have the second term alone. Of the chosen
-// logits, s is their softmax and D constant.
+// sum is over the chosen: 0 where renormalised, else m; those not chosen have the second term alone. Of the chosen
+// logits, s is their softmax and D is 1.
 template <class T>
 void route_backward(const RoutingRule& rule, const Routing<T>& routing, MatrixView<T> logits) {
   using Scores = RoutingRule::Scores;
@@ -172,20 +165,19 @@ void route_backward(const RoutingRule& rule, const Routing<T>& routing, MatrixVi
     thread_local std::vector<T> chosen;
     chosen.resize(active);
     const bool of_chosen = rule.scores == Scores::kOfChosen;
-    const Divisor<T> divisor = of_chosen ? Divisor<T>() : Divisor<T>(rule, row, expert);
+    const T divisor = of_chosen ? T(1) : divisor_of<T>(rule, row, expert);
     for (std::size_t c = 0; c < active; ++c) {
       const T gradient = scale * routing.gradient[place[c]];
       if (of_chosen) {
         chosen[c] = routing.weights[place[c]] / scale * (gradient - mean);
       } else if (rule.scores == Scores::kSigmoids) {
         const T score = row[expert[c]];
-        chosen[c] = (divisor.constant ? gradient : gradient - mean) / divisor.value * (score * (T(1) - score));
+        chosen[c] = (rule.renormalise ? gradient - mean : gradient) / divisor * (score * (T(1) - score));
       } else {
-        const T slope = divisor.constant ? gradient / divisor.value - mean : (gradient - mean) / divisor.value;
-        chosen[c] = row[expert[c]] * slope;
+        chosen[c] = row[expert[c]] * ((gradient - mean) / divisor);
       }
     }
-    const bool all = rule.scores == Scores::kProbabilities && divisor.constant;
+    const bool all = rule.scores == Scores::kProbabilities && !rule.renormalise;
     for (T& value : row) value = all ? -value * mean : T(0);
     for (std::size_t c = 0; c < active; ++c) row[expert[c]] = chosen[c];
   });

@@ -36,7 +36,7 @@ struct RoutingRule {
   std::size_t active = 0;
   bool renormalise = false;
   std::size_t groups = 1, active_groups = 1;
-  double scale = 1.0, least_sum = 0.0;
+  double scale = 1.0;
   std::vector<float> correction;  ///< one per expert, or empty
 
   explicit RoutingRule(const ExpertsSpec& spec, std::vector<float> correction_of_experts = {})
@@ -45,10 +45,9 @@ struct RoutingRule {
         groups(spec.groups),
         active_groups(spec.active_groups),
         scale(spec.scale),
-        least_sum(spec.least_sum),
         correction(std::move(correction_of_experts)) {
     using Rule = ExpertsSpec::Routing;
-    const bool by_logits_alone = renormalise && !reorders() && least_sum == 0.0;
+    const bool by_logits_alone = renormalise && !reorders();
     if (spec.routing == Rule::kSigmoidThenTop) {
       scores = Scores::kSigmoids;
     } else if (spec.routing == Rule::kTopThenSoftmax || by_logits_alone) {

@@ -46,7 +46,7 @@ Architecture with_factors(const GgufArchitecture& names, std::size_t lists) {
   architecture.head.tied = true;
   BlockSpec& block = architecture.blocks.front();
   if (names.window_every != 0 && names.name != "exaone4") block.attention.window = 64;
-  if (names.name == "glm4moe" || names.name == "dots1") block.experts.emplace();
+  if (names.experts_demanded) block.experts.emplace();
   if (lists == 0) block.attention.rotary->scaling = {};
   if (lists == 2) block.attention.rotary->scaling.long_factors = {1, 3};
   return architecture;

@@ -255,7 +255,7 @@ struct Naive {
     const bool of_chosen = s.routing == Rule::kTopThenSoftmax || s.renormalise;
     Row weight(logits.size());
     for (std::size_t i = 0; i < s.active; ++i)
-      weight[order[i]] = s.scale * score[order[i]] / (of_chosen ? std::max(chosen, s.least_sum) : 1.0);
+      weight[order[i]] = s.scale * score[order[i]] / (of_chosen ? chosen : 1.0);
     return weight;
   }
 

@@ -33,7 +33,7 @@ struct Case {
   bool biased, shared, shared_gate;
   bool corrected = false;
   std::size_t groups = 1, active_groups = 1;
-  double scale = 1.0, least_sum = 0.0;
+  double scale = 1.0;
 };
 // The kinds of mixtures that there are, by the families that have them.
 const Case kCases[] = {
@@ -46,8 +46,8 @@ const Case kCases[] = {
     {"glm4_moe", Rule::kSigmoidThenTop, true, Activation::kSilu, false, true, false, true, 1, 1, 2.5},
     {"dots1", Rule::kSigmoidThenTop, false, Activation::kSilu, false, true, false, true, 1, 1, 0.7},
     {"deepseek_v3", Rule::kSigmoidThenTop, true, Activation::kSilu, false, true, false, true, 3, 2, 2.5},
-    {"ernie4_5_moe", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, true, false, true, 1, 1, 1.0, 1e-12},
-    {"sums_below_the_least", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, false, false, true, 3, 1, 0.5, 0.6},
+    {"ernie4_5_moe", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, true, false, true},
+    {"groups_renormalised", Rule::kSoftmaxThenTop, true, Activation::kSilu, false, false, false, true, 3, 1, 0.5},
     {"groups_of_probabilities", Rule::kSoftmaxThenTop, false, Activation::kSilu, true, false, false, false, 2, 1, 3.0},
     {"corrected_logits", Rule::kTopThenSoftmax, false, Activation::kSilu, true, false, false, true, 2, 1, 1.5},
 };
@@ -55,7 +55,7 @@ const Case kCases[] = {
 ExpertsSpec add_mixture(ToyLayers& layers, const Case& c, std::size_t experts, std::size_t active) {
   ExpertsSpec spec;
   spec.routing = c.routing, spec.renormalise = c.renormalise, spec.active = active;
-  spec.groups = c.groups, spec.active_groups = c.active_groups, spec.scale = c.scale, spec.least_sum = c.least_sum;
+  spec.groups = c.groups, spec.active_groups = c.active_groups, spec.scale = c.scale;
   spec.router = layers.add("router", experts, kHidden, c.biased);
   for (std::size_t e = 0; e < experts; ++e)
     spec.experts.push_back(layers.add_mlp("experts." + std::to_string(e), c.activation, true, kHidden,
@@ -109,9 +109,7 @@ std::vector<std::pair<std::size_t, double>> naive_choice(const ToyLayers& layers
   if (spec.routing == Rule::kSigmoidThenTop) chosen += 1e-20;
   std::vector<std::pair<std::size_t, double>> list;
   for (const std::size_t e : order) {
-    const double weight = of_chosen          ? std::exp(logits[e]) / chosen
-                          : spec.renormalise ? scores[e] / std::max(chosen, spec.least_sum)
-                                             : scores[e];
+    const double weight = of_chosen ? std::exp(logits[e]) / chosen : spec.renormalise ? scores[e] / chosen : scores[e];
     list.emplace_back(e, spec.scale * weight);
   }
   return list;
