@@ -28,6 +28,7 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& 
   } else {
     start_with_characters(word, scratch);
   }
+  if (scratch.symbols.empty()) return;
   merge_symbols(merges_, scratch);
   for (std::uint32_t i = 0; i != Scratch::kEnd; i = scratch.symbols[i].next) ids.push_back(scratch.symbols[i].id);
 }
@@ -36,9 +37,9 @@ void Bpe::start_with_bytes(std::string_view word, Scratch& scratch) const {
   bool after_unknown = false;
   for (const char& byte : word) {
     const std::optional<TokenId> id = byte_ids_.find(byte);
-    if (!id && !spec_.unknown) throw_no_token(spec_.where, {&byte, 1});
     const bool fused = !id && after_unknown && spec_.fuse_unknown;
-    if (!fused) scratch.symbols.push_back({id ? *id : *spec_.unknown, 0, 0});
+    const std::optional<TokenId> symbol = id || fused ? id : spec_.unknown;
+    if (symbol) scratch.symbols.push_back({*symbol, 0, 0});
     after_unknown = !id;
   }
 }
@@ -58,7 +59,7 @@ void Bpe::start_with_characters(std::string_view word, Scratch& scratch) const {
       continue;
     }
     if (spec_.byte_fallback && byte_ids_.spell(character, push)) continue;
-    if (!spec_.unknown) throw_no_token(spec_.where, character);
+    if (!spec_.unknown) continue;
     if (unknown_waits && !spec_.fuse_unknown) push(*spec_.unknown);
     unknown_waits = true;
   }

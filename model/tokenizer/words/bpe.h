@@ -11,7 +11,8 @@
 namespace nibble::model {
 
 /// Byte-pair encoding (Sennrich et al. 2016) by a list of merges: of all neighbours that have a merge, the pair with
-/// the earliest merge (leftmost of equals) becomes one token, until none has.
+/// the earliest merge (leftmost of equals) becomes one token, until none has. Without an unknown token what the
+/// vocabulary lacks is left out, as Hugging Face's tokenizers do (Falcon's lacks 28 bytes).
 class Bpe : public WordModel {
  public:
   /// `spec` must outlive this. `byte_level`: words are bytes, and the vocabulary spells them in GPT-2's byte alphabet.

@@ -56,6 +56,20 @@ TEST(Bpe, AnEmptyWordHasNoIds) {
   EXPECT_TRUE(test::encode(Bpe(spec, false), "").empty());
 }
 
+// As Hugging Face's tokenizers do with Falcon's vocabulary, which lacks 28 bytes: what is beside them meets.
+TEST(Bpe, LeavesOutWhatNeitherATokenNorAnUnknownOneStandsFor) {
+  TokenizerSpec spec;
+  spec.tokens = {"a", "b", "ab"};
+  spec.merges = {{0, 1, 2}};
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) spec.id_of.emplace(spec.tokens[id], id);
+  for (const bool byte_level : {false, true}) {
+    SCOPED_TRACE(byte_level);
+    const Bpe bpe(spec, byte_level);
+    EXPECT_EQ(test::encode(bpe, "xayybéa"), (std::vector<TokenId>{2, 0}));
+    EXPECT_TRUE(test::encode(bpe, "xé").empty());
+  }
+}
+
 // Squared cost would take hours for a megabyte; near-linear cost takes seconds, even with sanitizers on a busy machine.
 TEST(Bpe, AMegabyteWithoutASpaceTakesNoTime) {
   Random random(2);
