@@ -46,7 +46,7 @@ class Comparison {
   }
 
   void number(std::string_view what, double own, double theirs) const {
-    if (std::abs(own - theirs) > kTolerance * std::abs(own))
+    if (own != theirs && !(std::abs(own - theirs) <= kTolerance * std::abs(own)))  // NaN is like nothing
       differ(what, fmt::format("{}", own), fmt::format("{}", theirs));
   }
 
