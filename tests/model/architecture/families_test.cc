@@ -471,6 +471,9 @@ TEST(Glm4Moe, ChoosesExpertsBehindItsFirstBlocks) {
   EXPECT_TRUE(near(b.blocks[3].experts->scale, 2.5, {}));
   EXPECT_EQ(b.blocks[3].experts->groups, 4u);
   EXPECT_EQ(b.blocks[3].experts->active_groups, 2u);
+  const Architecture c = parse(with(glm, "topk_group", 4));
+  EXPECT_EQ(c.blocks[3].experts->groups, 1u) << "all of them are chosen";
+  EXPECT_EQ(c.blocks[3].experts->active_groups, 1u);
   EXPECT_FALSE(parse(with(glm, "first_k_dense_replace", 4)).has_experts());
 }
 
