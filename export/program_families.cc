@@ -88,6 +88,7 @@ constexpr std::string_view kNoImplementation = "it has no implementation of the 
 constexpr UnknownFamily kMlxUnknown[] = {
     {"arcee", kNoImplementation},
     {"bloom", kNoImplementation},
+    {"ernie4_5_moe", "its implementation leaves the correction of routers out, and chooses other experts"},
     {"falcon", kNoImplementation},
     {"glm", "its implementation turns whole heads, and the family's models half of each"},
     {"gpt_neo", kNoImplementation},
@@ -109,6 +110,7 @@ constexpr KnownFamily kLinearLayers[] = {
 };
 constexpr UnknownFamily kNoLinearLayers[] = {
     {"dots1", kStackedExperts},
+    {"ernie4_5_moe", kStackedExperts},
     {"falcon", "its projections are a Linear of their own, which looks for the weights that were packed"},
     {"gpt2", "its projections are Conv1D modules, and compressed-tensors quantizes only Linear ones"},
     {"glm4_moe", kStackedExperts},
@@ -162,6 +164,7 @@ constexpr KnownFamily kGptqKnown[] = {
 };
 constexpr UnknownFamily kGptqUnknown[] = {
     {"dots1", kStackedExperts},
+    {"ernie4_5_moe", kStackedExperts},
     {"gpt_neox", "its weights are read as they are, but the logits there are not numbers"},
     {"glm4_moe", kStackedExperts},
     {"gpt_oss", kStackedExperts},

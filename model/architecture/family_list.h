@@ -14,6 +14,7 @@
   FAMILY(cohere2)               \
   FAMILY(dots1)                 \
   FAMILY(ernie4_5)              \
+  FAMILY(ernie4_5_moe)          \
   FAMILY(exaone4)               \
   FAMILY(falcon)                \
   FAMILY(gemma)                 \

@@ -78,6 +78,12 @@ ExpertsSpec mixture(std::size_t block, const std::string& router, std::size_t hi
   return spec;
 }
 
+MlpSpec shared_expert(MlpSpec mlp) {
+  if (mlp.gate) mlp.gate->shared_expert = true;
+  mlp.up.shared_expert = mlp.down.shared_expert = true;
+  return mlp;
+}
+
 namespace {
 
 void connect(MlpSpec& mlp, const std::string& shared_with, const std::string& fed_by) {

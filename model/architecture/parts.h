@@ -44,6 +44,8 @@ std::vector<double> alibi_slopes(std::size_t heads);
 /// A mixture over `count` experts that `expert` makes; marks their parameters as theirs. The router has no bias.
 ExpertsSpec mixture(std::size_t block, const std::string& router, std::size_t hidden, std::size_t count,
                     std::size_t active, const std::function<MlpSpec(std::size_t expert)>& expert);
+/// `mlp` as the one beside a mixture that every token goes through; marks its parameters.
+MlpSpec shared_expert(MlpSpec mlp);
 
 /// Fills in what follows from how the blocks are put together: which linear layers share an input, which norm feeds
 /// them, which write to the residual stream. Every family's parser is followed by it.

@@ -34,6 +34,7 @@ class ConfigWriter {
   Json take() { return std::move(config_); }
   const GgufArchitecture& architecture() const { return architecture_; }
   std::string_view name() const { return architecture_.name; }
+  const std::string& what() const { return metadata_.name(); }
 
   template <class T>
   void set(const char* key, T value) {
@@ -120,8 +121,8 @@ class ConfigWriter {
   }
 
   bool has_tensor(const std::string& name) const { return file_.find(name) != nullptr; }
-  bool has_parameter(Role role, bool bias, bool expert = false) const {
-    GgufParameter parameter{.role = role, .block = 0, .expert = {}, .shared_expert = false, .bias = bias};
+  bool has_parameter(Role role, bool bias, bool expert = false, std::size_t block = 0) const {
+    GgufParameter parameter{.role = role, .block = block, .expert = {}, .shared_expert = false, .bias = bias};
     if (expert) parameter.expert = 0;
     return find_gguf_place(file_, architecture_, parameter).has_value();
   }
@@ -604,6 +605,25 @@ void ernie4_5(ConfigWriter& writer) {
   writer.set("head_dim", writer.head_dim());
 }
 
+// A correction may be left out; dense blocks between mixtures llama.cpp does not load.
+void ernie4_5_moe(ConfigWriter& writer) {
+  ernie4_5(writer);
+  const std::uint64_t dense = writer.natural("leading_dense_block_count");
+  writer.set("moe_layer_start_index", dense);
+  writer.require_natural("interleave_moe_layer_step", 1);
+  writer.copy_natural("expert_count", "moe_num_experts");
+  writer.copy_natural("expert_used_count", "moe_k");
+  const std::uint64_t width = writer.natural("expert_feed_forward_length"),
+                      shared = writer.natural_or("expert_shared_feed_forward_length", 0);
+  NIBBLE_REQUIRE(width > 0 && shared % width == 0, FormatError,
+                 "{}: a shared expert of width {} is not made of experts of width {}", writer.what(), shared, width);
+  writer.set("moe_intermediate_size", width);
+  writer.set("moe_num_shared_experts", shared / width);
+  writer.mark("expert_shared_count");  // by width, as there
+  writer.require_truth("expert_weights_norm", true);
+  writer.set("moe_use_aux_free", writer.has_parameter(Role::kRouterCorrection, true, false, dense));
+}
+
 void seed_oss(ConfigWriter& writer) {
   rms_family(writer);
   writer.set("head_dim", writer.head_dim());
@@ -622,7 +642,8 @@ Filler filler_of(std::string_view name) {
       {"olmoe", olmoe},           {"granite", granite},    {"granitemoe", granite}, {"command-r", cohere},
       {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
       {"smollm3", smollm3},       {"glm4", glm4},          {"glm4moe", glm4_moe},   {"dots1", dots1},
-      {"chatglm", glm4},          {"arcee", rms_family},   {"ernie4_5", ernie4_5},  {"seed_oss", seed_oss}};
+      {"chatglm", glm4},          {"arcee", rms_family},   {"ernie4_5", ernie4_5},  {"ernie4_5-moe", ernie4_5_moe},
+      {"seed_oss", seed_oss}};
   for (const auto& [known, filler] : kFillers)
     if (known == name) return filler;
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));

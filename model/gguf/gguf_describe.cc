@@ -59,8 +59,11 @@ class Keys {
     natural("expert_count", experts.experts.size());
     natural("expert_used_count", experts.active);
     natural("expert_feed_forward_length", experts.experts.front().intermediate());
-    if (experts.routing == ExpertsSpec::Routing::kSigmoidThenTop) {
+    if (names_.experts_demanded) {
       natural("leading_dense_block_count", static_cast<std::size_t>(mixture - architecture_.blocks.begin()));
+      natural("expert_shared_count", experts.shared_count());
+    }
+    if (experts.routing == ExpertsSpec::Routing::kSigmoidThenTop) {
       sigmoids(experts);
     } else if (experts.shared) {
       natural("expert_shared_feed_forward_length", experts.shared->intermediate());
@@ -90,7 +93,6 @@ class Keys {
 
  private:
   void sigmoids(const ExpertsSpec& experts) {
-    natural("expert_shared_count", experts.shared_count());
     number("expert_weights_scale", experts.scale);
     truth("expert_weights_norm", experts.renormalise);
     natural("expert_gating_func", kGgufSigmoids);
@@ -114,6 +116,7 @@ void special_keys(Keys& keys) {
   if (keys.network().family == "granitemoehybrid")
     keys.truth("rope.scaling.finetuned", block.attention.rotary.has_value());
   if (name == "command-r" || name == "cohere2") keys.number("logit_scale", keys.network().head.scale);
+  if (name == "ernie4_5-moe") keys.natural("interleave_moe_layer_step", 1);  // it loads no file with another
   if (name == "gemma2") keys.soft_caps();
   if (name == "gptneox" || name == "stablelm")
     keys.truth("use_parallel_residual", block.residual == BlockSpec::Residual::kParallel);

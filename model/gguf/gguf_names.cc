@@ -147,6 +147,7 @@ const std::vector<GgufArchitecture>& architecture_table() {
       {.name = "chatglm", .model_type = "glm", .gate_in_up = true, .heads_fill_width = true},
       {.name = "arcee", .model_type = "arcee", .rotary = Rotary::kInterleaved, .factors = Factors::kOne},
       {.name = "ernie4_5", .model_type = "ernie4_5"},  // takes a bias of attn_output too, and does not add it
+      {.name = "ernie4_5-moe", .model_type = "ernie4_5_moe", .experts_demanded = true},
       {.name = "seed_oss", .model_type = "seed_oss", .other_names = {{Role::kMlpNorm, "post_attention_norm"}}},
   };
   return list;

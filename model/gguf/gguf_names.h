@@ -60,7 +60,7 @@ struct GgufArchitecture {
     kTwo,       ///< those two, without such a key
   };
   Factors factors = Factors::kNone;
-  bool experts_demanded = false;  ///< it computes no network without experts
+  bool experts_demanded = false;  ///< it computes networks with experts in all blocks but the first few, and no others
   bool biases_demanded = false;   ///< it refuses files without those biases (of q, k and v: some of these do)
 };
 

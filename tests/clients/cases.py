@@ -44,6 +44,7 @@ MODELS = {
     "cohere2": (f"{OWN_FAMILIES}/cohere2", INT4),  # parallel blocks, logits scaled, a block without window and positions
     "arcee": (f"{OWN_FAMILIES}/arcee", INT4),  # no gate, squared ReLUs
     "ernie4_5": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # heads turned pair by pair, biases everywhere
+    "ernie4_5_moe": (f"{OWN_FAMILIES}/ernie4_5_moe", NO_O_PROJ_OR_NARROW),  # ... a correction of probabilities, shared experts, a dense block
     "glm": (f"{OWN_FAMILIES}/glm", INT4),  # half of each head turned pair by pair, gate and up in one tensor
     "granite4": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # multipliers, an MLP that mlx-lm takes apart
     "granite4-still": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # no head turns
@@ -113,8 +114,8 @@ EXPORTS = [
     *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),
     *((f, m, ["hugging_face"]) for m in ("qwen2", "fused", "mistral") for f in ("compressed-tensors", "gptq", "awq") if (f, m) != ("gptq", "mistral")),
     # not gptq of mistral: transformers does not know which layers gptqmodel left out, whose own kernel wants 16 outputs or more
-    *(("dequantized", m, ["hugging_face"]) for m in ("glm4_moe-8", "dots1")),
-    *((f, m, ["llama_cpp"]) for m in ("glm4_moe", "dots1") for f in ("gguf", "gguf-float32")),
+    *(("dequantized", m, ["hugging_face"]) for m in ("ernie4_5_moe", "glm4_moe-8", "dots1")),
+    *((f, m, ["llama_cpp"]) for m in ("ernie4_5_moe", "glm4_moe", "dots1") for f in ("gguf", "gguf-float32")),
     *(("mlx", m, ["mlx"]) for m in ("glm4_moe", "dots1-one")),
     *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "seed_oss") for f in ("compressed-tensors", "awq")),

@@ -722,6 +722,31 @@ TEST(GgufExport, TellsHowSigmoidsChooseExperts) {
   EXPECT_TRUE(throws_with<InvalidArgument>(run, "'dots1'", "2 key-value heads beside 4"));
 }
 
+TEST(GgufExport, TellsWhichBlocksOfErnieAreMixtures) {
+  const TempDir dir;
+  const nlohmann::json ernie{{"model_type", "ernie4_5_moe"}, {"moe_num_experts", 4},        {"moe_k", 2},
+                             {"moe_num_shared_experts", 2},  {"moe_intermediate_size", 32}, {"num_hidden_layers", 4}};
+  write_small_llama(dir / "model", ernie);
+  EXPECT_EQ(export_gguf(dir / "model", dir / "m.gguf").read_back.rounded, 0u);
+  const auto file = GgufFile::open(dir / "m.gguf");
+  const model::GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(metadata.need_text("general.architecture"), "ernie4_5-moe");
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.leading_dense_block_count"), 1u);
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.interleave_moe_layer_step"), 1u);
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.expert_count"), 4u);
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.expert_used_count"), 2u);
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.expert_shared_count"), 2u);
+  EXPECT_EQ(metadata.natural("ernie4_5-moe.expert_shared_feed_forward_length"), 64u);
+  EXPECT_EQ(file->tensor("blk.3.exp_probs_b.bias").shape, (std::vector<std::uint64_t>{4}));
+  EXPECT_NE(file->find("blk.0.ffn_up.weight"), nullptr);
+
+  auto every_other = ernie;
+  every_other["moe_layer_interval"] = 2;
+  write_small_llama(dir / "model", every_other);
+  EXPECT_TRUE(throws_with<InvalidArgument>([&] { export_gguf(dir / "model", dir / "n.gguf"); },
+                                           "block 2: mixture of experts (whether there is one)"));
+}
+
 // ---- every golden family
 
 /// Why a golden model is refused; empty: it is not.

@@ -14,7 +14,7 @@ namespace nibble::test {
 /// well, and what another implementation computes.
 // clang-format off
 inline constexpr const char* kGoldenFamilies[] = {
-    "arcee", "aya_vision-sees", "bloom", "cohere", "cohere2", "dots1", "ernie4_5", "exaone4", "falcon", "gemma",
+    "arcee", "aya_vision-sees", "bloom", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon", "gemma",
     "gemma2", "gemma3", "gemma3-sees", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neo", "gpt_neox", "gpt_oss", "gptj",
     "granite", "granitemoe", "granitemoehybrid", "internvl-sees", "llama", "llama-linear", "llama-yarn", "llama3",
     "llava-sees", "ministral", "mistral", "mistral3-sees", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe",

@@ -72,8 +72,7 @@ void set_deepseek_mixtures(Architecture& architecture, const FamilyConfig& confi
     experts.routing = common.routing, experts.renormalise = common.renormalise, experts.scale = common.scale;
     experts.groups = common.groups, experts.active_groups = common.active_groups;
     experts.correction = whole_vector(prefix + "gate.e_score_correction_bias", count);
-    MlpSpec& mlp = experts.shared.emplace(like.mlp_of(i, prefix + "shared_experts.", shared * width));
-    mlp.gate->shared_expert = mlp.up.shared_expert = mlp.down.shared_expert = true;
+    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_experts.", shared * width));
   }
 }
 

@@ -56,8 +56,7 @@ Architecture parse_qwen2_moe(const FamilyConfig& config) {
     if (!a.blocks[i].experts) continue;
     ExpertsSpec& experts = *a.blocks[i].experts;
     const std::string prefix = LlamaLike::block_prefix(i) + "mlp.";
-    MlpSpec& mlp = experts.shared.emplace(like.mlp_of(i, prefix + "shared_expert.", shared));
-    mlp.gate->shared_expert = mlp.up.shared_expert = mlp.down.shared_expert = true;
+    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_expert.", shared));
     experts.shared_gate = linear(Role::kSharedExpertGate, i, prefix + "shared_expert_gate", 1, like.hidden);
   }
   const bool any = config.boolean_or("use_sliding_window", false);

@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-                 "glm": "chatglm", "glm4_moe": "glm4moe", "granitemoehybrid": "granite"}
+                 "ernie4_5_moe": "ernie4_5-moe", "glm": "chatglm", "glm4_moe": "glm4moe", "granitemoehybrid": "granite"}
 INTERLEAVED = {"llama", "arcee", "granite"}
 COMPUTED = re.compile(r"^rope_(freqs|factors_long|factors_short)\.weight$")  # tables that a checkpoint has as configuration
 
@@ -84,7 +84,8 @@ def reference_tensors(directory):
         tensors = halves_apart(tensors)
     out = {}
     for name, value in stacked(tensors).items():
-        name = name.replace("e_score_correction_bias", "e_score_correction.bias")  # as the converter does
+        if name.endswith("e_score_correction_bias"):  # as the converter does
+            name, value = name.replace("e_score_correction_bias", "e_score_correction.bias"), value.reshape(-1)
         base, suffix = name, ""
         for end in (".weight", ".bias"):
             if name.endswith(end):

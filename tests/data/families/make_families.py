@@ -38,6 +38,10 @@ MODELS = {
         n_shared_experts=2, moe_intermediate_size=24, first_k_dense_replace=1, routed_scaling_factor=1.5,
         norm_topk_prob=False, sliding_window=WINDOW, max_window_layers=2),
     "ernie4_5": dict(TEXT, model_type="ernie4_5", head_dim=12, use_bias=True),
+    # a correction of probabilities
+    "ernie4_5_moe": dict(
+        TEXT, model_type="ernie4_5_moe", moe_num_experts=6, moe_k=3, moe_num_shared_experts=2, moe_intermediate_size=24,
+        moe_layer_start_index=1),
     "glm": dict(TEXT, model_type="glm", head_dim=8),
     "glm4_moe": dict(
         TEXT, model_type="glm4_moe", head_dim=12, attention_bias=True, use_qk_norm=True, n_routed_experts=6,
@@ -111,13 +115,15 @@ def set_weights(model, generator):
             values *= 1.3 / (weight.shape[-1] if "experts" in name else weight[0].numel()) ** 0.5
         with torch.no_grad():
             weight.copy_(values.half().float())
+    size = 0.1 if model.config.model_type == "ernie4_5_moe" else 0.3  # of probabilities, of sigmoids
     for values in corrections(model):
-        values.copy_(0.3 * torch.from_numpy(generator.standard_normal(tuple(values.shape))).float())
+        values.data.copy_(size * torch.from_numpy(generator.standard_normal(tuple(values.shape))).float())
 
 
 def corrections(model):
     """What is added to scores of experts: float32 in every file."""
-    return [values for name, values in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    return [values for name, values in [*model.named_buffers(), *model.named_parameters()]
+            if name.endswith("e_score_correction_bias")]
 
 
 def flatten(path):

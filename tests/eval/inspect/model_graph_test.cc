@@ -54,6 +54,8 @@ TEST(ModelGraph, TellsHowExpertsAreChosen) {
                                       "chosen with a correction", "weights × 1.5"}));
   EXPECT_EQ(route("glm4_moe"), (std::vector<std::string>{"2 of 6 experts", "sigmoid, the largest, renormalised",
                                                          "chosen with a correction", "weights × 2.5"}));
+  EXPECT_EQ(route("ernie4_5_moe"), (std::vector<std::string>{"3 of 6 experts", "softmax, the largest, renormalised",
+                                                             "chosen with a correction"}));
 }
 
 TEST(ModelGraph, CountsWeightsBytesAndOperations) {

@@ -404,6 +404,45 @@ TEST(Ernie, TurnsPairsAndHasOneKeyForAllBiases) {
   EXPECT_TRUE(attention_of(biased).q.biased && attention_of(biased).o.biased && biased.blocks[0].mlp->down.biased);
 }
 
+TEST(ErnieMixtures, StandInEveryBlockOfAStepBetweenTwo) {
+  const auto mixtures_of = [](const Json& json) {
+    std::vector<bool> mixtures;
+    for (const model::BlockSpec& block : parse(json).blocks) mixtures.push_back(block.experts.has_value());
+    return mixtures;
+  };
+  const Json ernie = small("ernie4_5_moe");
+  EXPECT_EQ(mixtures_of(ernie), (std::vector<bool>{false, true, true, true}));
+  EXPECT_EQ(mixtures_of(with(ernie, "moe_layer_interval", 2)), (std::vector<bool>{false, true, false, true}));
+  EXPECT_EQ(mixtures_of(with(ernie, "moe_layer_start_index", 0)), (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(mixtures_of(with(ernie, "moe_layer_end_index", 2)), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(mixtures_of(with(ernie, "moe_layer_end_index", -1)), (std::vector<bool>{false, true, true, true}));
+}
+
+TEST(ErnieMixtures, HaveACorrectionAndSharedExpertsUnlessTheySayNot) {
+  const Json ernie = small("ernie4_5_moe");
+  const Architecture a = parse(ernie);
+  const model::ExpertsSpec& experts = *a.blocks[3].experts;
+  EXPECT_EQ(experts.routing, model::ExpertsSpec::Routing::kSoftmaxThenTop);
+  EXPECT_TRUE(experts.renormalise);
+  EXPECT_EQ(experts.experts.size(), 64u);
+  EXPECT_EQ(experts.active, 6u);
+  EXPECT_EQ(experts.router.module, "model.layers.3.mlp.gate");
+  EXPECT_EQ(experts.correction->tensor, "model.layers.3.mlp.moe_statics.e_score_correction_bias");
+  EXPECT_EQ(experts.correction->shape(), (std::vector<std::uint64_t>{1, 64}));
+  EXPECT_EQ(experts.experts[63].up.module, "model.layers.3.mlp.experts.63.up_proj");
+  EXPECT_EQ(experts.shared->down.module, "model.layers.3.mlp.shared_experts.down_proj");
+  EXPECT_EQ(experts.shared->intermediate(), 3072u);
+  EXPECT_EQ(experts.shared_count(), 2u);
+  EXPECT_TRUE(experts.shared->gate->shared_expert && experts.shared->down.shared_expert && !experts.shared_gate);
+  EXPECT_TRUE(attention_of(a).rotary->interleaved && a.head.tied);
+  EXPECT_TRUE(a.is_ignored("model.mtp_block.0.mlp.gate_proj.weight") && !a.is_ignored("model.mtp.weight"));
+  EXPECT_FALSE(parse(with(ernie, "moe_use_aux_free", false)).blocks[1].experts->correction.has_value());
+  EXPECT_FALSE(parse(with(ernie, "moe_num_shared_experts", 0)).blocks[1].experts->shared.has_value());
+  const Architecture biased = parse(with(ernie, "use_bias", true));
+  EXPECT_TRUE(biased.blocks[0].mlp->up.biased && biased.blocks[1].experts->shared->up.biased);
+  EXPECT_FALSE(biased.blocks[1].experts->experts[0].up.biased) << "which transformers stacks without";
+}
+
 TEST(GraniteHybrids, TurnOnlyWhereTheyAreToldTo) {
   const Json hybrid = dense_hybrid();
   const Architecture a = parse(with(hybrid, "position_embedding_type", "rope"));
@@ -684,6 +723,14 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"ChoicesOfAnotherKind", with(sigmoid_mixtures("glm4_moe"), "topk_method", "greedy"), "'topk_method'",
          "'greedy'"},
         {"MixturesInSomeBlocks", with(sigmoid_mixtures("dots1"), "moe_layer_freq", 2), "'moe_layer_freq'", "got 2"},
+        {"MoreActiveExpertsOfErnieThanThereAre", with(small("ernie4_5_moe"), "moe_k", 65), "'moe_k'", "got 65"},
+        {"SharedExpertsOfErnieBeyondReason",
+         with(with(small("ernie4_5_moe"), "moe_num_shared_experts", 4096), "moe_intermediate_size", 1048576),
+         "'moe_num_shared_experts'", "4096 experts of width 1048576"},
+        {"ScoresOfErnieOfAnotherKind", with(small("ernie4_5_moe"), "moe_gate_act", "sigmoid"), "'moe_gate_act'",
+         "'sigmoid'"},
+        {"ChoicesOfErnieOfAnotherKind", with(small("ernie4_5_moe"), "moe_gate", "top2"), "'moe_gate'", "'top2'"},
+        {"SumsThatAreCutOff", with(small("ernie4_5_moe"), "moe_norm_min", 0.5), "'moe_norm_min'", "got 0.5"},
         {"PredictionLayersBeyondReason", with(sigmoid_mixtures("glm4_moe"), "num_nextn_predict_layers", 65),
          "'num_nextn_predict_layers'", "got 65"},
         {"WindowsOfDotsWithoutWidth",

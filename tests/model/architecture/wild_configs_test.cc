@@ -295,6 +295,17 @@ constexpr WildConfig kConfigs[] = {
  "vocab_size": 103424})",
      // 18 (1024 · (2 · 2048 + 2 · 256 + 3 · 3072) + 2 · 1024), embedding, the last norm
      18ull * (1024ull * 13824 + 2048) + 103424ull * 1024 + 1024},
+    {"ErnieOf21b", R"({"architectures": ["Ernie4_5_MoeForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+ "hidden_act": "silu", "hidden_size": 2560, "intermediate_size": 12288, "max_position_embeddings": 131072,
+ "model_type": "ernie4_5_moe", "moe_capacity": [64, 64, 64], "moe_gate": "topk", "moe_intermediate_size": 1536,
+ "moe_k": 6, "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_num_experts": 64,
+ "moe_num_shared_experts": 2, "moe_use_aux_free": true, "num_attention_heads": 20, "num_hidden_layers": 28,
+ "num_key_value_heads": 4, "num_nextn_predict_layers": 1, "pad_token_id": 0, "rms_norm_eps": 1e-05,
+ "rope_theta": 500000, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_bias": false,
+ "use_cache": false, "vocab_size": 103424})",
+     // attention and norms; the dense block's MLP; 66 experts' worth of MLPs, router and correction; embedding, a norm
+     28ull * (2560ull * 6144 + 5120) + 3ull * 2560 * 12288 + 27ull * (66ull * 3 * 1536 * 2560 + 64ull * 2560 + 64) +
+         103424ull * 2560 + 2560},
     {"Granite4Micro",
      R"({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
  "attention_multiplier": 0.015625, "bos_token_id": 100257, "embedding_multiplier": 12, "eos_token_id": 100257,

@@ -378,6 +378,14 @@ Contents of_sigmoids(Contents contents) {
                        .natural("expert_shared_count", 2));
 }
 
+Contents of_ernie_mixtures(Contents contents) {
+  return std::move(contents.natural("expert_count", 8)
+                       .natural("expert_used_count", 2)
+                       .natural("expert_feed_forward_length", 32)
+                       .natural("leading_dense_block_count", 1)
+                       .natural("interleave_moe_layer_step", 1));
+}
+
 // Every key that is written is one that the family's own parser understands.
 TEST(GgufConfig, IsUnderstoodByEveryFamily) {
   for (const GgufArchitecture& row : gguf_architectures()) {
@@ -391,6 +399,7 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
     if (is_one_of(row.name, {"qwen2moe", "qwen3moe", "olmoe", "granitemoe", "gpt-oss"}))
       contents.natural("expert_count", 4).natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
     if (is_one_of(row.name, {"glm4moe", "dots1"})) contents = of_sigmoids(std::move(contents));
+    if (row.name == "ernie4_5-moe") contents = of_ernie_mixtures(std::move(contents));
     if (row.name == "qwen2moe") contents.natural("expert_shared_feed_forward_length", 48);
     if (row.name == "gpt-oss") contents.word("rope.scaling.type", "yarn").number("rope.scaling.factor", 32.0f);
     if (row.window_every != 0 || is_one_of(row.name, {"phi3", "mistral3"}))
@@ -498,6 +507,36 @@ TEST(GgufConfig, OfSigmoidsSaysHowExpertsAreChosen) {
   EXPECT_TRUE(of("dots1").config()["sliding_window"].is_null());
   for (const char* const name : {"glm4moe", "dots1"})
     EXPECT_TRUE(refuses(of(name).natural("expert_gating_func", 1), "expert_gating_func' is 1; expected 2"));
+}
+
+TEST(GgufConfig, OfErnieSaysWhichBlocksAreMixtures) {
+  const auto of = [] {
+    return of_ernie_mixtures(Contents("ernie4_5-moe").number("attention.layer_norm_rms_epsilon", 1e-6f));
+  };
+  const json bare = of().config();
+  const json expected = {{"moe_num_experts", 8},
+                         {"moe_k", 2},
+                         {"moe_intermediate_size", 32},
+                         {"moe_num_shared_experts", 0},
+                         {"moe_layer_start_index", 1},
+                         {"moe_use_aux_free", false},
+                         {"head_dim", 16}};
+  for (const auto& [key, value] : expected.items()) EXPECT_EQ(bare.value(key, json("absent")), value) << key;
+
+  const json full = of().natural("expert_shared_count", 2)
+                        .natural("expert_shared_feed_forward_length", 64)
+                        .tensor("blk.1.exp_probs_b.bias")
+                        .config();
+  const Architecture a = parse_architecture(full.dump(), "m.gguf");
+  EXPECT_TRUE(a.blocks[0].mlp && a.blocks[1].experts->correction);
+  EXPECT_EQ(a.blocks[1].experts->shared->intermediate(), 64u);
+
+  EXPECT_TRUE(refuses(of().natural("expert_shared_feed_forward_length", 40), "width 40", "width 32"));
+  EXPECT_TRUE(refuses(of().truth("expert_weights_norm", false), "'ernie4_5-moe.expert_weights_norm' is false"));
+  Contents interleaved = of();
+  interleaved.pairs.pop_back();
+  EXPECT_TRUE(
+      refuses(interleaved.natural("interleave_moe_layer_step", 2), "interleave_moe_layer_step' is 2; expected 1"));
 }
 
 TEST(GgufConfig, OfMixtralIsNotLlamas) {
