@@ -65,6 +65,7 @@ struct Family {
   std::string_view positions = {};             ///< or that says whether all have or none: rope, nope
   bool ramp_rounded = false;                   ///< YaRN's ramp is rounded in everybody's files of it: a note
   unsigned rotary = scalings({});              ///< the kinds of scaling that it reads
+  bool grows = false;                          ///< queries grow: it reads all rotary settings from rope_parameters
   bool local_unscaled = false;                 ///< scaling leaves blocks with a window alone
   std::string_view local_base = "rope_theta";  ///< key of the base of blocks with a window
   Windows windows = Windows::kNone;
@@ -162,6 +163,7 @@ constexpr Family kFamilies[] = {
      .attention_alone = true},
     {.name = "llama", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "ministral", .model_type = "mistral", .rotary = kAnyScaling, .windows = Windows::kTypes},
+    {.name = "ministral3", .rotary = scalings({Kind::kYarn}), .grows = true},
     {.name = "mistral", .rotary = kAnyScaling},
     {.name = "mixtral", .heads_fill_width = true},
     {.name = "nemotron",
@@ -493,6 +495,15 @@ Json scaling_json(const RotaryScaling& scaling) {
   return json;
 }
 
+Json growing_rope(const Architecture& architecture, const RotarySpec& rotary) {
+  const model::QueryGrowth& growth = architecture.blocks.front().attention.growth;
+  Json json = rotary.scaling.kind == Kind::kNone ? Json{{"rope_type", "default"}} : scaling_json(rotary.scaling);
+  json["rope_theta"] = rotary.base;
+  json["llama_4_scaling_beta"] = growth.by;
+  json["original_max_position_embeddings"] = growth.from;
+  return json;
+}
+
 void state_rotary(const Family& family, Json& config, const Architecture& architecture) {
   const RotarySpec* const rotary = main_rotary(family, architecture);
   if (rotary == nullptr) return;
@@ -503,6 +514,7 @@ void state_rotary(const Family& family, Json& config, const Architecture& archit
   const RotarySpec* const local = local_rotary(architecture);
   if (family.local_unscaled && local != nullptr) state_number(config, family.local_base, local->base);
   state(config, "rope_scaling", scaling_json(rotary->scaling));
+  if (family.grows) state(config, "rope_parameters", growing_rope(architecture, *rotary));
   if (rotary->scaling.kind == Kind::kLongRope)
     state(config, "original_max_position_embeddings", rotary->scaling.original_context);
 }

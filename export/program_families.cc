@@ -65,6 +65,7 @@ constexpr KnownFamily kMlxKnown[] = {
     {.family = "granitemoehybrid", .mlp = "model.layers.{}.mlp."},
     {.family = "llama"},
     {.family = "ministral"},
+    {.family = "ministral3"},
     {.family = "mistral"},
     {.family = "mixtral", .experts = kMlxSparseExperts},
     {.family = "nemotron"},
@@ -99,14 +100,15 @@ constexpr UnknownFamily kMlxUnknown[] = {
 constexpr std::string_view kStackedExperts =
     "transformers keeps the experts as stacks of floats, which are no linear layers to it";
 constexpr KnownFamily kLinearLayers[] = {
-    {.family = "arcee"},       {.family = "bloom"},     {.family = "cohere"},   {.family = "cohere2"},
-    {.family = "ernie4_5"},    {.family = "exaone4"},   {.family = "gemma"},    {.family = "gemma2"},
-    {.family = "gemma3_text"}, {.family = "glm"},       {.family = "glm4"},     {.family = "gpt_neo"},
-    {.family = "gpt_neox"},    {.family = "gptj"},      {.family = "granite"},  {.family = "granitemoehybrid"},
-    {.family = "llama"},       {.family = "ministral"}, {.family = "mistral"},  {.family = "nemotron"},
-    {.family = "olmo"},        {.family = "olmo2"},     {.family = "olmo3"},    {.family = "opt"},
-    {.family = "phi"},         {.family = "phi3"},      {.family = "qwen2"},    {.family = "qwen3"},
-    {.family = "seed_oss"},    {.family = "smollm3"},   {.family = "stablelm"}, {.family = "starcoder2"},
+    {.family = "arcee"},       {.family = "bloom"},     {.family = "cohere"},     {.family = "cohere2"},
+    {.family = "ernie4_5"},    {.family = "exaone4"},   {.family = "gemma"},      {.family = "gemma2"},
+    {.family = "gemma3_text"}, {.family = "glm"},       {.family = "glm4"},       {.family = "gpt_neo"},
+    {.family = "gpt_neox"},    {.family = "gptj"},      {.family = "granite"},    {.family = "granitemoehybrid"},
+    {.family = "llama"},       {.family = "ministral"}, {.family = "ministral3"}, {.family = "mistral"},
+    {.family = "nemotron"},    {.family = "olmo"},      {.family = "olmo2"},      {.family = "olmo3"},
+    {.family = "opt"},         {.family = "phi"},       {.family = "phi3"},       {.family = "qwen2"},
+    {.family = "qwen3"},       {.family = "seed_oss"},  {.family = "smollm3"},    {.family = "stablelm"},
+    {.family = "starcoder2"},
 };
 constexpr UnknownFamily kNoLinearLayers[] = {
     {"dots1", kStackedExperts},
@@ -123,10 +125,10 @@ constexpr UnknownFamily kNoLinearLayers[] = {
 };
 
 // Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, ernie4_5, gemma, gemma2, gemma3_text,
-// glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, mistral, olmo, opt, phi, phi3, qwen2, seed_oss;
-// as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, mistral, phi3, qwen2,
-// seed_oss; those with a note below in transformers. The others have the same linear layers and stand in its list of
-// families, but nobody compared their logits yet.
+// glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, ministral3, mistral, olmo, opt, phi, phi3, qwen2,
+// seed_oss; as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, ministral3, mistral,
+// phi3, qwen2, seed_oss; those with a note below in transformers. The others have the same linear layers and stand in
+// its list of families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
     {.family = "arcee"},
     {.family = "bloom"},
@@ -147,6 +149,7 @@ constexpr KnownFamily kGptqKnown[] = {
     {.family = "granitemoehybrid"},
     {.family = "llama"},
     {.family = "ministral"},
+    {.family = "ministral3"},
     {.family = "mistral"},
     {.family = "nemotron"},
     {.family = "olmo"},

@@ -160,12 +160,14 @@ void require_supported(const Architecture& architecture, Layout layout) {
 
 std::size_t position_limit(const Architecture& architecture) {
   std::size_t limit = architecture.positions ? architecture.position_limit() : architecture.max_positions;
-  for (const BlockSpec& block : architecture.blocks)
+  for (const BlockSpec& block : architecture.blocks) {
+    if (block.attention.growth.by != 0.0) limit = std::min(limit, block.attention.growth.from);
     if (block.attention.rotary) {
       const model::RotaryScaling& scaling = block.attention.rotary->scaling;
       if (scaling.kind == model::RotaryScaling::Kind::kDynamic || scaling.kind == model::RotaryScaling::Kind::kLongRope)
         limit = std::min(limit, scaling.original_context);
     }
+  }
   return limit;
 }
 

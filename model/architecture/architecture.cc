@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <set>
@@ -78,6 +79,10 @@ std::size_t rotary_limit(const Architecture& architecture) {
 }
 
 }  // namespace
+
+double QueryGrowth::at(std::size_t position) const {
+  return 1.0 + by * std::log(1.0 + static_cast<double>(position / from));
+}
 
 std::string_view activation_name(Activation activation) { return name_of(activation, kActivations); }
 

@@ -41,6 +41,14 @@ enum class Activation {
 };
 std::string_view activation_name(Activation activation);
 
+/// Queries of later positions are longer, so that their attention stays sharp over many keys: q of position p is
+/// multiplied by  1 + by · ln(1 + ⌊p / from⌋),  1 within the first `from` positions.
+struct QueryGrowth {
+  double by = 0.0;  ///< 0: none grows
+  std::size_t from = 1;
+  double at(std::size_t position) const;
+};
+
 struct AttentionSpec {
   std::size_t heads = 0, kv_heads = 0, head_dim = 0;
   double scale = 0.0;           ///< of scores
@@ -50,6 +58,7 @@ struct AttentionSpec {
   std::vector<double> alibi;    ///< slope per head, score += slope · (key position − query position); or empty
   std::optional<Stored> sinks;  ///< (heads): a logit per head in the softmax's denominator alone
   std::optional<RotarySpec> rotary;
+  QueryGrowth growth;                      ///< behind the rotary embedding
   std::optional<NormSpec> q_norm, k_norm;  ///< before the rotary embedding; per head where width = head_dim, else whole
   Parameter q, k, v, o;
 

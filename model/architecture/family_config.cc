@@ -313,6 +313,7 @@ void read_rotary(const FamilyConfig& config, const JsonFields& fields, std::size
                  const RotaryDefaults& defaults, RotarySpec& spec) {
   spec.base = fields.number_or("rope_theta", spec.base, 0.0, 1e15);
   fields.mark("partial_rotary_factor");
+  if (defaults.query_growth) fields.mark("llama_4_scaling_beta"), fields.mark("max_position_embeddings");
   spec.scaling = config.rotary_scaling(fields, spec.dims, max_positions, defaults);
   const std::vector<std::string> unread = fields.unread();
   NIBBLE_REQUIRE(unread.empty(), FormatError, "{}: '{}' is not known", fields.what(), unread.front());

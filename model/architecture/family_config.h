@@ -25,6 +25,7 @@ struct RotaryDefaults {
   std::string_view base_key = "rope_theta", partial_key = "partial_rotary_factor";
   std::size_t original_context = 0;  ///< original_max_position_embeddings; 0: max_position_embeddings
   bool yarn_means_longrope = false;  ///< an older name of it
+  bool query_growth = false;         ///< the settings say how queries grow, too: the family's own business
 };
 
 /// config.json as families read it: typed fields, and the groups of keys that many families share.

@@ -33,6 +33,7 @@
   FAMILY(granitemoehybrid)      \
   FAMILY(llama)                 \
   FAMILY(ministral)             \
+  FAMILY(ministral3)            \
   FAMILY(mistral)               \
   FAMILY(mixtral)               \
   FAMILY(nemotron)              \

@@ -49,6 +49,7 @@ constexpr TextType kTextTypes[] = {
     {"cohere2", "cohere2", "Cohere2ForCausalLM", 256000, 8192, 22528, 40, 64},
     {"gemma3_text", "gemma3_text", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8},
     {"llama", "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32},
+    {"ministral3", "ministral3", "Ministral3ForCausalLM", 131072, 4096, 14336, 34, 32},
     {"mistral", "mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32},
     {"qwen2", "qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32},
     {"qwen2_5_vl_text", "qwen2", "Qwen2ForCausalLM", 152064, 8192, 29568, 80, 64, kQwen2VlText},

@@ -192,6 +192,14 @@ class ConfigWriter {
     set("rope_scaling", scaling);
   }
 
+  void grow_queries(double by) {
+    Json& scaling = config_["rope_scaling"];
+    if (scaling.is_null()) scaling = {{"rope_type", "default"}};
+    scaling["llama_4_scaling_beta"] = shortest(by);
+    scaling["original_max_position_embeddings"] =
+        natural_or("rope.scaling.original_context_length", natural("context_length"));
+  }
+
   /// The bounds of yarn's ramp are not rounded; no key tells.
   void leave_yarn_bounds_alone() {
     if (config_.contains("rope_scaling") && config_["rope_scaling"]["rope_type"] == "yarn")
@@ -335,9 +343,15 @@ void rms_family(ConfigWriter& writer) {
   writer.rotary();
 }
 
+// Queries that grow from the original context on make it a Ministral 3.
 void mistral(ConfigWriter& writer) {
   rms_family(writer);
   writer.window();
+  const double growth = writer.name() == "mistral3" ? writer.number_or("attention.temperature_scale", 0.0) : 0.0;
+  if (growth == 0.0) return;
+  writer.set("model_type", "ministral3");
+  writer.set("head_dim", writer.head_dim());
+  writer.grow_queries(growth);
 }
 
 void qwen2_moe(ConfigWriter& writer) {

@@ -120,6 +120,8 @@ void special_keys(Keys& keys) {
   if (name == "gemma2") keys.soft_caps();
   if (name == "gptneox" || name == "stablelm")
     keys.truth("use_parallel_residual", block.residual == BlockSpec::Residual::kParallel);
+  if (name == "mistral3" && block.attention.growth.by != 0.0)
+    keys.number("attention.temperature_scale", block.attention.growth.by);
   if (name == "olmo" && block.attention.clip > 0.0) keys.number("attention.clamp_kqv", block.attention.clip);
 }
 

@@ -53,6 +53,7 @@ const std::vector<GgufArchitecture>& architecture_table() {
        .factors = Factors::kOneOrTwo},
       {.name = "mistral3",
        .model_type = "mistral",
+       .more_model_types = {"ministral3"},
        .rotary = Rotary::kInterleaved,
        .biases = Biases::kAll,
        .factors = Factors::kOneOrTwo},

@@ -61,6 +61,9 @@ class Comparison {
   /// A window as wide as the context is none.
   std::size_t window_of(const AttentionSpec& spec) const { return spec.window >= context_ ? 0 : spec.window; }
 
+  /// Growth that begins behind the context is none.
+  double growth_of(const AttentionSpec& spec) const { return spec.growth.from >= context_ ? 0.0 : spec.growth.by; }
+
   void rotary(const std::optional<RotarySpec>& own, const std::optional<RotarySpec>& theirs) const {
     same("rotary embedding (whether there is one)", own.has_value(), theirs.has_value());
     if (!own) return;
@@ -86,6 +89,8 @@ class Comparison {
     same("window", window_of(own), window_of(theirs));
     number("soft cap of scores", own.softcap, theirs.softcap);
     number("clip of q, k and v", own.clip, theirs.clip);
+    number("growth of queries", growth_of(own), growth_of(theirs));
+    if (growth_of(own) != 0.0) same("position from which queries grow", own.growth.from, theirs.growth.from);
     same("number of ALiBi slopes", own.alibi.size(), theirs.alibi.size());
     for (std::size_t i = 0; i < own.alibi.size(); ++i) number("slope of ALiBi", own.alibi[i], theirs.alibi[i]);
     same("sinks (whether there are any)", own.sinks.has_value(), theirs.sinks.has_value());

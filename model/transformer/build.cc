@@ -73,6 +73,7 @@ class Builder {
     block.residual_multiplier = spec.residual_multiplier;
     block.attention = attention_shape(attention);
     block.clip = attention.clip;
+    block.growth = attention.growth;
     block.attention_norm = norm(spec.attention_norm);
     block.q_norm = norm(attention.q_norm);
     block.k_norm = norm(attention.k_norm);

@@ -50,6 +50,7 @@ MODELS = {
     "granite4-still": (f"{OWN_FAMILIES}/granitemoehybrid", ["--recipe", "output_linear.yaml"]),  # no head turns
     "granite4-8": (f"{OWN_FAMILIES}/granitemoehybrid", ["--set", "format=uniform", "--set", "bits=8", "--set", "group_size=16"]),  # no layer left float
     "ministral": (f"{OWN_FAMILIES}/ministral", INT4),  # windows in some blocks
+    "ministral3": (f"{OWN_FAMILIES}/ministral3", NO_O_PROJ),  # queries that grow with their position, YaRN
     "seed_oss": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # a bias of o_proj by a key of its own
     "glm4_moe": (f"{OWN_FAMILIES}/glm4_moe", NO_O_PROJ_OR_NARROW),  # routers of sigmoids, a correction, a shared expert, a dense block
     "glm4_moe-8": (f"{OWN_FAMILIES}/glm4_moe", ["--recipe", "narrow_8.yaml"]),  # rounded to float16, 4 bits have another greedy text
@@ -108,7 +109,7 @@ EXPORTS = [
     ("awq", "llama-zeros", ["hugging_face"]),  # mlx-lm turns zero points into biases of float16: 1.6e-4 of the logits
     ("coreml", "gpt2", ["core_ml"]),
     ("coreml", "llama", ["core_ml"]),
-    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "cohere2", "gpt_oss", "arcee", "ernie4_5-plain", "glm", "granite4", "granite4-still", "seed_oss-plain")
+    *((f, m, [p]) for m in ("qwen2", "fused", "gemma2", "gemma3", "mistral", "mixtral", "cohere2", "gpt_oss", "arcee", "ernie4_5-plain", "glm", "granite4", "granite4-still", "ministral3", "seed_oss-plain")
       for f, p in (("dequantized", "hugging_face"), ("gguf", "llama_cpp"), ("gguf-float32", "llama_cpp"))),
     # gemma3 has fewer blocks here than mlx-lm wants (one without a window); gpt_oss: mlx-lm loads no float checkpoint to compare with
     *(("mlx", m, ["mlx"]) for m in ("qwen2", "fused", "gemma2", "mistral", "mixtral")),
@@ -117,10 +118,10 @@ EXPORTS = [
     *(("dequantized", m, ["hugging_face"]) for m in ("ernie4_5_moe", "glm4_moe-8", "dots1")),
     *((f, m, ["llama_cpp"]) for m in ("ernie4_5_moe", "glm4_moe", "dots1") for f in ("gguf", "gguf-float32")),
     *(("mlx", m, ["mlx"]) for m in ("glm4_moe", "dots1-one")),
-    *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "seed_oss")),
-    *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "seed_oss") for f in ("compressed-tensors", "awq")),
+    *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "ministral3", "seed_oss")),
+    *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "ministral3", "seed_oss") for f in ("compressed-tensors", "awq")),
     *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
-    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "seed_oss")),
+    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "ministral3", "seed_oss")),
     ("coreml", "qwen2", ["core_ml"]),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]

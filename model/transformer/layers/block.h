@@ -36,14 +36,15 @@ struct BlockScratch {
 /// One transformer block over the residual stream x (tokens, hidden), with m = residual_multiplier:
 ///   sequential  x += m · post_a(o(attention(norm_a(x))));  x += m · post_m(mlp(norm_m(x)))
 ///   parallel    x += m · (post_a(o(attention(norm_a(x)))) + post_m(mlp(norm_m(x)))), an absent norm_m being norm_a
-/// where q, k and v of the attention are clamped to ± clip, and q and k normalised and turned (rotary). Norms that are
-/// not there leave their input as it is.
+/// where q, k and v of the attention are clamped to ± clip, q and k normalised and turned (rotary), and q grown. Norms
+/// that are not there leave their input as it is.
 template <class T>
 struct Block {
   BlockSpec::Residual residual = BlockSpec::Residual::kSequential;
   double residual_multiplier = 1.0;
   AttentionShape attention;
   double clip = 0.0;
+  QueryGrowth growth;
   std::optional<Norm<T>> attention_norm, q_norm, k_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   std::vector<NamedLinear<T>> qkv;  ///< their outputs lie side by side
   NamedLinear<T> attention_out;

@@ -1,6 +1,7 @@
 
 #include "model/transformer/layers/block.h"
 #include "model/transformer/layers/clip.h"
+#include "model/transformer/layers/growth.h"
 #include "model/transformer/layers/side_by_side.h"
 #include "model/transformer/scalar.h"
 
@@ -11,6 +12,7 @@ void Block<T>::project_backward(const Layout& layout, MatrixView<T> dqkv, Rotary
                                 BlockScratch<T>& scratch) const {
   const std::size_t q_end = q_width(), k_end = q_end + kv_width();
   const auto dqk = dqkv.cols_slice(0, k_end);
+  grow_queries(dqk.cols_slice(0, q_end), growth, layout.positions);
   if (rotary != nullptr) rotary->rotate(dqk, attention.head_dim, layout, Rotary<T>::Direction::kBackward);
   if (!keeps_raw()) return;
   const auto raw = scratch.raw_qk.view(layout.rows(), k_end);

@@ -2,6 +2,7 @@
 
 #include "model/transformer/layers/block.h"
 #include "model/transformer/layers/clip.h"
+#include "model/transformer/layers/growth.h"
 #include "model/transformer/layers/side_by_side.h"
 #include "model/transformer/scalar.h"
 
@@ -64,6 +65,7 @@ MatrixView<T> Block<T>::project(const Layout& layout, MatrixView<const T> input,
   if (q_norm) q_norm->forward(q, q);
   if (k_norm) k_norm->forward(k, k);
   if (rotary != nullptr) rotary->rotate(qk, attention.head_dim, layout, Rotary<T>::Direction::kForward);
+  grow_queries(q, growth, layout.positions);
   return rows;
 }
 

@@ -1,6 +1,6 @@
 #include "eval/inspect/model_graph.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 
@@ -56,6 +56,12 @@ TEST(ModelGraph, TellsHowExpertsAreChosen) {
                                                          "chosen with a correction", "weights × 2.5"}));
   EXPECT_EQ(route("ernie4_5_moe"), (std::vector<std::string>{"3 of 6 experts", "softmax, the largest, renormalised",
                                                              "chosen with a correction"}));
+}
+
+TEST(ModelGraph, TellsHowQueriesGrow) {
+  const ModelGraph graph = graph_of_model(test::source_path("tests/data/families/ministral3"));
+  EXPECT_THAT(titled(graph.sections[1], "attention").details,
+              testing::Contains("queries × 1 + 0.3 ln(1 + ⌊position / 8⌋)"));
 }
 
 TEST(ModelGraph, CountsWeightsBytesAndOperations) {

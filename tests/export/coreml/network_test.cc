@@ -178,5 +178,15 @@ TEST(CoreMlNetwork, RefusesSizesThatTheModelHasNot) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { write({Layout::kAne, 24, 4, 3}); }, "4 tokens behind 3"));
 }
 
+// Its operations multiply queries of all positions alike.
+TEST(CoreMlNetwork, EndsWhereQueriesWouldGrow) {
+  const TempDir dir;
+  test::tiny_llama().write(dir / "model");
+  model::Architecture architecture = model::Checkpoint::open(dir / "model")->architecture();
+  const std::size_t limit = position_limit(architecture);
+  architecture.blocks.back().attention.growth = {0.1, limit - 1};
+  EXPECT_EQ(position_limit(architecture), limit - 1);
+}
+
 }  // namespace
 }  // namespace nibble::coreml

@@ -235,6 +235,32 @@ TEST(Windows, OfMistralStandInEveryBlock) {
   EXPECT_EQ(ministral.family, "ministral") << "exports go by the network's family";
 }
 
+TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
+  Json ministral = small("ministral3");
+  const Json rope = {{"rope_type", "yarn"},
+                     {"type", "yarn"},
+                     {"factor", 16.0},
+                     {"original_max_position_embeddings", 64},
+                     {"mscale", 1.0},
+                     {"mscale_all_dim", 1.0},
+                     {"rope_theta", 1000000.0},
+                     {"llama_4_scaling_beta", 0.1},
+                     {"max_position_embeddings", 1024}};
+  ministral["rope_parameters"] = rope;
+  const Architecture a = parse(ministral);
+  const model::QueryGrowth& growth = a.blocks[3].attention.growth;
+  EXPECT_EQ(growth.from, 64u);
+  EXPECT_EQ(growth.at(63), 1.0);
+  EXPECT_TRUE(near(growth.at(64), 1.0 + 0.1 * std::log(2.0), {.rel = 1e-15}));
+  EXPECT_TRUE(near(growth.at(200), 1.0 + 0.1 * std::log(4.0), {.rel = 1e-15}));
+  EXPECT_EQ(attention_of(a).head_dim, 128u);
+  EXPECT_EQ(attention_of(a).rotary->scaling.kind, RotaryScaling::Kind::kYarn);
+  EXPECT_TRUE(near(attention_of(a).rotary->scaling.magnitude, 1.0, {}));
+  EXPECT_EQ(windows_of(a), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(windows_of(parse(with(ministral, "sliding_window", 9))), (Windows{9, 9, 9, 9}));
+  EXPECT_EQ(parse(small("mistral")).blocks[0].attention.growth.by, 0.0);
+}
+
 TEST(Windows, OfGemmaFollowPatternsOrLists) {
   Json gemma2 = with(small("gemma2"), "sliding_window", 9);
   EXPECT_EQ(windows_of(parse(gemma2)), (Windows{9, 0, 9, 0}));
@@ -731,6 +757,13 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
          "'sigmoid'"},
         {"ChoicesOfErnieOfAnotherKind", with(small("ernie4_5_moe"), "moe_gate", "top2"), "'moe_gate'", "'top2'"},
         {"SumsThatAreCutOff", with(small("ernie4_5_moe"), "moe_norm_min", 0.5), "'moe_norm_min'", "got 0.5"},
+        {"QueriesThatNothingIsSaidOf", small("ministral3"), "'rope_parameters' is missing", "an object"},
+        {"QueriesThatGrowFromNowhere",
+         with(small("ministral3"), "rope_parameters", {{"rope_theta", 1e4}, {"llama_4_scaling_beta", 0.1}}),
+         "'original_max_position_embeddings' is missing", "rope_parameters"},
+        {"QueriesOfOtherFamiliesThatGrow",
+         with(small("mistral"), "rope_parameters", {{"rope_theta", 1e4}, {"llama_4_scaling_beta", 0.1}}),
+         "'llama_4_scaling_beta' is not known", "rope_parameters"},
         {"PredictionLayersBeyondReason", with(sigmoid_mixtures("glm4_moe"), "num_nextn_predict_layers", 65),
          "'num_nextn_predict_layers'", "got 65"},
         {"WindowsOfDotsWithoutWidth",

@@ -71,6 +71,21 @@ TEST(TextPart, TakesWhatTheInnerConfigurationSaysFirst) {
   EXPECT_EQ(flat(untied)["tie_word_embeddings"], true) << "there is no other";
 }
 
+TEST(TextPart, OfMinistral3MayBeSaidInPart) {
+  const Json rope = {{"rope_type", "yarn"},
+                     {"rope_theta", 1e6},
+                     {"factor", 16.0},
+                     {"llama_4_scaling_beta", 0.1},
+                     {"original_max_position_embeddings", 16384}};
+  const Json config = {
+      {"model_type", "mistral3"},
+      {"text_config", {{"model_type", "ministral3"}, {"hidden_size", 3072}, {"rope_parameters", rope}}}};
+  EXPECT_EQ(flat(config)["model_type"], "ministral3");
+  EXPECT_EQ(flat(config)["num_hidden_layers"], 34);
+  EXPECT_EQ(flat(config)["vocab_size"], 131072);
+  EXPECT_EQ(flat(config)["rope_parameters"], rope);
+}
+
 TEST(TextPart, TiesAHeadThatIsNotStored) {
   const Json config = {{"model_type", "llava"}, {"text_config", {{"vocab_size", 32064}}}};
   EXPECT_EQ(flat(config, {"language_model.model.norm.weight"})["tie_word_embeddings"], true);

@@ -306,6 +306,15 @@ constexpr WildConfig kConfigs[] = {
      // attention and norms; the dense block's MLP; 66 experts' worth of MLPs, router and correction; embedding, a norm
      28ull * (2560ull * 6144 + 5120) + 3ull * 2560 * 12288 + 27ull * (66ull * 3 * 1536 * 2560 + 64ull * 2560 + 64) +
          103424ull * 2560 + 2560},
+    {"Ministral3Of3b", R"({"architectures": ["Ministral3ForCausalLM"], "attention_dropout": 0.0, "head_dim": 128,
+ "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02, "intermediate_size": 9216,
+ "max_position_embeddings": 262144, "model_type": "ministral3", "num_attention_heads": 32, "num_hidden_layers": 26,
+ "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_parameters": {"beta_fast": 32.0, "beta_slow": 1.0,
+ "factor": 16.0, "llama_4_scaling_beta": 0.1, "mscale": 1.0, "mscale_all_dim": 1.0,
+ "original_max_position_embeddings": 16384, "rope_theta": 1000000.0, "rope_type": "yarn", "type": "yarn"},
+ "sliding_window": null, "tie_word_embeddings": true, "use_cache": true, "vocab_size": 131072})",
+     // 26 (3072 · (2 · 4096 + 2 · 1024 + 3 · 9216) + 2 · 3072), embedding, the last norm
+     26ull * (3072ull * 37888 + 6144) + 131072ull * 3072 + 3072},
     {"Granite4Micro",
      R"({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
  "attention_multiplier": 0.015625, "bos_token_id": 100257, "embedding_multiplier": 12, "eos_token_id": 100257,

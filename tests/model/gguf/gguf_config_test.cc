@@ -539,6 +539,37 @@ TEST(GgufConfig, OfErnieSaysWhichBlocksAreMixtures) {
       refuses(interleaved.natural("interleave_moe_layer_step", 2), "interleave_moe_layer_step' is 2; expected 1"));
 }
 
+TEST(GgufConfig, OfMinistral3SaysHowQueriesGrow) {
+  const auto of = [](std::string name) {
+    return Contents(std::move(name))
+        .number("attention.layer_norm_rms_epsilon", 1e-6f)
+        .word("rope.scaling.type", "yarn")
+        .number("rope.scaling.factor", 16.0f)
+        .number("rope.scaling.yarn_log_multiplier", 1.0f)
+        .natural("rope.scaling.original_context_length", 32);
+  };
+  EXPECT_EQ(of("mistral3").config()["model_type"], "mistral");
+  EXPECT_EQ(of("mistral3").number("attention.temperature_scale", 0.0f).config()["model_type"], "mistral");
+  const json config = of("mistral3").number("attention.temperature_scale", 0.1f).config();
+  EXPECT_EQ(config["model_type"], "ministral3");
+  const Architecture a = parse_architecture(config.dump(), "m.gguf");
+  const AttentionSpec& attention = a.blocks[1].attention;
+  EXPECT_TRUE(test::near(attention.growth.by, 0.1, {})) << "the decimal that the float stands for";
+  EXPECT_EQ(attention.growth.from, 32u);
+  EXPECT_EQ(attention.head_dim, 16u);
+  EXPECT_TRUE(test::near(attention.rotary->scaling.magnitude, 1.0, {.rel = 1e-6}));
+
+  const auto unscaled = [](std::string name) {
+    return Contents(std::move(name))
+        .number("attention.layer_norm_rms_epsilon", 1e-6f)
+        .number("attention.temperature_scale", 0.2f);
+  };
+  EXPECT_TRUE(refuses(unscaled("llama"), "'llama.attention.temperature_scale' is 0.2"));
+  const json plain = unscaled("mistral3").config();
+  const Architecture b = parse_architecture(plain.dump(), "m.gguf");
+  EXPECT_EQ(b.blocks[0].attention.growth.from, 512u) << "the context";
+}
+
 TEST(GgufConfig, OfMixtralIsNotLlamas) {
   const json config = llama().natural("expert_count", 4).natural("expert_used_count", 2).config();
   EXPECT_EQ(parse_architecture(config.dump(), "m.gguf").blocks[0].experts->experts.size(), 4u);

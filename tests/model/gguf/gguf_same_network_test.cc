@@ -79,6 +79,10 @@ const std::vector<Change>& changes() {
       attention("window", [](Attention& own) { own.window = kContext - 1; }),
       attention("soft cap of scores", [](Attention& own) { own.softcap = 50.0; }),
       attention("clip of q, k and v", [](Attention& own) { own.clip = 8.0; }),
+      attention("growth of queries",
+                [](Attention& own) {
+                  own.growth = {0.1, 16};
+                }),
       attention("number of ALiBi slopes",
                 [](Attention& own) {
                   own.alibi = {1, 1, 1, 1};
@@ -138,6 +142,7 @@ TEST(GgufSameNetwork, WhatComputesTheSameIsTheSame) {
   Architecture own = network(), read = own;
   read.blocks[1].experts->scale = static_cast<double>(2.5f * (1 + std::numeric_limits<float>::epsilon()));
   read.blocks[0].attention.window = kContext;
+  read.blocks[0].attention.growth = {0.1, kContext};
   for (Architecture* const each : {&own, &read})
     each->blocks[1].experts->routing = ExpertsSpec::Routing::kSoftmaxThenTop;
   read.blocks[1].experts->routing = ExpertsSpec::Routing::kTopThenSoftmax;

@@ -321,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(
            "routed_scaling_factor": 2.5)",
         R"("model_type": "dots1", "n_routed_experts": 6, "moe_intermediate_size": 9, "n_shared_experts": 2,
            "n_group": 3, "topk_group": 2, "max_window_layers": 1, "sliding_window": 12)",
-        R"("model_type": "ernie4_5_moe", "moe_num_experts": 6, "moe_intermediate_size": 9, "moe_k": 3)"));
+        R"("model_type": "ernie4_5_moe", "moe_num_experts": 6, "moe_intermediate_size": 9)"));
 
 TEST(LearnedPositions, EndTheSequence) {
   const Architecture architecture = toy_gpt2({.max_positions = 12});

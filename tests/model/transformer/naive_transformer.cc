@@ -168,6 +168,10 @@ struct Naive {
     for (Rows* rows : {&q, &k, &v}) clip(s.clip, *rows);
     q = rotated(s, norm(s.q_norm, q));
     k = rotated(s, norm(s.k_norm, k));
+    for (std::size_t t = 0; t < q.size(); ++t)
+      for (double& value : q[t])
+        value *=
+            1.0 + s.growth.by * std::log(1.0 + std::floor(static_cast<double>(t) / static_cast<double>(s.growth.from)));
     const std::size_t tokens = q.size(), d = s.head_dim;
     const auto sinks = s.sinks ? weights.vector(*s.sinks) : std::vector<float>();
     Rows out(tokens, Row(s.q_width()));

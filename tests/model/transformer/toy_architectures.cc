@@ -128,6 +128,7 @@ const std::vector<std::pair<std::string, Change>>& changes() {
          b.attention.sinks = model::whole_vector(prefix(i) + "sinks", b.attention.heads);
        })},
       {"clip", each_block([](BlockSpec& b, std::size_t, std::size_t) { b.attention.clip = 0.7; })},
+      {"query growth", each_block([](BlockSpec& b, std::size_t i, std::size_t) { b.attention.growth = {0.4, i == 0 ? 7u : 1000u}; })},
       {"scale of one", each_block([](BlockSpec& b, std::size_t, std::size_t) { b.attention.scale = 1.0; })},
       {"norms without parameters", each_block([](BlockSpec& b, std::size_t, std::size_t) {
          for (auto* norm : {&b.attention_norm, &b.mlp_norm}) {
