@@ -99,9 +99,9 @@ Section quality_section(const Entries& all, const ReportOptions& options) {
   Entries quantized;
   std::copy_if(all.begin(), all.end(), std::back_inserter(quantized),
                [](const Entry* entry) { return !is_float_model(*entry); });
-  PivotSettings pivot = default_pivot(quantized.empty() ? all : quantized);
-  if (!options.rows.empty()) pivot.rows = full_names(all, options.rows);
-  if (!options.columns.empty()) pivot.columns = full_names(all, options.columns);
+  const PivotSettings pivot =
+      chosen_pivot(default_pivot(quantized.empty() ? all : quantized),
+                   {.rows = full_names(all, options.rows), .columns = full_names(all, options.columns)});
   const Entries& pivoted = quantized.empty() || pivot.rows == SettingNames{"recipe"} ? all : quantized;
   Section section{.title = "Quality", .items = {}};
   for (const Pivot& part : make_pivots(pivoted, pivot.rows, pivot.columns))

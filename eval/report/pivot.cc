@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -194,6 +195,9 @@ std::string heading(const Entry& entry, const SettingNames& names) {
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns) {
   check_setting_names(entries, rows);
   check_setting_names(entries, columns);
+  for (const std::string& name : PivotSettings{rows, columns}.shown())
+    NIBBLE_REQUIRE(std::ranges::count(rows, name) + std::ranges::count(columns, name) == 1, InvalidArgument,
+                   "'{}' is named twice; expected each setting once, in rows or in columns", name);
   std::vector<Pivot> open, done;
   Groups groups = {entries};
   std::vector<std::string> always;
@@ -281,6 +285,22 @@ PivotSettings default_pivot(const Entries& entries) {
     settings = {.rows = telling, .columns = {"bits"}};
   }
   return settings;
+}
+
+PivotSettings chosen_pivot(PivotSettings suited, const PivotSettings& given) {
+  const auto choose = [](SettingNames& names, const SettingNames& own, const SettingNames& others,
+                         std::initializer_list<const char*> last) {
+    if (!own.empty()) {
+      names = own;
+      return;
+    }
+    std::erase_if(names, [&](const std::string& name) { return contains(others, name); });
+    for (const std::string name : last)
+      if (names.empty() && !contains(others, name)) names.push_back(name);
+  };
+  choose(suited.rows, given.rows, given.columns, {"recipe", "model", "evaluation"});
+  choose(suited.columns, given.columns, given.rows, {"model", "recipe", "evaluation"});
+  return suited;
 }
 
 }  // namespace nibble::eval

@@ -47,7 +47,7 @@ Entries column_of(const Pivot& pivot, const std::string& column);
 /// and then by whatever setting differs between entries that would fall into one cell. Entries that agree in every
 /// setting (from two calibrations, say) end in tables of their own. The name of a given checkpoint stands for the
 /// settings of `rows`, or else of `columns`, that it lacks, unless recipes make rows or columns. Throws InvalidArgument
-/// for a setting that no entry has, with the nearest name.
+/// for a setting that no entry has, with the nearest name, and for one that is named twice.
 std::vector<Pivot> make_pivots(const Entries& entries, const SettingNames& rows, const SettingNames& columns);
 
 /// Rows and columns that suit a set of entries: `bits` over the other settings that tell, where bits vary (where some
@@ -57,6 +57,10 @@ struct PivotSettings {
   SettingNames shown() const;  ///< both
 };
 PivotSettings default_pivot(const Entries& entries);
+
+/// `suited` with what `given` says in place of its rows or columns. What is given for one of them alone leaves the
+/// other, where recipes or models stand if nothing is left.
+PivotSettings chosen_pivot(PivotSettings suited, const PivotSettings& given);
 
 /// Numbers by value and before words, "none" and "false" first of words.
 bool natural_less(std::string_view a, std::string_view b);

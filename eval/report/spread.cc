@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/text/estimate.h"
@@ -194,11 +195,9 @@ std::vector<ReportTable> spread_tables(const Entries& entries, const std::string
   for (const auto* names : {&settings.rows, &settings.columns})
     NIBBLE_REQUIRE(std::ranges::count(*names, over) == 0, InvalidArgument,
                    "--over {}: what makes rows or columns cannot be taken together", over);
-  PivotSettings chosen = default_pivot(spread.firsts);
-  for (auto* names : {&chosen.rows, &chosen.columns}) std::erase(*names, over);
-  if (chosen.rows.empty()) chosen.rows = {"recipe"};
-  if (!settings.rows.empty()) chosen.rows = settings.rows;
-  if (!settings.columns.empty()) chosen.columns = settings.columns;
+  PivotSettings suited = default_pivot(spread.firsts);
+  for (auto* names : {&suited.rows, &suited.columns}) std::erase(*names, over);
+  const PivotSettings chosen = chosen_pivot(std::move(suited), settings);
   std::vector<ReportTable> tables;
   for (const Pivot& pivot : make_pivots(spread.firsts, chosen.rows, chosen.columns))
     tables.push_back(spread_table(pivot, spread, over, chosen));

@@ -140,7 +140,9 @@ ReportTable pivot_table(const Pivot& pivot, const PivotSettings& settings) {
   ReportTable table;
   for (const auto& [name, value] : pivot.fixed)
     table.title += fmt::format("{}{}", table.title.empty() ? "" : ", ",
-                               name == "model" || name == "evaluation" ? value : fmt::format("{} {}", name, value));
+                               name == "model" || name == "evaluation" ? value
+                               : value.empty()                         ? "no " + name
+                                                                       : fmt::format("{} {}", name, value));
   if (table.title.empty()) table.title = ranking.by_divergence ? "KL divergence" : "Perplexity";
   table.caption =
       fmt::format("{} ± standard error, {} by {}.",

@@ -174,6 +174,42 @@ TEST_F(PivotTest, AGivenCheckpointAloneIsNoReasonForColumnsOfBits) {
   EXPECT_EQ(default_pivot(entries_).columns, (SettingNames{"model"}));
 }
 
+TEST_F(PivotTest, ATablesTitleSaysWhichSettingItsCellsLack) {
+  std::vector<SweepRecord> records = test::example_sweep();
+  for (SweepRecord& record : records) {
+    std::string& recipe = record.configuration[1].second;
+    constexpr std::string_view kNone = R"("scaling":"none",)";
+    const std::size_t place = recipe.find(kNone);
+    if (place != std::string::npos) recipe.erase(place, kNone.size());
+  }
+  use(records);
+  const PivotSettings settings{.rows = {"weighting", "shifting"}, .columns = {"bits"}};
+  const auto pivots = make_pivots(entries_, settings.rows, settings.columns);
+  ASSERT_EQ(pivots.size(), 2u);
+  EXPECT_EQ(pivot_table(pivots[0], settings).title, "gpt2-novels, novels, blocks of 512, no scaling");
+  EXPECT_EQ(pivot_table(pivots[1], settings).title, "gpt2-novels, novels, blocks of 512, scaling std");
+}
+
+TEST_F(PivotTest, WhatIsGivenForOneSideLeavesTheOther) {
+  use(test::example_sweep());
+  const PivotSettings suited = default_pivot(entries_);
+  EXPECT_EQ(chosen_pivot(suited, {}).shown(), suited.shown());
+  const PivotSettings by_shifting = chosen_pivot(suited, {.columns = {"shifting"}});
+  EXPECT_EQ(by_shifting.rows, (SettingNames{"weighting", "scaling"}));
+  EXPECT_EQ(by_shifting.columns, (SettingNames{"shifting"}));
+  EXPECT_EQ(chosen_pivot(suited, {.rows = {"bits"}}).columns, (SettingNames{"model"}));
+  EXPECT_EQ(chosen_pivot(suited, {.rows = {"bits", "model"}}).columns, (SettingNames{"recipe"}));
+  EXPECT_EQ(chosen_pivot(suited, {.rows = {"bits"}, .columns = {"bits"}}).columns, (SettingNames{"bits"}));
+}
+
+TEST_F(PivotTest, ASettingStandsInRowsOrInColumnsOnce) {
+  use(test::example_sweep());
+  for (const auto& [rows, columns] : std::vector<std::pair<SettingNames, SettingNames>>{
+           {{"bits"}, {"bits"}}, {{"bits", "bits"}, {"scaling"}}, {{"scaling"}, {"bits", "shifting", "bits"}}})
+    EXPECT_TRUE(test::throws_with<InvalidArgument>(
+        [&, &rows = rows, &columns = columns] { make_pivots(entries_, rows, columns); }, "'bits' is named twice"));
+}
+
 TEST_F(PivotTest, UnknownSettingsAreRefusedWithTheNearest) {
   use(test::example_sweep());
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { make_pivots(entries_, {"wieghting"}, {"bits"}); }, "'wieghting'",
