@@ -106,7 +106,7 @@ class Builder final : public YAML::EventHandler {
   }
 
   std::string_view what_;
-  YamlNode root_;
+  YamlNode root_{YamlNode::Kind::kNull, "", {}, {}, 1};  // of an empty document
   std::vector<Open> open_;
 };
 

@@ -34,6 +34,7 @@ TEST(YamlReader, ReadsJson) {
 TEST(YamlReader, TakesAnEmptyDocumentForNull) {
   EXPECT_EQ(parse_yaml("", "r").kind, YamlNode::Kind::kNull);
   EXPECT_EQ(parse_yaml("# only a comment\n", "r").kind, YamlNode::Kind::kNull);
+  EXPECT_EQ(parse_yaml("", "r").line, 1);
 }
 
 TEST(YamlReader, RefusesWhatHidesOrMultiplies) {
