@@ -91,6 +91,8 @@ std::string explain(const CLI::App& program, const CLI::App* command, const CLI:
     return fmt::format("unknown command '{}'{}", extras.front(), suggestion(program, extras.front()));
   for (const std::string& word : extras) {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
+    if (command != nullptr && name.starts_with('-') && command->get_option_no_throw(std::string(name)) != nullptr)
+      return fmt::format("expected '{0}' behind the command: nibble {1} {0}", name, command->get_name());
     if (name.starts_with('-'))
       return fmt::format("unknown option '{}'{}", name, suggestion(command != nullptr ? *command : program, name));
   }

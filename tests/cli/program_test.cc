@@ -82,6 +82,13 @@ TEST(Program, AMistypedOptionIsNamedBeforeTheOnesThatAreMissing) {
   EXPECT_THAT(run.err, HasSubstr("unknown option '--txt'; did you mean '--text'?"));
 }
 
+TEST(Program, AnOptionInFrontOfItsCommandIsToldItsPlace) {
+  const ProgramRun run = nibble({"--json", "version"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("expected '--json' behind the command: nibble version --json"));
+}
+
 TEST(Program, OptionsWithAnEqualsSignAreNamedWithoutTheirValue) {
   EXPECT_THAT(nibble({"tokenize", "--txt=a.txt"}).err, HasSubstr("unknown option '--txt'; did you mean '--text'?"));
 }
