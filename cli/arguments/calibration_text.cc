@@ -9,7 +9,8 @@
 
 namespace nibble::cli {
 void add_calibration_text(CLI::App& app, CalibrationTextOptions& options) {
-  app.add_option("--text", options.text, "Texts to sample from: .txt, .raw, .jsonl, .ndjson, .json, also .gz and .zst")
+  check_path(app.add_option("--text", options.text,
+                            "Texts to sample from: .txt, .raw, .jsonl, .ndjson, .json, also .gz and .zst"))
       ->type_name("FILE…");
   add_path(app, "--tokens", options.tokens, "FILE", "Consecutive windows of token ids (.u16, .u32) instead");
   app.add_option("--field", options.field, "The text's key in .jsonl")->type_name("NAME")->capture_default_str();

@@ -54,14 +54,16 @@ void add_model(CLI::App& app, std::filesystem::path& model) {
       ->required();
 }
 
+CLI::Option* check_path(CLI::Option* option) {
+  return option->check(
+      CLI::Validator([](const std::string& text) { return text.empty() ? "expected a path, got ''" : ""; }, ""));
+}
+
 CLI::Option* add_path(CLI::App& app, const std::string& name, std::filesystem::path& value, const std::string& label,
                       const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          name, [&value](const std::string& text) { value = text; }, description)
-      ->type_name(label)
-      ->check(
-          CLI::Validator([](const std::string& text) { return text.empty() ? "expected a path, got ''" : ""; }, ""));
+  return check_path(app.add_option_function<std::string>(
+                           name, [&value](const std::string& text) { value = text; }, description)
+                        ->type_name(label));
 }
 
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value, const std::string& description,

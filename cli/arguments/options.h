@@ -32,6 +32,9 @@ void add_model(CLI::App& app, std::filesystem::path& model);
 CLI::Option* add_path(CLI::App& app, const std::string& name, std::filesystem::path& value, const std::string& label,
                       const std::string& description);
 
+/// Has `option`, which takes paths into a variable of another kind, refuse empty ones, as add_path() does.
+CLI::Option* check_path(CLI::Option* option);
+
 struct CountRange {
   std::uint64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
 };

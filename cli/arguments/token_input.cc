@@ -25,7 +25,8 @@ namespace {
 
 void add_files(CLI::App& app, TokenInputOptions& options, bool several) {
   const auto add = [&](const char* name, std::vector<std::string>& files, const std::string& description) {
-    app.add_option(name, files, description + (several ? "; again for more texts: figures of each and of all" : ""))
+    check_path(app.add_option(name, files,
+                              description + (several ? "; again for more texts: figures of each and of all" : "")))
         ->type_name("FILE")
         ->expected(1)
         ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);

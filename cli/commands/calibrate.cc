@@ -213,7 +213,7 @@ Command calibrate_command(CLI::App& program) {
   add_path(*app, "-o,--output", arguments->output, "FILE", "Calibration file to write (HDF5)");
   add_path(*app, "--extend", arguments->extend, "FILE",
            "Calibration file of the first of these windows: only the others are run");
-  app->add_option("--merge", arguments->merge, "Calibration files to add up into -o")->type_name("FILE…");
+  check_path(app->add_option("--merge", arguments->merge, "Calibration files to add up into -o"))->type_name("FILE…");
   add_path(*app, "--show", arguments->show, "FILE", "Print what a calibration file holds, layer by layer");
   add_common_options(*app, arguments->common, "on a MODEL");
   app->footer(

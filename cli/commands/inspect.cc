@@ -181,9 +181,8 @@ Command inspect_command(CLI::App& program) {
       ->type_name("SIZE")
       ->needs(compress)
       ->capture_default_str();
-  app->add_option("--graph", arguments->graph,
-                  "Write what the model computes, operation by operation, instead: FILE.dot, FILE.svg or FILE.json")
-      ->type_name("FILE")
+  add_path(*app, "--graph", arguments->graph, "FILE",
+           "Write what the model computes, operation by operation, instead: FILE.dot, FILE.svg or FILE.json")
       ->excludes(compress);
   add_common_options(*app, arguments->common);
   app->footer(

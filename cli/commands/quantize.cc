@@ -209,9 +209,10 @@ Command make_quantize_command(CLI::App& program, ExportCheck require_exportable)
   app->add_option("-s,--set", arguments->assignments, "Set a key of the recipe; may be given several times")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app->add_option("--calib", arguments->calibration,
-                  "Calibration file of this model; may be given several times, and each statistic comes from the first "
-                  "that has it")
+  check_path(app->add_option(
+                 "--calib", arguments->calibration,
+                 "Calibration file of this model; may be given several times, and each statistic comes from the first "
+                 "that has it"))
       ->type_name("FILE")
       ->allow_extra_args(false);
   if (require_exportable != nullptr)

@@ -114,11 +114,13 @@ void run(const ReportArguments& arguments, const CLI::App& app) {
 Command report_command(CLI::App& program) {
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* app = program.add_subcommand("report", "Tables and figures of sweep records, for a browser or a paper");
-  app->add_option("RESULTS", arguments->inputs,
-                  "Directories or files: sweep records; what speed and inspect --compress print with --json")
+  check_path(
+      app->add_option("RESULTS", arguments->inputs,
+                      "Directories or files: sweep records; what speed and inspect --compress print with --json"))
       ->required()
       ->type_name("PATH");
-  app->add_option("-o,--output", arguments->outputs, "What to write: .html, .md, .tex, .csv; may be repeated")
+  check_path(
+      app->add_option("-o,--output", arguments->outputs, "What to write: .html, .md, .tex, .csv; may be repeated"))
       ->required()
       ->type_name("FILE");
   app->add_option("--rows", arguments->rows, "Settings that make the rows of tables (default: what varies)")

@@ -89,6 +89,23 @@ TEST(Program, AnOptionInFrontOfItsCommandIsToldItsPlace) {
   EXPECT_THAT(run.err, HasSubstr("expected '--json' behind the command: nibble version --json"));
 }
 
+TEST(Program, EmptyPathsAreRefusedWhereSeveralMayBeGivenToo) {
+  const std::string model = demo_path("gpt2-demo");
+  const std::vector<std::vector<std::string>> calls = {{"report", "", "-o", "a.md"},
+                                                       {"report", "records", "-o", ""},
+                                                       {"quantize", model, "-o", "a", "--calib", ""},
+                                                       {"calibrate", model, "-o", "a.h5", "--text", ""},
+                                                       {"calibrate", "-o", "a.h5", "--merge", "b.h5", ""},
+                                                       {"perplexity", model, "--text", ""},
+                                                       {"perplexity", model, "--tokens", ""},
+                                                       {"inspect", model, "--graph", ""}};
+  for (const std::vector<std::string>& call : calls) {
+    const ProgramRun run = nibble(call);
+    EXPECT_EQ(run.exit_code, 2) << call[0];
+    EXPECT_THAT(run.err, HasSubstr(": expected a path, got ''")) << call[0];
+  }
+}
+
 TEST(Program, OptionsWithAnEqualsSignAreNamedWithoutTheirValue) {
   EXPECT_THAT(nibble({"tokenize", "--txt=a.txt"}).err, HasSubstr("unknown option '--txt'; did you mean '--text'?"));
 }
