@@ -610,6 +610,7 @@ CalibrationPlan plan_job(const CalibrationJob& job) {
 }
 
 double calibrate(const CalibrationJob& job, std::span<const CalibrationJob> parts) {
+  NIBBLE_REQUIRE(!job.output.empty(), InvalidArgument, "calibration: output: expected a path, got ''");
   const RunSettings settings = complete_settings(job);
   for (const CalibrationJob& part : parts) require_part(part, job, settings);
   require_same_job(job, settings);

@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 13> kCompanions{"tokenizer.json",      "t
 constexpr std::string_view kState = "scratch/fingerprint", kLock = "lock";
 
 fs::path without_trailing_slash(const fs::path& path) {
+  NIBBLE_REQUIRE(!path.empty(), InvalidArgument, "expected a path, got ''");
   const fs::path normal = fs::absolute(path).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
 }

@@ -457,6 +457,7 @@ class Sweep {
 SweepSummary run_sweep(const SweepPlan& plan, const SweepOptions& options) {
   NIBBLE_REQUIRE(options.shard.index >= 1 && options.shard.index <= options.shard.count, InvalidArgument,
                  "shard: expected 1 <= i <= n, got {}/{}", options.shard.index, options.shard.count);
+  NIBBLE_REQUIRE(!options.output.empty(), InvalidArgument, "sweep: output: expected a path, got ''");
   return Sweep(plan, options).run();
 }
 

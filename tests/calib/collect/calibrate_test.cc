@@ -911,5 +911,15 @@ TEST(CalibrateRun, ImpossibleJobsAreRefused) {
   EXPECT_TRUE(refused([&](CalibrationJob& j) { j.tokens = unknown; }, "50"));
 }
 
+TEST(CalibrateRun, AnOutputWithoutANameIsRefusedBeforeTheRun) {
+  const ToyCalibration toy("llama");
+  CalibrationJob job = toy.job("calib.h5");
+  job.output.clear();
+  bool has_begun = false;
+  job.progress = [&](const ProgressUpdate&) { has_begun = true; };
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { calibrate(job); }, "output: expected a path, got ''"));
+  EXPECT_FALSE(has_begun);
+}
+
 }  // namespace
 }  // namespace nibble::calib

@@ -239,5 +239,12 @@ TEST(OutputDirectory, InputsInItAreRefusedHoweverTheyAreNamed) {
   EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { require(dir / "link"); }, "is an input itself"));
 }
 
+TEST(OutputDirectory, APathIsNotEmpty) {
+  constexpr const char* kExpected = "expected a path, got ''";
+  const std::vector<std::filesystem::path> nameless = {""};
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([] { OutputDirectory("", true, "a run"); }, kExpected));
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { require_inputs_outside("model", nameless); }, kExpected));
+}
+
 }  // namespace
 }  // namespace nibble

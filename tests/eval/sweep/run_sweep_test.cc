@@ -11,12 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
 #include "core/machine/thread_pool.h"
 #include "eval/sweep/claims.h"
 #include "eval/sweep/sweep_cost.h"
 #include "eval/sweep/sweep_file.h"
 #include "tests/quant/job/tiny_models.h"
 #include "tests/support/files.h"
+#include "tests/support/throws.h"
 
 namespace nibble::eval {
 namespace {
@@ -230,6 +232,12 @@ TEST_F(RunSweepTest, ARecordThatIsDeletedMeanwhileIsLeftToTheNextRun) {
   EXPECT_TRUE(removed);
   EXPECT_EQ(run(planned).done, 1u);
   EXPECT_TRUE(std::filesystem::exists(deleted));
+}
+
+TEST_F(RunSweepTest, RecordsAreNotWrittenWhereNobodySays) {
+  output.clear();
+  EXPECT_TRUE(
+      test::throws_with<InvalidArgument>([&] { run(plan("list: [float]")); }, "output: expected a path, got ''"));
 }
 
 }  // namespace
