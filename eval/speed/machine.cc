@@ -156,9 +156,9 @@ double measure_bf16_gemm_rate(const model::Architecture& architecture, std::size
 }
 
 double measure_peak_flops() {
-  constexpr std::size_t kRounds = 4'000'000;
+  constexpr std::size_t kRounds = 500'000;  // a millisecond or two: of many, some are not interrupted
   std::vector<float> results(thread_count());
-  const double seconds = shortest(3, [&] {
+  const double seconds = shortest(24, [&] {
     parallel_for(thread_count(),
                  [&](std::size_t thread) { results[thread] = machine_kernels().multiply_add(kRounds); });
   });

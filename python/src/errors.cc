@@ -1,6 +1,7 @@
 #include "python/src/errors.h"
 
 #include <exception>
+#include <filesystem>
 #include <typeinfo>
 
 #include "core/error.h"
@@ -46,6 +47,8 @@ void bind_errors(nb::module_& module) {
       PyErr_SetString(numerical_class, e.what());
     } catch (const Error& e) {
       PyErr_SetString(error_class, e.what());
+    } catch (const std::filesystem::filesystem_error& e) {
+      PyErr_SetString(format_class, e.what());
     } catch (const std::bad_cast&) {
       PyErr_SetString(PyExc_TypeError, "a value is of a type that cannot be used here");
     }

@@ -119,10 +119,12 @@ def test_wrong_arguments_say_what_is_wrong(call, message):
         call()
 
 
-def test_errors_are_what_python_calls_such_things():
+def test_errors_are_what_python_calls_such_things(demo):
     assert issubclass(nibble.InvalidArgument, ValueError) and issubclass(nibble.InvalidArgument, nibble.Error)
     assert issubclass(nibble.FormatError, OSError) and issubclass(nibble.NumericalError, ArithmeticError)
     with pytest.raises(nibble.NumericalError, match="row 1, column 0 is nan"):
         nibble.palettize(np.array([[1, 2], [np.nan, 3]], np.float32))
     with pytest.raises(nibble.FormatError, match="config.json"):
         nibble.Checkpoint("/nowhere")
+    with pytest.raises(nibble.FormatError, match="too long"):  # what the file system itself says
+        nibble.calibrate(demo / "gpt2-demo", "n" * 5000, text=demo / "eval.txt")
