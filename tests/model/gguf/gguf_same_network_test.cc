@@ -136,6 +136,13 @@ TEST(GgufSameNetwork, SlopesOfAlibiAreCompared) {
       test::throws_with<InvalidArgument>([&] { require_same_network(own, read, kContext); }, "slope of ALiBi is 4"));
 }
 
+TEST(GgufSameNetwork, WhereQueriesGrowFromIsCompared) {
+  Architecture own = network(), read = own;
+  own.blocks[1].attention.growth = {0.1, 16}, read.blocks[1].attention.growth = {0.1, 32};
+  EXPECT_TRUE(test::throws_with<InvalidArgument>([&] { require_same_network(own, read, kContext); },
+                                                 "block 1: position from which queries grow is 16 here and 32 there"));
+}
+
 // A float of a file stands for a decimal of config.json; a window that nothing can lie outside of is none; weights that
 // sum to 1 are the same in whichever order softmax and choice come.
 TEST(GgufSameNetwork, WhatComputesTheSameIsTheSame) {
