@@ -54,10 +54,10 @@ MODELS = {
     "ministral": dict(
         TEXT, model_type="ministral", head_dim=8, sliding_window=WINDOW,
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]),
-    # queries that grow every 8 positions
+    # queries that grow from position 24 on
     "ministral3": dict(
-        TEXT, model_type="ministral3", head_dim=12, rope_parameters=dict(
-            rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=8, mscale=1.0,
+        TEXT, model_type="ministral3", head_dim=8, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=24, mscale=1.0,
             mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for
