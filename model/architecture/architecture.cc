@@ -81,7 +81,8 @@ std::size_t rotary_limit(const Architecture& architecture) {
 }  // namespace
 
 double QueryGrowth::at(std::size_t position) const {
-  return 1.0 + by * std::log(1.0 + static_cast<double>(position / from));
+  const std::size_t steps = position / from;
+  return 1.0 + by * std::log(1.0 + static_cast<double>(steps));
 }
 
 std::string_view activation_name(Activation activation) { return name_of(activation, kActivations); }
