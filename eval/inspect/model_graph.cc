@@ -129,7 +129,7 @@ std::vector<std::string> attention_details(const AttentionSpec& attention) {
   if (!attention.alibi.empty()) details.emplace_back("ALiBi");
   if (attention.growth.by != 0.0)
     details.push_back(
-        fmt::format("queries × 1 + {:g} ln(1 + ⌊position / {}⌋)", attention.growth.by, attention.growth.from));
+        fmt::format("queries × (1 + {:g} ln(1 + ⌊position / {}⌋))", attention.growth.by, attention.growth.from));
   if (attention.sinks) details.emplace_back("a sink per head");
   if (!attention.rotary && attention.alibi.empty()) details.emplace_back("no rotary embedding");
   return details;

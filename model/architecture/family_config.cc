@@ -150,13 +150,6 @@ bool is_harmless(std::string_view key) {
                      [&](std::string_view prefix) { return key.starts_with(prefix); });
 }
 
-// What stands beside the rope settings goes before what stands in them.
-std::size_t original_context(const JsonFields& fields, const JsonFields& config, std::size_t fallback) {
-  constexpr const char* kKey = "original_max_position_embeddings";
-  const std::size_t inside = fields.integer_or(kKey, fallback, 1, kMaxPositions);
-  return config.integer_or(kKey, inside, 1, kMaxPositions);
-}
-
 double yarn_magnitude(double factor, double multiplier) {
   return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
 }
@@ -212,6 +205,12 @@ RotaryScaling llama3(const JsonFields& fields, std::size_t context) {
 }
 
 }  // namespace
+
+std::size_t original_context(const JsonFields& settings, const JsonFields& config, std::size_t fallback) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  const std::size_t inside = settings.integer_or(kKey, fallback, 1, kMaxPositions);
+  return config.integer_or(kKey, inside, 1, kMaxPositions);
+}
 
 std::size_t FamilyConfig::head_dim(std::size_t hidden, std::size_t heads, std::size_t fallback) const {
   if (has("head_dim")) return integer("head_dim", 1, kMaxHeadDim);

@@ -85,4 +85,7 @@ class FamilyConfig : public JsonFields {
   std::vector<std::string> not_understood() const;
 };
 
+/// original_max_position_embeddings: what stands beside the rope settings goes before what stands in them.
+std::size_t original_context(const JsonFields& settings, const JsonFields& config, std::size_t fallback);
+
 }  // namespace nibble::model

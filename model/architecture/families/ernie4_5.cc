@@ -57,16 +57,16 @@ Architecture parse_ernie4_5_moe(const FamilyConfig& config) {
   Architecture a = like.build();
   const std::size_t count = config.integer_of_or({"moe_num_experts", "num_experts"}, 64, 1, kMaxExperts);
   config.require_reasonable("experts", count, like.layers);
-  const std::size_t active = config.integer_of_or({"moe_k", "num_experts_per_tok"}, 6, 1, count);
+  const std::size_t active = config.has("moe_k") ? config.integer("moe_k", 1, count) : config.active_experts(count, 6);
   const std::size_t width = config.integer_or("moe_intermediate_size", 1536, 1, kMaxWidth),
                     shared = config.integer_or("moe_num_shared_experts", 2, 0, kMaxExperts);
   NIBBLE_REQUIRE(shared * width <= kMaxWidth, FormatError,
                  "{}: 'moe_num_shared_experts': {} experts of width {} are one MLP wider than {}", config.what(),
                  shared, width, kMaxWidth);
   const bool corrected = config.boolean_or("moe_use_aux_free", true);
-  config.require_one_of("moe_gate", {"topk"});
+  config.require_one_of("moe_gate", {"topk", "topk_fused"});
   config.require_one_of("moe_gate_act", {"softmax"});
-  config.number_or("moe_norm_min", 1e-12, 0.0, 1e-6);  // sums of probabilities are above it
+  config.number_or("moe_norm_min", 1e-12, 0.0, 1e-6);  // far below any sum that a correction leaves
   for (const char* of_training : {"moe_capacity", "moe_aux_loss_lambda"}) config.mark(of_training);
   const std::vector<bool> mixtures = mixture_blocks(config, like.layers);
   LlamaLike of_experts = like;

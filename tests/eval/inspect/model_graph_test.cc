@@ -61,7 +61,7 @@ TEST(ModelGraph, TellsHowExpertsAreChosen) {
 TEST(ModelGraph, TellsHowQueriesGrow) {
   const ModelGraph graph = graph_of_model(test::source_path("tests/data/families/ministral3"));
   EXPECT_THAT(titled(graph.sections[1], "attention").details,
-              testing::Contains("queries × 1 + 0.3 ln(1 + ⌊position / 24⌋)"));
+              testing::Contains("queries × (1 + 0.3 ln(1 + ⌊position / 24⌋))"));
 }
 
 TEST(ModelGraph, CountsWeightsBytesAndOperations) {

@@ -235,7 +235,7 @@ TEST(Windows, OfMistralStandInEveryBlock) {
   EXPECT_EQ(ministral.family, "ministral") << "exports go by the network's family";
 }
 
-TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
+Json growing() {
   Json ministral = small("ministral3");
   const Json rope = {{"rope_type", "yarn"},
                      {"type", "yarn"},
@@ -247,6 +247,11 @@ TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
                      {"llama_4_scaling_beta", 0.1},
                      {"max_position_embeddings", 1024}};
   ministral["rope_parameters"] = rope;
+  return ministral;
+}
+
+TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
+  const Json ministral = growing();
   const Architecture a = parse(ministral);
   const model::QueryGrowth& growth = a.blocks[3].attention.growth;
   EXPECT_EQ(growth.from, 64u);
@@ -258,6 +263,10 @@ TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
   EXPECT_TRUE(near(attention_of(a).rotary->scaling.magnitude, 1.0, {}));
   EXPECT_EQ(windows_of(a), (Windows{0, 0, 0, 0}));
   EXPECT_EQ(windows_of(parse(with(ministral, "sliding_window", 9))), (Windows{9, 9, 9, 9}));
+  EXPECT_EQ(parse(with(ministral, "layer_types", Json::array({"full_attention"}))).blocks.size(), 4u);
+  const Architecture outer = parse(with(ministral, "original_max_position_embeddings", 32));
+  EXPECT_EQ(attention_of(outer).growth.from, 32u) << "what stands beside the settings goes first, for YaRN too";
+  EXPECT_EQ(attention_of(outer).rotary->scaling.original_context, 32u);
   EXPECT_EQ(parse(small("mistral")).blocks[0].attention.growth.by, 0.0);
 }
 
@@ -758,9 +767,12 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"ChoicesOfErnieOfAnotherKind", with(small("ernie4_5_moe"), "moe_gate", "top2"), "'moe_gate'", "'top2'"},
         {"SumsThatAreCutOff", with(small("ernie4_5_moe"), "moe_norm_min", 0.5), "'moe_norm_min'", "got 0.5"},
         {"QueriesThatNothingIsSaidOf", small("ministral3"), "'rope_parameters' is missing", "an object"},
-        {"QueriesThatGrowFromNowhere",
-         with(small("ministral3"), "rope_parameters", {{"rope_theta", 1e4}, {"llama_4_scaling_beta", 0.1}}),
-         "'original_max_position_embeddings' is missing", "rope_parameters"},
+        {"QueriesThatDoNotSayHowTheyGrow", with(small("ministral3"), "rope_parameters", {{"rope_theta", 1e4}}),
+         "'llama_4_scaling_beta' is missing", "rope_parameters"},
+        {"TypesOfLayersBesideNoWindow", with(growing(), "layer_types", Json::array({"sliding_attention"})),
+         "'layer_types'", "'full_attention' alone without 'sliding_window'"},
+        {"MoreActiveExpertsOfErnieByDefault", with(small("ernie4_5_moe"), "moe_num_experts", 4),
+         "'num_experts_per_tok'", "its default is 6"},
         {"QueriesOfOtherFamiliesThatGrow",
          with(small("mistral"), "rope_parameters", {{"rope_theta", 1e4}, {"llama_4_scaling_beta", 0.1}}),
          "'llama_4_scaling_beta' is not known", "rope_parameters"},
