@@ -129,15 +129,18 @@ void ExportModel::add_missing_biases() {
   const auto layers = model::linear_layers(architecture());
   for (const bool attention : {true, false}) {
     const std::string& key = attention ? architecture().attention_bias_key : architecture().mlp_bias_key;
-    const bool some = std::any_of(layers.begin(), layers.end(), [&](const Parameter* layer) {
-      return model::is_attention(*layer) == attention && (layer->biased || weights_->contains(layer->bias.tensor));
-    });
     if (key.empty()) continue;
+    const auto has_key = [&](const Parameter* layer) {
+      return model::is_attention(*layer) == attention && !architecture().bias_key(*layer).empty();
+    };
+    const bool some = std::any_of(layers.begin(), layers.end(), [&](const Parameter* layer) {
+      return has_key(layer) && (layer->biased || weights_->contains(layer->bias.tensor));
+    });
     bias_flags_[key] = some;
     std::set<std::string> there;
     for (const ExportTensor& tensor : tensors_) there.insert(tensor.name);
     for (const Parameter* layer : layers) {
-      if (!some || model::is_attention(*layer) != attention || !there.insert(layer->bias.tensor).second) continue;
+      if (!some || !has_key(layer) || !there.insert(layer->bias.tensor).second) continue;
       tensors_.push_back({.name = layer->bias.tensor,
                           .shape = layer->bias.shape(),
                           .parts = {},

@@ -119,6 +119,8 @@ bool is_corrected_router(const Architecture& architecture, const Parameter& matr
 }
 
 const std::string& Architecture::bias_key(const Parameter& layer) const {
+  static const std::string none;
+  if (layer.role == Role::kO && !output_bias_has_key) return none;
   return is_attention(layer) ? attention_bias_key : mlp_bias_key;
 }
 

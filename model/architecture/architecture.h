@@ -157,6 +157,7 @@ struct Architecture {
   std::set<std::string, std::less<>> undeclared_biases;
   /// Keys of config.json that say whether linear layers have biases, for exports that add some.
   std::string attention_bias_key, mlp_bias_key;
+  bool output_bias_has_key = true;  ///< attention_bias_key speaks of what attention puts out, too
   /// That of a linear layer of a block; empty where the family has none.
   const std::string& bias_key(const Parameter& layer) const;
 

@@ -115,6 +115,27 @@ TEST(Export, SaysWhereBiasesWereAdded) {
   EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q")));
 }
 
+// The key of glm4_moe speaks of q, k and v alone.
+TEST(Export, AddsBiasesWhereTheKeyOfTheFamilySaysSo) {
+  const TempDir dir;
+  auto config = nlohmann::json::parse(test::llama_config());
+  config.update({{"model_type", "glm4_moe"}, {"head_dim", 8}, {"n_routed_experts", 4}, {"num_experts_per_tok", 2}});
+  test::write_model(dir / "model", config.dump());
+  quantize(dir / "model", dir / "q", "defaults: {bits: 4}");
+  const std::string name = "model.layers.0.self_attn.k_proj.bias";
+  auto tensors = test::tensors_of(dir / "q");
+  const std::size_t width = load_model(dir / "q").architecture.blocks[0].attention.kv_width();
+  tensors[name] = test::f16_tensor(name, {width}, std::vector<float>(width, 0.5f));
+  test::replace_tensors(dir / "q", tensors);
+  test::export_dequantized(dir / "q", dir / "f", false);
+  const auto loaded = load_model(dir / "f");
+  EXPECT_TRUE(loaded.architecture.blocks[1].attention.v.biased);
+  EXPECT_FALSE(loaded.architecture.blocks[1].attention.o.biased);
+  EXPECT_TRUE(loaded.checkpoint->contains("model.layers.1.self_attn.v_proj.bias"));
+  EXPECT_FALSE(loaded.checkpoint->contains("model.layers.1.self_attn.o_proj.bias"));
+  EXPECT_TRUE(test::same_bits(test::logits_of_model(dir / "f"), test::logits_of_model(dir / "q")));
+}
+
 TEST(Export, NamesBiasesThatOtherProgramsIgnore) {
   const TempDir dir;
   auto config = nlohmann::json::parse(test::llama_config());

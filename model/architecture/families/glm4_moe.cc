@@ -85,6 +85,7 @@ Architecture parse_glm4_moe(const FamilyConfig& config) {
   if (config.boolean_or("use_qk_norm", false)) like.set_qk_norms(a, false);
   set_deepseek_mixtures(a, config, like, {.count = 128, .active = 8, .shared = 1, .dense = 1, .renormalise = true});
   ignore_prediction_layers(a, config);
+  a.attention_bias_key = "attention_bias", a.output_bias_has_key = false;
   return a;
 }
 

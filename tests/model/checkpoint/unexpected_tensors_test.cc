@@ -50,6 +50,23 @@ TEST_F(UnexpectedTensors, AreNoBiasesThatConfigJsonAsksFor) {
   EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{"model.layers.0.self_attn.q_norm.weight"});
 }
 
+TEST_F(UnexpectedTensors, AreBiasesThatTheKeyOfGlm4MoeDenies) {
+  const std::vector<float> vector(4, 5.0f);
+  const auto biases = [&](const char* more) {
+    test::write_checkpoint(directory_.path(),
+                           R"({"model_type": "glm4_moe", "vocab_size": 4, "hidden_size": 4,
+        "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1)" +
+                               std::string(more) + "}",
+                           {f32_tensor("model.layers.0.self_attn.k_proj.bias", {4}, vector)});
+    const auto checkpoint = Checkpoint::open(directory_.path());
+    const auto weights = make_float_provider(checkpoint);
+    EXPECT_EQ(unexpected_tensors(*checkpoint).empty(), checkpoint->architecture().blocks[0].attention.k.biased);
+    return bias_of(checkpoint->architecture().blocks[0].attention.k, *weights);
+  };
+  EXPECT_EQ(biases(""), std::vector<float>{});
+  EXPECT_EQ(biases(R"(, "attention_bias": true)"), vector);
+}
+
 TEST_F(UnexpectedTensors, AreNoneOfOurOwnCheckpoints) {
   const auto checkpoint = make(R"(, "quantization_config": {"quant_method": "nibble"})");
   EXPECT_EQ(bias(checkpoint), std::vector<float>(4, 5.0f)) << "a correction";
