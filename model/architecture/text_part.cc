@@ -169,10 +169,10 @@ std::optional<std::string> text_model_config(std::string_view config_text, std::
   for (const char* key : {"tie_word_embeddings", "pad_token_id", "dtype", "torch_dtype", "quantization_config",
                           "quantization", "transformers_version"})
     if (!says(text, key) && says(whole, key)) text[key] = whole.at(key);
-  // Where both speak of the head and only the outer ties it, transformers 5 does so if there is no other.
-  const bool ties = whole.value("tie_word_embeddings", Json()) == true;
+  // Where both speak of the head, transformers 5 goes by the outer if what is stored bears it out.
   const bool no_head = std::ranges::none_of(stored, is_head);
-  if (!says(text, "tie_word_embeddings") || (ties && no_head)) text["tie_word_embeddings"] = no_head;
+  if (!says(text, "tie_word_embeddings") || whole.value("tie_word_embeddings", Json()) == no_head)
+    text["tie_word_embeddings"] = no_head;
   return text.dump(2) + "\n";
 }
 

@@ -20,8 +20,9 @@ std::optional<std::string> name_in_text_model(std::string_view stored, bool bare
 /// The config.json of the language model alone, of one of the families that are read, with what transformers leaves out
 /// of text_config because it is its default there and another in that family; none where `config_text` is of no model
 /// that sees, or of nothing that can be read. A head is tied where neither says so or not, and none is among the names
-/// of `stored` tensors. Throws FormatError for a model that sees without text_config where its settings are not beside
-/// it, and for settings that its language model alone has and that are not computed.
+/// of `stored` tensors; where the two disagree, as the outer says if those bear it out. Throws FormatError for a model
+/// that sees without text_config where its settings are not beside it, and for settings that its language model alone
+/// has and that are not computed.
 std::optional<std::string> text_model_config(std::string_view config_text, std::string_view what,
                                              std::span<const std::string> stored);
 

@@ -69,6 +69,10 @@ TEST(TextPart, TakesWhatTheInnerConfigurationSaysFirst) {
   untied["text_config"]["tie_word_embeddings"] = false;
   EXPECT_EQ(flat(untied, {"lm_head.weight"})["tie_word_embeddings"], false);
   EXPECT_EQ(flat(untied)["tie_word_embeddings"], true) << "there is no other";
+  Json tied_within = outer;
+  tied_within["tie_word_embeddings"] = false, tied_within["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_EQ(flat(tied_within, {"lm_head.weight"})["tie_word_embeddings"], false) << "as transformers 5 reads it";
+  EXPECT_EQ(flat(tied_within)["tie_word_embeddings"], true) << "there is no other";
 }
 
 TEST(TextPart, OfMinistral3MayBeSaidInPart) {
