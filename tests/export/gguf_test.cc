@@ -700,6 +700,9 @@ TEST(GgufExport, TellsHowSigmoidsChooseExperts) {
   EXPECT_EQ(glm.find("glm4moe.nextn_predict_layers"), nullptr);
   EXPECT_EQ(file->tensor("blk.1.exp_probs_b.bias").shape, (std::vector<std::uint64_t>{4}));
   EXPECT_EQ(file->tensor("blk.1.ffn_up_shexp.weight").shape, (std::vector<std::uint64_t>{64, 64}));
+  EXPECT_EQ(file->tensor("blk.1.exp_probs_b.bias").type, BlockType::kF32);
+  EXPECT_EQ(file->tensor("blk.1.ffn_gate_inp.weight").type, BlockType::kF32) << "as the converter leaves routers";
+  EXPECT_EQ(file->tensor("blk.1.ffn_up_exps.weight").type, BlockType::kF16);
   EXPECT_NE(file->find("blk.0.ffn_up.weight"), nullptr);
   EXPECT_EQ(file->find("blk.1.ffn_norm.weight"), nullptr) << "it is post_attention_norm there";
 

@@ -133,6 +133,11 @@ TEST(MlxNetwork, ConfigurationsSayWhatFamiliesHaveOtherDefaultsFor) {
         {"attention_bias", false},
         {"head_dim", 16},
         {"tie_word_embeddings", false}}},
+      {with(bare_config("glm4_moe"), {{"num_attention_heads", 8}, {"num_key_value_heads", 8}}),
+       {{"n_routed_experts", 128},
+        {"n_shared_experts", 1},
+        {"num_experts_per_tok", 8},
+        {"moe_intermediate_size", 1408}}},
       {with(sigmoids("dots1"), {{"n_shared_experts", 2}}),
        {{"n_shared_experts", 2}, {"first_k_dense_replace", 0}, {"norm_topk_prob", false}}},
       {bare_config("seed_oss"), {{"attention_bias", true}, {"tie_word_embeddings", false}, {"head_dim", 128}}},
@@ -293,6 +298,27 @@ TEST(MlxNetwork, OfGpt2MlpsAreOfFourTimesTheWidth) {
   EXPECT_NO_THROW(require());
   config["n_inner"] = 96;
   EXPECT_TRUE(throws_with<InvalidArgument>(require, "family gpt2", "4 times the width, 128", "have 96"));
+}
+
+TEST(MlxNetwork, OfSigmoidsHasExpertsBehindTheFirstBlocks) {
+  for (const char* family : {"glm4_moe", "dots1"}) {
+    Json config = with(sigmoids(family), {{"first_k_dense_replace", 1}});
+    const auto require = [&] { exporting::find_exporter("mlx").require_known(architecture_of(config)); };
+    EXPECT_NO_THROW(require()) << family;
+    config["first_k_dense_replace"] = 2;
+    EXPECT_TRUE(throws_with<InvalidArgument>(require, family, "experts behind the first blocks", "no block has any"));
+  }
+}
+
+TEST(MlxNetwork, OfGlm4MoeHasAHeadAndNoBiasOfWhatAttentionPutsOut) {
+  Json config = with(sigmoids("glm4_moe"), {{"attention_bias", true}});
+  const auto require = [&] { exporting::find_exporter("mlx").require_known(architecture_of(config)); };
+  EXPECT_NO_THROW(require());
+  const model::AttentionSpec attention = architecture_of(config).blocks[0].attention;
+  EXPECT_FALSE(exporting::mlx_lacks_bias(architecture_of(config), attention.q));
+  EXPECT_TRUE(exporting::mlx_lacks_bias(architecture_of(config), attention.o));
+  config["tie_word_embeddings"] = true;
+  EXPECT_TRUE(throws_with<InvalidArgument>(require, "glm4_moe only with a head of its own", "is tied"));
 }
 
 TEST(MlxNetwork, WhatDiffersALittleOrBeyondALengthIsANote) {
