@@ -56,6 +56,30 @@ TEST(TextPart, AddsDefaultsThatAreLeftOut) {
                           {"torch_dtype", "bfloat16"}}));
 }
 
+// Of transformers 5.23.
+TEST(TextPart, OfEveryFamilyHasItsDefaultExtents) {
+  struct Extents {
+    const char* family;
+    int vocabulary, hidden, intermediate, layers, heads;
+  };
+  for (const Extents& own : {Extents{"cohere", 256000, 8192, 22528, 40, 64},
+                             {"cohere2", 256000, 8192, 22528, 40, 64},
+                             {"gemma3_text", 262208, 2304, 9216, 26, 8},
+                             {"llama", 32000, 4096, 11008, 32, 32},
+                             {"ministral3", 131072, 4096, 14336, 34, 32},
+                             {"mistral", 32000, 4096, 14336, 32, 32},
+                             {"qwen2", 151936, 4096, 22016, 32, 32},
+                             {"qwen3", 151936, 4096, 22016, 32, 32}}) {
+    SCOPED_TRACE(own.family);
+    const Json config = flat({{"model_type", "internvl"}, {"text_config", {{"model_type", own.family}}}});
+    EXPECT_EQ(config["vocab_size"], own.vocabulary);
+    EXPECT_EQ(config["hidden_size"], own.hidden);
+    EXPECT_EQ(config["intermediate_size"], own.intermediate);
+    EXPECT_EQ(config["num_hidden_layers"], own.layers);
+    EXPECT_EQ(config["num_attention_heads"], own.heads);
+  }
+}
+
 TEST(TextPart, TakesWhatTheInnerConfigurationSaysFirst) {
   const Json outer = {{"model_type", "mistral3"},
                       {"torch_dtype", "float32"},
