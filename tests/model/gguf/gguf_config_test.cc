@@ -507,7 +507,7 @@ TEST(GgufConfig, OfSigmoidsSaysHowExpertsAreChosen) {
   EXPECT_EQ(of("glm4moe").natural("nextn_predict_layers", 3).config()["num_hidden_layers"], 0)
       << "of two blocks, which is no network";
   EXPECT_EQ(of("glm4moe").natural("expert_group_count", 1).config()["topk_group"], 1) << "how many of one is not asked";
-  EXPECT_TRUE(of("dots1").config()["sliding_window"].is_null());
+  EXPECT_TRUE(of("dots1").config().at("sliding_window").is_null());
   for (const char* const name : {"glm4moe", "dots1"})
     EXPECT_TRUE(refuses(of(name).natural("expert_gating_func", 1), "expert_gating_func' is 1; expected 2"));
 }
