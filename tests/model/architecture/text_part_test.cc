@@ -210,6 +210,8 @@ TEST(TextPart, OfQwenIsAFamilyWithoutPictures) {
                           {"rope_theta", 1e6},
                           {"rope_scaling", {{"rope_type", "default"}, {"type", "default"}}},
                           {"tie_word_embeddings", true}}));
+  const Json ungrouped = {{"model_type", "qwen2_5_vl"}, {"text_config", {{"num_key_value_heads", nullptr}}}};
+  EXPECT_TRUE(flat(ungrouped).at("num_key_value_heads").is_null()) << "as many as heads, not the default";
   const Json three = flat({{"model_type", "qwen3_vl"}, {"text_config", {{"num_key_value_heads", nullptr}}}});
   EXPECT_EQ(three, Json({{"model_type", "qwen3"},
                          {"architectures", {"Qwen3ForCausalLM"}},
