@@ -706,13 +706,16 @@ TEST(GgufExport, TellsHowSigmoidsChooseExperts) {
   EXPECT_NE(file->find("blk.0.ffn_up.weight"), nullptr);
   EXPECT_EQ(file->find("blk.1.ffn_norm.weight"), nullptr) << "it is post_attention_norm there";
 
-  const nlohmann::json dots1{
-      {"n_group", 2}, {"topk_group", 1}, {"first_k_dense_replace", 1}, {"num_key_value_heads", 4}};
+  const nlohmann::json dots1{{"n_group", 2},
+                             {"topk_group", 1},
+                             {"first_k_dense_replace", 1},
+                             {"num_key_value_heads", 4},
+                             {"tie_word_embeddings", true}};
   write("dots1", dots1);
   const auto dots = exported();
   EXPECT_EQ(dots->metadata().natural("dots1.expert_group_count"), 2u);
   EXPECT_EQ(dots->metadata().natural("dots1.expert_group_used_count"), 1u);
-  EXPECT_NE(dots->find("output.weight"), nullptr);
+  EXPECT_NE(dots->find("output.weight"), nullptr) << "tied or not";
   export_gguf(dir / "m.gguf", dir / "again.gguf");
   EXPECT_EQ(GgufFile::open(dir / "again.gguf")->metadata().natural("dots1.expert_group_count"), 2u);
 
