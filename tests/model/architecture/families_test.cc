@@ -263,7 +263,8 @@ TEST(Ministral3, HasQueriesThatGrowBehindTheOriginalContext) {
   EXPECT_TRUE(near(attention_of(a).rotary->scaling.magnitude, 1.0, {}));
   EXPECT_EQ(windows_of(a), (Windows{0, 0, 0, 0}));
   EXPECT_EQ(windows_of(parse(with(ministral, "sliding_window", 9))), (Windows{9, 9, 9, 9}));
-  EXPECT_EQ(parse(with(ministral, "layer_types", Json::array({"full_attention"}))).blocks.size(), 4u);
+  EXPECT_EQ(parse(with(ministral, "layer_types", Json(std::vector<std::string>(4, "full_attention")))).blocks.size(),
+            4u);
   const Architecture outer = parse(with(ministral, "original_max_position_embeddings", 32));
   EXPECT_EQ(attention_of(outer).growth.from, 32u) << "what stands beside the settings goes first, for YaRN too";
   EXPECT_EQ(attention_of(outer).rotary->scaling.original_context, 32u);
@@ -769,8 +770,9 @@ class FamilyRefuses : public testing::TestWithParam<std::size_t> {
         {"QueriesThatNothingIsSaidOf", small("ministral3"), "'rope_parameters' is missing", "an object"},
         {"QueriesThatDoNotSayHowTheyGrow", with(small("ministral3"), "rope_parameters", {{"rope_theta", 1e4}}),
          "'llama_4_scaling_beta' is missing", "rope_parameters"},
-        {"TypesOfLayersBesideNoWindow", with(growing(), "layer_types", Json::array({"sliding_attention"})),
-         "'layer_types'", "'full_attention' alone without 'sliding_window'"},
+        {"TypesOfLayersBesideNoWindow",
+         with(growing(), "layer_types", Json(std::vector<std::string>(4, "sliding_attention"))), "'layer_types'",
+         "'full_attention' alone without 'sliding_window'"},
         {"MoreActiveExpertsOfErnieByDefault", with(small("ernie4_5_moe"), "moe_num_experts", 4),
          "'num_experts_per_tok'", "its default is 6"},
         {"QueriesOfOtherFamiliesThatGrow",
