@@ -253,6 +253,12 @@ std::uint64_t FamilyConfig::integer_within(std::string_view key, std::uint64_t f
   return value;
 }
 
+std::size_t FamilyConfig::shared_width(std::string_view key, std::size_t count, std::size_t width) const {
+  NIBBLE_REQUIRE(count * width <= kMaxWidth, FormatError, "{}: '{}': {} experts of width {} are one MLP wider than {}",
+                 what(), key, count, width, kMaxWidth);
+  return count * width;
+}
+
 std::size_t FamilyConfig::active_experts(std::size_t count, std::size_t fallback) const {
   return integer_within("num_experts_per_tok", fallback, 1, count);
 }

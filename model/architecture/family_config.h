@@ -54,6 +54,9 @@ class FamilyConfig : public JsonFields {
   /// As integer_or(), for a default that depends on another key for being possible: it is refused as well.
   std::uint64_t integer_within(std::string_view key, std::uint64_t fallback, std::uint64_t min,
                                std::uint64_t max) const;
+  /// Width of the one MLP that `count` experts of `width` side by side are; `key` says how many. Throws where it is
+  /// beyond reason.
+  std::size_t shared_width(std::string_view key, std::size_t count, std::size_t width) const;
   /// num_experts_per_tok of `count` experts.
   std::size_t active_experts(std::size_t count, std::size_t fallback) const;
 

@@ -1,6 +1,5 @@
 #include <vector>
 
-#include "core/error.h"
 #include "model/architecture/family_config.h"
 #include "model/architecture/family_list.h"
 #include "model/architecture/llama_like.h"
@@ -59,10 +58,8 @@ Architecture parse_ernie4_5_moe(const FamilyConfig& config) {
   config.require_reasonable("experts", count, like.layers);
   const std::size_t active = config.has("moe_k") ? config.integer("moe_k", 1, count) : config.active_experts(count, 6);
   const std::size_t width = config.integer_or("moe_intermediate_size", 1536, 1, kMaxWidth),
-                    shared = config.integer_or("moe_num_shared_experts", 2, 0, kMaxExperts);
-  NIBBLE_REQUIRE(shared * width <= kMaxWidth, FormatError,
-                 "{}: 'moe_num_shared_experts': {} experts of width {} are one MLP wider than {}", config.what(),
-                 shared, width, kMaxWidth);
+                    shared = config.shared_width("moe_num_shared_experts",
+                                                 config.integer_or("moe_num_shared_experts", 2, 0, kMaxExperts), width);
   const bool corrected = config.boolean_or("moe_use_aux_free", true);
   config.require_one_of("moe_gate", {"topk", "topk_fused"});
   config.require_one_of("moe_gate_act", {"softmax"});
@@ -86,7 +83,7 @@ Architecture parse_ernie4_5_moe(const FamilyConfig& config) {
       experts.correction->slices = 1;
     }
     if (shared == 0) continue;
-    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_experts.", shared * width));
+    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_experts.", shared));
   }
   ignore_mtp_layers(a, config);
   return a;

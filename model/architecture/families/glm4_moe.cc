@@ -52,11 +52,9 @@ void set_deepseek_mixtures(Architecture& architecture, const FamilyConfig& confi
   common.scale = config.number_or("routed_scaling_factor", 1.0, 0.0, 1e6);
   set_groups(common, count, config);
   const std::size_t width = config.integer_or("moe_intermediate_size", defaults.width, 1, kMaxWidth);
-  const std::size_t shared = said_or(config, "n_shared_experts", defaults.shared, kMaxExperts);
+  const std::size_t shared =
+      config.shared_width("n_shared_experts", said_or(config, "n_shared_experts", defaults.shared, kMaxExperts), width);
   const std::size_t dense = config.integer_or("first_k_dense_replace", defaults.dense, 0, kMaxLayers);
-  NIBBLE_REQUIRE(shared * width <= kMaxWidth, FormatError,
-                 "{}: 'n_shared_experts': {} experts of width {} are one MLP wider than {}", config.what(), shared,
-                 width, kMaxWidth);
   // Keys of DeepSeek's that transformers does not read of these families: what it computes is their only value.
   config.require_one_of("scoring_func", {"sigmoid", "noaux_tc"});
   config.require_one_of("topk_method", {"noaux_tc"});
@@ -72,7 +70,7 @@ void set_deepseek_mixtures(Architecture& architecture, const FamilyConfig& confi
     experts.routing = common.routing, experts.renormalise = common.renormalise, experts.scale = common.scale;
     experts.groups = common.groups, experts.active_groups = common.active_groups;
     experts.correction = whole_vector(prefix + "gate.e_score_correction_bias", count);
-    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_experts.", shared * width));
+    experts.shared = shared_expert(like.mlp_of(i, prefix + "shared_experts.", shared));
   }
 }
 
