@@ -23,7 +23,7 @@ float multiply_add_neon(std::size_t rounds) {
   for (int i = 0; i < kChains; ++i) sums[i] = vdupq_n_f32(static_cast<float>(i));
   for (std::size_t round = 0; round < rounds; ++round)
 #pragma GCC unroll 24
-    for (int i = 0; i < kChains; ++i) sums[i] = vfmaq_f32(sums[i], factor, term);
+    for (int i = 0; i < kChains; ++i) sums[i] = vfmaq_f32(term, sums[i], factor);
   float32x4_t total = vdupq_n_f32(0.0f);
   for (int i = 0; i < kChains; ++i) total = vaddq_f32(total, sums[i]);
   return vaddvq_f32(total);
