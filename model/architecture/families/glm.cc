@@ -15,6 +15,7 @@ Architecture parse_glm(const FamilyConfig& config) {
   Architecture a = like.build();
   for (std::size_t i = 0; i < like.layers; ++i)
     a.blocks[i].mlp = like.halved_mlp_of(i, LlamaLike::block_prefix(i) + "mlp.", like.intermediate);
+  a.attention_bias_key = "attention_bias", a.output_bias_has_key = false;
   return a;
 }
 

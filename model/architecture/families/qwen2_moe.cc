@@ -64,6 +64,7 @@ Architecture parse_qwen2_moe(const FamilyConfig& config) {
   config.set_windows(a,
                      config.windowed_blocks(like.layers, [&](std::size_t i) { return any && i < last && i % 2 == 0; }),
                      config.window(4096));
+  a.attention_bias_key = "qkv_bias", a.output_bias_has_key = false;
   return a;
 }
 

@@ -12,6 +12,7 @@ Architecture parse_seed_oss(const FamilyConfig& config) {
   like.mlp_bias = config.boolean_or("mlp_bias", false);
   like.activation = config.activation("hidden_act", "silu");
   Architecture a = like.build();
+  a.attention_bias_key = "attention_bias", a.output_bias_has_key = false;
   a.mlp_bias_key = "mlp_bias";
   return a;
 }

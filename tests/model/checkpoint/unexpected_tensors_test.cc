@@ -1,5 +1,6 @@
 #include "model/checkpoint/unexpected_tensors.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,21 +51,29 @@ TEST_F(UnexpectedTensors, AreNoBiasesThatConfigJsonAsksFor) {
   EXPECT_EQ(unexpected_tensors(*checkpoint), std::vector<std::string>{"model.layers.0.self_attn.q_norm.weight"});
 }
 
-TEST_F(UnexpectedTensors, AreBiasesThatTheKeyOfGlm4MoeDenies) {
+TEST_F(UnexpectedTensors, AreBiasesThatTheKeyOfAFamilyDenies) {
   const std::vector<float> vector(4, 5.0f);
-  const auto biases = [&](const char* more) {
-    test::write_checkpoint(directory_.path(),
-                           R"({"model_type": "glm4_moe", "vocab_size": 4, "hidden_size": 4,
-        "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1)" +
-                               std::string(more) + "}",
+  const auto biases = [&](const char* family, const std::string& key = "") {
+    std::string config = fmt::format(R"({{"model_type": "{}", "vocab_size": 4, "hidden_size": 4, "head_dim": 4,
+        "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1)",
+                                     family);
+    if (!key.empty()) config += ", " + key;
+    test::write_checkpoint(directory_.path(), config + "}",
                            {f32_tensor("model.layers.0.self_attn.k_proj.bias", {4}, vector)});
     const auto checkpoint = Checkpoint::open(directory_.path());
     const auto weights = make_float_provider(checkpoint);
     EXPECT_EQ(unexpected_tensors(*checkpoint).empty(), checkpoint->architecture().blocks[0].attention.k.biased);
     return bias_of(checkpoint->architecture().blocks[0].attention.k, *weights);
   };
-  EXPECT_EQ(biases(""), std::vector<float>{});
-  EXPECT_EQ(biases(R"(, "attention_bias": true)"), vector);
+  EXPECT_EQ(biases("glm4_moe"), std::vector<float>{});
+  EXPECT_EQ(biases("glm4_moe", R"("attention_bias": true)"), vector);
+  for (const char* family : {"glm", "glm4", "seed_oss"}) {
+    EXPECT_EQ(biases(family), vector) << family;
+    EXPECT_EQ(biases(family, R"("attention_bias": false)"), std::vector<float>{}) << family;
+  }
+  const std::string of_qwen = R"("num_experts": 0, "moe_intermediate_size": 4, )";
+  EXPECT_EQ(biases("qwen2_moe", of_qwen + R"("qkv_bias": true)"), vector);
+  EXPECT_EQ(biases("qwen2_moe", of_qwen + R"("qkv_bias": false)"), std::vector<float>{});
 }
 
 TEST_F(UnexpectedTensors, AreNoneOfOurOwnCheckpoints) {
