@@ -161,6 +161,7 @@ constexpr Family kFamilies[] = {
      .bias = "attention_bias",
      .heads_fill_width = true,
      .attention_alone = true},
+    {.name = "iquestcoder", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "llama", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "ministral", .model_type = "mistral", .rotary = kAnyScaling, .windows = Windows::kTypes},
     {.name = "ministral3", .rotary = scalings({Kind::kYarn}), .grows = true},

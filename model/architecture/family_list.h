@@ -12,6 +12,7 @@
   FAMILY(bloom)                 \
   FAMILY(cohere)                \
   FAMILY(cohere2)               \
+  FAMILY(cwm)                   \
   FAMILY(dots1)                 \
   FAMILY(ernie4_5)              \
   FAMILY(ernie4_5_moe)          \
@@ -31,7 +32,12 @@
   FAMILY(granite)               \
   FAMILY(granitemoe)            \
   FAMILY(granitemoehybrid)      \
+  FAMILY(hyperclovax)           \
+  FAMILY(internlm3)             \
+  FAMILY(iquestcoder)           \
   FAMILY(llama)                 \
+  FAMILY(mellum)                \
+  FAMILY(minimax_m2)            \
   FAMILY(ministral)             \
   FAMILY(ministral3)            \
   FAMILY(mistral)               \
@@ -51,7 +57,8 @@
   FAMILY(seed_oss)              \
   FAMILY(smollm3)               \
   FAMILY(stablelm)              \
-  FAMILY(starcoder2)
+  FAMILY(starcoder2)            \
+  FAMILY(vaultgemma)
 
 namespace nibble::model {
 
@@ -68,9 +75,19 @@ NIBBLE_FAMILIES(NIBBLE_DECLARE)
 
 /// Qwen2 and later: windows from block max_window_layers on where use_sliding_window says so.
 std::vector<bool> qwen_windowed_blocks(const FamilyConfig& config, std::size_t layers);
-/// Mixtures of MLPs with tensors of their own in the blocks that config.json says.
+/// Qwen's mixtures: blocks of decoder_sparse_step that mlp_only_layers does not list.
+std::vector<bool> qwen_sparse_blocks(const FamilyConfig& config, std::size_t layers);
+/// What such mixtures are where config.json does not say.
+struct QwenMixtures {
+  std::size_t count = 0, active = 0, width = 0;
+  bool renormalise = false;
+};
+/// Mixtures of MLPs with tensors of their own in the `sparse` blocks; none where there are no experts.
 void set_qwen_mixtures(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
-                       std::size_t default_count, std::size_t default_active, std::size_t default_width);
+                       const std::vector<bool>& sparse, const QwenMixtures& defaults);
+/// Mixtures in every block, whose MLPs are w1, w3 and w2; the weights of those chosen sum to 1.
+void set_mixtral_experts(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
+                         std::size_t default_count, std::size_t default_active);
 /// What DeepSeek's mixtures are where config.json does not say; 0: it has to.
 struct DeepSeekMixtures {
   std::size_t count = 0, active = 0, width = 1408, shared = 0;

@@ -47,7 +47,7 @@ const std::vector<GgufArchitecture>& architecture_table() {
   static const std::vector<GgufArchitecture> list = {
       {.name = "llama",
        .model_type = "llama",
-       .more_model_types = {"mistral", "ministral", "mixtral"},
+       .more_model_types = {"internlm3", "iquestcoder", "mistral", "ministral", "mixtral"},
        .rotary = Rotary::kInterleaved,
        .biases = Biases::kAll,
        .factors = Factors::kOneOrTwo},

@@ -56,6 +56,13 @@ MODELS = {
     "glm4_moe-8": (f"{OWN_FAMILIES}/glm4_moe", ["--recipe", "narrow_8.yaml"]),  # rounded to float16, 4 bits have another greedy text
     "dots1": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in groups
     "dots1-one": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in one
+    "cwm": (f"{OWN_FAMILIES}/cwm", NO_O_PROJ),  # windows in most blocks, factors of rotary frequencies
+    "hyperclovax": (f"{OWN_FAMILIES}/hyperclovax", INT4),  # multipliers, norms behind attention and MLP
+    "internlm3": (f"{OWN_FAMILIES}/internlm3", NO_O_PROJ),  # biases everywhere
+    "iquestcoder": (f"{OWN_FAMILIES}/iquestcoder", NO_O_PROJ),
+    "mellum": (f"{OWN_FAMILIES}/mellum", NO_O_PROJ_OR_NARROW),  # windowed blocks that turn by a base of their own
+    "minimax_m2": (f"{OWN_FAMILIES}/minimax_m2", NO_O_PROJ_OR_NARROW),  # ... a part of each head turned
+    "vaultgemma": (f"{OWN_FAMILIES}/vaultgemma", NO_O_PROJ),  # gains 1 + w, two norms
     "ernie4_5-plain": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # without biases, of which llama.cpp adds none
     "seed_oss-plain": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # without that of o_proj, which it does not add either
     "gpt_oss": (f"{FAMILIES}/gpt_oss", NO_O_PROJ),  # experts stacked, gate and up in alternate columns, biases, sinks
@@ -122,6 +129,10 @@ EXPORTS = [
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "ministral3", "seed_oss") for f in ("compressed-tensors", "awq")),
     *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
     *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "ministral3", "seed_oss")),
+    *((f, m, ["hugging_face"]) for m in ("cwm", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors")),
+    *(("dequantized", m, ["hugging_face"]) for m in ("mellum", "minimax_m2")),
+    *((f, m, ["llama_cpp"]) for m in ("internlm3", "iquestcoder") for f in ("gguf", "gguf-float32")),
+    ("mlx", "iquestcoder", ["mlx"]),
     ("coreml", "qwen2", ["core_ml"]),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]

@@ -22,18 +22,23 @@ bool lists(const FamilyConfig& config, std::string_view key, std::size_t wanted)
 
 }  // namespace
 
-// Blocks of decoder_sparse_step that mlp_only_layers does not list are mixtures.
+std::vector<bool> qwen_sparse_blocks(const FamilyConfig& config, std::size_t layers) {
+  const std::size_t step = config.integer_or("decoder_sparse_step", 1, 1, kMaxLayers);
+  std::vector<bool> sparse(layers);
+  for (std::size_t i = 0; i < layers; ++i) sparse[i] = (i + 1) % step == 0 && !lists(config, "mlp_only_layers", i);
+  return sparse;
+}
+
 void set_qwen_mixtures(Architecture& architecture, const FamilyConfig& config, const LlamaLike& like,
-                       std::size_t default_count, std::size_t default_active, std::size_t default_width) {
-  const std::size_t count = config.integer_of_or({"num_experts", "num_local_experts"}, default_count, 0, kMaxExperts);
+                       const std::vector<bool>& sparse, const QwenMixtures& defaults) {
+  const std::size_t count = config.integer_of_or({"num_experts", "num_local_experts"}, defaults.count, 0, kMaxExperts);
   config.mark("num_local_experts");
   config.require_reasonable("experts", count, like.layers);
-  const std::size_t step = config.integer_or("decoder_sparse_step", 1, 1, kMaxLayers);
-  const std::size_t width = config.integer_or("moe_intermediate_size", default_width, 1, kMaxWidth);
-  const bool renormalise = config.boolean_or("norm_topk_prob", false);
-  const std::size_t active = count == 0 ? 0 : config.active_experts(count, default_active);
+  const std::size_t width = config.integer_or("moe_intermediate_size", defaults.width, 1, kMaxWidth);
+  const bool renormalise = config.boolean_or("norm_topk_prob", defaults.renormalise);
+  const std::size_t active = count == 0 ? 0 : config.active_experts(count, defaults.active);
   for (std::size_t i = 0; i < like.layers; ++i) {
-    if (lists(config, "mlp_only_layers", i) || count == 0 || (i + 1) % step != 0) continue;
+    if (count == 0 || !sparse[i]) continue;
     const std::string prefix = LlamaLike::block_prefix(i) + "mlp.";
     BlockSpec& block = architecture.blocks[i];
     block.mlp.reset();
@@ -50,7 +55,8 @@ Architecture parse_qwen2_moe(const FamilyConfig& config) {
   like.attention_bias = config.boolean_or("qkv_bias", true);
   like.activation = config.activation("hidden_act", "silu");
   Architecture a = like.build();
-  set_qwen_mixtures(a, config, like, 60, 4, 1408);
+  set_qwen_mixtures(a, config, like, qwen_sparse_blocks(config, like.layers),
+                    {.count = 60, .active = 4, .width = 1408});
   const std::size_t shared = config.integer_or("shared_expert_intermediate_size", 5632, 1, kMaxWidth);
   for (std::size_t i = 0; i < like.layers; ++i) {
     if (!a.blocks[i].experts) continue;

@@ -15,7 +15,8 @@ Architecture parse_qwen3_moe(const FamilyConfig& config) {
   config.integer_or("shared_expert_intermediate_size", 0, 0, 0);
   Architecture a = like.build();
   like.set_qk_norms(a, false);
-  set_qwen_mixtures(a, config, like, 128, 8, 768);
+  set_qwen_mixtures(a, config, like, qwen_sparse_blocks(config, like.layers),
+                    {.count = 128, .active = 8, .width = 768});
   const std::size_t window = config.boolean_or("use_sliding_window", false) ? config.window(4096) : 0;
   config.mark("sliding_window");
   config.mark("max_window_layers");  // of the dense family; all blocks have the window or none

@@ -32,6 +32,11 @@ QWEN_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, o
 MODELS = {
     "arcee": dict(TEXT, model_type="arcee"),
     "cohere2": dict(TEXT, model_type="cohere2", logit_scale=0.25, sliding_window=WINDOW),  # the last block sees all
+    # rotary embeddings by Llama 3's rule; the first block sees all
+    "cwm": dict(
+        TEXT, model_type="cwm", head_dim=12, sliding_window=WINDOW, rope_parameters=dict(
+            rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=16)),
     # groups of experts, windows in the last two blocks
     "dots1": dict(
         dict(TEXT, num_key_value_heads=4), model_type="dots1", head_dim=12, n_routed_experts=6, num_experts_per_tok=3, n_group=3, topk_group=2,
@@ -51,6 +56,22 @@ MODELS = {
         TEXT, model_type="granitemoehybrid", layer_types=["attention"] * 4, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=48, position_embedding_type="rope", embedding_multiplier=3.0, logits_scaling=2.0,
         residual_multiplier=0.5, attention_multiplier=0.2, mamba_n_heads=4),
+    "hyperclovax": dict(
+        TEXT, model_type="hyperclovax", head_dim=8, embedding_multiplier=3.0, logits_scaling=0.5, residual_multiplier=0.5,
+        attention_multiplier=0.2),
+    "internlm3": dict(TEXT, model_type="internlm3", head_dim=12, attention_bias=True, mlp_bias=True),
+    "iquestcoder": dict(TEXT, model_type="iquestcoder", head_dim=12),
+    # blocks with windows turn by a base of their own; one block is no mixture
+    "mellum": dict(
+        TEXT, model_type="mellum", head_dim=12, sliding_window=WINDOW, num_local_experts=6, num_experts_per_tok=2,
+        moe_intermediate_size=24, mlp_layer_types=["sparse", "dense", "sparse", "sparse"],
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+        rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=500000.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # two thirds of each head turn
+    "minimax_m2": dict(
+        TEXT, model_type="minimax_m2", intermediate_size=24, head_dim=12, rotary_dim=8, num_local_experts=6,
+        num_experts_per_tok=3),
     "ministral": dict(
         TEXT, model_type="ministral", head_dim=8, sliding_window=WINDOW,
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]),
@@ -59,6 +80,7 @@ MODELS = {
         TEXT, model_type="ministral3", head_dim=8, rope_parameters=dict(
             rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=24, mscale=1.0,
             mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+    "vaultgemma": dict(TEXT, model_type="vaultgemma", head_dim=12, query_pre_attn_scalar=8, sliding_window=WINDOW),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for
     "gemma3-sees": dict(
@@ -108,7 +130,7 @@ MODELS = {
 
 def set_weights(model, generator):
     """Generous sizes, so that every part shows in the logits; no gain is 1, no bias 0. All are float16 numbers."""
-    plus_one = model.config.model_type.startswith("gemma")  # gains of 1 + w
+    plus_one = model.config.model_type.startswith(("gemma", "vaultgemma"))  # gains of 1 + w
     for name, weight in model.named_parameters():
         values = torch.from_numpy(generator.standard_normal(tuple(weight.shape))).float()
         if weight.dim() == 1:

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text/json.h"
+#include "tests/model/architecture/small_configs.h"
 #include "tests/support/compare.h"
 #include "tests/support/files.h"
 #include "tests/support/throws.h"
@@ -16,7 +17,6 @@ namespace {
 using model::Activation;
 using model::Architecture;
 using model::RotaryScaling;
-using Json = nlohmann::json;
 
 Json gpt2() {
   return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_embd", 768},        {"n_layer", 12},
@@ -41,19 +41,6 @@ Json llama3_scaling() {
           {"original_max_position_embeddings", 8192}};
 }
 
-// The keys that most families need, of a small model.
-Json small(const char* model_type) {
-  return {{"model_type", model_type}, {"vocab_size", 100},        {"hidden_size", 32},       {"intermediate_size", 48},
-          {"num_hidden_layers", 4},   {"num_attention_heads", 4}, {"num_key_value_heads", 2}};
-}
-
-Architecture parse(const Json& json) { return model::parse_architecture(json.dump(), "config.json of 'toy'"); }
-
-Json with(Json json, const char* key, Json value) {
-  json[key] = std::move(value);
-  return json;
-}
-
 Json dense_hybrid() {
   Json json = with(with(small("granitemoehybrid"), "num_local_experts", 0), "shared_intermediate_size", 40);
   json["layer_types"] = Json(std::vector<std::string>(4, "attention"));
@@ -66,18 +53,6 @@ Json sigmoid_mixtures(const char* model_type) {
   json["n_routed_experts"] = 8, json["num_experts_per_tok"] = 3, json["n_shared_experts"] = 2;
   json["moe_intermediate_size"] = 16;
   return json;
-}
-
-std::vector<std::size_t> windows_of(const Architecture& architecture) {
-  std::vector<std::size_t> windows;
-  for (const model::BlockSpec& block : architecture.blocks) windows.push_back(block.attention.window);
-  return windows;
-}
-
-using Windows = std::vector<std::size_t>;
-
-const model::AttentionSpec& attention_of(const Architecture& architecture, std::size_t block = 0) {
-  return architecture.blocks[block].attention;
 }
 
 TEST(Gpt2, FillsInTheFamilysDefaults) {
