@@ -77,12 +77,14 @@ struct Family {
   bool output_bias = true;            ///< ... and whether o has one; otherwise it has none
   Biases biases = Biases::kNone;      ///< where there is no such key
   std::string_view mlp_bias = {};
-  bool mlp_biases = false;        ///< where there is no such key
-  bool heads_fill_width = false;  ///< it takes hidden / heads for head_dim, whatever config.json says
-  bool qk_norms = true;           ///< it has them where the model has
-  std::string_view qk_norm = {};  ///< key that says whether there are
-  bool attention_alone = false;   ///< it wants to be told that blocks have attention, and how wide their MLPs are
-  bool renormalises = true;       ///< it can make the weights of the chosen experts sum to 1
+  bool mlp_biases = false;             ///< where there is no such key
+  bool heads_fill_width = false;       ///< it takes hidden / heads for head_dim, whatever config.json says
+  bool qk_norms = true;                ///< it has them where the model has
+  std::string_view qk_norm = {};       ///< key that says whether there are
+  bool attention_alone = false;        ///< it wants to be told that blocks have attention, and how wide their MLPs are
+  bool renormalises = true;            ///< it can make the weights of the chosen experts sum to 1
+  std::string_view shared_width = {};  ///< key of the width of a shared expert that it wants even where there is none
+  bool deepseek = false;               ///< its experts are told by DeepSeek's keys: groups, shared ones, a scale
 };
 
 constexpr Family kFamilies[] = {
@@ -97,7 +99,7 @@ constexpr Family kFamilies[] = {
      .logit_scale = "logit_scale",
      .bias = "attention_bias",
      .heads_fill_width = true},
-    {.name = "dots1", .rotary = kAnyScaling},
+    {.name = "dots1", .rotary = kAnyScaling, .deepseek = true},
     {.name = "ernie4_5", .bias = "use_bias", .mlp_bias = "use_bias"},
     {.name = "exaone4", .rotary = kAnyScaling, .windows = Windows::kLetters},
     {.name = "gemma", .activation = Activation::kGelu},
@@ -114,7 +116,8 @@ constexpr Family kFamilies[] = {
      .partial = "partial_rotary_factor",
      .bias = "attention_bias",
      .output_bias = false,
-     .qk_norm = "use_qk_norm"},
+     .qk_norm = "use_qk_norm",
+     .deepseek = true},
     {.name = "gpt2",
      .activation = Activation::kGeluTanh,
      .epsilon = "layer_norm_epsilon",
@@ -161,8 +164,14 @@ constexpr Family kFamilies[] = {
      .bias = "attention_bias",
      .heads_fill_width = true,
      .attention_alone = true},
+    {.name = "internlm3",
+     .rotary = scalings({Kind::kLinear, Kind::kDynamic}),
+     .bias = "qkv_bias",
+     .mlp_bias = "bias",
+     .heads_fill_width = true},
     {.name = "iquestcoder", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
     {.name = "llama", .rotary = kAnyScaling, .bias = "attention_bias", .mlp_bias = "mlp_bias"},
+    {.name = "minimax_m2", .dims = "rotary_dim", .qk_norm = "use_qk_norm", .shared_width = "shared_intermediate_size"},
     {.name = "ministral", .model_type = "mistral", .rotary = kAnyScaling, .windows = Windows::kTypes},
     {.name = "ministral3", .rotary = scalings({Kind::kYarn}), .grows = true},
     {.name = "mistral", .rotary = kAnyScaling},
@@ -331,9 +340,9 @@ std::string activation_objection(const Family& family, const BlockSpec& block) {
   return {};
 }
 
-// Its routers of sigmoids. Experts of groups that are not chosen stay there with a score of 0, which others may be
-// below.
-std::string sigmoids_objection(const model::ExpertsSpec& experts) {
+// Its mixtures of DeepSeek's kind. Experts of groups that are not chosen stay there with a score of 0, which others may
+// be below.
+std::string deepseek_objection(const model::ExpertsSpec& experts) {
   if (experts.groups > 1) return differs("groups of experts", "one (n_group)", fmt::format("{}", experts.groups));
   if (experts.active == 1 && experts.renormalise)
     return differs("weight of a single expert", "its sigmoid", "1 (norm_topk_prob)");
@@ -428,8 +437,7 @@ std::string objection(const Family& family, const Architecture& architecture) {
     const BlockSpec& block = architecture.blocks[i];
     std::string why = activation_objection(family, block);
     if (why.empty()) why = attention_objection(family, block.attention);
-    const bool sigmoids = block.experts && block.experts->routing == model::ExpertsSpec::Routing::kSigmoidThenTop;
-    if (why.empty() && sigmoids) why = sigmoids_objection(*block.experts);
+    if (why.empty() && block.experts && family.deepseek) why = deepseek_objection(*block.experts);
     if (why.empty() && family.heads_fill_width && block.attention.q_width() != architecture.hidden)
       why = differs("head_dim", fmt::format("{} / {}", architecture.hidden, block.attention.heads),
                     fmt::format("{}", block.attention.head_dim));
@@ -545,7 +553,7 @@ void state_windows(const Family& family, Json& config, const Architecture& archi
   if (family.windows == Windows::kEvery) state(config, "sliding_window_pattern", every_nth(architecture));
 }
 
-void state_sigmoids(Json& config, std::size_t dense_blocks, const model::ExpertsSpec& experts) {
+void state_deepseek(Json& config, std::size_t dense_blocks, const model::ExpertsSpec& experts) {
   state(config, "n_routed_experts", experts.experts.size());
   state(config, "n_shared_experts", experts.shared_count());
   state(config, "num_experts_per_tok", experts.active);
@@ -556,7 +564,7 @@ void state_sigmoids(Json& config, std::size_t dense_blocks, const model::Experts
   for (const char* key : {"n_group", "topk_group"}) state(config, key, 1);
 }
 
-void state_experts(Json& config, const Architecture& architecture) {
+void state_experts(const Family& family, Json& config, const Architecture& architecture) {
   Json dense = Json::array();
   const model::ExpertsSpec* experts = nullptr;
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
@@ -567,13 +575,14 @@ void state_experts(Json& config, const Architecture& architecture) {
     }
   }
   if (experts == nullptr) return;
-  if (experts->routing == model::ExpertsSpec::Routing::kSigmoidThenTop)
-    return state_sigmoids(config, dense.size(), *experts);
+  if (family.deepseek) return state_deepseek(config, dense.size(), *experts);
   for (const char* key : {"num_experts", "num_local_experts"}) state(config, key, experts->experts.size());
   state(config, "num_experts_per_tok", experts->active);
   state(config, "norm_topk_prob", experts->renormalise);
   state(config, "moe_intermediate_size", experts->experts.front().intermediate());
   if (experts->shared) state(config, "shared_expert_intermediate_size", experts->shared->intermediate());
+  if (!family.shared_width.empty())
+    state(config, family.shared_width, experts->shared ? experts->shared->intermediate() : 0);
   state(config, "decoder_sparse_step", 1);
   state(config, "mlp_only_layers", dense);
 }
@@ -674,7 +683,7 @@ void state_mlx_network(nlohmann::ordered_json& config, const model::Architecture
   state_rotary(*family, config, architecture);
   state_windows(*family, config, architecture);
   state_scales(*family, config, architecture);
-  state_experts(config, architecture);
+  state_experts(*family, config, architecture);
   state_turning_blocks(*family, config, architecture);
   state_attention_alone(*family, config, architecture);
   if (!family->qk_norm.empty()) state(config, family->qk_norm, block.attention.q_norm.has_value());

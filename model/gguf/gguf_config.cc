@@ -614,6 +614,16 @@ void dots1(ConfigWriter& writer) {
   writer.set("sliding_window", nullptr);
 }
 
+void minimax_m2(ConfigWriter& writer) {
+  rms_family(writer);
+  writer.set("head_dim", writer.head_dim());
+  writer.require_natural("expert_gating_func", kGgufSigmoids);
+  writer.experts("num_local_experts");
+  writer.copy_natural("expert_feed_forward_length", "intermediate_size");
+  writer.require_truth("expert_weights_norm", true);
+  writer.require_number("expert_weights_scale", 1.0);
+}
+
 void ernie4_5(ConfigWriter& writer) {
   rms_family(writer);
   writer.set("head_dim", writer.head_dim());
@@ -657,7 +667,7 @@ Filler filler_of(std::string_view name) {
       {"cohere2", cohere},        {"gpt-oss", gpt_oss},    {"nemotron", nemotron},  {"exaone4", exaone4},
       {"smollm3", smollm3},       {"glm4", glm4},          {"glm4moe", glm4_moe},   {"dots1", dots1},
       {"chatglm", glm4},          {"arcee", rms_family},   {"ernie4_5", ernie4_5},  {"ernie4_5-moe", ernie4_5_moe},
-      {"seed_oss", seed_oss}};
+      {"minimax-m2", minimax_m2}, {"seed_oss", seed_oss}};
   for (const auto& [known, filler] : kFillers)
     if (known == name) return filler;
   throw FormatError(fmt::format("GGUF: the configuration of '{}' is not read", name));

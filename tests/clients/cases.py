@@ -14,6 +14,7 @@ NO_O_PROJ_OR_NARROW = ["--recipe", "narrow.yaml"]
 RECIPES = {
     "narrow_8.yaml": "defaults: {format: uniform, bits: 8, group_size: 32}\nlayers: [{match: 'o_proj|experts.*down_proj', format: float16}]\n",
     "narrow.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj|experts.*down_proj', format: float16}]\n",
+    "narrow_w2.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj|experts.*w2', format: float16}]\n",
     "down_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'down_proj', format: float16}]\n",
     "output_linear.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'output_linear', format: float16}]\n",
     "o_proj.yaml": "defaults: {format: int4-block}\nlayers: [{match: 'o_proj', format: float16}]\n",
@@ -58,10 +59,10 @@ MODELS = {
     "dots1-one": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in one
     "cwm": (f"{OWN_FAMILIES}/cwm", NO_O_PROJ),  # windows in most blocks, factors of rotary frequencies
     "hyperclovax": (f"{OWN_FAMILIES}/hyperclovax", INT4),  # multipliers, norms behind attention and MLP
-    "internlm3": (f"{OWN_FAMILIES}/internlm3", NO_O_PROJ),  # biases everywhere
+    "internlm3": (f"{OWN_FAMILIES}/internlm3", INT4),  # biases everywhere
     "iquestcoder": (f"{OWN_FAMILIES}/iquestcoder", NO_O_PROJ),
     "mellum": (f"{OWN_FAMILIES}/mellum", NO_O_PROJ_OR_NARROW),  # windowed blocks that turn by a base of their own
-    "minimax_m2": (f"{OWN_FAMILIES}/minimax_m2", NO_O_PROJ_OR_NARROW),  # ... a part of each head turned
+    "minimax_m2": (f"{OWN_FAMILIES}/minimax_m2", ["--recipe", "narrow_w2.yaml"]),  # ... a part of each head turned
     "vaultgemma": (f"{OWN_FAMILIES}/vaultgemma", NO_O_PROJ),  # gains 1 + w, two norms
     "ernie4_5-plain": (f"{OWN_FAMILIES}/ernie4_5", NO_O_PROJ),  # without biases, of which llama.cpp adds none
     "seed_oss-plain": (f"{OWN_FAMILIES}/seed_oss", NO_O_PROJ),  # without that of o_proj, which it does not add either
@@ -131,8 +132,8 @@ EXPORTS = [
     *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "ministral3", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("cwm", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors")),
     *(("dequantized", m, ["hugging_face"]) for m in ("mellum", "minimax_m2")),
-    *((f, m, ["llama_cpp"]) for m in ("internlm3", "iquestcoder") for f in ("gguf", "gguf-float32")),
-    ("mlx", "iquestcoder", ["mlx"]),
+    *((f, m, ["llama_cpp"]) for m in ("internlm3", "iquestcoder", "minimax_m2") for f in ("gguf", "gguf-float32")),
+    *(("mlx", m, ["mlx"]) for m in ("internlm3", "iquestcoder", "minimax_m2")),
     ("coreml", "qwen2", ["core_ml"]),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]

@@ -59,7 +59,7 @@ MODELS = {
     "hyperclovax": dict(
         TEXT, model_type="hyperclovax", head_dim=8, embedding_multiplier=3.0, logits_scaling=0.5, residual_multiplier=0.5,
         attention_multiplier=0.2),
-    "internlm3": dict(TEXT, model_type="internlm3", head_dim=12, attention_bias=True, mlp_bias=True),
+    "internlm3": dict(TEXT, model_type="internlm3", head_dim=8, attention_bias=True, mlp_bias=True),
     "iquestcoder": dict(TEXT, model_type="iquestcoder", head_dim=12),
     # blocks with windows turn by a base of their own; one block is no mixture
     "mellum": dict(

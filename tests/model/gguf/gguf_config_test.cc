@@ -396,7 +396,7 @@ TEST(GgufConfig, IsUnderstoodByEveryFamily) {
     contents.natural("attention.head_count_kv", all_heads ? 4 : 2);
     contents.number("attention.layer_norm_rms_epsilon", 1e-6f);
     contents.number("attention.layer_norm_epsilon", row.name == "olmo" ? 1e-5f : 1e-6f);
-    if (is_one_of(row.name, {"qwen2moe", "qwen3moe", "olmoe", "granitemoe", "gpt-oss"}))
+    if (is_one_of(row.name, {"qwen2moe", "qwen3moe", "olmoe", "granitemoe", "gpt-oss", "minimax-m2"}))
       contents.natural("expert_count", 4).natural("expert_used_count", 2).natural("expert_feed_forward_length", 32);
     if (is_one_of(row.name, {"glm4moe", "dots1"})) contents = of_sigmoids(std::move(contents));
     if (row.name == "ernie4_5-moe") contents = of_ernie_mixtures(std::move(contents));
@@ -510,6 +510,29 @@ TEST(GgufConfig, OfSigmoidsSaysHowExpertsAreChosen) {
   EXPECT_TRUE(of("dots1").config().at("sliding_window").is_null());
   for (const char* const name : {"glm4moe", "dots1"})
     EXPECT_TRUE(refuses(of(name).natural("expert_gating_func", 1), "expert_gating_func' is 1; expected 2"));
+}
+
+TEST(GgufConfig, OfMiniMaxHasSigmoidsWhoseWeightsSumToOne) {
+  const auto of = [] {
+    return Contents("minimax-m2")
+        .number("attention.layer_norm_rms_epsilon", 1e-6f)
+        .natural("expert_count", 8)
+        .natural("expert_used_count", 3)
+        .natural("expert_feed_forward_length", 32);
+  };
+  const Architecture a = parse_architecture(of().natural("rope.dimension_count", 8).config().dump(), "m.gguf");
+  const model::ExpertsSpec& experts = *a.blocks[1].experts;
+  EXPECT_EQ(experts.experts.size(), 8u);
+  EXPECT_EQ(experts.active, 3u);
+  EXPECT_EQ(experts.experts[7].down.in, 32u);
+  EXPECT_EQ(experts.routing, model::ExpertsSpec::Routing::kSigmoidThenTop);
+  EXPECT_TRUE(experts.renormalise);
+  EXPECT_EQ(a.blocks[0].attention.head_dim, 16u);
+  EXPECT_EQ(a.blocks[0].attention.rotary->dims, 8u);
+  EXPECT_NO_THROW(of().natural("expert_gating_func", 2).truth("expert_weights_norm", true).config());
+  EXPECT_TRUE(refuses(of().natural("expert_gating_func", 1), "'minimax-m2.expert_gating_func' is 1; expected 2"));
+  EXPECT_TRUE(refuses(of().truth("expert_weights_norm", false), "'minimax-m2.expert_weights_norm' is false"));
+  EXPECT_TRUE(refuses(of().number("expert_weights_scale", 2.5f), "'minimax-m2.expert_weights_scale' is 2.5"));
 }
 
 TEST(GgufConfig, OfErnieSaysWhichBlocksAreMixtures) {
