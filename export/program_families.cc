@@ -161,46 +161,26 @@ constexpr UnknownFamily kNoLinearLayers[] = {
     {"qwen3_moe", kStackedExperts},
 };
 
-// Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, ernie4_5, gemma, gemma2, gemma3_text,
-// glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, llama, ministral, ministral3, mistral, olmo, opt, phi, phi3, qwen2,
-// seed_oss; as AWQ arcee, bloom, cohere2, ernie4_5, glm, gpt2, granitemoehybrid, llama, ministral, ministral3, mistral,
-// phi3, qwen2, seed_oss; those with a note below in transformers. The others have the same linear layers and stand in
+// Loaded and compared with gptqmodel or transformers: arcee, cohere, cohere2, cwm, ernie4_5, gemma, gemma2,
+// gemma3_text, glm, glm4, gpt2, gpt_neo, gptj, granitemoehybrid, hyperclovax, internlm3, iquestcoder, llama, ministral,
+// ministral3, mistral, olmo, opt, phi, phi3, qwen2, seed_oss, vaultgemma; as AWQ arcee, bloom, cohere2, cwm, ernie4_5,
+// glm, gpt2, granitemoehybrid, hyperclovax, internlm3, iquestcoder, llama, ministral, ministral3, mistral, phi3, qwen2,
+// seed_oss, vaultgemma; those with a note below in transformers. The others have the same linear layers and stand in
 // its list of families, but nobody compared their logits yet.
 constexpr KnownFamily kGptqKnown[] = {
-    {.family = "arcee"},
-    {.family = "bloom"},
-    {.family = "cohere"},
-    {.family = "cohere2"},
-    {.family = "ernie4_5"},
-    {.family = "exaone4"},
-    {.family = "falcon"},
-    {.family = "gemma"},
-    {.family = "gemma2"},
-    {.family = "gemma3_text"},
-    {.family = "glm"},
-    {.family = "glm4"},
-    {.family = "gpt2"},
-    {.family = "gpt_neo"},
-    {.family = "gptj"},
-    {.family = "granite"},
-    {.family = "granitemoehybrid"},
-    {.family = "llama"},
-    {.family = "ministral"},
-    {.family = "ministral3"},
-    {.family = "mistral"},
-    {.family = "nemotron"},
-    {.family = "olmo"},
-    {.family = "olmo2"},
-    {.family = "olmo3"},
-    {.family = "opt"},
-    {.family = "phi"},
-    {.family = "phi3"},
-    {.family = "qwen2"},
-    {.family = "qwen3"},
-    {.family = "seed_oss"},
-    {.family = "smollm3"},
-    {.family = "stablelm"},
-    {.family = "starcoder2"},
+    {.family = "arcee"},       {.family = "bloom"},       {.family = "cohere"},
+    {.family = "cohere2"},     {.family = "cwm"},         {.family = "ernie4_5"},
+    {.family = "exaone4"},     {.family = "falcon"},      {.family = "gemma"},
+    {.family = "gemma2"},      {.family = "gemma3_text"}, {.family = "glm"},
+    {.family = "glm4"},        {.family = "gpt2"},        {.family = "gpt_neo"},
+    {.family = "gptj"},        {.family = "granite"},     {.family = "granitemoehybrid"},
+    {.family = "hyperclovax"}, {.family = "internlm3"},   {.family = "iquestcoder"},
+    {.family = "llama"},       {.family = "ministral"},   {.family = "ministral3"},
+    {.family = "mistral"},     {.family = "nemotron"},    {.family = "olmo"},
+    {.family = "olmo2"},       {.family = "olmo3"},       {.family = "opt"},
+    {.family = "phi"},         {.family = "phi3"},        {.family = "qwen2"},
+    {.family = "qwen3"},       {.family = "seed_oss"},    {.family = "smollm3"},
+    {.family = "stablelm"},    {.family = "starcoder2"},  {.family = "vaultgemma"},
 };
 constexpr UnknownFamily kGptqUnknown[] = {
     {"dots1", kStackedExperts},
@@ -229,11 +209,16 @@ constexpr FamilyNote kGptqNotes[] = {
 };
 constexpr FamilyNote kAwqNotes[] = {
     {"arcee", kNotInItsList},
+    {"cwm", kNotInItsList},
     {"glm",
      "loads this family without gate and up and computes something else, and does not say so; load it with "
      "transformers"},
     kHybridNote,
+    {"hyperclovax", kNotInItsList},
+    {"internlm3", kNotInItsList},
+    {"iquestcoder", kNotInItsList},
     {"ministral", kNotInItsList},
+    {"vaultgemma", kNotInItsList},
 };
 
 const KnownFamily* find_known(const ProgramFamilies& program, std::string_view family) {

@@ -129,8 +129,8 @@ EXPORTS = [
     *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "ministral3", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "ministral3", "seed_oss") for f in ("compressed-tensors", "awq")),
     *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
-    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "ernie4_5", "ministral", "ministral3", "seed_oss")),
-    *((f, m, ["hugging_face"]) for m in ("cwm", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors")),
+    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "cwm", "ernie4_5", "hyperclovax", "internlm3", "iquestcoder", "ministral", "ministral3", "seed_oss")),
+    *((f, m, ["hugging_face"]) for m in ("cwm", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors", "awq")),
     *(("dequantized", m, ["hugging_face"]) for m in ("mellum", "minimax_m2")),
     *((f, m, ["llama_cpp"]) for m in ("internlm3", "iquestcoder", "minimax_m2") for f in ("gguf", "gguf-float32")),
     *(("mlx", m, ["mlx"]) for m in ("internlm3", "iquestcoder", "minimax_m2")),
