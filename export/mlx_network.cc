@@ -164,6 +164,7 @@ constexpr Family kFamilies[] = {
      .bias = "attention_bias",
      .heads_fill_width = true,
      .attention_alone = true},
+    {.name = "hunyuan_v1_dense", .bias = "attention_bias", .qk_norm = "use_qk_norm"},
     {.name = "internlm3",
      .rotary = scalings({Kind::kLinear, Kind::kDynamic}),
      .bias = "qkv_bias",

@@ -145,13 +145,17 @@ std::size_t add_attention(SectionBuilder& builder, const AttentionSpec& attentio
     };
     q = clip(q, attention.q_width()), k = clip(k, attention.kv_width()), v = clip(v, attention.kv_width());
   }
-  q = builder.add_norm(attention.q_norm, q, attention.q_width());
-  k = builder.add_norm(attention.k_norm, k, attention.kv_width());
+  const auto normalise = [&] {
+    q = builder.add_norm(attention.q_norm, q, attention.q_width());
+    k = builder.add_norm(attention.k_norm, k, attention.kv_width());
+  };
+  if (!attention.norms_behind_rotary) normalise();
   if (attention.rotary) {
     q = builder.add("rotary", "rotary", {rotary_text(*attention.rotary)}, {attention.heads, attention.head_dim}, {q});
     k = builder.add("rotary", "rotary", {rotary_text(*attention.rotary)}, {attention.kv_heads, attention.head_dim},
                     {k});
   }
+  if (attention.norms_behind_rotary) normalise();
   const std::size_t attended = builder.add("attention", "attention", attention_details(attention),
                                            {attention.heads, attention.head_dim}, {q, k, v});
   return builder.add_linear({&attention.o}, 1.0, attended);

@@ -72,12 +72,18 @@ class NetworkBuilder {
       const Var y = layers_.linear(x, parameter, name + what);
       return spec.clip > 0.0 ? layers_.clipped(y, spec.clip, name + what + "_clipped") : y;
     };
-    Var q = by_head(projected(spec.q, "q"), spec.heads, spec, spec.q_norm, name + "q");
-    Var k = by_head(projected(spec.k, "k"), spec.kv_heads, spec, spec.k_norm, name + "k");
+    const bool before = !spec.norms_behind_rotary;
+    const std::optional<model::NormSpec> none;
+    Var q = by_head(projected(spec.q, "q"), spec.heads, spec, before ? spec.q_norm : none, name + "q");
+    Var k = by_head(projected(spec.k, "k"), spec.kv_heads, spec, before ? spec.k_norm : none, name + "k");
     const Var v = by_head(projected(spec.v, "v"), spec.kv_heads, spec, {}, name + "v");
     if (spec.rotary) {
       q = layers_.rotary(q, *spec.rotary, form_->positions(), name + "q_turned");
       k = layers_.rotary(k, *spec.rotary, form_->positions(), name + "k_turned");
+    }
+    if (!before) {
+      if (spec.q_norm) q = layers_.norm(q, *spec.q_norm, name + "q_norm");
+      if (spec.k_norm) k = layers_.norm(k, *spec.k_norm, name + "k_norm");
     }
     const Var attended = form_->attend(spec, index, q, k, v);
     const Var rows = reshape(graph_, transpose(graph_, attended, {0, 2, 1, 3}, name + "attended_rows"),

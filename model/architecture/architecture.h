@@ -60,6 +60,7 @@ struct AttentionSpec {
   std::optional<RotarySpec> rotary;
   QueryGrowth growth;                      ///< behind the rotary embedding
   std::optional<NormSpec> q_norm, k_norm;  ///< before the rotary embedding; per head where width = head_dim, else whole
+  bool norms_behind_rotary = false;        ///< they stand behind it instead, and before the growth
   Parameter q, k, v, o;
 
   std::size_t q_width() const { return heads * head_dim; }

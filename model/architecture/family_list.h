@@ -32,6 +32,7 @@
   FAMILY(granite)               \
   FAMILY(granitemoe)            \
   FAMILY(granitemoehybrid)      \
+  FAMILY(hunyuan_v1_dense)      \
   FAMILY(hyperclovax)           \
   FAMILY(internlm3)             \
   FAMILY(iquestcoder)           \

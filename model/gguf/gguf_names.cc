@@ -140,6 +140,7 @@ const std::vector<GgufArchitecture>& architecture_table() {
        .model_type = "glm4_moe",
        .other_names = {{Role::kMlpNorm, "post_attention_norm"}},
        .experts_demanded = true},
+      {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense", .biases = Biases::kNone},
       {.name = "minimax-m2", .model_type = "minimax_m2", .biases = Biases::kNone, .head = Head::kWritten},
       {.name = "dots1",
        .model_type = "dots1",

@@ -97,6 +97,8 @@ class Comparison {
     rotary(own.rotary, theirs.rotary);
     norm("norm of q", own.q_norm, theirs.q_norm);
     norm("norm of k", own.k_norm, theirs.k_norm);
+    same("whether norms of q and k stand behind the rotary embedding", own.norms_behind_rotary,
+         theirs.norms_behind_rotary);
   }
 
   void mlp(const MlpSpec& own, const MlpSpec& theirs) const {

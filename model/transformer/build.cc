@@ -68,6 +68,8 @@ class Builder {
 
   Block<T> block(const BlockSpec& spec) const {
     const AttentionSpec& attention = spec.attention;
+    NIBBLE_REQUIRE(!attention.norms_behind_rotary || attention.clip == 0.0, InvalidArgument,
+                   "attention: q and k clipped before norms behind the rotary embedding are not computed");
     Block<T> block;
     block.residual = spec.residual;
     block.residual_multiplier = spec.residual_multiplier;
@@ -75,6 +77,7 @@ class Builder {
     block.clip = attention.clip;
     block.growth = attention.growth;
     block.attention_norm = norm(spec.attention_norm);
+    block.norms_behind_rotary = attention.norms_behind_rotary;
     block.q_norm = norm(attention.q_norm);
     block.k_norm = norm(attention.k_norm);
     block.attention_post_norm = norm(spec.attention_post_norm);

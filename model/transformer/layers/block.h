@@ -36,8 +36,8 @@ struct BlockScratch {
 /// One transformer block over the residual stream x (tokens, hidden), with m = residual_multiplier:
 ///   sequential  x += m · post_a(o(attention(norm_a(x))));  x += m · post_m(mlp(norm_m(x)))
 ///   parallel    x += m · (post_a(o(attention(norm_a(x)))) + post_m(mlp(norm_m(x)))), an absent norm_m being norm_a
-/// where q, k and v of the attention are clamped to ± clip, q and k normalised and turned (rotary), and q grown. Norms
-/// that are not there leave their input as it is.
+/// where q, k and v of the attention are clamped to ± clip, q and k normalised and turned (rotary), or turned and
+/// normalised, and q grown. Norms that are not there leave their input as it is.
 template <class T>
 struct Block {
   BlockSpec::Residual residual = BlockSpec::Residual::kSequential;
@@ -46,7 +46,8 @@ struct Block {
   double clip = 0.0;
   QueryGrowth growth;
   std::optional<Norm<T>> attention_norm, q_norm, k_norm, attention_post_norm, mlp_norm, mlp_post_norm;
-  std::vector<NamedLinear<T>> qkv;  ///< their outputs lie side by side
+  bool norms_behind_rotary = false;  ///< those of q and k; no clip then
+  std::vector<NamedLinear<T>> qkv;   ///< their outputs lie side by side
   NamedLinear<T> attention_out;
   std::unique_ptr<FeedForward<T>> mlp;
 
@@ -68,7 +69,7 @@ struct Block {
 
   bool parallel() const { return residual == BlockSpec::Residual::kParallel; }
   bool shares_norm() const { return parallel() && !mlp_norm; }
-  /// Whether q and k are to be kept as they were before norms and rotary: backward needs them.
+  /// Whether q and k are to be kept as their norms take them (before a rotary in front): backward needs them.
   bool keeps_raw() const { return q_norm || k_norm || clip > 0.0; }
 
   /// Fills scratch.qkv with q, k and v of `input` as the attention sees them, and scratch.raw_qk where `keep_raw`.

@@ -13,11 +13,15 @@ void Block<T>::project_backward(const Layout& layout, MatrixView<T> dqkv, Rotary
   const std::size_t q_end = q_width(), k_end = q_end + kv_width();
   const auto dqk = dqkv.cols_slice(0, k_end);
   grow_queries(dqk.cols_slice(0, q_end), growth, layout.positions);
-  if (rotary != nullptr) rotary->rotate(dqk, attention.head_dim, layout, Rotary<T>::Direction::kBackward);
+  const auto turn_back = [&] {
+    if (rotary != nullptr) rotary->rotate(dqk, attention.head_dim, layout, Rotary<T>::Direction::kBackward);
+  };
+  if (!norms_behind_rotary) turn_back();
   if (!keeps_raw()) return;
   const auto raw = scratch.raw_qk.view(layout.rows(), k_end);
   if (q_norm) q_norm->backward(raw.cols_slice(0, q_end), dqk.cols_slice(0, q_end));
   if (k_norm) k_norm->backward(raw.cols_slice(q_end, kv_width()), dqk.cols_slice(q_end, kv_width()));
+  if (norms_behind_rotary) turn_back();
   if (clip <= 0.0) return;
   clamp_backward<T>(raw, clip, dqk);
   const auto v = scratch.qkv.view(layout.rows(), k_end + kv_width()).cols_slice(k_end, kv_width());

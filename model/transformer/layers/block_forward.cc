@@ -60,11 +60,15 @@ MatrixView<T> Block<T>::project(const Layout& layout, MatrixView<const T> input,
   if (!forward_side_by_side<T>(qkv, input, rows, hooks)) return {};
   if (clip > 0.0) clamp_to(rows, clip);
   const auto qk = rows.cols_slice(0, q_width() + kv_width());
+  const auto turn = [&] {
+    if (rotary != nullptr) rotary->rotate(qk, attention.head_dim, layout, Rotary<T>::Direction::kForward);
+  };
+  if (norms_behind_rotary) turn();
   if (keep_raw) copy<T>(qk, scratch.raw_qk.view(qk.rows(), qk.cols()));
   const auto q = rows.cols_slice(0, q_width()), k = rows.cols_slice(q_width(), kv_width());
   if (q_norm) q_norm->forward(q, q);
   if (k_norm) k_norm->forward(k, k);
-  if (rotary != nullptr) rotary->rotate(qk, attention.head_dim, layout, Rotary<T>::Direction::kForward);
+  if (!norms_behind_rotary) turn();
   grow_queries(q, growth, layout.positions);
   return rows;
 }

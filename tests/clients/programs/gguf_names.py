@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import load_file
 
-ARCHITECTURES = {"internlm3": "llama", "iquestcoder": "llama", "mistral": "llama", "mixtral": "llama", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+ARCHITECTURES = {"hunyuan_v1_dense": "hunyuan-dense", "internlm3": "llama", "iquestcoder": "llama", "mistral": "llama", "mixtral": "llama", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
                  "ernie4_5_moe": "ernie4_5-moe", "glm": "chatglm", "glm4_moe": "glm4moe", "granitemoehybrid": "granite", "minimax_m2": "minimax-m2", "ministral3": "mistral3"}
 INTERLEAVED = {"llama", "arcee", "granite", "mistral3"}
 COMPUTED = re.compile(r"^rope_(freqs|factors_long|factors_short)\.weight$")  # tables that a checkpoint has as configuration

@@ -56,6 +56,10 @@ MODELS = {
         TEXT, model_type="granitemoehybrid", layer_types=["attention"] * 4, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=48, position_embedding_type="rope", embedding_multiplier=3.0, logits_scaling=2.0,
         residual_multiplier=0.5, attention_multiplier=0.2, mamba_n_heads=4),
+    # a rotary base that is stretched once, norms behind the rotary embedding
+    "hunyuan_v1_dense": dict(
+        TEXT, model_type="hunyuan_v1_dense", head_dim=8,
+        rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=100.0, factor=1.0)),
     "hyperclovax": dict(
         TEXT, model_type="hyperclovax", head_dim=8, embedding_multiplier=3.0, logits_scaling=0.5, residual_multiplier=0.5,
         attention_multiplier=0.2),

@@ -58,6 +58,20 @@ TEST(ModelGraph, TellsHowExpertsAreChosen) {
                                                              "chosen with a correction"}));
 }
 
+TEST(ModelGraph, HasNormsOfQAndKWhereTheyStand) {
+  const auto input_of_norm = [](const char* family) {
+    const ModelGraph graph = graph_of_model(test::source_path(std::string("tests/data/families/") + family));
+    const GraphSection& block = graph.sections[1];
+    const auto norm = std::find_if(block.nodes.begin(), block.nodes.end(), [](const GraphNode& node) {
+      return node.title.find("q_norm") != std::string::npos || node.title.find("query_layernorm") != std::string::npos;
+    });
+    EXPECT_NE(norm, block.nodes.end());
+    return block.nodes.at(norm->inputs.at(0)).operation;
+  };
+  EXPECT_EQ(input_of_norm("hunyuan_v1_dense"), "rotary");
+  EXPECT_EQ(input_of_norm("dots1"), "linear");
+}
+
 TEST(ModelGraph, TellsHowQueriesGrow) {
   const ModelGraph graph = graph_of_model(test::source_path("tests/data/families/ministral3"));
   EXPECT_THAT(titled(graph.sections[1], "attention").details,

@@ -71,6 +71,45 @@ TEST(VaultGemma, IsGemma2WithoutNormsBehind) {
   }
 }
 
+TEST(Hunyuan, NormalisesWhatItHasTurned) {
+  const Architecture a = parse(small("hunyuan_v1_dense"));
+  EXPECT_TRUE(a.blocks[3].attention.norms_behind_rotary);
+  EXPECT_EQ(a.blocks[3].attention.q_norm->module, "model.layers.3.self_attn.query_layernorm");
+  EXPECT_EQ(a.blocks[3].attention.k_norm->module, "model.layers.3.self_attn.key_layernorm");
+  EXPECT_EQ(attention_of(a).k_norm->width, 8u);
+  EXPECT_TRUE(near(attention_of(a).rotary->base, 10000.0, {}));
+  EXPECT_TRUE(attention_of(parse(with(small("hunyuan_v1_dense"), "attention_bias", true))).o.biased);
+  EXPECT_FALSE(attention_of(parse(small("qwen3"))).norms_behind_rotary);
+}
+
+TEST(Hunyuan, StretchesItsBaseByAnAlphaOnce) {
+  const Json hunyuan = with(small("hunyuan_v1_dense"), "rope_theta", 5000.0);
+  const auto rotary_of = [&](const char* key, const Json& settings) {
+    return *attention_of(parse(with(hunyuan, key, settings))).rotary;
+  };
+  const Json published = {{"alpha", 1000.0}, {"beta_fast", 32},       {"beta_slow", 1},   {"factor", 1.0},
+                          {"mscale", 1.0},   {"mscale_all_dim", 1.0}, {"type", "dynamic"}};
+  const model::RotarySpec rotary = rotary_of("rope_scaling", published);
+  EXPECT_EQ(rotary.scaling.kind, model::RotaryScaling::Kind::kNone);
+  EXPECT_TRUE(near(rotary.base, 5000.0 * std::pow(1000.0, 8.0 / 6.0), {.rel = 1e-14}));
+  EXPECT_EQ(rotary.dims, 8u);
+  EXPECT_TRUE(near(rotary_of("rope_parameters", {{"alpha", 4}, {"rope_type", "dynamic"}, {"rope_theta", 100}}).base,
+                   100.0 * std::pow(4.0, 8.0 / 6.0), {.rel = 1e-14}));
+  // without one, or of another type, it is the scaling of that name
+  EXPECT_EQ(rotary_of("rope_scaling", {{"factor", 2.0}, {"type", "dynamic"}}).scaling.kind,
+            model::RotaryScaling::Kind::kDynamic);
+  EXPECT_EQ(rotary_of("rope_scaling", {{"factor", 2.0}, {"type", "linear"}}).scaling.kind,
+            model::RotaryScaling::Kind::kLinear);
+  EXPECT_THROW(rotary_of("rope_scaling", with(published, "type", "linear")), FormatError) << "has no alpha";
+  EXPECT_THROW(rotary_of("rope_scaling", with(published, "delta", 1.0)), FormatError);
+  EXPECT_THROW(rotary_of("rope_scaling", with(published, "alpha", -1.0)), FormatError);
+  EXPECT_TRUE(throws_with<FormatError>(
+      [&] { parse(with(with(hunyuan, "rope_scaling", published), "rope_parameters", published)); }, "got both"));
+  for (const auto& [key, value] : std::vector<std::pair<const char*, Json>>{
+           {"use_cla", true}, {"use_qk_norm", false}, {"use_rotary_pos_emb", false}, {"norm_type", "layer"}})
+    EXPECT_THROW(parse(with(hunyuan, key, value)), FormatError) << key;
+}
+
 TEST(HyperClovaX, MultipliesLogitsAndHasNormsBehind) {
   const Json clova = with(small("hyperclovax"), "logits_scaling", 0.125);
   const Architecture a = parse(clova);

@@ -90,6 +90,8 @@ const std::vector<Change>& changes() {
       attention("sinks (whether there are any)", [](Attention& own) { own.sinks.emplace(); }),
       attention("norm of q (whether there is one)", [](Attention& own) { own.q_norm.reset(); }),
       attention("norm of k (whether there is one)", [](Attention& own) { own.k_norm.reset(); }),
+      attention("whether norms of q and k stand behind the rotary embedding",
+                [](Attention& own) { own.norms_behind_rotary = !own.norms_behind_rotary; }),
       attention("rotary embedding (whether there is one)", [](Attention& own) { own.rotary.reset(); }),
       rotary("number of elements that turn", [](RotarySpec& own) { own.dims = 8; }),
       rotary("whether neighbours turn together", [](RotarySpec& own) { own.interleaved = !own.interleaved; }),

@@ -166,8 +166,9 @@ struct Naive {
   Rows attention(const AttentionSpec& s, const Rows& input) const {
     Rows q = linear(s.q, input), k = linear(s.k, input), v = linear(s.v, input);
     for (Rows* rows : {&q, &k, &v}) clip(s.clip, *rows);
-    q = rotated(s, norm(s.q_norm, q));
-    k = rotated(s, norm(s.k_norm, k));
+    const bool behind = s.norms_behind_rotary;
+    q = behind ? norm(s.q_norm, rotated(s, q)) : rotated(s, norm(s.q_norm, q));
+    k = behind ? norm(s.k_norm, rotated(s, k)) : rotated(s, norm(s.k_norm, k));
     for (std::size_t t = 0; t < q.size(); ++t)
       for (double& value : q[t])
         value *=

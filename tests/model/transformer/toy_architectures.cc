@@ -179,6 +179,11 @@ const std::vector<std::pair<std::string, Change>>& changes() {
          a.positions = model::linear(Role::kPositions, a.blocks.size(), "positions", a.max_positions + 2, a.hidden);
          a.embedding_norm = toy_norm(NormSpec::Kind::kLayer, Role::kEmbeddingNorm, a.blocks.size(), a.hidden);
        }},
+      {"norm of each head behind the rotary", each_block([](BlockSpec& b, std::size_t i, std::size_t) {
+         add_qk_norm(b.attention, i, NormSpec::Kind::kRms, QkNorm::kPerHead);
+         b.attention.norms_behind_rotary = true;
+         b.attention.clip = 0.0;
+       })},
   };
   return list;
 }
