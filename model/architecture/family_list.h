@@ -32,6 +32,7 @@
   FAMILY(granite)               \
   FAMILY(granitemoe)            \
   FAMILY(granitemoehybrid)      \
+  FAMILY(helium)                \
   FAMILY(hunyuan_v1_dense)      \
   FAMILY(hyperclovax)           \
   FAMILY(internlm3)             \
@@ -43,6 +44,7 @@
   FAMILY(ministral3)            \
   FAMILY(mistral)               \
   FAMILY(mixtral)               \
+  FAMILY(nanochat)              \
   FAMILY(nemotron)              \
   FAMILY(olmo)                  \
   FAMILY(olmo2)                 \

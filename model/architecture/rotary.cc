@@ -71,6 +71,7 @@ std::vector<double> rotary_frequencies(const RotarySpec& spec, std::size_t lengt
         frequency /= length > scaling.original_context ? scaling.long_factors[i] : scaling.short_factors[i];
         break;
     }
+    if (spec.backwards) frequency = -frequency;
   }
   return frequencies;
 }

@@ -34,13 +34,14 @@ struct RotaryScaling {
 struct RotarySpec {
   std::size_t dims = 0;      ///< even, at most head_dim; the elements behind stay
   bool interleaved = false;  ///< pairs are (2i, 2i + 1); otherwise (i, i + dims/2)
+  bool backwards = false;    ///< by minus the angle
   double base = 10000.0;
   RotaryScaling scaling;
   bool operator==(const RotarySpec&) const = default;
 };
 
 /// Angles per position, in radians, of the dims / 2 pairs, for a sequence that reaches `length` positions (which
-/// matters for kDynamic and kLongRope alone): base^(-2i / dims), scaled as said.
+/// matters for kDynamic and kLongRope alone): base^(-2i / dims), scaled as said, below 0 where they turn backwards.
 std::vector<double> rotary_frequencies(const RotarySpec& spec, std::size_t length);
 
 /// Whether a sequence of `length` has the frequencies of one of `other`.

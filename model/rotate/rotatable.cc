@@ -47,11 +47,17 @@ std::vector<NormReaders> residual_readers(const Architecture& architecture) {
 }
 
 std::string why_not_rotatable(const Architecture& architecture) {
-  if (architecture.embedding_norm)
+  // Of a rotated vector it is the rotated norm.
+  const auto commutes = [&](const NormSpec& norm) {
+    return norm.kind == NormSpec::Kind::kRms && norm.width == architecture.hidden && !norm.gain && !norm.bias &&
+           norm.group_gains.empty();
+  };
+  if (architecture.embedding_norm && !commutes(*architecture.embedding_norm))
     return fmt::format("{} stands over the embeddings", architecture.embedding_norm->module);
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i)
     for (const auto& norm : {architecture.blocks[i].attention_post_norm, architecture.blocks[i].mlp_post_norm})
-      if (norm) return fmt::format("block {}: {} stands over what is added to the residual stream", i, norm->module);
+      if (norm && !commutes(*norm))
+        return fmt::format("block {}: {} stands over what is added to the residual stream", i, norm->module);
   for (const NormReaders& place : residual_readers(architecture))
     if (place.norm != nullptr && (place.norm->width != architecture.hidden || !place.norm->group_gains.empty()))
       return fmt::format("{} is over groups of {} values", place.norm->module, place.norm->width);

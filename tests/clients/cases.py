@@ -58,6 +58,8 @@ MODELS = {
     "dots1": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in groups
     "dots1-one": (f"{OWN_FAMILIES}/dots1", NO_O_PROJ_OR_NARROW),  # ... in one
     "cwm": (f"{OWN_FAMILIES}/cwm", NO_O_PROJ),  # windows in most blocks, factors of rotary frequencies
+    "helium": (f"{OWN_FAMILIES}/helium", INT4),
+    "nanochat": (f"{OWN_FAMILIES}/nanochat", INT4),  # norms without gains, heads turned the other way, no gate
     "hunyuan": (f"{OWN_FAMILIES}/hunyuan_v1_dense", INT4),  # norms of q and k behind the rotary embedding
     "hyperclovax": (f"{OWN_FAMILIES}/hyperclovax", INT4),  # multipliers, norms behind attention and MLP
     "internlm3": (f"{OWN_FAMILIES}/internlm3", INT4),  # biases everywhere
@@ -130,11 +132,11 @@ EXPORTS = [
     *(("mlx", m, ["mlx"]) for m in ("cohere2", "ernie4_5", "granite4", "ministral", "ministral3", "seed_oss")),
     *((f, m, ["hugging_face"]) for m in ("arcee", "cohere2", "ernie4_5", "glm", "granite4", "ministral", "ministral3", "seed_oss") for f in ("compressed-tensors", "awq")),
     *(("gptq", m, ["hugging_face"]) for m in ("glm", "granite4-8")),  # gptqmodel itself does not load these
-    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "cwm", "ernie4_5", "hunyuan", "hyperclovax", "internlm3", "iquestcoder", "ministral", "ministral3", "seed_oss")),
-    *((f, m, ["hugging_face"]) for m in ("cwm", "hunyuan", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors", "awq")),
-    *(("dequantized", m, ["hugging_face"]) for m in ("mellum", "minimax_m2")),
+    *(("gptq", m, ["gptq_model"]) for m in ("arcee", "cohere2", "cwm", "ernie4_5", "helium", "hunyuan", "hyperclovax", "internlm3", "iquestcoder", "ministral", "ministral3", "seed_oss")),
+    *((f, m, ["hugging_face"]) for m in ("cwm", "helium", "hunyuan", "hyperclovax", "internlm3", "iquestcoder", "vaultgemma") for f in ("dequantized", "compressed-tensors", "awq")),
+    *(("dequantized", m, ["hugging_face"]) for m in ("mellum", "minimax_m2", "nanochat")),
     *((f, m, ["llama_cpp"]) for m in ("hunyuan", "internlm3", "iquestcoder", "minimax_m2") for f in ("gguf", "gguf-float32")),
-    *(("mlx", m, ["mlx"]) for m in ("hunyuan", "internlm3", "iquestcoder", "minimax_m2")),
+    *(("mlx", m, ["mlx"]) for m in ("helium", "hunyuan", "internlm3", "iquestcoder", "minimax_m2")),
     *(("coreml", m, ["core_ml"]) for m in ("qwen2", "hunyuan")),
     *((f, "llama3", ["llama_cpp"]) for f in ("gguf", "gguf-float32")),
 ]

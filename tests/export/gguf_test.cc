@@ -758,7 +758,7 @@ TEST(GgufExport, TellsWhichBlocksOfErnieAreMixtures) {
 /// Why a golden model is refused; empty: it is not.
 std::string_view refusal_of(std::string_view family) {
   if (family == "gpt_neo" || family == "gptj" || family == "opt") return "llama.cpp has no code for model_type";
-  for (const char* unwritten : {"cwm", "hyperclovax", "mellum", "vaultgemma"})
+  for (const char* unwritten : {"cwm", "helium", "hyperclovax", "mellum", "nanochat", "vaultgemma"})
     if (family == unwritten) return "files are not written of model_type";
   if (family == "ernie4_5" || family == "seed_oss") return "o_proj' has a bias, which llama.cpp does not add there";
   if (family == "gemma2" || family == "gemma3") return "block 0: scale of scores";  // no key says that it is another

@@ -16,11 +16,12 @@ namespace nibble::test {
 inline constexpr const char* kGoldenFamilies[] = {
     "arcee", "aya_vision-sees", "bloom", "cohere", "cohere2", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4",
     "falcon", "gemma", "gemma2", "gemma3", "gemma3-sees", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neo", "gpt_neox",
-    "gpt_oss", "gptj", "granite", "granitemoe", "granitemoehybrid", "hunyuan_v1_dense", "hyperclovax", "internlm3",
-    "internvl-sees", "iquestcoder", "llama", "llama-linear", "llama-yarn", "llama3", "llava-sees", "mellum",
-    "minimax_m2", "ministral", "ministral3", "mistral", "mistral3-sees", "mixtral", "nemotron", "olmo", "olmo2",
-    "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_5_vl-old", "qwen2_5_vl-sees", "qwen2_moe", "qwen3",
-    "qwen3_moe", "qwen3_vl-sees", "seed_oss", "smollm3", "smolvlm-sees", "stablelm", "starcoder2", "vaultgemma"};
+    "gpt_oss", "gptj", "granite", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "hyperclovax",
+    "internlm3", "internvl-sees", "iquestcoder", "llama", "llama-linear", "llama-yarn", "llama3", "llava-sees",
+    "mellum", "minimax_m2", "ministral", "ministral3", "mistral", "mistral3-sees", "mixtral", "nanochat", "nemotron",
+    "olmo", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_5_vl-old", "qwen2_5_vl-sees",
+    "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_vl-sees", "seed_oss", "smollm3", "smolvlm-sees", "stablelm",
+    "starcoder2", "vaultgemma"};
 // clang-format on
 
 inline std::filesystem::path golden_family(const std::string& name) {

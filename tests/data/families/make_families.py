@@ -56,6 +56,7 @@ MODELS = {
         TEXT, model_type="granitemoehybrid", layer_types=["attention"] * 4, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=48, position_embedding_type="rope", embedding_multiplier=3.0, logits_scaling=2.0,
         residual_multiplier=0.5, attention_multiplier=0.2, mamba_n_heads=4),
+    "helium": dict(TEXT, model_type="helium", head_dim=8),
     # a rotary base that is stretched once, norms behind the rotary embedding
     "hunyuan_v1_dense": dict(
         TEXT, model_type="hunyuan_v1_dense", head_dim=8,
@@ -84,6 +85,8 @@ MODELS = {
         TEXT, model_type="ministral3", head_dim=8, rope_parameters=dict(
             rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=24, mscale=1.0,
             mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+    # norms without gains, behind a rotary embedding that turns the other way
+    "nanochat": dict(TEXT, model_type="nanochat"),
     "vaultgemma": dict(TEXT, model_type="vaultgemma", head_dim=12, query_pre_attn_scalar=8, sliding_window=WINDOW),
     "seed_oss": dict(TEXT, model_type="seed_oss", head_dim=12, attention_out_bias=True),
     # pictures beside text, of which only the text is asked for

@@ -129,6 +129,41 @@ TEST(HyperClovaX, MultipliesLogitsAndHasNormsBehind) {
   EXPECT_FALSE(before.blocks[0].attention_post_norm || before.blocks[0].mlp_post_norm);
 }
 
+TEST(Helium, TurnsPairsOfHeadsThatFillTheWidth) {
+  const Json helium = with(with(small("helium"), "head_dim", 8), "attention_bias", true);
+  const Architecture a = parse(helium);
+  EXPECT_TRUE(attention_of(a).rotary->interleaved);
+  EXPECT_TRUE(near(attention_of(a).rotary->base, 100000.0, {}));
+  EXPECT_TRUE(attention_of(a).q.biased && !attention_of(a).o.biased);
+  EXPECT_TRUE(near(a.final_norm->epsilon, 1e-8, {}));
+  EXPECT_TRUE(throws_with<FormatError>([&] { parse(small("helium")); }, "width of 32, got 4 of 128"));
+  EXPECT_TRUE(throws_with<FormatError>([&] { parse(with(helium, "head_dim", 16)); }, "4 of 16"));
+}
+
+TEST(NanoChat, HasNormsWithoutParametersAndTurnsBackwards) {
+  const Json chat = small("nanochat");
+  const Architecture a = parse(chat);
+  const model::AttentionSpec& attention = attention_of(a, 3);
+  for (const auto* norm : {&a.embedding_norm, &a.final_norm, &a.blocks[3].attention_norm, &a.blocks[3].mlp_norm,
+                           &attention.q_norm, &attention.k_norm}) {
+    EXPECT_TRUE((*norm)->kind == model::NormSpec::Kind::kRms && !(*norm)->gain && !(*norm)->bias);
+    EXPECT_TRUE(near((*norm)->epsilon, 1e-6, {}));
+  }
+  EXPECT_EQ(attention.q_norm->width, 8u);
+  EXPECT_TRUE(attention.norms_behind_rotary && attention.rotary->backwards);
+  const auto turns = model::rotary_frequencies(*attention.rotary, 1);
+  model::RotarySpec forwards = *attention.rotary;
+  forwards.backwards = false;
+  EXPECT_TRUE(near(turns[1], -model::rotary_frequencies(forwards, 1)[1], {}));
+  EXPECT_EQ(a.blocks[3].mlp->up.module, "model.layers.3.mlp.fc1");
+  EXPECT_EQ(a.blocks[3].mlp->down.module, "model.layers.3.mlp.fc2");
+  EXPECT_EQ(a.blocks[3].mlp->activation, model::Activation::kRelu2);
+  EXPECT_FALSE(a.blocks[3].mlp->gate.has_value());
+  EXPECT_TRUE(near(a.head.softcap, 15.0, {}));
+  EXPECT_TRUE(near(parse(with(chat, "final_logit_softcapping", nullptr)).head.softcap, 0.0, {}));
+  EXPECT_TRUE(attention_of(parse(with(chat, "attention_bias", true))).o.biased);
+}
+
 TEST(Mellum, HasMixturesAndWindowsByTheListsOfBlocks) {
   const Json mellum = small("mellum");
   const Architecture a = parse(mellum);

@@ -154,7 +154,8 @@ struct Naive {
         for (std::size_t pair = 0; pair < rotary.dims / 2; ++pair) {
           const std::size_t a = head + (rotary.interleaved ? 2 * pair : pair);
           const std::size_t b = head + (rotary.interleaved ? 2 * pair + 1 : pair + rotary.dims / 2);
-          const double angle = static_cast<double>(t) * frequency(rotary, pair, x.size());
+          const double turned = static_cast<double>(t) * frequency(rotary, pair, x.size());
+          const double angle = rotary.backwards ? -turned : turned;
           y[t][a] = rotary.scaling.magnitude * (x[t][a] * std::cos(angle) - x[t][b] * std::sin(angle));
           y[t][b] = rotary.scaling.magnitude * (x[t][a] * std::sin(angle) + x[t][b] * std::cos(angle));
         }

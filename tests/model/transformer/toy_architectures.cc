@@ -184,6 +184,8 @@ const std::vector<std::pair<std::string, Change>>& changes() {
          b.attention.norms_behind_rotary = true;
          b.attention.clip = 0.0;
        })},
+      {"backward rotary",
+       each_block([](BlockSpec& b, std::size_t, std::size_t) { b.attention.rotary->backwards = true; })},
   };
   return list;
 }
