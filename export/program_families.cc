@@ -229,6 +229,7 @@ constexpr FamilyNote kAwqNotes[] = {
      "loads this family without gate and up and computes something else, and does not say so; load it with "
      "transformers"},
     kHybridNote,
+    {"helium", kNotInItsList},
     {"hyperclovax", kNotInItsList},
     {"internlm3", kNotInItsList},
     {"iquestcoder", kNotInItsList},
